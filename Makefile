@@ -20,7 +20,7 @@ run: setup
 	$(BIN)/python -u -m spark_it.demo
 
 test: setup
-	$(BIN)/python -m compat_tests.jars
+	$(BIN)/python -m compat_tests.support.jars
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-fast: setup
@@ -33,10 +33,10 @@ sim: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --seed $(SEED)
 
 soak: setup
-	$(BIN)/python -m tests.soak $(CAMPAIGN)
+	$(BIN)/python -m devtools.soak $(CAMPAIGN)
 
 mutate: setup
-	$(BIN)/python -m tests.mutate $(ROOM)
+	$(BIN)/python -m devtools.mutate $(ROOM)
 
 bench: setup
 	$(BIN)/python -m bench.start

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.coordinator import errors
-from sim.responses import install
-from sim.strict import raise_coordinator_failure
+from sim.checkers.coordinator_failures import raise_coordinator_failure
+from sim.checkers.response_checks import install
 
 install()
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.produce import children_cpu_s, cpu_s
-from compat_tests.cluster import NodeProcess, java_tool
-from compat_tests.test_three_nodes import combined_nodes, start_together
-from compat_tests.test_three_nodes_taken_over import as_kafka
+from compat_tests.cluster.test_kafka_directory_takeover import as_kafka
+from compat_tests.cluster.test_three_nodes import combined_nodes, start_together
+from compat_tests.support.processes import NodeProcess, java_tool
 
 TOPIC = "load"
 PARTITIONS = 6

@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 
 from bench.produce import run_load_tool
-from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, java_tool
-from compat_tests.raw import RawClient
-from ottla.wire import records as r
-from ottla.wire.apis import ApiKey
+from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, java_tool
+from compat_tests.support.raw_client import RawClient
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import produce as p
+from ottla.wire.record_batch import records as r
 
 TOPIC, SEGMENT_BYTES, BATCH = "dirty", 64 << 20, 200
 WAIT_S = 600

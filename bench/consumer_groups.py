@@ -22,10 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.pauses import NodeChildProcess
-from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import RawClient
-from ottla.wire import compiler
-from ottla.wire.apis import ApiKey
+from compat_tests.support.processes import OttlaProcess
+from compat_tests.support.raw_client import RawClient
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec import compiler
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import consumer_group_heartbeat as hb
 from ottla.wire.messages import create_topics as ct

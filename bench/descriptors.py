@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from compat_tests.crowd import (
+from compat_tests.support.connection_flood import (
     CLIENTS,
     ConnectionFlood,
     count_descriptors,

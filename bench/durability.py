@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 from bench.produce import run_load_tool
-from compat_tests.cluster import OttlaProcess, java_tool
-from compat_tests.raw import RawClient
-from ottla.wire import records as r
-from ottla.wire.apis import ApiKey
+from compat_tests.support.processes import OttlaProcess, java_tool
+from compat_tests.support.raw_client import RawClient
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import produce as p
+from ottla.wire.record_batch import records as r
 
 ROUND_TRIPS = 300
 

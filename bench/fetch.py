@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 
 from bench.produce import cpu_s
-from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, java_tool
-from compat_tests.raw import RawClient
-from ottla.wire import records as r
-from ottla.wire.apis import ApiKey
+from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, java_tool
+from compat_tests.support.raw_client import RawClient
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import fetch as f
+from ottla.wire.record_batch import records as r
 
 CONNECTIONS = 4
 BATCH_BYTES = 1_048_000

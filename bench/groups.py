@@ -18,10 +18,10 @@ from pathlib import Path
 
 import trio
 
-from compat_tests.cluster import OttlaProcess
-from ottla.peers.client import Channel, ClusterClient
-from ottla.wire import records as r
-from ottla.wire.apis import ApiKey
+from compat_tests.support.processes import OttlaProcess
+from ottla.client.cluster_client import Channel, ClusterClient
+from ottla.runtime.real_env import RealEnv
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
@@ -30,7 +30,7 @@ from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import sync_group as sg
-from ottla.world.real_env import RealEnv
+from ottla.wire.record_batch import records as r
 
 TOPIC = "load"
 HEARTBEAT_S = 3.0

@@ -19,9 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import bombs
+from bench import telemetry_bombs
 from bench.pauses import NodeChildProcess
-from ottla.wire.apis import ApiKey
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import alter_partition_reassignments as ar
@@ -54,7 +55,6 @@ from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages import offset_for_leader_epoch as ole
 from ottla.wire.messages import produce as pr
 from ottla.wire.messages import update_features as uf
-from ottla.wire.schema import Message
 
 FIXED_BYTES = 16 << 20
 TIMEOUT_S = 180
@@ -226,12 +226,15 @@ LARGE_REQUESTS = {
     "ListGroups": LargeRequest(K.LIST_GROUPS, 5, lambda n: lsg.ListGroupsRequest(_names(n), _names(n))),
     "ListTransactions": LargeRequest(K.LIST_TRANSACTIONS, 2, lambda n: lst.ListTransactionsRequest(_names(n))),
     "UpdateFeatures": LargeRequest(K.UPDATE_FEATURES, 1, _features),
-    **{f"PushTelemetry, {name}": LargeRequest(K.PUSH_TELEMETRY, 0, bomb) for name, bomb in bombs.BOMBS.items()},
-    "PushTelemetry, values": LargeRequest(K.PUSH_TELEMETRY, 0, bombs.values),
-    "PushTelemetry, names": LargeRequest(K.PUSH_TELEMETRY, 0, bombs.names),
-    "PushTelemetry, nothings": LargeRequest(K.PUSH_TELEMETRY, 0, bombs.empty_metrics),
-    "PushTelemetry, claims": LargeRequest(K.PUSH_TELEMETRY, 0, bombs.overlong_field),
-    "PushTelemetry, again": LargeRequest(K.PUSH_TELEMETRY, 0, bombs.repeated_push, is_behind=True),
+    **{
+        f"PushTelemetry, {name}": LargeRequest(K.PUSH_TELEMETRY, 0, bomb)
+        for name, bomb in telemetry_bombs.BOMBS.items()
+    },
+    "PushTelemetry, values": LargeRequest(K.PUSH_TELEMETRY, 0, telemetry_bombs.values),
+    "PushTelemetry, names": LargeRequest(K.PUSH_TELEMETRY, 0, telemetry_bombs.names),
+    "PushTelemetry, nothings": LargeRequest(K.PUSH_TELEMETRY, 0, telemetry_bombs.empty_metrics),
+    "PushTelemetry, claims": LargeRequest(K.PUSH_TELEMETRY, 0, telemetry_bombs.overlong_field),
+    "PushTelemetry, again": LargeRequest(K.PUSH_TELEMETRY, 0, telemetry_bombs.repeated_push, is_behind=True),
     "100 MB of keys": LargeRequest(
         K.FIND_COORDINATOR, 6, lambda n: fc.FindCoordinatorRequest(coordinator_keys=["k" * 500] * n)
     ),

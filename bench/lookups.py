@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import RawClient
-from ottla.wire import records as r
-from ottla.wire.apis import ApiKey
+from compat_tests.support.processes import OttlaProcess
+from compat_tests.support.raw_client import RawClient
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import produce as p
+from ottla.wire.record_batch import records as r
 
 LOOKUPS = 3000
 START_MS = 1_700_000_000_000

@@ -12,13 +12,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from compat_tests.cluster import OttlaProcess
-from compat_tests.raw import RawClient
-from ottla.wire import records as r
-from ottla.wire.apis import ApiKey
+from compat_tests.support.processes import OttlaProcess
+from compat_tests.support.raw_client import RawClient
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import produce as p
+from ottla.wire.record_batch import records as r
 
 IDLE_WITHIN_S = 300.0
 FILES_PER_100 = 5

@@ -4,7 +4,7 @@
 every task (a garbage collection that falls into one counts), and a pulse: a task that wants its turn each millisecond
 and notes how late it comes, whatever the reason. Between two things that are done to the node all are set back.
 ``held``: the longest step by the clock; ``computed``: by its thread's processor time, which a busy machine does not add
-to; ``late``: the longest wait of the pulse. With ``--arrays``: see `bench.arrays`.
+to; ``late``: the longest wait of the pulse. With ``--arrays``: see `bench.array_pauses`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from bench import arrays
-from compat_tests.cluster import free_port
-from compat_tests.raw import RawClient
-from ottla.broker.config import NodeConfig
+from bench import array_pauses
+from compat_tests.support.processes import free_port
+from compat_tests.support.raw_client import RawClient
+from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.node import Node
-from ottla.cli.serve import freeze_garbage_collector
-from ottla.wire import records as r
-from ottla.wire.apis import ApiKey
+from ottla.cli.commands.serve import freeze_garbage_collector
+from ottla.runtime.real_env import RealEnv
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import incremental_alter_configs as ia
@@ -46,7 +46,7 @@ from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import metadata as md
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_fetch as of
-from ottla.world.real_env import RealEnv
+from ottla.wire.record_batch import records as r
 
 PROBE_INTERVAL_S = 0.001
 GOAL_MS = 50
@@ -356,12 +356,14 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--partitions", type=int, default=500)
     parser.add_argument("--arrays", action="store_true", help="requests with very long arrays instead")
-    parser.add_argument("--elements", type=int, default=arrays.ELEMENTS, help="of a long array")
-    parser.add_argument("--kind", choices=arrays.KINDS, action="append", help="of its elements")
+    parser.add_argument("--elements", type=int, default=array_pauses.ELEMENTS, help="of a long array")
+    parser.add_argument("--kind", choices=array_pauses.KINDS, action="append", help="of its elements")
     parser.add_argument("names", nargs="*", metavar="NAME", help="with --arrays: beginning of an API's name")
     options = parser.parse_args()
     if options.arrays:
-        arrays.measure_arrays(NodeChildProcess, options.elements, options.names, options.kind or arrays.KINDS)
+        array_pauses.measure_arrays(
+            NodeChildProcess, options.elements, options.names, options.kind or array_pauses.KINDS
+        )
         return
     with tempfile.TemporaryDirectory() as where:
         measure(options.topics, options.partitions, Path(where) / "data")

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, java_tool
+from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, java_tool
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
-from ottla.wire.apis import ApiKey
+from ottla.wire.api_keys import ApiKey
 
 SLOW_S = 0.4
 """A request that waits for `fetch.max.wait.ms`, 500 ms, or behind one that does."""

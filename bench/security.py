@@ -15,10 +15,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.builds import BuildUnderTest, fetch_frame, measure_requests, produce_frame
+from bench.build_comparison import BuildUnderTest, fetch_frame, measure_requests, produce_frame
 from bench.produce import cpu_s, run_load_tool
-from compat_tests.cluster import NodeProcess, free_port, java_tool
-from compat_tests.test_security import SecuredKafka, SecuredOttla, SecurityFiles, add_alice, login
+from compat_tests.security.test_authentication import SecuredKafka, SecuredOttla, SecurityFiles, add_alice, login
+from compat_tests.support.processes import NodeProcess, free_port, java_tool
 
 SIZE_BYTES = 1000
 RULES = 500

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.produce import cpu_s
-from compat_tests.cluster import OTTLA, KafkaProcess, NodeProcess, OttlaProcess, java_tool
+from compat_tests.support.processes import OTTLA, KafkaProcess, NodeProcess, OttlaProcess, java_tool
 
 GROUP, TOPIC = "sharers", "load"
 SINGLE_REPLICA_SETTINGS = {f"share_coordinator_state_topic_{what}": "1" for what in ("replication_factor", "min_isr")}

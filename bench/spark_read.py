@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 
 from bench.produce import cpu_s
 from bench.request_counts import CountingProxy
-from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, free_port
-from compat_tests.raw import RawClient
-from ottla.wire import records as r
-from ottla.wire.apis import ApiKey
+from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, free_port
+from compat_tests.support.raw_client import RawClient
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics as ct
+from ottla.wire.record_batch import records as r
 
 WARM = "warm"
 CREATED_WITHIN_S = 300.0
@@ -74,7 +74,7 @@ def spark_read(bootstrap: str, topics: str) -> None:
     """Read in this process, first the warm-up topic, and print wall and CPU seconds of the second read."""
     from pyspark.sql import SparkSession
 
-    from compat_tests.jars import jars
+    from compat_tests.support.jars import jars
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (

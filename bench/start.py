@@ -21,7 +21,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 import ottla
-from compat_tests.cluster import OTTLA, OttlaProcess
+from compat_tests.support.processes import OTTLA, OttlaProcess
 
 ROUNDS = 15
 

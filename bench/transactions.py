@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.produce import ProduceRound, run_load_tool
-from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess, java_tool
-from compat_tests.jars import classpath
+from compat_tests.support.jars import classpath
+from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, java_tool
 
 PROGRAM = Path(__file__).parent.parent / "compat_tests" / "java" / "Commits.java"
 

@@ -14,21 +14,21 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from ottla.broker import serving
-from ottla.broker.config import NodeConfig
-from ottla.broker.metadata.identity import LogDirsNotFormatted, format_log_dirs, read_previous_voters
-from ottla.broker.metadata.lifecycle import RegistrationRejected
-from ottla.broker.parts import BrokerComponents
-from ottla.broker.replica.closing import close_log_dirs
-from ottla.broker.replica.losses import LogDirFailureHandler
-from ottla.broker.replica.storage import LogDirMismatch, LogDirs
-from ottla.broker.server.listening import BindError, BoundListeners
-from ottla.broker.upkeep.supervise import raise_unwrapped
-from ottla.controller.delta import MetadataDelta
-from ottla.controller.quorum_config import QuorumConfig
-from ottla.log.directory import MetaProperties
-from ottla.world import logs
-from ottla.world.env import Env
+from ottla.broker.components import endpoints
+from ottla.broker.components.broker_components import BrokerComponents
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.metadata.broker_lifecycle import RegistrationRejected
+from ottla.broker.network.bound_listeners import BindError, BoundListeners
+from ottla.broker.storage.clean_shutdown import close_log_dirs
+from ottla.broker.storage.log_dir_failures import LogDirFailureHandler
+from ottla.broker.storage.log_dirs import LogDirMismatch, LogDirs
+from ottla.broker.storage.node_identity import LogDirsNotFormatted, format_log_dirs, read_previous_voters
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.raft.quorum_config import QuorumConfig
+from ottla.env import log_escaping
+from ottla.env.env import Env
+from ottla.jobs.supervision import raise_unwrapped
+from ottla.log.directory.log_directory import MetaProperties
 
 
 class StartupRejected(Exception):
@@ -43,7 +43,7 @@ class Node:
     """A running node."""
 
     def __init__(self, env: Env, config: NodeConfig, on_grown: Callable[[], None] = lambda: None) -> None:
-        logs.install()
+        log_escaping.install()
         self.env = env
         self.config = config
         self.port = config.port
@@ -108,7 +108,7 @@ class Node:
             self.components = made
             made.log_creator.on_log_count_grown = self._on_partitions_added
             made.lifecycle.ports.update(self._listeners.ports)
-            serving.start_controller_endpoints(self.env, made, self._listeners, ground)
+            endpoints.start_controller_endpoints(self.env, made, self._listeners, ground)
             if self._listeners.clients:
                 opened = await self._run_unless_stopped(stop, made.register_broker)
             if opened:
@@ -134,7 +134,7 @@ class Node:
             await trio.lowlevel.checkpoint()  # what has failed so far ends it here, before anybody is served
             async with trio.open_nursery() as nursery:
                 if clients:
-                    serving.start_client_endpoints(self.env, made, self._listeners, nursery)
+                    endpoints.start_client_endpoints(self.env, made, self._listeners, nursery)
                 if ready is not None:
                     ready(self)
                 self._on_partitions_added()

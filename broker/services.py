@@ -6,30 +6,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ottla.broker.config import NodeConfig
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.fetch_sessions.fetch_session_cache import FetchSessionCache
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.metadata.admin import ControllerForwarder
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.metadata.producer_ids import ProducerIdManager
-from ottla.broker.replica.making import LogCreator
-from ottla.broker.replica.replicas import ReplicaManager
-from ottla.broker.replica.storage import DiskErrorHandler, LogDirs
-from ottla.broker.server.purgatory import Purgatory
-from ottla.broker.server.sessions import FetchSessionCache
-from ottla.broker.unpacking import DecompressionLimiter
-from ottla.controller.driver import QuorumController
-from ottla.world.env import Env
+from ottla.broker.metadata.controller_forwarder import ControllerForwarder
+from ottla.broker.metadata.producer_id_manager import ProducerIdManager
+from ottla.broker.replication.log_creator import LogCreator
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.requests.decompression_limiter import DecompressionLimiter
+from ottla.broker.requests.purgatory import Purgatory
+from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
+from ottla.controller.quorum_controller import QuorumController
+from ottla.env.env import Env
 
 if TYPE_CHECKING:
-    from ottla.broker.auth.audit import AuditLog
-    from ottla.broker.auth.authorizer import Authorizer
-    from ottla.broker.auth.quotas import QuotaManagers
-    from ottla.broker.metadata.watch import BrokerLivenessProbe
-    from ottla.broker.replica.moves import AlterLogDirs
-    from ottla.broker.share.shares import SharePartitionManager
-    from ottla.broker.telemetry.telemetry import ClientMetricsManager
-    from ottla.broker.txn.coordinator import TransactionCoordinator
-    from ottla.broker.txn.verification import TransactionVerifier
+    from ottla.broker.interbroker.broker_liveness_probe import BrokerLivenessProbe
+    from ottla.broker.observability.client_metrics_manager import ClientMetricsManager
+    from ottla.broker.quotas.client_quotas import QuotaManagers
+    from ottla.broker.replication.alter_log_dirs.alter_log_dirs import AlterLogDirs
+    from ottla.broker.security.authz.audit_log import AuditLog
+    from ottla.broker.security.authz.authorizer import Authorizer
+    from ottla.broker.share_partitions.share_partition_manager import SharePartitionManager
+    from ottla.broker.transactions.coordinator import TransactionCoordinator
+    from ottla.broker.transactions.verification import TransactionVerifier
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from compat_tests.matrix import CLIENTS, NO, format_table, measure_clients
+from compat_tests.clients.client_matrix import CLIENTS, NO, format_table, measure_clients
 
 
 def main() -> int:

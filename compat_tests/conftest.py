@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.cluster import CHECKED_OTTLA_COMMAND, OttlaProcess
+from compat_tests.support.processes import CHECKED_OTTLA_COMMAND, OttlaProcess
 
 OttlaProcess.program = CHECKED_OTTLA_COMMAND
 _numbers = itertools.count()

@@ -13,14 +13,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from ottla.log import verification as v
-from ottla.log.machine import VerificationGuard
-from ottla.log.producer_table import BatchMetadata
-from ottla.log.segment import LogSegment, segment_file_name
-from ottla.log.settings import LogConfig
-from ottla.log.state import iterate_end_markers
-from ottla.log.syncing import FlushableLog
-from ottla.log.validate import (
+from ottla.jobs.state_machine import VerificationGuard
+from ottla.log.flushable_log import FlushableLog
+from ottla.log.log_config import LogConfig
+from ottla.log.log_state import iterate_end_markers
+from ottla.log.log_validator import (
     AppendOrigin,
     ValidatedBatch,
     check_client_batch,
@@ -31,12 +28,15 @@ from ottla.log.validate import (
     run_validation,
     validate_records,
 )
-from ottla.log.verification import NO_TXN_CONTEXT, TxnAppendContext
-from ottla.wire import batch as b
-from ottla.wire.batch import BatchHeader, set_offset_and_epoch
-from ottla.wire.control import ControlRecordType, EndTransactionMarker
+from ottla.log.producers import transaction_verification as v
+from ottla.log.producers.producer_table import BatchMetadata
+from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
+from ottla.log.segment.log_segment import LogSegment, segment_file_name
+from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.primitives import Buffer
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import BatchHeader, set_offset_and_epoch
+from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker
 
 _CLIENT = AppendOrigin.CLIENT
 _TXN_BITS = b.TRANSACTIONAL_BIT | b.CONTROL_BIT

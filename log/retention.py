@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 
 from ottla.log.partition_log import PartitionLog
-from ottla.log.segment import LogSegment
+from ottla.log.segment.log_segment import LogSegment
 
 UNLIMITED = -1
 DAY_MS = 24 * 3600 * 1000

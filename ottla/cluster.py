@@ -22,17 +22,17 @@ import threading
 from collections.abc import Mapping
 from types import TracebackType
 
-from ottla.broker.start_checks import check_startup_values
-from ottla.controller.format import FormatPlan, InitialVoter, format_directories, read_snapshot_voters
-from ottla.controller.levels import bootstrap_feature_levels
-from ottla.controller.quorum_config import ListenerEndpoint
-from ottla.log.directory import LogDirectory
+from ottla.broker.config.startup_checks import check_startup_values
+from ottla.controller.bootstrap_features import bootstrap_feature_levels
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.controller.storage_formatter import FormatPlan, InitialVoter, format_directories, read_snapshot_voters
+from ottla.env.disk import PRIVATE_DIR
+from ottla.env.hosts import format_address
+from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.java_properties import dumps_settings
-from ottla.wire.primitives import uuid_to_string
-from ottla.world.disk import PRIVATE_DIR
-from ottla.world.hosts import format_address
-from ottla.world.real_disk import open_private
-from ottla.world.this_machine import SystemEnv
+from ottla.runtime.real_disk import open_private
+from ottla.runtime.system_env import SystemEnv
+from ottla.wire.codec.primitives import uuid_to_string
 
 START_WITHIN_S = 60.0
 STOP_WITHIN_S = 30.0

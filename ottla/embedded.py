@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.broker.config import NodeConfig, settings_from_environment
+from ottla.broker.config.node_config import NodeConfig, settings_from_environment
+from ottla.broker.config.startup_checks import check_startup_values
 from ottla.broker.node import Node
-from ottla.broker.start_checks import check_startup_values
+from ottla.env.hosts import format_address
 from ottla.log.java_properties import dumps_settings
-from ottla.world.hosts import format_address
-from ottla.world.kept_modules import cache_modules
-from ottla.world.real_env import RealEnv
+from ottla.runtime.module_cache import cache_modules
+from ottla.runtime.real_env import RealEnv
 
 if TYPE_CHECKING:
-    from ottla.tools.secure import SecuritySetup
+    from ottla.tools.security_setup import SecuritySetup
 
 START_WITHIN_S = 30.0
 
@@ -97,10 +97,10 @@ class Broker:
         Raises:
             ValueError: an unknown kind.
         """
-        from ottla.tools import secure  # an open node needs nothing of it but this
+        from ottla.tools import security_setup  # an open node needs nothing of it but this
 
-        made = self._secured or secure.SecuritySetup("PLAINTEXT", "", "", "")
-        return secure.client_config(made, kind, self.bootstrap_servers)
+        made = self._secured or security_setup.SecuritySetup("PLAINTEXT", "", "", "")
+        return security_setup.client_config(made, kind, self.bootstrap_servers)
 
     def start(self) -> Broker:
         """Start, and wait until clients may connect.
@@ -128,22 +128,22 @@ class Broker:
 
     def _secure(self, directory: str) -> None:
         """See that there are certificates and a user."""
-        from ottla.tools import secure
+        from ottla.tools import security_setup
 
         tls, mechanism = self._asks
         try:
-            self._secured = secure.ensure_security_setup(directory, (self.host,), tls=tls, mechanism=mechanism)
-        except (secure.SecuritySetupFailed, OSError) as error:
+            self._secured = security_setup.ensure_security_setup(directory, (self.host,), tls=tls, mechanism=mechanism)
+        except (security_setup.SecuritySetupFailed, OSError) as error:
             raise BrokerFailed(str(error)) from None
 
     def _config(self, directory: str) -> NodeConfig:
         if self._secured is None:
             return NodeConfig(self.settings, directory, host=self.host, port=self._wanted_port)
-        from ottla.tools import secure
+        from ottla.tools import security_setup
 
-        own = secure.broker_settings(self._secured, directory, self.host, self._wanted_port)
+        own = security_setup.broker_settings(self._secured, directory, self.host, self._wanted_port)
         config = NodeConfig({**own, **self.settings}, directory, host=self.host, port=self._wanted_port)
-        config.credentials = secure.scram_credential_records(self._secured)
+        config.credentials = security_setup.scram_credential_records(self._secured)
         return config
 
     def _run(self, directory: str) -> None:

@@ -52,10 +52,10 @@ def kafka_topic(kafka_bootstrap: str, request: pytest.FixtureRequest) -> str:
     """A fresh topic of one partition, named after the test."""
     import trio
 
-    from ottla.peers.client import ClusterClient
+    from ottla.client.cluster_client import ClusterClient
+    from ottla.runtime.real_env import RealEnv
     from ottla.wire.errors import ErrorCode
     from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-    from ottla.world.real_env import RealEnv
 
     name = _fresh(request, "topic")
 

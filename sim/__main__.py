@@ -8,10 +8,10 @@ import os
 import sys
 import time
 
-from sim.cluster import simulate_cluster
-from sim.groups.kills import simulate_coordinator_kills
-from sim.quorum import simulate_quorum
-from sim.scenario import SimulationResult, simulate_node
+from sim.scenarios.cluster import simulate_cluster
+from sim.scenarios.coordinator_kills import simulate_coordinator_kills
+from sim.scenarios.quorum import simulate_quorum
+from sim.scenarios.single_node import SimulationResult, simulate_node
 
 
 def result_text(result: SimulationResult) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from compat_tests.cluster import OttlaProcess
-from compat_tests.jars import jars
+from compat_tests.support.jars import jars
+from compat_tests.support.processes import OttlaProcess
 
 _numbers = itertools.count()
 

@@ -18,8 +18,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from compat_tests.cluster import KafkaProcess, OttlaProcess
-from compat_tests.raw import wait_until
+from compat_tests.support.processes import KafkaProcess, OttlaProcess
+from compat_tests.support.raw_client import wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")
 WAIT_S = 180

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from compat_tests.cluster import OttlaProcess
+from compat_tests.support.processes import OttlaProcess
 
 pytestmark = pytest.mark.xdist_group("spark")
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 import ottla
-from compat_tests.test_three_nodes import all_in_sync, make_topic, wait_for
+from compat_tests.cluster.test_three_nodes import all_in_sync, make_topic, wait_for
 from spark_it.test_spark import checksum, stream, values_of
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -1,6 +1,6 @@
 """Spark with Hadoop's security on fetches delegation tokens by Kerberos and reads and writes over SASL_SSL with them.
 
-``OTTLA_SPARK_TOKENS=1``, and what `compat_tests.kdc` needs: half a minute.
+``OTTLA_SPARK_TOKENS=1``, and what `compat_tests.security.kdc` needs: half a minute.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.cluster import OTTLA, OttlaProcess, free_port
-from compat_tests.jars import jars
-from compat_tests.kdc import MISSING_PROGRAMS, KerberosRealm
-from compat_tests.raw import RawClient
-from compat_tests.test_kerberos import MODULE
-from ottla.wire import records as r
-from ottla.wire.apis import ApiKey
+from compat_tests.security.kdc import MISSING_PROGRAMS, KerberosRealm
+from compat_tests.security.test_kerberos import MODULE
+from compat_tests.support.jars import jars
+from compat_tests.support.processes import OTTLA, OttlaProcess, free_port
+from compat_tests.support.raw_client import RawClient
+from ottla.runtime.tests.certificate_authority import CertificateAuthority
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
-from ottla.world.tests.authority import CertificateAuthority
+from ottla.wire.record_batch import records as r
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -112,7 +112,7 @@ def test_spark_fetches_tokens_and_its_tasks_log_in_by_them(tmp_path: Path) -> No
         client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 9_000))
         now_ms = int(time.time() * 1000)
         client.produce("t", 0, bytes(r.build_batch([r.NewRecord(None, b"v%d" % i, now_ms) for i in range(3)])))
-        command = [sys.executable, "-m", "spark_it.with_tokens", settings(node, realm, keytab, tmp_path)]
+        command = [sys.executable, "-m", "spark_it.token_job", settings(node, realm, keytab, tmp_path)]
         environ = {**os.environ, "HADOOP_CONF_DIR": str(conf), "KRB5_CONFIG": realm.config}
         done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr[-4000:] + node.log.read_text()[-2000:]

@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from compat_tests.cluster import KafkaProcess, NodeProcess, OttlaProcess
-from compat_tests.raw import wait_until
-from compat_tests.test_transactions import is_stable
+from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess
+from compat_tests.support.raw_client import wait_until
+from compat_tests.transactions.test_transactions import is_stable
 from spark_it.test_spark import create, send, stream
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_house import ROOT, sources
+from tests.test_code_rules import ROOT, sources
 
 PAGE = ROOT / "docs" / "reference" / "cves.md"
 ROW = re.compile(r"^\| (?P<ids>[^|]*) \| [^|]+ \| (?P<tests>[^|]+) \|$", re.M)
@@ -78,12 +78,12 @@ OF_MODULES = {"re", "re2", "java_properties", "json", "json.decoder", "msgspec.j
 """Whose ``compile`` and ``loads`` make patterns and values, and no code."""
 NOT_PRODUCT = re.compile(r"(^|/)(tests|sim|bench|compat_tests|spark_it)/")
 ALLOWED_LOADS = {
-    "broker/server/dispatch.py": "a handler: ROUTES names it",
+    "broker/dispatch/dispatcher.py": "a handler: ROUTES names it",
     "ottla/cli/main.py": "a command: COMMANDS names it",
-    "ottla/world/kept_modules.py": "modules of this package, from the bytecode beside their sources",
-    "ottla/world/beside.py": "what this node gave its own child to do, and what that answered",
-    "wire/apis.py": "a message: ApiKey names it",
-    "wire/emit.py": "the code of encoders and decoders, written from our own schema",
+    "ottla/runtime/module_cache.py": "modules of this package, from the bytecode beside their sources",
+    "ottla/runtime/child_process.py": "what this node gave its own child to do, and what that answered",
+    "wire/api_keys.py": "a message: ApiKey names it",
+    "wire/codec/codegen.py": "the code of encoders and decoders, written from our own schema",
     "wire/messages/catalogue.py": "a message: the files of the package",
 }
 

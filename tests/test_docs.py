@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import pytest
 
-from compat_tests.cluster import OttlaProcess
-from compat_tests.jars import CACHE, classpath, jars
-from compat_tests.matrix import CLIENTS, ToolchainMissing, client_command
-from tests import death_story, durable_story, group_story, hexdumps, quorum_story, transaction_story
-from tests.reference import PAGES, WHERE
+from compat_tests.clients.client_matrix import CLIENTS, ToolchainMissing, client_command
+from compat_tests.support.jars import CACHE, classpath, jars
+from compat_tests.support.processes import OttlaProcess
+from devtools.docs import broker_failure, durability, group_protocols, hexdumps, quorum, transactions
+from devtools.docs.reference import PAGES, WHERE
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -50,43 +50,43 @@ PAGES_TO_RUN = [p for p in sorted(DOCS.rglob("*.md")) if blocks(p)]
 def test_a_generated_page_is_what_the_code_says(name: str) -> None:
     if name == "cli.md" and sys.version_info[:2] != (3, 11):
         pytest.skip("each Python lays out the help of commands in its own way: the page has 3.11's")
-    assert (WHERE / name).read_text() == PAGES[name](), "run python -m tests.reference"
+    assert (WHERE / name).read_text() == PAGES[name](), "run python -m devtools.docs.reference"
 
 
 def test_the_bytes_on_the_page_are_those_on_the_disk() -> None:
     text = hexdumps.PAGE.read_text()
     assert len(hexdumps.BLOCK.findall(text)) == 11
-    assert hexdumps.render_page(text) == text, "run python -m tests.hexdumps"
+    assert hexdumps.render_page(text) == text, "run python -m devtools.docs.hexdumps"
 
 
 def test_the_story_of_the_quorum_is_the_one_the_machine_tells() -> None:
-    text = quorum_story.PAGE.read_text()
-    assert {m[0] for m in quorum_story.BLOCK.findall(text)} == set(quorum_story.MAKERS)
-    assert quorum_story.render_page(text) == text, "run python -m tests.quorum_story"
+    text = quorum.PAGE.read_text()
+    assert {m[0] for m in quorum.BLOCK.findall(text)} == set(quorum.MAKERS)
+    assert quorum.render_page(text) == text, "run python -m devtools.docs.quorum"
 
 
 def test_the_story_of_a_record_is_the_one_the_machine_tells() -> None:
-    text = durable_story.PAGE.read_text()
-    assert {m[1] for m in durable_story.BLOCK.findall(text)} == set(durable_story.MAKERS)
-    assert durable_story.render_page(text) == text, "run python -m tests.durable_story"
+    text = durability.PAGE.read_text()
+    assert {m[1] for m in durability.BLOCK.findall(text)} == set(durability.MAKERS)
+    assert durability.render_page(text) == text, "run python -m devtools.docs.durability"
 
 
 def test_the_story_of_a_node_that_dies_is_the_one_the_simulator_tells() -> None:
-    text = death_story.PAGE.read_text()
-    assert {m[1] for m in death_story.BLOCK.findall(text)} == set(death_story.MAKERS)
-    assert death_story.render_page(text) == text, "run python -m tests.death_story"
+    text = broker_failure.PAGE.read_text()
+    assert {m[1] for m in broker_failure.BLOCK.findall(text)} == set(broker_failure.MAKERS)
+    assert broker_failure.render_page(text) == text, "run python -m devtools.docs.broker_failure"
 
 
 def test_the_stories_of_groups_are_those_their_machines_tell() -> None:
-    text = group_story.PAGE.read_text()
-    assert {m[0] for m in group_story.BLOCK.findall(text)} == set(group_story.MAKERS)
-    assert group_story.render_page(text) == text, "run python -m tests.group_story"
+    text = group_protocols.PAGE.read_text()
+    assert {m[0] for m in group_protocols.BLOCK.findall(text)} == set(group_protocols.MAKERS)
+    assert group_protocols.render_page(text) == text, "run python -m devtools.docs.group_protocols"
 
 
 def test_the_story_of_a_transaction_is_the_one_the_machine_tells() -> None:
-    text = transaction_story.PAGE.read_text()
-    assert {m[1] for m in transaction_story.BLOCK.findall(text)} == set(transaction_story.MAKERS)
-    assert transaction_story.render_page(text) == text, "run python -m tests.transaction_story"
+    text = transactions.PAGE.read_text()
+    assert {m[1] for m in transactions.BLOCK.findall(text)} == set(transactions.MAKERS)
+    assert transactions.render_page(text) == text, "run python -m devtools.docs.transactions"
 
 
 def test_links_lead_somewhere() -> None:

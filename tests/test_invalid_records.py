@@ -11,11 +11,11 @@ from collections.abc import Callable
 import pytest
 import trio
 
+from devtools.fuzzing import coordinator_fixtures as stages
+from devtools.fuzzing import invalid_records as drawn
 from ottla.broker.coordinator import errors
-from ottla.broker.txn import records as transaction_records
-from ottla.broker.txn.state import TransactionState
-from tests import invalid_records as drawn
-from tests import invalid_stages as stages
+from ottla.broker.transactions import records as transaction_records
+from ottla.broker.transactions.transaction_metadata import TransactionState
 
 RECORDS = int(os.environ.get("OTTLA_INVALID_RECORDS", "1500"))
 SEED = int(os.environ.get("OTTLA_INVALID_SEED", "1"))

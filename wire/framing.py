@@ -9,11 +9,11 @@ import struct
 from collections.abc import Generator
 from typing import NamedTuple
 
-from ottla.wire import compiler
-from ottla.wire.apis import ApiKey, request_header_version, request_spec, response_header_version
+from ottla.wire.api_keys import ApiKey, request_header_version, request_spec, response_header_version
+from ottla.wire.codec import compiler
+from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.messages.headers import RequestHeader
-from ottla.wire.schema import Message
 
 MAX_REQUEST_BYTES = 104_857_600
 _SIZE = struct.Struct(">i")

@@ -18,18 +18,18 @@ from typing import Any, Generic, TypeVar
 import trio
 
 from ottla.broker.coordinator import errors
-from ottla.broker.coordinator.batches import MAX_BATCH_BYTES, Serde, replay_batch
 from ottla.broker.coordinator.errors import CoordinatorStateError, wrap_state_errors
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.coordinator.record_batches import MAX_BATCH_BYTES, Serde, replay_batch
 from ottla.broker.coordinator.shard import CoordinatorState, Shard, ShardDependencies
-from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.replica.replica import HostedPartition
-from ottla.broker.replica.storage import DiskErrorHandler
-from ottla.log.machine import StateMachine
-from ottla.wire.batch import BatchHeader
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.storage.log_dirs import DiskErrorHandler
+from ottla.env.disk import is_transient
+from ottla.env.env import Env
+from ottla.jobs.state_machine import StateMachine
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.world.disk import is_transient
-from ottla.world.env import Env
+from ottla.wire.record_batch.batch_header import BatchHeader
 
 R = TypeVar("R")
 logger = logging.getLogger("ottla.coordinator")

@@ -24,21 +24,21 @@ from typing import Any, Generic, TypeVar
 import trio
 
 from ottla.broker.coordinator import errors
-from ottla.broker.coordinator.batches import CoordinatorBatch, Serde, build_batches
 from ottla.broker.coordinator.errors import CoordinatorStateError, to_client_error, wrap_state_errors
 from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
-from ottla.broker.coordinator.queued import (
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.coordinator.record_batches import CoordinatorBatch, Serde, build_batches
+from ottla.broker.coordinator.shard_state import (
     CoordinatorState,
     DeferredReplies,
     QueuedEvent,
     ShardDependencies,
     UnansweredRequests,
 )
-from ottla.broker.coordinator.ticket import PendingBrokerRequest
-from ottla.broker.replica.replica import HostedPartition
-from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
-from ottla.log.machine import CancelTimer, Effects, RequestReply, ScheduleTimer, StateMachine
-from ottla.log.validate import AppendOrigin
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.jobs.state_machine import CancelTimer, Effects, RequestReply, ScheduleTimer, StateMachine
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.log.log_validator import AppendOrigin
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 R = TypeVar("R")

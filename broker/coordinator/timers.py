@@ -8,8 +8,8 @@ from typing import Any
 
 import trio
 
-from ottla.broker.turn import BACKGROUND_SLICE_MS, TimeSlice
-from ottla.world.env import FOREVER_S, Env
+from ottla.env.env import FOREVER_S, Env
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
 
 
 class _ArmedTimer:

@@ -9,23 +9,23 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.config import NodeConfig
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Serde, Shard
-from ottla.broker.coordinator.ticket import PendingBrokerRequest
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import records as gr
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.replica.replica import HostedPartition
-from ottla.broker.replica.storage import DiskErrorHandler
-from ottla.controller.delta import MetadataDelta
-from ottla.controller.image import MetadataImage
-from ottla.log.machine import StateMachine
-from ottla.world.env import Env
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.storage.log_dirs import DiskErrorHandler
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.env.env import Env
+from ottla.jobs.state_machine import StateMachine
 
 if TYPE_CHECKING:
-    from ottla.broker.groups.machine import GroupStateMachine
-    from ottla.broker.groups.rebalance import GroupSettings
+    from ottla.broker.groups.classic.rebalance import GroupSettings
+    from ottla.broker.groups.state_machine import GroupStateMachine
 
 TOPIC = "__consumer_offsets"
 MAX_CACHED_KEY_CHARS = 64
@@ -94,7 +94,7 @@ class GroupCoordinator:
     @cached_property
     def settings(self) -> GroupSettings:
         """What groups live by on this node."""
-        from ottla.broker.groups.rebalance import GroupSettings
+        from ottla.broker.groups.classic.rebalance import GroupSettings
         from ottla.broker.groups.settings import (
             read_consumer_group_settings,
             read_share_group_settings,
@@ -116,7 +116,7 @@ class GroupCoordinator:
         )
 
     def _new_state_machine(self) -> StateMachine[GroupRecord]:
-        from ottla.broker.groups.machine import GroupStateMachine
+        from ottla.broker.groups.state_machine import GroupStateMachine
 
         return GroupStateMachine(self.settings, self._image)
 
@@ -156,7 +156,7 @@ class GroupCoordinator:
         self._image = image
         if not self._runtime.has_shards():
             return
-        from ottla.broker.groups.machine import TopicMetadataChanged
+        from ottla.broker.groups.state_machine import TopicMetadataChanged
 
         gone = {topic.name: topic.id for topic in delta.deleted_topics()}
         has_new = any(True for _ in delta.created_topics())
@@ -165,7 +165,7 @@ class GroupCoordinator:
 
 def state_machine_of(shard: Shard[GroupRecord]) -> GroupStateMachine:
     """A shard's groups and positions, to be read."""
-    from ottla.broker.groups.machine import GroupStateMachine
+    from ottla.broker.groups.state_machine import GroupStateMachine
 
     assert isinstance(shard.machine, GroupStateMachine)
     return shard.machine

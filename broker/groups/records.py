@@ -9,10 +9,10 @@ import struct
 from functools import cache
 from typing import Any, NamedTuple
 
-from ottla.wire import compiler
+from ottla.wire.codec import compiler
+from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.messages import offset_records as o
-from ottla.wire.schema import Message
 
 _TYPE = struct.Struct(">h")
 OFFSET_VALUE_VERSION = 4

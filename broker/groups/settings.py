@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.dynamic_config import log_invalid_stored_value
-from ottla.controller.java_values import parse_integer, trim
-from ottla.controller.known_classes import CONSUMER_ASSIGNORS
+from ottla.broker.config.dynamic_config import log_invalid_stored_value
+from ottla.controller.config.java_values import parse_integer, trim
+from ottla.controller.config.pluggable_classes import CONSUMER_ASSIGNORS
 
 if TYPE_CHECKING:
-    from ottla.broker.config import NodeConfig
+    from ottla.broker.config.node_config import NodeConfig
 
 _INTERVALS = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from ottla.broker.groups.records import GroupRecord
 
 if TYPE_CHECKING:
-    from ottla.broker.groups.consumer.state import ConsumerGroup
-    from ottla.broker.groups.streams.state import StreamsGroup
+    from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+    from ottla.broker.groups.streams.streams_group import StreamsGroup
 
 
 def modern_group_tombstones(group: ConsumerGroup | StreamsGroup) -> Iterator[GroupRecord]:
     """Its tombstones, in Kafka's order."""
-    from ottla.broker.groups.consumer.state import ConsumerGroup
+    from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 
     if isinstance(group, ConsumerGroup):
         from ottla.broker.groups.consumer.records import group_tombstones

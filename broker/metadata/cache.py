@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.config import NodeConfig
-from ottla.broker.server.peer import Peer
-from ottla.controller.delta import MetadataDelta
-from ottla.controller.image import MetadataImage
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.requests.peer import Peer
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
 
 NodeEndpoint = tuple[int, str, int, str | None]
 """Broker id, host, port, rack."""

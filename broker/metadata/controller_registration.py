@@ -11,15 +11,15 @@ import logging
 
 import trio
 
-from ottla.broker.metadata.admin import RequestSubmitter
-from ottla.controller.brokers import SUPPORTED_FEATURES
-from ottla.controller.delta import MetadataDelta
-from ottla.controller.image import MetadataImage
-from ottla.controller.quorum_config import ListenerEndpoint
-from ottla.controller.records import METADATA_VERSION
+from ottla.broker.metadata.controller_forwarder import RequestSubmitter
+from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.record_serde import METADATA_VERSION
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.env.env import Env
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import controller_registration as cr
-from ottla.world.env import Env
 
 logger = logging.getLogger("ottla.controller")
 

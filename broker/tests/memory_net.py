@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from ottla.world.env import SYSTEM_BUFFERS, SocketBuffers
+from ottla.env.env import SYSTEM_BUFFERS, SocketBuffers
 
 
 class MemoryStream:

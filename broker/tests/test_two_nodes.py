@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.config import NodeConfig
-from ottla.broker.metadata.channel import ControllerChannel
-from ottla.broker.metadata.lifecycle import BrokerLifecycleManager
-from ottla.broker.metadata.watch import BrokerLivenessProbe
-from ottla.broker.server.acceptor import Acceptor
-from ottla.broker.server.controller_routes import CONTROLLER_APIS
-from ottla.broker.server.dispatch import Dispatcher
-from ottla.broker.server.peer import Peer
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
+from ottla.broker.dispatch.dispatcher import Dispatcher
+from ottla.broker.interbroker.broker_liveness_probe import BrokerLivenessProbe
+from ottla.broker.interbroker.controller_channel import ControllerChannel
+from ottla.broker.metadata.broker_lifecycle import BrokerLifecycleManager
+from ottla.broker.network.acceptor import Acceptor
+from ottla.broker.requests.peer import Peer
 from ottla.broker.services import QuotaHolder
+from ottla.broker.tests.handler_fixture import run_virtual
 from ottla.broker.tests.memory_net import MemoryNet, MemoryStream
-from ottla.broker.tests.world import run_virtual
-from ottla.broker.turn import TimeSlice
-from ottla.controller.delta import MetadataDelta
-from ottla.controller.driver import QuorumController
-from ottla.controller.image import MetadataImage
-from ottla.controller.tests.world import ControllerFixture
-from ottla.wire.apis import ApiKey
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.quorum_controller import QuorumController
+from ottla.controller.tests.controller_fixture import ControllerFixture
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import broker_heartbeat as bh

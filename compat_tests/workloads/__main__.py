@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from compat_tests.workloads.campaign import WorkloadCampaign, run_campaign
-from compat_tests.workloads.drawing import generate_workload
-from compat_tests.workloads.planted import WORKLOAD_FAULTS, is_detected
+from compat_tests.workloads.seeded_faults import WORKLOAD_FAULTS, is_detected
+from compat_tests.workloads.workload_generator import generate_workload
 
 
 def _seeds(text: str) -> range:

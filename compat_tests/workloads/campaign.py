@@ -11,12 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from compat_tests.workloads.brokers import ComparedBroker
-from compat_tests.workloads.comparison import find_differences, split_confirmed
-from compat_tests.workloads.drawing import MIB, generate_workload
-from compat_tests.workloads.drivers import Driver, driver_commands
-from compat_tests.workloads.probes import AGE_MS
-from compat_tests.workloads.runner import WorkloadRun
+from compat_tests.workloads.compared_broker import ComparedBroker
+from compat_tests.workloads.direct_requests import AGE_MS
+from compat_tests.workloads.driver_processes import Driver, driver_commands
+from compat_tests.workloads.outcome_comparison import find_differences, split_confirmed
+from compat_tests.workloads.workload_generator import MIB, generate_workload
+from compat_tests.workloads.workload_runner import WorkloadRun
 
 TOGETHER_BYTES = 200 * MIB
 """Above this backlog one broker runs after the other: the disk holds the backlog once."""

@@ -1,4 +1,4 @@
-"""Java properties files; ``compat_tests/test_java_properties.py`` compares drawn files with Java itself."""
+"""Java properties files; ``compat_tests/vs_kafka/test_java_properties.py`` compares drawn files with Java itself."""
 
 from __future__ import annotations
 

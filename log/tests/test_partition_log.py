@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from ottla.log.by_time import find_max_timestamp, find_offset_by_timestamp
-from ottla.log.settings import LogConfig
-from ottla.log.tests.world import (
+from ottla.log.log_config import LogConfig
+from ottla.log.log_validator import AppendOrigin, RecordValidationError
+from ottla.log.tests.log_fixtures import (
     NOW,
     SMALL,
     UNVERIFIED_TXN,
@@ -24,11 +24,11 @@ from ottla.log.tests.world import (
     record_values,
     reopen_log,
 )
-from ottla.log.validate import AppendOrigin, RecordValidationError
-from ottla.wire import batch as b
-from ottla.wire import records as r
-from ottla.wire.compression import CompressionType
+from ottla.log.timestamp_lookup import find_max_timestamp, find_offset_by_timestamp
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.compression import CompressionType
 
 
 def test_offsets_and_epoch_are_stamped_and_the_checksum_stays_right() -> None:

@@ -7,12 +7,20 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.log.log_config import LogConfig
+from ottla.log.log_state import remove_files
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import count_expired_segments, log_start_after_retention, newest_record_ms
-from ottla.log.settings import LogConfig
-from ottla.log.state import remove_files
-from ottla.log.tests.world import NOW, append_batches, make_batch, memory_disk, new_log, record_values, reopen_log
-from ottla.wire import records as r
+from ottla.log.tests.log_fixtures import (
+    NOW,
+    append_batches,
+    make_batch,
+    memory_disk,
+    new_log,
+    record_values,
+    reopen_log,
+)
+from ottla.wire.record_batch import records as r
 
 HOUR_MS = 3_600_000
 

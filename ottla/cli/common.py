@@ -9,11 +9,11 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from ottla.cli import blocking
-from ottla.peers.access import NO_SECURITY, ConnectionSecurity
-from ottla.peers.client import Channel, ClusterClient
+from ottla.client.cluster_client import Channel, ClusterClient
+from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
+from ottla.env.log_escaping import escape
+from ottla.runtime import blocking_env
 from ottla.wire.errors import ProtocolError, WireError
-from ottla.world.logs import escape
 
 T = TypeVar("T")
 LEADER_MOVE_TIMEOUT_MS = 30_000
@@ -82,11 +82,11 @@ def load_connection_security(path: str | None) -> ConnectionSecurity:
     """
     if path is None:
         return NO_SECURITY
-    from ottla.log.java_properties import MalformedProperties, load_settings
-    from ottla.peers.security import (
+    from ottla.client.security_config import (
         InvalidSecurityConfig,
         parse_connection_security,
     )  # most clusters that are spoken to ask for nothing
+    from ottla.log.java_properties import MalformedProperties, load_settings
 
     try:
         with open(path, "rb") as file:
@@ -102,14 +102,14 @@ def run_with_client(bootstrap: str, work: Callable[[ClusterClient], Awaitable[No
 
     async def main() -> None:
         way = load_connection_security(config or os.environ.get(CONFIG_VARIABLE))
-        client = ClusterClient(blocking.BlockingEnv(), bootstrap, timeout_s=30, access=way)
+        client = ClusterClient(blocking_env.BlockingEnv(), bootstrap, timeout_s=30, access=way)
         try:
             await work(client)
         finally:
             client.close()
 
     try:
-        blocking.run_blocking(main())
+        blocking_env.run_blocking(main())
     except KeyboardInterrupt:
         return 130
     except (CommandFailed, ProtocolError, WireError) as error:
@@ -129,7 +129,7 @@ async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -
     Raises:
         Failed: nobody does.
     """
-    from ottla.wire.apis import ApiKey
+    from ottla.wire.api_keys import ApiKey
     from ottla.wire.messages import find_coordinator as fc
 
     channel = await client.bootstrap_channel()
@@ -159,7 +159,7 @@ async def retry_while_leader_moves(client: ClusterClient, work: Callable[[], Awa
     Raises:
         ProtocolError, OSError: it failed for another reason, or for too long.
     """
-    env = blocking.BlockingEnv()
+    env = blocking_env.BlockingEnv()
     deadline_ms = env.monotonic_ms() + LEADER_MOVE_TIMEOUT_MS
     while True:
         try:

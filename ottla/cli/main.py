@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"ottla: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    run: Callable[[list[str]], int] = import_module(f"ottla.cli.{name.replace('-', '_')}").run
+    run: Callable[[list[str]], int] = import_module(f"ottla.cli.commands.{name.replace('-', '_')}").run
     if name in _RAW:
         return run(arguments[1:])
     from ottla.cli.terminal import EscapingOutput

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from ottla.broker import addresses
-from ottla.broker.addresses import ANY_HOST, LOCAL_HOST, ConfigException, parse_listener
-from ottla.broker.config import NodeConfig, closest_match
-from ottla.controller.broker_keys import BROKER_KEYS
-from ottla.controller.config_keys import broker_key, canonical_values, check_value
-from ottla.controller.java_values import parse_integer
+from ottla.broker.config import listener_config
+from ottla.broker.config.listener_config import ANY_HOST, LOCAL_HOST, ConfigException, parse_listener
+from ottla.broker.config.node_config import NodeConfig, closest_match
+from ottla.controller.config.broker_config_keys import BROKER_KEYS
+from ottla.controller.config.config_keys import broker_key, canonical_values, check_value
+from ottla.controller.config.java_values import parse_integer
 from ottla.log.java_properties import Property, parse, trim
 
 WRONG, DOUBTFUL = "wrong", "doubtful"
@@ -117,7 +117,7 @@ def _advertised_listeners(c: _SettingsFile) -> Iterator[ConfigFinding]:
     """Clients must be told an address that means something where they are."""
     bound = {name: host for name, host, _ in c.listeners("listeners")}
     values = {line.key: line.value for line in c.properties.values()}
-    is_controller = addresses.parse_roles(values) == {addresses.CONTROLLER_ROLE}
+    is_controller = listener_config.parse_roles(values) == {listener_config.CONTROLLER_ROLE}
     for name, host, _ in c.listeners("advertised.listeners"):
         if host in ANY_HOST:
             text = (
@@ -129,7 +129,7 @@ def _advertised_listeners(c: _SettingsFile) -> Iterator[ConfigFinding]:
                 f"tells every client to go to {host}, though {name} listens on all addresses: those elsewhere get lost"
             )
             yield c.finding("advertised.listeners", DOUBTFUL, text)
-        if bound and not is_controller and name not in (*bound, *addresses.controller_listener_names(values)):
+        if bound and not is_controller and name not in (*bound, *listener_config.controller_listener_names(values)):
             yield c.finding("advertised.listeners", WRONG, f"{name} is not among the listeners ({', '.join(bound)})")
 
 
@@ -155,7 +155,7 @@ def _is_other_stack(host: str, other: str) -> bool:
 
 def _dependent_settings(c: _SettingsFile) -> Iterator[ConfigFinding]:
     """Rules between settings that are valid each by itself (``KafkaConfig.validateValues``)."""
-    from ottla.controller import broker_rules
+    from ottla.controller.config import broker_config_validation
 
     valid = {}
     for line in c.properties.values():
@@ -163,12 +163,14 @@ def _dependent_settings(c: _SettingsFile) -> Iterator[ConfigFinding]:
         if known is not None and check_value(known, line.value) is None:
             valid[line.key] = line.value
     directories = (
-        () if "log.dirs" in valid or "log.dir" in valid else c.configured(broker_rules.CORDONED_LOG_DIRS).split(",")
+        ()
+        if "log.dirs" in valid or "log.dir" in valid
+        else c.configured(broker_config_validation.CORDONED_LOG_DIRS).split(",")
     )
     try:
-        broker_rules.check_combinations(valid, directories)
-        broker_rules.check_classes(valid)
-    except broker_rules.InvalidBrokerConfig as error:
+        broker_config_validation.check_combinations(valid, directories)
+        broker_config_validation.check_classes(valid)
+    except broker_config_validation.InvalidBrokerConfig as error:
         text = str(error)
         named = [key for key in c.properties if key in text]
         yield c.finding(max(named, key=len) if named else next(iter(c.properties)), WRONG, text)
@@ -177,7 +179,7 @@ def _dependent_settings(c: _SettingsFile) -> Iterator[ConfigFinding]:
 def _roles_listeners_and_voters(c: _SettingsFile) -> Iterator[ConfigFinding]:
     """Roles, listeners and voters that do not go together."""
     values = canonical_values({line.key: line.value for line in c.properties.values()})
-    for key, text in addresses.find_config_problems(values, _node_id(c, -1)):
+    for key, text in listener_config.find_config_problems(values, _node_id(c, -1)):
         yield c.finding(key, WRONG, text)
     yield from _listener_security(c, values)
 
@@ -185,15 +187,16 @@ def _roles_listeners_and_voters(c: _SettingsFile) -> Iterator[ConfigFinding]:
 def _listener_security(c: _SettingsFile, values: dict[str, str]) -> Iterator[ConfigFinding]:
     """Listeners that ask who comes."""
     try:
-        served = addresses.security_protocols_by_listener(values)
+        served = listener_config.security_protocols_by_listener(values)
     except ConfigException:
         return  # said above
-    if any(protocol != addresses.DEFAULT_LISTENER for protocol in served.values()):
-        from ottla.broker.auth import doors, ways
+    if any(protocol != listener_config.DEFAULT_LISTENER for protocol in served.values()):
+        from ottla.broker.interbroker import credentials
+        from ottla.broker.security.authn import listener_security
 
         for key, text in (
-            *doors.find_listener_problems(values, served),
-            *ways.find_credential_problems(_node_config(c, values)),
+            *listener_security.find_listener_problems(values, served),
+            *credentials.find_credential_problems(_node_config(c, values)),
         ):
             yield c.finding(key, WRONG, text)
 
@@ -242,8 +245,8 @@ def _replication(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 def _security(c: _SettingsFile) -> Iterator[ConfigFinding]:
     named = c.configured("authorizer.class.name").strip()
-    if named not in ("", addresses.STANDARD_AUTHORIZER):
-        text = f"{named} is not here: write {addresses.STANDARD_AUTHORIZER}, or leave it out and let everybody in"
+    if named not in ("", listener_config.STANDARD_AUTHORIZER):
+        text = f"{named} is not here: write {listener_config.STANDARD_AUTHORIZER}, or leave it out and let everybody in"
         yield c.finding("authorizer.class.name", WRONG, text)
     if c.get("remote.log.storage.system.enable").lower() == "true":
         yield c.finding("remote.log.storage.system.enable", WRONG, "there is no tiered storage here")

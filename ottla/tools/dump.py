@@ -12,22 +12,22 @@ from typing import Any
 import msgspec
 
 from ottla.broker.groups import records as gr
-from ottla.controller import records as mr
-from ottla.controller.config_keys import broker_key
-from ottla.controller.image import RESOURCE_BROKER
-from ottla.controller.snapshots import read_snapshot
-from ottla.log.checkpoints import CorruptFile, read_properties
-from ottla.log.index import OffsetIndex, TimeIndex, read_txn_index
-from ottla.log.producers import ProducerStateManager
-from ottla.wire import batch as b
-from ottla.wire import legacy
-from ottla.wire import records as r
-from ottla.wire.compression import compression_type_of
-from ottla.wire.control import decode_control_record
+from ottla.controller.config.config_keys import broker_key
+from ottla.controller.metadata import record_serde as mr
+from ottla.controller.metadata.image import RESOURCE_BROKER
+from ottla.controller.metadata.snapshot_files import read_snapshot
+from ottla.env.disk import Disk, read_file
+from ottla.log.checkpoints.checkpoint_files import CorruptFile, read_properties
+from ottla.log.producers.producer_state_manager import ProducerStateManager
+from ottla.log.segment.indexes import OffsetIndex, TimeIndex, read_txn_index
+from ottla.wire.codec.primitives import uuid_to_string
+from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
-from ottla.wire.primitives import uuid_to_string
-from ottla.wire.schema import Message
-from ottla.world.disk import Disk, read_file
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import legacy_records
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.compression import compression_type_of
+from ottla.wire.record_batch.control_record import decode_control_record
 
 Row = dict[str, Any]
 
@@ -93,7 +93,7 @@ def _decode_internal_record(topic: str, header: b.BatchHeader, record: r.Record)
 
 def _decode_transaction_record(record: r.Record) -> Any:
     """What is known of a transactional id from here on; None for a record nobody knows."""
-    from ottla.broker.txn.records import decode
+    from ottla.broker.transactions.records import decode
 
     found = decode(record.key, record.value)
     if found is None or found.transaction is None:
@@ -134,8 +134,8 @@ def batch_summary(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
 def dump_segment(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
     """The batches of a segment or snapshot, with ``deep`` their records too."""
     end = 0
-    for position, header in legacy.iterate_any_batches(raw):
-        yield batch_summary(header, position, valid=legacy.any_crc_matches(raw, header, position))
+    for position, header in legacy_records.iterate_any_batches(raw):
+        yield batch_summary(header, position, valid=legacy_records.any_crc_matches(raw, header, position))
         end = position + header.size_bytes
         if not deep:
             continue

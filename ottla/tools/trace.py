@@ -12,16 +12,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ottla.controller.image import RESOURCE_BROKER
+from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.tools.dump import REDACTED, is_secret, to_json_value
-from ottla.wire import batch as b
-from ottla.wire import compiler, inspect
-from ottla.wire.apis import ApiKey, request_class, response_class, response_header_version
+from ottla.wire import field_dump
+from ottla.wire.api_keys import ApiKey, request_class, response_class, response_header_version
+from ottla.wire.codec import compiler
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.codec.schema import Message, fields_of
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.framing import RequestFrame, encode_response, parse_request
 from ottla.wire.messages.headers import ResponseHeader
-from ottla.wire.primitives import Buffer
-from ottla.wire.schema import Message, fields_of
+from ottla.wire.record_batch import batch_header as b
 
 LINE_WIDTH = 140
 Address = tuple[str, int]
@@ -101,7 +102,7 @@ def _batches(raw: Buffer) -> str:
         return f"{len(raw)} bytes that are no batches"
     words = [
         f"offsets {h.base_offset}-{h.base_offset + h.last_offset_delta} "
-        f"({h.records_count} records, {inspect.describe_attributes(h.attributes)})"
+        f"({h.records_count} records, {field_dump.describe_attributes(h.attributes)})"
         for h in headers
     ]
     return f"{len(raw)} bytes: " + "; ".join(words)
@@ -149,7 +150,7 @@ class ConnectionTrace:
         try:
             body, _ = compiler.decode(request_class(request.key), request.version, request.frame, request.body_position)
             if self._bytes:
-                self._spans(inspect.request_spans(frame), frame)
+                self._spans(field_dump.request_spans(frame), frame)
             else:
                 self._fields(body, request.version)
         except WireError as error:
@@ -202,7 +203,7 @@ class ConnectionTrace:
         if key in _APIS_NAMING_BROKERS and _map_addresses(body, self._place):
             out = encode_response(key, version, number, body)
         if self._bytes:
-            self._spans(inspect.response_spans(key, version, frame), frame)
+            self._spans(field_dump.response_spans(key, version, frame), frame)
         else:
             self._fields(body, version)
         return out
@@ -211,6 +212,6 @@ class ConnectionTrace:
         for line in format_message(body, version):
             self._print(line)
 
-    def _spans(self, spans: list[inspect.FieldSpan], frame: bytes) -> None:
-        for line in inspect.format_spans(spans, frame):
+    def _spans(self, spans: list[field_dump.FieldSpan], frame: bytes) -> None:
+        for line in field_dump.format_spans(spans, frame):
             self._print(line)

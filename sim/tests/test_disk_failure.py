@@ -7,14 +7,14 @@ import errno
 import pytest
 import trio
 
-from ottla.broker.config import NodeConfig
+from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.node import AllLogDirsFailed, Node
-from ottla.wire import records as r
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from sim.clients import PORT, RetriableError, SimClient
-from sim.faults import SETTINGS
-from sim.world import Simulation
+from ottla.wire.record_batch import records as r
+from sim.engine.simulation import Simulation
+from sim.faults.fault_plan import SETTINGS
+from sim.workload.clients import PORT, RetriableError, SimClient
 
 
 def contains(error: BaseException, kind: type[BaseException]) -> bool:

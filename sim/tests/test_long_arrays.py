@@ -18,27 +18,29 @@ from typing import Any, NamedTuple
 import pytest
 import trio
 
-from compat_tests.long_arrays import KINDS, RequestArray, find_arrays, long_request
-from ottla.broker import turn
-from ottla.broker.config import NodeConfig
-from ottla.broker.handlers import list_groups, list_transactions
+from compat_tests.support.long_array_requests import KINDS, RequestArray, find_arrays, long_request
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.dispatch import dispatcher
+from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
+from ottla.broker.dispatch.dispatcher import BROKER_APIS
+from ottla.broker.handlers.groups import list_groups
+from ottla.broker.handlers.transactions import list_transactions
 from ottla.broker.node import Node
-from ottla.broker.server import dispatch, observer
-from ottla.broker.server.controller_routes import CONTROLLER_APIS
-from ottla.broker.server.dispatch import BROKER_APIS
-from ottla.controller import features
-from ottla.controller.decision import collect_distinct_steps, run_to_end
-from ottla.controller.raft import description
-from ottla.wire.apis import ApiKey
+from ottla.broker.observability import request_metrics
+from ottla.controller.control import update_features
+from ottla.controller.control.controller_result import collect_distinct_steps, run_to_end
+from ottla.controller.raft.driver import describe_quorum
+from ottla.jobs import time_slice
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import init_producer_id as ip
-from ottla.wire.schema import Message
-from sim.clients import PORT
-from sim.cluster import CLUSTER_ID, CONTROLLER_PORT, SHARED_SETTINGS, format_host
-from sim.network import WINDOW_BYTES
-from sim.world import Simulation
+from sim.engine.network import WINDOW_BYTES
+from sim.engine.simulation import Simulation
+from sim.scenarios.cluster import CLUSTER_ID, CONTROLLER_PORT, SHARED_SETTINGS, format_host
+from sim.workload.clients import PORT
 
 HOST = "n1"
 ELEMENTS = 4_000
@@ -88,7 +90,7 @@ class StepCounter(trio.abc.Instrument):
         self.stack = ""
 
     def monotonic_ms(self) -> float:
-        return (self.total + self.count) * turn.SLICE_MS / SLICE
+        return (self.total + self.count) * time_slice.SLICE_MS / SLICE
 
     def reset(self) -> None:
         self.max_step, self.stack = 0, ""
@@ -187,15 +189,15 @@ class LongArrayFixture:
 
     def __init__(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counter = counter = StepCounter()
-        init = turn.TimeSlice.__init__
-        clock = lambda self, env, limit_ms=turn.SLICE_MS: init(self, counter, limit_ms)  # noqa: E731
-        monkeypatch.setattr(turn.TimeSlice, "__init__", clock)
+        init = time_slice.TimeSlice.__init__
+        clock = lambda self, env, limit_ms=time_slice.SLICE_MS: init(self, counter, limit_ms)  # noqa: E731
+        monkeypatch.setattr(time_slice.TimeSlice, "__init__", clock)
         for name in ("LARGE_BYTES", "LARGE_PRODUCE_BYTES"):
-            monkeypatch.setattr(dispatch, name, 2048)
-        monkeypatch.setattr("sim.network.Network.piece", lambda self, left: min(left, WINDOW_BYTES))
+            monkeypatch.setattr(dispatcher, name, 2048)
+        monkeypatch.setattr("sim.engine.network.SimNetwork.piece", lambda self, left: min(left, WINDOW_BYTES))
         self.world = Simulation(1)
         monkeypatch.setattr(
-            observer, "request_observer_factories", []
+            request_metrics, "request_observer_factories", []
         )  # checks of responses decode whole requests in one step
         host = self.world.host(HOST)
         format_host(host, 1, SimpleNamespace(dirs="/data", settings={}, transaction_coordinator=0))  # type: ignore[arg-type]
@@ -285,7 +287,7 @@ def without_yields(steps: Callable[..., Any]) -> Callable[..., Any]:
 
 
 PLANTED = {
-    "DescribeQuorum": (ApiKey.DESCRIBE_QUORUM, description, "READ_EVERY", sys.maxsize),
+    "DescribeQuorum": (ApiKey.DESCRIBE_QUORUM, describe_quorum, "READ_EVERY", sys.maxsize),
     "ListGroups": (ApiKey.LIST_GROUPS, list_groups, "_known", without_yields(list_groups._recognized_names)),
     "ListTransactions": (
         ApiKey.LIST_TRANSACTIONS,
@@ -293,7 +295,7 @@ PLANTED = {
         "distinct",
         without_yields(collect_distinct_steps),
     ),
-    "UpdateFeatures": (ApiKey.UPDATE_FEATURES, features, "PAUSE_EVERY", sys.maxsize),
+    "UpdateFeatures": (ApiKey.UPDATE_FEATURES, update_features, "PAUSE_EVERY", sys.maxsize),
 }
 
 

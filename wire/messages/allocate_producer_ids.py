@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ottla.wire.schema import Int16, Int32, Int64, Message, MessageSpec, request, response
+from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, request, response
 
 
 class AllocateProducerIdsRequest(Message):

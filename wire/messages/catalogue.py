@@ -6,7 +6,7 @@ import pkgutil
 from importlib import import_module
 
 from ottla.wire import messages
-from ottla.wire.schema import Message
+from ottla.wire.codec.schema import Message
 
 
 def all_messages() -> dict[str, type[Message]]:

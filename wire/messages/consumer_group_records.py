@@ -7,7 +7,19 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Bytes, Int8, Int32, Int64, Message, MessageSpec, String, Uuid, data, wire_field
+from ottla.wire.codec.schema import (
+    ZERO_UUID,
+    Bytes,
+    Int8,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    String,
+    Uuid,
+    data,
+    wire_field,
+)
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bool, Message, MessageSpec, String, data, wire_field
+from ottla.wire.codec.schema import Bool, Message, MessageSpec, String, data, wire_field
 
 
 class ConsumerProtocolAssignmentTopicPartition(Message):

@@ -10,7 +10,18 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, MessageSpec, String, request, response, wire_field
+from ottla.wire.codec.schema import (
+    Bytes,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    String,
+    request,
+    response,
+    wire_field,
+)
 
 
 class DescribeDelegationTokenOwner(Message):

@@ -8,7 +8,18 @@ from __future__ import annotations
 from typing import Annotated as A
 from typing import ClassVar
 
-from ottla.wire.schema import Bool, Int16, Int32, Int64, Message, MessageSpec, String, request, response, wire_field
+from ottla.wire.codec.schema import (
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    MessageSpec,
+    String,
+    request,
+    response,
+    wire_field,
+)
 
 
 class EndTxnRequest(Message):

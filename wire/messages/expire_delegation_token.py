@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ottla.wire.schema import Bytes, Int16, Int32, Int64, Message, MessageSpec, request, response
+from ottla.wire.codec.schema import Bytes, Int16, Int32, Int64, Message, MessageSpec, request, response
 
 
 class ExpireDelegationTokenRequest(Message):

@@ -10,7 +10,18 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Bool, Int16, Int32, Message, MessageSpec, Uuid, request, response, wire_field
+from ottla.wire.codec.schema import (
+    ZERO_UUID,
+    Bool,
+    Int16,
+    Int32,
+    Message,
+    MessageSpec,
+    Uuid,
+    request,
+    response,
+    wire_field,
+)
 
 
 class GetTelemetrySubscriptionsRequest(Message):

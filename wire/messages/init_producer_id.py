@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated as A
 from typing import ClassVar
 
-from ottla.wire.schema import Int16, Int32, Int64, Message, MessageSpec, request, response, wire_field
+from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, request, response, wire_field
 
 
 class InitProducerIdRequest(Message):

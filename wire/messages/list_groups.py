@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int16, Message, MessageSpec, String, request, response, wire_field
+from ottla.wire.codec.schema import Int16, Message, MessageSpec, String, request, response, wire_field
 
 
 class ListGroupsRequest(Message):

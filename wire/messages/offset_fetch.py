@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Message, MessageSpec, request, response, wire_field
+from ottla.wire.codec.schema import ZERO_UUID, Message, MessageSpec, request, response, wire_field
 
 
 class OffsetFetchRequestTopic(Message):

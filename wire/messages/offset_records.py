@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Bytes, Int32, Int64, Message, MessageSpec, String, data, wire_field
+from ottla.wire.codec.schema import ZERO_UUID, Bytes, Int32, Int64, Message, MessageSpec, String, data, wire_field
 
 
 class GroupMetadataKey(Message):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Message, MessageSpec, data, wire_field
+from ottla.wire.codec.schema import Message, MessageSpec, data, wire_field
 
 
 class ProducerEntry(Message):

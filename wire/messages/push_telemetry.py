@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ottla.wire.schema import ZERO_UUID, Bool, Bytes, Int8, Int16, Int32, Message, MessageSpec, Uuid, request, response
+from ottla.wire.codec.schema import (
+    ZERO_UUID,
+    Bool,
+    Bytes,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    MessageSpec,
+    Uuid,
+    request,
+    response,
+)
 
 
 class PushTelemetryRequest(Message):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import ZERO_UUID, Int32, Message, MessageSpec, data, wire_field
+from ottla.wire.codec.schema import ZERO_UUID, Int32, Message, MessageSpec, data, wire_field
 
 
 class Voter(Message):

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import (
+from ottla.wire.codec.schema import (
     ZERO_UUID,
     Int16,
     Int32,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated as A
 from typing import ClassVar
 
-from ottla.wire.schema import ZERO_UUID, Int16, Int32, Message, MessageSpec, Uuid, request, response, wire_field
+from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Message, MessageSpec, Uuid, request, response, wire_field
 
 
 class RemoveRaftVoterRequest(Message):

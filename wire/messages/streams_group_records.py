@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ottla.wire.schema import Int8, Int16, Int32, Int64, Message, MessageSpec, String, Uint16, data, wire_field
+from ottla.wire.codec.schema import Int8, Int16, Int32, Int64, Message, MessageSpec, String, Uint16, data, wire_field
 
 
 class StreamsGroupCurrentMemberAssignmentKey(Message):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated as A
 from typing import ClassVar
 
-from ottla.wire.schema import Int16, Int32, Message, MessageSpec, request, response, wire_field
+from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, request, response, wire_field
 
 
 class UnregisterBrokerRequest(Message):

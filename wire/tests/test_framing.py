@@ -6,13 +6,13 @@ import struct
 
 import pytest
 
-from ottla.wire.apis import ApiKey, request_header_version, response_header_version
+from ottla.wire.api_keys import ApiKey, request_header_version, response_header_version
+from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.framing import RequestHeaderCache, encode_request, encode_response, parse_frame_size, parse_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.metadata import MetadataRequest
-from ottla.wire.primitives import uuid_from_string, uuid_to_string
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104_857_601])

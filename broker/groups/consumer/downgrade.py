@@ -12,15 +12,15 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from ottla.broker.groups import java_order
-from ottla.broker.groups import rebalance as rb
-from ottla.broker.groups.consumer import embedded
+from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupState
+from ottla.broker.groups.classic.classic_group import ClassicGroupMember as ClassicMember
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.consumer import consumer_protocol
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.records import group_tombstones, slice_records
-from ottla.broker.groups.consumer.state import ConsumerGroup, ConsumerGroupMember
-from ottla.broker.groups.rebalance import GroupEffects
-from ottla.broker.groups.state import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupState
-from ottla.broker.groups.state import ClassicGroupMember as ClassicMember
+from ottla.broker.groups.java_collections import iteration_order
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 
@@ -115,7 +115,7 @@ def _to_classic_group(
     targets = dict(group.target)
     stay = [
         group.members[name]
-        for name in java_order.timeline_hash_map_order(group.members)
+        for name in iteration_order.timeline_hash_map_order(group.members)
         if name not in back.removed_ids
     ]
     if joining is not None and before is not None:
@@ -130,8 +130,8 @@ def _to_classic_group(
     classic.protocol = classic.select_protocol()
     yield GroupEffects()
     for number, one in enumerate(classic.members.values()):
-        version = embedded.decode_version(one.metadata_for(classic.protocol))
-        one.assignment = embedded.encode_assignment(targets.get(one.id, {}), image, version)
+        version = consumer_protocol.decode_version(one.metadata_for(classic.protocol))
+        one.assignment = consumer_protocol.encode_assignment(targets.get(one.id, {}), image, version)
         if number % MEMBERS_PER_STEP == 0:
             yield GroupEffects()
     return classic

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from ottla.broker.groups.classic import ClassicGroups
-from ottla.broker.groups.consumer.replay import replay_record
-from ottla.broker.groups.consumer.state import (
+from ottla.broker.groups.classic.groups import ClassicGroups
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerGroupMember,
     ConsumerMemberState,
     ResolvedRegularExpression,
 )
-from ottla.broker.groups.modern import restore_member_timers
-from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.consumer.replay import replay_record
+from ottla.broker.groups.modern_group import restore_member_timers
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ConsumerGroupSettings
-from ottla.broker.groups.topics import GroupTopicMetadata
-from ottla.controller.image import RESOURCE_GROUP, MetadataImage
-from ottla.log.machine import CancelTimer, ScheduleTimer
+from ottla.broker.groups.topic_metadata import GroupTopicMetadata
+from ottla.controller.metadata.image import RESOURCE_GROUP, MetadataImage
+from ottla.jobs.state_machine import CancelTimer, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 

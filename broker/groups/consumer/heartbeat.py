@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ottla.broker.groups import java_order
+from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState, GroupRequest
+from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.consumer import records as cr
-from ottla.broker.groups.consumer import static
-from ottla.broker.groups.consumer.change import GroupUpdateOptions, MemberUpdate, RegexUpdate, update_group
-from ottla.broker.groups.consumer.epochs import check_epoch
-from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.leaving import leave_group
-from ottla.broker.groups.consumer.state import (
+from ottla.broker.groups.consumer import static_members
+from ottla.broker.groups.consumer.consumer_group import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerGroup,
@@ -27,11 +24,14 @@ from ottla.broker.groups.consumer.state import (
     ConsumerMemberState,
     PartitionEpochs,
 )
-from ottla.broker.groups.modern import run_in_slices
-from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.member_epochs import check_epoch
+from ottla.broker.groups.consumer.member_removal import leave_group
+from ottla.broker.groups.consumer.member_update import GroupUpdateOptions, MemberUpdate, RegexUpdate, update_group
+from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.modern_group import run_in_slices
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import ClassicGroup, ClassicGroupState, GroupRequest
-from ottla.log.machine import RequestReply
+from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat as hb
 from ottla.wire.messages import offset_records as o
@@ -113,8 +113,8 @@ def to_response_assignment(held: PartitionEpochs) -> hb.Assignment:
     row = hb.ConsumerGroupHeartbeatResponseTopicPartitions
     return hb.Assignment(
         [
-            row(topic, list(java_order.integer_hash_set_order(held[topic])))
-            for topic in java_order.uuid_hash_map_order(held)
+            row(topic, list(iteration_order.integer_hash_set_order(held[topic])))
+            for topic in iteration_order.uuid_hash_map_order(held)
         ]
     )
 
@@ -197,7 +197,7 @@ class _ConsumerHeartbeat:
         renamed = updated.subscribed_topic_names != member.subscribed_topic_names
         regex = RegexUpdate.SAME
         if updated.subscribed_regex or member.subscribed_regex or group.subscribed_regex_counts:
-            from ottla.broker.groups.consumer.regex import update_regex
+            from ottla.broker.groups.consumer.regex_subscriptions import update_regex
 
             regex = update_regex(groups, group, member, updated, self._call, self._now_ms, fx)
         step = MemberUpdate(member, renamed or regex is not RegexUpdate.SAME, request.topic_partitions)
@@ -213,7 +213,7 @@ class _ConsumerHeartbeat:
     def _member(self, group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
         request = self._request
         if request.instance_id is not None:
-            return static.get_or_replace_static_member(group, member_id, request, self._fx)
+            return static_members.get_or_replace_static_member(group, member_id, request, self._fx)
         known = group.members.get(member_id)
         if known is None:
             return ConsumerGroupMember(member_id) if request.member_epoch == 0 else group.require_member(member_id)
@@ -224,7 +224,7 @@ class _ConsumerHeartbeat:
         """The member with what the request says; what it leaves out stays."""
         request = self._request
         said = request.subscribed_topic_names
-        names = member.subscribed_topic_names if said is None else java_order.as_frozenset(said)
+        names = member.subscribed_topic_names if said is None else iteration_order.as_frozenset(said)
         return replace(
             member,
             instance_id=_new_or_old(request.instance_id, member.instance_id),

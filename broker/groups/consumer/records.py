@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import cast
 
-from ottla.broker.groups import java_order
-from ottla.broker.groups.assignors.spec import Assignment
-from ottla.broker.groups.consumer.state import (
+from ottla.broker.groups.assignors.group_spec import Assignment
+from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerGroupMember,
     ConsumerMemberState,
     PartitionEpochs,
     ResolvedRegularExpression,
 )
+from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.records import GroupRecord
 from ottla.wire.messages import consumer_group_records as m
 
@@ -36,7 +36,7 @@ def member_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
         member.rack_id,
         member.client_id,
         member.client_host,
-        cast("list[str]", java_order.sort_strings(member.subscribed_topic_names)),
+        cast("list[str]", iteration_order.sort_strings(member.subscribed_topic_names)),
         member.subscribed_regex,
         member.rebalance_timeout_ms,
         member.assignor,
@@ -53,7 +53,7 @@ def with_metadata(member: ConsumerGroupMember, value: m.ConsumerGroupMemberMetad
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
-        subscribed_topic_names=java_order.as_frozenset(value.subscribed_topic_names),
+        subscribed_topic_names=iteration_order.as_frozenset(value.subscribed_topic_names),
         subscribed_regex=value.subscribed_topic_regex,
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,
@@ -68,15 +68,15 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
 
 def target_assignment_record(group_id: str, member_id: str, target: Assignment) -> GroupRecord:
     """What a member is to have (type 7)."""
-    rows = [m.TopicPartition(topic, list(target[topic])) for topic in java_order.uuid_hash_map_order(target)]
+    rows = [m.TopicPartition(topic, list(target[topic])) for topic in iteration_order.uuid_hash_map_order(target)]
     key = m.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
     return GroupRecord(key, m.ConsumerGroupTargetAssignmentMemberValue(rows))
 
 
 def assignment_from_record(value: m.ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
     """A target as its record says, in the order Java's tables would have."""
-    rows = {row.topic_id: java_order.integer_hash_set_order(row.partitions) for row in value.topic_partitions}
-    return {topic: rows[topic] for topic in java_order.uuid_hash_map_order(rows)}
+    rows = {row.topic_id: iteration_order.integer_hash_set_order(row.partitions) for row in value.topic_partitions}
+    return {topic: rows[topic] for topic in iteration_order.uuid_hash_map_order(rows)}
 
 
 def target_assignment_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
@@ -87,8 +87,8 @@ def target_assignment_epoch_record(group_id: str, epoch: int, at_ms: int) -> Gro
 
 def _to_topic_partitions(held: PartitionEpochs) -> list[m.TopicPartitions]:
     out = []
-    for topic in java_order.uuid_hash_map_order(held):
-        numbers = java_order.integer_hash_set_order(held[topic])
+    for topic in iteration_order.uuid_hash_map_order(held):
+        numbers = iteration_order.integer_hash_set_order(held[topic])
         out.append(m.TopicPartitions(topic, list(numbers), [held[topic][number] for number in numbers]))
     return out
 
@@ -132,7 +132,7 @@ def with_assignment(
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegularExpression) -> GroupRecord:
     """The topics a regular expression stands for (type 16)."""
     value = m.ConsumerGroupRegularExpressionValue(
-        list(java_order.sort_strings(resolved.topics)), resolved.image_offset, resolved.resolved_ms
+        list(iteration_order.sort_strings(resolved.topics)), resolved.image_offset, resolved.resolved_ms
     )
     return GroupRecord(m.ConsumerGroupRegularExpressionKey(group_id, regex), value)
 

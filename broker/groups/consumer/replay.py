@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from dataclasses import replace
 
-from ottla.broker.groups.assignors.spec import EMPTY_ASSIGNMENT
+from ottla.broker.groups.assignors.group_spec import EMPTY_ASSIGNMENT
 from ottla.broker.groups.consumer import records as cr
-from ottla.broker.groups.consumer.state import (
+from ottla.broker.groups.consumer.consumer_group import (
     LEAVE_GROUP_MEMBER_EPOCH,
     NO_PARTITIONS,
     ConsumerGroup,

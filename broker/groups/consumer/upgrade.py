@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from ottla.broker.groups import java_order
-from ottla.broker.groups import rebalance as rb
-from ottla.broker.groups.consumer import embedded
+from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from ottla.broker.groups.classic.classic_group import ClassicGroupMember as ClassicMember
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.consumer import consumer_protocol
 from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.state import ConsumerGroup, ConsumerGroupMember
-from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import CONSUMER_PROTOCOL_TYPE, ClassicGroup
-from ottla.broker.groups.state import ClassicGroupMember as ClassicMember
-from ottla.controller.image import MetadataImage
+from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import consumer_group_records as m
 from ottla.wire.messages import offset_records as o
@@ -54,7 +54,7 @@ def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Gene
             raise _upgrade_error(classic.id, "the embedded consumer protocol is malformed") from None
         group.update(new)
         group.target[member.id] = {
-            topic: java_order.integer_hash_set_order(held) for topic, held in new.assigned.items()
+            topic: iteration_order.integer_hash_set_order(held) for topic, held in new.assigned.items()
         }
         if number % MEMBERS_PER_STEP == 0:
             yield
@@ -71,7 +71,7 @@ def write_conversion(
     for waiting in classic.members.values():
         rb.reject_join(classic, waiting, ErrorCode.REBALANCE_IN_PROGRESS, waiting.id, fx)
         rb.reject_sync(waiting, ErrorCode.REBALANCE_IN_PROGRESS, fx)
-    order = java_order.timeline_hash_map_order(group.members)
+    order = iteration_order.timeline_hash_map_order(group.members)
     fx.records.append(GroupRecord(o.GroupMetadataKey(classic.id), None))
     yield fx
     for part in cr.slice_records(_records(group, order)):
@@ -110,10 +110,10 @@ def _check(groups: ConsumerGroups, classic: ClassicGroup) -> None:
 
 
 def _to_consumer_member(member: ClassicMember, classic: ClassicGroup, image: MetadataImage) -> ConsumerGroupMember:
-    given = embedded.decode_assignment(member.assignment)
+    given = consumer_protocol.decode_assignment(member.assignment)
     if given.user_data:
         raise _upgrade_error(classic.id, "an unsupported custom assignor is in use")
-    said = embedded.decode_subscription(member.metadata_for(classic.protocol or ""))
+    said = consumer_protocol.decode_subscription(member.metadata_for(classic.protocol or ""))
     assigned = {
         image.topics[row.topic].id: dict.fromkeys(row.partitions, classic.generation)
         for row in given.assigned_partitions

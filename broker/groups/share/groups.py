@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ottla.broker.groups.modern import restore_member_timers, run_in_slices
-from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.modern_group import restore_member_timers, run_in_slices
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ShareGroupSettings
 from ottla.broker.groups.share import records as sr
-from ottla.broker.groups.share.state import NamedTopicPartitions, ShareGroup, merge_partitions, subtract_partitions
-from ottla.broker.groups.topics import HASHING_WORK, GroupTopicMetadata
-from ottla.controller.image import RESOURCE_GROUP, MetadataImage
-from ottla.log.machine import CancelTimer, RequestReply, ScheduleTimer
+from ottla.broker.groups.share.share_group import (
+    NamedTopicPartitions,
+    ShareGroup,
+    merge_partitions,
+    subtract_partitions,
+)
+from ottla.broker.groups.topic_metadata import HASHING_WORK, GroupTopicMetadata
+from ottla.controller.metadata.image import RESOURCE_GROUP, MetadataImage
+from ottla.jobs.state_machine import CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 INITIALIZE_RETRY_MS = 30_000

@@ -1,7 +1,7 @@
 """A member's heartbeat in a share group: it joins, goes on, or leaves; and what the group makes of it.
 
 Nothing is handed over: a member has its target at once. But a partition goes to members only once it has a state to
-share (`ottla.broker.share`): the heartbeat that first names a topic begins that, and a later one assigns.
+share (`ottla.broker.share_partitions`): the heartbeat that first names a topic begins that, and a later one assigns.
 
 Source: ``GroupMetadataManager.shareGroupHeartbeat``, ``ShareGroupAssignmentBuilder.java`` (apache/kafka
 4.3.1), KIP-932.
@@ -13,16 +13,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ottla.broker.groups import java_order
-from ottla.broker.groups.assignors.spec import EMPTY_ASSIGNMENT, Assignment
-from ottla.broker.groups.modern import continue_after_hashing, run_in_slices
-from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.assignors.group_spec import EMPTY_ASSIGNMENT, Assignment
+from ottla.broker.groups.assignors.simple_assignor import ShareGroupSpec, ShareMemberSubscription, assign_simple
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.modern_group import continue_after_hashing, run_in_slices
 from ottla.broker.groups.share import records as sr
 from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
-from ottla.broker.groups.share.simple import ShareGroupSpec, ShareMemberSubscription, assign_simple
-from ottla.broker.groups.share.state import LEAVE_GROUP_MEMBER_EPOCH, ShareGroup, ShareGroupMember
-from ottla.broker.groups.state import GroupRequest
-from ottla.log.machine import RequestReply
+from ottla.broker.groups.share.share_group import LEAVE_GROUP_MEMBER_EPOCH, ShareGroup, ShareGroupMember
+from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_group_heartbeat as hb
 
@@ -161,7 +161,9 @@ class _ShareHeartbeat:
         return replace(
             member,
             rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-            subscribed_topic_names=member.subscribed_topic_names if names is None else java_order.as_frozenset(names),
+            subscribed_topic_names=member.subscribed_topic_names
+            if names is None
+            else iteration_order.as_frozenset(names),
             client_id=self._call.client_id,
             client_host=f"/{self._call.client_host}",
         )
@@ -248,10 +250,10 @@ def _with_target(groups: ShareGroups, member: ShareGroupMember, epoch: int, targ
 
 def _members_in_order(group: ShareGroup, updated: ShareGroupMember) -> list[str]:
     """The members as Kafka looks at them."""
-    known = java_order.timeline_hash_map_order(group.members)
+    known = iteration_order.timeline_hash_map_order(group.members)
     if updated.id not in group.members:
         known.append(updated.id)
-    return java_order.hash_map_order(known, most=len(known))
+    return iteration_order.hash_map_order(known, most=len(known))
 
 
 def _group_spec(
@@ -277,7 +279,7 @@ def _has_target_changed(old: Assignment, new: Assignment) -> bool:
 
 def _to_response_assignment(held: Assignment) -> hb.Assignment:
     rows = [
-        hb.TopicPartitions(topic, list(java_order.integer_hash_set_order(held[topic])))
-        for topic in java_order.uuid_hash_map_order(held)
+        hb.TopicPartitions(topic, list(iteration_order.integer_hash_set_order(held[topic])))
+        for topic in iteration_order.uuid_hash_map_order(held)
     ]
     return hb.Assignment(rows)

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from typing import cast
 
-from ottla.broker.groups import java_order
-from ottla.broker.groups.assignors.spec import EMPTY_ASSIGNMENT, Assignment
+from ottla.broker.groups.assignors.group_spec import EMPTY_ASSIGNMENT, Assignment
+from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.share.state import (
+from ottla.broker.groups.share.share_group import (
     LEAVE_GROUP_MEMBER_EPOCH,
     NamedPartitionsById,
     NamedTopicPartitions,
@@ -25,7 +25,7 @@ from ottla.wire.messages import share_group_records as m
 
 def member_record(group_id: str, member: ShareGroupMember) -> GroupRecord:
     """What a member says of itself (type 10)."""
-    names = cast("list[str]", java_order.sort_strings(member.subscribed_topic_names))
+    names = cast("list[str]", iteration_order.sort_strings(member.subscribed_topic_names))
     value = m.ShareGroupMemberMetadataValue(member.rack_id, member.client_id, member.client_host, names)
     return GroupRecord(m.ShareGroupMemberMetadataKey(group_id, member.id), value)
 
@@ -43,7 +43,7 @@ def target_assignment_epoch_record(group_id: str, epoch: int, at_ms: int) -> Gro
 
 def target_assignment_record(group_id: str, member_id: str, target: Assignment) -> GroupRecord:
     """What a member is to have (type 13)."""
-    rows = [m.TopicPartition(topic, list(target[topic])) for topic in java_order.uuid_hash_map_order(target)]
+    rows = [m.TopicPartition(topic, list(target[topic])) for topic in iteration_order.uuid_hash_map_order(target)]
     key = m.ShareGroupTargetAssignmentMemberKey(group_id, member_id)
     return GroupRecord(key, m.ShareGroupTargetAssignmentMemberValue(rows))
 
@@ -52,7 +52,7 @@ def current_assignment_record(group_id: str, member: ShareGroupMember) -> GroupR
     """What a member has (type 14)."""
     rows = [
         m.TopicPartitions(topic, list(member.assigned[topic]))
-        for topic in java_order.uuid_hash_map_order(member.assigned)
+        for topic in iteration_order.uuid_hash_map_order(member.assigned)
     ]
     value = m.ShareGroupCurrentMemberAssignmentValue(member.epoch, member.previous_epoch, 0, rows)
     return GroupRecord(m.ShareGroupCurrentMemberAssignmentKey(group_id, member.id), value)
@@ -66,9 +66,11 @@ def state_partition_metadata_record(
     def rows(topics: NamedPartitionsById) -> list[m.TopicPartitionsInfo]:
         return [
             m.TopicPartitionsInfo(
-                topic, topics[topic].name, list(java_order.integer_hash_set_order(sorted(topics[topic].partitions)))
+                topic,
+                topics[topic].name,
+                list(iteration_order.integer_hash_set_order(sorted(topics[topic].partitions))),
             )
-            for topic in java_order.uuid_hash_map_order(topics)
+            for topic in iteration_order.uuid_hash_map_order(topics)
         ]
 
     going = [m.TopicInfo(topic, name) for topic, name in deleting.items()]
@@ -136,8 +138,8 @@ def replay_record(groups: MutableMapping[str, ShareGroup], record: GroupRecord) 
 
 
 def _target(rows: list[m.TopicPartition] | list[m.TopicPartitions]) -> Assignment:
-    held = {row.topic_id: java_order.integer_hash_set_order(row.partitions) for row in rows}
-    return {topic: held[topic] for topic in java_order.uuid_hash_map_order(held)}
+    held = {row.topic_id: iteration_order.integer_hash_set_order(row.partitions) for row in rows}
+    return {topic: held[topic] for topic in iteration_order.uuid_hash_map_order(held)}
 
 
 def _from_topic_partitions_info(rows: list[m.TopicPartitionsInfo]) -> dict[bytes, NamedTopicPartitions]:
@@ -149,7 +151,7 @@ def _member(group: ShareGroup, member_id: str, value: object) -> None:
         group.remove(member_id)
         return
     old = group.members.get(member_id) or ShareGroupMember(member_id)
-    names = java_order.as_frozenset(value.subscribed_topic_names)
+    names = iteration_order.as_frozenset(value.subscribed_topic_names)
     said = {"rack_id": value.rack_id, "client_id": value.client_id, "client_host": value.client_host}
     group.update(replace(old, subscribed_topic_names=names, **said))  # type: ignore[arg-type]
 

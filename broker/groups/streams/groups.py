@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ottla.broker.groups.classic import ClassicGroups
-from ottla.broker.groups.modern import restore_member_timers
-from ottla.broker.groups.rebalance import GroupEffects
+from ottla.broker.groups.classic.classic_group import ClassicGroupState
+from ottla.broker.groups.classic.groups import ClassicGroups
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.modern_group import restore_member_timers
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.state import ClassicGroupState
 from ottla.broker.groups.streams import records as sr
 from ottla.broker.groups.streams.replay import replay_record
-from ottla.broker.groups.streams.state import StreamsGroup, StreamsGroupMember, StreamsMemberState
-from ottla.broker.groups.topics import GroupTopicMetadata
-from ottla.controller.image import RESOURCE_GROUP, MetadataImage
-from ottla.log.machine import CancelTimer, ScheduleTimer
+from ottla.broker.groups.streams.streams_group import StreamsGroup, StreamsGroupMember, StreamsMemberState
+from ottla.broker.groups.topic_metadata import GroupTopicMetadata
+from ottla.controller.metadata.image import RESOURCE_GROUP, MetadataImage
+from ottla.jobs.state_machine import CancelTimer, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import offset_records as o
 

@@ -12,16 +12,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ottla.broker.groups import java_order
-from ottla.broker.groups.rebalance import GroupEffects
-from ottla.broker.groups.state import GroupRequest
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.streams import records as sr
-from ottla.broker.groups.streams.configured import ConfiguredInternalTopic, ConfiguredTopology, configure_topology
-from ottla.broker.groups.streams.endpoints import build_endpoint_partitions
+from ottla.broker.groups.streams.configured_topology import (
+    ConfiguredInternalTopic,
+    ConfiguredTopology,
+    configure_topology,
+)
+from ottla.broker.groups.streams.endpoint_partitions import build_endpoint_partitions
 from ottla.broker.groups.streams.groups import StreamsGroups
-from ottla.broker.groups.streams.owned import ReportedTasks, check_epoch, check_tasks_exist, owned_tasks
-from ottla.broker.groups.streams.reconcile import StreamsMemberTarget, check_member_state, reconcile
-from ottla.broker.groups.streams.state import (
+from ottla.broker.groups.streams.owned_tasks import ReportedTasks, check_epoch, check_tasks_exist, owned_tasks
+from ottla.broker.groups.streams.reconciliation import StreamsMemberTarget, check_member_state, reconcile
+from ottla.broker.groups.streams.status import StreamsGroupStatus
+from ottla.broker.groups.streams.streams_group import (
     EMPTY_TASKS,
     LEAVE_GROUP_MEMBER_EPOCH,
     StreamsGroup,
@@ -29,10 +34,14 @@ from ottla.broker.groups.streams.state import (
     TasksTuple,
     TasksTupleWithEpochs,
 )
-from ottla.broker.groups.streams.status import StreamsGroupStatus
-from ottla.broker.groups.streams.target import ASSIGNMENT_INTERVAL, capture_input, compute_and_write_targets, work_units
+from ottla.broker.groups.streams.target_assignment import (
+    ASSIGNMENT_INTERVAL,
+    capture_input,
+    compute_and_write_targets,
+    work_units,
+)
 from ottla.broker.groups.streams.topology import StreamsTopology, from_request
-from ottla.log.machine import RequestReply
+from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_heartbeat as hb
 
@@ -249,5 +258,5 @@ class _StreamsHeartbeat:
 
 def _set_response_tasks(response: hb.StreamsGroupHeartbeatResponse, held: TasksTupleWithEpochs) -> None:
     row = hb.StreamsGroupHeartbeatResponseTaskIds
-    parts = [[row(name, sorted(tasks[name])) for name in java_order.hash_map_order(tasks)] for tasks in held]
+    parts = [[row(name, sorted(tasks[name])) for name in iteration_order.hash_map_order(tasks)] for tasks in held]
     response.active_tasks, response.standby_tasks, response.warmup_tasks = parts

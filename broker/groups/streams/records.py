@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ottla.broker.groups.java_order import java_string_sort_key
+from ottla.broker.groups.java_collections.iteration_order import java_string_sort_key
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.streams.state import (
+from ottla.broker.groups.streams.streams_group import (
     StreamsGroup,
     StreamsGroupMember,
     StreamsMemberState,

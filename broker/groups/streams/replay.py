@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.streams import records as sr
-from ottla.broker.groups.streams.state import (
+from ottla.broker.groups.streams.streams_group import (
     EMPTY_TASKS_WITH_EPOCHS,
     LEAVE_GROUP_MEMBER_EPOCH,
     StreamsGroup,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from ottla.broker.groups import java_order
+from ottla.broker.groups.java_collections import iteration_order
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_heartbeat as hb
 from ottla.wire.messages import streams_group_records as m
@@ -22,7 +22,7 @@ class StreamsTopology:
         self.value = value
         self.epoch = value.epoch
         named = {row.subtopology_id: row for row in value.subtopologies}
-        self.subtopologies = {name: named[name] for name in java_order.hash_map_order(named)}
+        self.subtopologies = {name: named[name] for name in iteration_order.hash_map_order(named)}
         """By id, in the order Kafka looks at them."""
         self.subtopology_by_source: dict[str, str] = {}
         """The topics that are read, with the subtopology that reads them."""

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// What is done is in compat_tests/test_client_transactions.py.
+// What is done is in compat_tests/transactions/test_client_transactions.py.
 type outcome struct {
 	Fenced      bool     `json:"fenced"`
 	Committed   []string `json:"read_committed"`

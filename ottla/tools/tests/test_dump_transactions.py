@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.tests.txn_node import A, TransactionCoordinatorNode
-from ottla.broker.txn.coordinator import TOPIC
+from ottla.broker.tests.transaction_coordinator_fixture import A, TransactionCoordinatorNode
+from ottla.broker.transactions.coordinator import TOPIC
 from ottla.tools.dump import dump_segment
-from ottla.wire import records as r
+from ottla.wire.record_batch import records as r
 
 
 def contents(raw: bytes, topic: str = TOPIC) -> list[Any]:

@@ -1,0 +1,80 @@
+"""What clients push as their metrics that mean no good: for `bench.hostile`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from ottla.broker.observability.client_metrics_subscriptions import merge_subscriptions
+from ottla.broker.observability.tests.test_client_metrics import field, message, metric, point
+from ottla.wire.messages.push_telemetry import PushTelemetryRequest
+from ottla.wire.record_batch.compression import CompressionType, compress
+
+MAX_PAYLOAD_BYTES = (1 << 20) - 1000
+"""Of ``telemetry.max.bytes``."""
+SAME = bytes(range(16))
+"""Somebody who comes again."""
+NOTHING = field(2, b"")
+"""A metric without a name and a value."""
+
+
+def push_request(metrics: bytes, codec: CompressionType, ident: bytes) -> PushTelemetryRequest:
+    """A push of somebody who is told to push nothing; a client nobody knows may do so at once."""
+    return PushTelemetryRequest(ident, merge_subscriptions([]).subscription_id(ident), False, codec, metrics)
+
+
+def _whose(n: int) -> bytes:
+    """Somebody new for each size: the small request before is not his."""
+    return (1 << 64 | n).to_bytes(16, "big")
+
+
+def _as_many_as_fit(parts: Iterable[bytes]) -> list[bytes]:
+    out, left = [], MAX_PAYLOAD_BYTES
+    for part in parts:
+        left -= len(part) + len(NOTHING)
+        if left < 0:
+            break
+        out.append(part)
+    return out
+
+
+def zeros(codec: CompressionType, n: int) -> PushTelemetryRequest:
+    """A bomb: a hundred zeros for each element, packed."""
+    return push_request(compress(codec, bytes(100 * n)), codec, _whose(n))
+
+
+def values(n: int) -> PushTelemetryRequest:
+    """As many values of one name as are taken, none of them packed."""
+    points = _as_many_as_fit(point(number, k=str(number)) for number in range(n))
+    return push_request(message(metric("m", *points)), CompressionType.NONE, _whose(n))
+
+
+def names(n: int) -> PushTelemetryRequest:
+    """As many names as are taken, with a value each, packed."""
+    made = _as_many_as_fit(metric(f"metric-{number}", point(number)) for number in range(n))
+    return push_request(compress(CompressionType.ZSTD, message(*made)), CompressionType.ZSTD, _whose(n))
+
+
+def empty_metrics(n: int) -> PushTelemetryRequest:
+    """Metrics without a name and a value, two bytes each, packed to next to nothing."""
+    return push_request(
+        compress(CompressionType.ZSTD, message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))),
+        CompressionType.ZSTD,
+        _whose(n),
+    )
+
+
+def overlong_field(n: int) -> PushTelemetryRequest:
+    """A field that claims more than there is, behind many that hold nothing."""
+    whole = message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))
+    return push_request(
+        compress(CompressionType.GZIP, whole + b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f"), CompressionType.GZIP, _whose(n)
+    )
+
+
+def repeated_push(n: int) -> PushTelemetryRequest:
+    """A bomb of somebody who has just pushed."""
+    return push_request(compress(CompressionType.GZIP, bytes(100 * n)), CompressionType.GZIP, SAME)
+
+
+BOMBS = {codec.name: partial(zeros, codec) for codec in CompressionType if codec is not CompressionType.NONE}

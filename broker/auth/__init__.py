@@ -1,1 +1,0 @@
-"""Who somebody is, and what they may do: authentication, authorisation, quotas."""

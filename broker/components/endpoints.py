@@ -1,0 +1,195 @@
+"""What a node serves, and at which of its listeners: other controllers, clients and brokers, whoever reads the metrics.
+
+Source: ``SharedServer.scala``, ``BrokerServer.scala``, ``ControllerServer.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import trio
+
+from ottla.broker.components.broker_components import BrokerComponents
+from ottla.broker.config.listener_config import DEFAULT_LISTENER
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.dispatch.dispatcher import Dispatcher
+from ottla.broker.metadata.cache import MetadataCache
+from ottla.broker.network.acceptor import Acceptor
+from ottla.broker.network.bound_listeners import BoundListeners
+from ottla.broker.observability.request_metrics import RequestMetrics, create_request_observer
+from ottla.broker.replication.log_creator import LOG_CREATION_WORKERS
+from ottla.broker.services import BrokerServices
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
+from ottla.env.env import Env
+from ottla.jobs.supervision import supervise
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.broker.network.connection_limiter import ConnectionLimiter
+    from ottla.broker.security.authn.listener_security import ListenerSecurity
+    from ottla.broker.security.authn.scram_server import DelegationTokenLookup
+    from ottla.controller.metadata.delta import MetadataListener as Follower
+    from ottla.env.env import StreamListener
+
+CONNECTION_LIMIT_PREFIX, CONNECTION_RATE_QUOTA = "max.connection", "connection_creation_rate"
+"""Settings that limit connections have the one in their names; quotas of addresses are called the other."""
+
+
+def start_controller_endpoints(
+    env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery
+) -> None:
+    """Take part in the quorum, and answer whoever asks this node's controller; both before anything else is known."""
+    nursery.start_soon(made.controller.run)
+    if not listening.controllers:
+        return
+    from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS  # a broker alone decides nothing
+
+    # A controller tells what is committed, whether or not there is a broker here that has applied it.
+    committed = MetadataCache(made.services.config, made.cache.cluster_id, lambda: made.controller.kraft_version)
+    made.controller.listeners.append(committed.set_image)
+    services = replace(made.services, metadata=committed)
+    acceptors = {}
+    for name in listening.controllers:
+        door = _listener_security(services, name, nursery)
+        acceptors[name] = Acceptor(Dispatcher(services, CONTROLLER_APIS, name, _request_metrics(made, listening)), door)
+    _link_acceptors(made, acceptors)
+    _limit_connections(env, made, acceptors)
+    controller = made.controller  # of a node that is no broker nobody applies what is committed
+    _reload_certificates(services.config, listening.controllers, controller.listeners, controller.image)
+    for name, listener in listening.controllers.items():
+        nursery.start_soon(acceptors[name].run, listener)
+    if not listening.clients:
+        _start_metrics_endpoint(env, made, listening, nursery)
+    nursery.start_soon(supervise, env, "looking after brokers", made.run_liveness_probe)
+    if not made.services.config.is_standalone:
+        registration = made.controller_registration()
+        registration.publish(made.controller.image, MetadataDelta.from_empty(made.controller.image))
+        made.controller.listeners.append(registration.publish)
+        nursery.start_soon(supervise, env, "registering the controller", registration.run)
+
+
+def _link_acceptors(made: BrokerComponents, acceptors: Mapping[str, Acceptor]) -> None:
+    """Let the acceptors of one kind of listener know those of the whole node."""
+    made.acceptors.extend(acceptors.values())
+    for acceptor in acceptors.values():
+        acceptor.node_acceptors = made.acceptors
+
+
+def _listener_security(services: BrokerServices, listener: str, nursery: trio.Nursery) -> ListenerSecurity | None:
+    """What a listener asks of who comes; None where it lets everybody in."""
+    env, cache, config = services.env, services.metadata, services.config
+    protocol = config.security_protocol(listener)
+    if protocol == DEFAULT_LISTENER:
+        return None
+    from ottla.broker.security.authn.listener_security import build_listener_security
+    from ottla.broker.security.authn.scram_server import find_scram_keys
+
+    keys_of = lambda user, name: find_scram_keys(cache.image, user, name)  # noqa: E731 - one line says it
+    door = build_listener_security(
+        config.values, listener, protocol, keys_of, env, _delegation_token_lookup(env, cache, config), services.audit
+    )
+    if door is not None and door.oauthbearer is not None and door.oauthbearer.jwks is not None:
+        nursery.start_soon(supervise, env, "fetching the keys of tokens", door.oauthbearer.jwks.run)
+    return door
+
+
+def _delegation_token_lookup(env: Env, cache: MetadataCache, config: NodeConfig) -> DelegationTokenLookup:
+    """Who comes with a delegation token."""
+    from ottla.broker.security.authn.scram_server import no_delegation_tokens
+
+    if not config.values.get("delegation.token.secret.key"):
+        return no_delegation_tokens
+    from ottla.broker.security.authn.delegation_token_logins import DelegationTokenCredentialCache
+
+    return DelegationTokenCredentialCache(
+        config.values["delegation.token.secret.key"], lambda: cache.image, env.uuid
+    ).find
+
+
+def _limit_connections(
+    env: Env, made: BrokerComponents, listeners: Mapping[str, Acceptor], protected: str | None = None
+) -> None:
+    """Have connections limited, once there is a limit; ``protected``: the listener where brokers reach one another."""
+    config = made.services.config
+    limiting: list[ConnectionLimiter] = []
+    own = (RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, "")
+
+    def publish(image: MetadataImage, delta: MetadataDelta) -> None:
+        is_new = any(about[0] == "quota" and about[2] == CONNECTION_RATE_QUOTA for about in delta.others)
+        if is_new or not delta.configs.isdisjoint(own):
+            set_now = (key for at in own for key in image.config(*at))
+            if not limiting and (is_new or any(CONNECTION_LIMIT_PREFIX in key for key in set_now)):
+                begin()
+            for admission in limiting:
+                admission.publish(image)
+
+    def begin() -> None:
+        from ottla.broker.network.connection_limiter import ConnectionLimiter  # few nodes have limits
+
+        limiting.append(ConnectionLimiter(env, config, listeners, protected))
+
+    image = made.controller.image
+    if any(CONNECTION_LIMIT_PREFIX in key for key in config.values):
+        begin()
+        limiting[0].publish(image)
+    publish(image, MetadataDelta.from_empty(image))
+    made.controller.listeners.append(publish)
+
+
+def _reload_certificates(
+    config: NodeConfig, listeners: Mapping[str, StreamListener], followers: list[Follower], image: MetadataImage
+) -> None:
+    """Hear of other stores that are set for a listener with TLS; ``image``: what was set before this start."""
+    secured = {name: x for name, x in listeners.items() if config.security_protocol(name).endswith("SSL")}
+    if secured:
+        from ottla.broker.security.authn.certificate_reload import CertificateReloader, TlsListener
+
+        renewal = CertificateReloader(config, cast("dict[str, TlsListener]", secured))
+        renewal.publish(image, MetadataDelta.from_empty(image))
+        followers.append(renewal.publish)
+
+
+def start_client_endpoints(env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery) -> None:
+    """Serve clients and other brokers, and start what goes on beside. What may fail and begin anew is supervised."""
+    nursery.start_soon(made.timers.run)
+    nursery.start_soon(made.groups.run)
+    for _ in range(LOG_CREATION_WORKERS):
+        nursery.start_soon(made.log_creator.run)
+    for name, work in made.background_tasks():
+        nursery.start_soon(supervise, env, name, work, name=name)
+    acceptors, observer = {}, create_request_observer(made.services, _request_metrics(made, listening))
+    for name in listening.clients:
+        dispatcher = Dispatcher(made.services, listener=name, observer=observer)
+        acceptors[name] = Acceptor(dispatcher, _listener_security(made.services, name, nursery))
+    _link_acceptors(made, acceptors)
+    _start_metrics_endpoint(env, made, listening, nursery)
+    _reload_certificates(made.services.config, listening.clients, made.publisher.listeners, made.cache.image)
+    _limit_connections(env, made, acceptors, made.services.config.inter_broker_listener)
+    for name, listener in listening.clients.items():
+        nursery.start_soon(acceptors[name].run, listener)
+
+
+def _request_metrics(made: BrokerComponents, listening: BoundListeners) -> RequestMetrics | None:
+    """Who counts requests, where somebody may ask for numbers: it costs half a microsecond a request."""
+    return None if listening.metrics is None else made.request_metrics
+
+
+def _start_metrics_endpoint(env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery) -> None:
+    """Answer who reads the metrics, where that is configured."""
+    if listening.metrics is None:
+        return
+    from ottla.broker.observability import metrics_endpoint  # who has no such page does not load it
+
+    numbers = metrics_endpoint.MetricSources(
+        *(made.log_dirs, made.replica_manager, made.cleaner, made.scrubber, made.request_metrics),
+        *(lambda: sum(len(x) for x in made.acceptors), made.controller),
+        *(bool(listening.clients), bool(listening.controllers)),
+        client_metrics=lambda: made.client_metrics_store,
+    )
+    nursery.start_soon(
+        supervise, env, "metrics", partial(metrics_endpoint.serve_metrics, env, numbers, listening.metrics)
+    )

@@ -1,0 +1,89 @@
+"""A controller's listener speaks of what is committed, also where no broker applies it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+
+from ottla.broker.components import endpoints
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.services import BrokerServices, QuotaHolder
+from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
+from ottla.broker.tests.memory_net import MemoryNet
+from ottla.client.cluster_client import Channel
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+
+
+async def _forever() -> None:
+    await trio.sleep_forever()
+
+
+class EndpointFixture:
+    """As much of a node as its controller's listener needs; it is no broker."""
+
+    def __init__(self, config: NodeConfig, image: MetadataImage) -> None:
+        self.env: Any = VirtualEnv()
+        self.controller: Any = SimpleNamespace(run=_forever, listeners=[], image=image, kraft_version=1)
+        idle: Any = SimpleNamespace(publish=lambda image, delta: None, run=_forever)
+        parts: Any = dict.fromkeys(BrokerServices.__dataclass_fields__)
+        parts |= {"env": self.env, "config": config, "controller": self.controller, "making": ()}
+        cache: Any = SimpleNamespace(cluster_id="c", image=MetadataImage())
+        self.made: Any = SimpleNamespace(
+            services=BrokerServices(**parts | {"metering": QuotaHolder()}),
+            controller=self.controller,
+            cache=cache,
+            controller_registration=lambda: idle,
+            run_liveness_probe=_forever,
+            acceptors=[],
+        )
+
+    def serve(self, listener: Any, nursery: trio.Nursery) -> None:
+        listening: Any = SimpleNamespace(controllers={"CONTROLLER": listener}, clients={}, metrics=None)
+        endpoints.start_controller_endpoints(self.env, self.made, listening, nursery)
+
+    def commit(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        for hear in self.controller.listeners:
+            hear(image, delta)
+
+
+def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
+    net, stage = MemoryNet(), EndpointFixture(NodeConfig(), MetadataImage())
+
+    async def main() -> None:
+        listener = await net.listen("h", 9093)
+        async with trio.open_nursery() as nursery:
+            stage.serve(listener, nursery)
+            stage.commit(MetadataImage(7, features={"metadata.version": 30}), MetadataDelta(features=True))
+            channel = Channel(await net.connect("h", 9093))
+            answer = await channel.call(ApiVersionsRequest("ottla", "1"), 4)
+            levels = {f.name: f.max_version_level for f in answer.finalized_features}
+            assert levels == {"metadata.version": 30, "kraft.version": 1}
+            assert answer.finalized_features_epoch == 7
+            nursery.cancel_scope.cancel()
+
+    run_virtual(main)
+
+
+def test_307_a_controller_alone_shows_other_certificates_once_they_are_set() -> None:
+    """It is no broker, and nobody applies there what is committed."""
+    shown: list[str] = []
+    keys = "listener.name.controller.ssl.keystore.location"
+    settings = {"listeners": "CONTROLLER://h:9093", "controller.listener.names": "CONTROLLER"}
+    settings |= {"process.roles": "controller", "listener.security.protocol.map": "CONTROLLER:SSL", keys: "first.pem"}
+    own = (RESOURCE_BROKER, "7")
+    stage = EndpointFixture(NodeConfig(settings, node_id=7), MetadataImage(configs={own: {keys: "before.pem"}}))
+
+    async def main() -> None:
+        listener: Any = SimpleNamespace(renew=lambda tls: shown.append(tls.keys.location), accept=_forever)
+        async with trio.open_nursery() as nursery:
+            stage.serve(listener, nursery)
+            assert shown == ["before.pem"], "what was set before this start"
+            stage.commit(MetadataImage(configs={own: {keys: "next.pem"}}), MetadataDelta(configs=frozenset({own})))
+            nursery.cancel_scope.cancel()
+
+    run_virtual(main)
+    assert shown == ["before.pem", "next.pem"]

@@ -1,0 +1,48 @@
+"""The transaction coordinator of a node, made of what the node offers.
+
+Source: ``TransactionCoordinator.apply`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.interbroker.credentials import inter_broker_access
+from ottla.broker.services import BrokerServices
+from ottla.broker.transactions.coordinator import TOPIC, TransactionCoordinator
+from ottla.broker.transactions.marker_sender import MarkerSenderDependencies
+from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+FEATURE = "transaction.version"
+
+
+def create_transaction_coordinator(services: BrokerServices, timers: Timers, listener: str) -> TransactionCoordinator:
+    """A coordinator that leads nothing yet. ``listener``: the name of the one brokers reach each other at."""
+    config, replicas = services.config, services.replica_manager
+
+    def count() -> int:
+        topic = replicas.image.topics.get(TOPIC)
+        return 0 if topic is None else len(topic.partitions)
+
+    def address(broker_id: int) -> tuple[str, int] | None:
+        return replicas.image.unfenced_broker_address(broker_id, listener)
+
+    async def here(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        from ottla.broker.handlers.transactions.marker_writer import write_markers
+
+        return await write_markers(services, request)
+
+    timeout_s = config.number("request.timeout.ms") / 1000
+    access = partial(inter_broker_access, config)
+    around = MarkerSenderDependencies(config.node_id, lambda: replicas.image, address, here, timeout_s, access)
+    return TransactionCoordinator(
+        services.env,
+        config,
+        timers,
+        services.fail,
+        count,
+        lambda: services.metadata.image.features.get(FEATURE, 0),
+        services.producer_ids.generate_nowait,
+        around,
+    )

@@ -1,0 +1,113 @@
+"""Settings of a broker that were changed while it runs, as far as they are valid.
+
+The metadata log may hold anything: a controller takes settings of brokers without a look at their values. What does not
+parse is left out, and a change that would break a rule between settings leaves those in force that were in force.
+
+Source: ``DynamicBrokerConfig.fromPersistentProps``, ``updateBrokerConfig``, ``updateDefaultConfig`` in
+``DynamicBrokerConfig.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
+
+from ottla.controller.config.broker_config_keys import BROKER_KEYS, KEYSTORE_KEY_PATTERN, PER_BROKER_KEYS
+from ottla.controller.config.config_keys import broker_key, check_value, synonyms_of
+from ottla.controller.config.internal_broker_config_keys import INTERNAL_BROKER_KEYS
+from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
+
+logger = logging.getLogger("ottla.config")
+_MAX_LOGGED = 1_000
+_UNCONSTRAINED_KEYS = frozenset(("min.insync.replicas",))
+"""Part of no rule between settings. With eligible leader replicas it is set in every cluster from the beginning."""
+
+ConfigValues = Mapping[str, str]
+
+
+@lru_cache(maxsize=_MAX_LOGGED)
+def log_invalid_stored_value(resource: str, name: str, value: str) -> None:
+    """Log, once, that a stored value is invalid and the default is used."""
+    logger.warning("Invalid stored value: %s=%r of %s (using the default)", name, value, resource)
+
+
+@lru_cache(maxsize=_MAX_LOGGED)
+def _log_rejected(level: str, why: str) -> None:
+    logger.error("%s configs could not be applied: %s", level, why)
+
+
+def merge_overrides(values: ConfigValues, changes: ConfigValues) -> dict[str, str]:
+    """Return ``values`` with ``changes``; a setting replaces those that say the same in other units."""
+    out = dict(values)
+    for name, value in changes.items():
+        for other, _ in synonyms_of(name):
+            out.pop(other, None)
+        out[name] = value
+    return out
+
+
+def select_applicable(values: ConfigValues, *, per_broker: bool) -> dict[str, str]:
+    """Return the stored settings that can be applied: dynamic ones with a valid value, at the right level."""
+    out = {}
+    for name, value in values.items():
+        known = BROKER_KEYS.get(name) or INTERNAL_BROKER_KEYS.get(name)
+        if known is not None and (not known.is_dynamic or KEYSTORE_KEY_PATTERN.match(name)):
+            continue
+        if not per_broker and known is not None and name in PER_BROKER_KEYS:
+            continue
+        key = broker_key(name)
+        if key is not None and check_value(key, value) is not None:
+            if key.type not in ("PASSWORD", "UNKNOWN"):
+                log_invalid_stored_value("a broker", name, value)
+            continue
+        out[name] = value
+    return out
+
+
+class DynamicBrokerConfig:
+    """The dynamic settings that are in force for one broker."""
+
+    def __init__(self, node_id: int, static: ConfigValues) -> None:
+        self._node_id = str(node_id)
+        self._static = static
+        self._last_image_values: tuple[ConfigValues, ConfigValues] = {}, {}
+        self._last_applicable: tuple[ConfigValues, ConfigValues] = {}, {}
+        self._current_values: tuple[ConfigValues, ConfigValues] = {}, {}
+
+    def current_values(self, image: MetadataImage) -> tuple[ConfigValues, ConfigValues]:
+        """Return the settings in force of this broker, and of all brokers."""
+        own, everyone = image.config(RESOURCE_BROKER, self._node_id), image.config(RESOURCE_BROKER, "")
+        if not (_is_unchanged(own, self._last_image_values[0]) and _is_unchanged(everyone, self._last_image_values[1])):
+            self._last_image_values = own, everyone
+            self._apply(select_applicable(own, per_broker=True), select_applicable(everyone, per_broker=False))
+        return self._current_values
+
+    def _apply(self, own: ConfigValues, everyone: ConfigValues) -> None:
+        """Take the cluster's default first, then the broker's own, as at the start of a broker."""
+        for level, stored in (
+            ("Cluster default", (self._last_applicable[0], everyone)),
+            ("Per-broker", (own, everyone)),
+        ):
+            if stored == self._last_applicable:
+                continue
+            self._last_applicable = stored
+            if not (stored[0].keys() | stored[1].keys()) - _UNCONSTRAINED_KEYS:
+                self._current_values = stored
+                continue
+            from ottla.controller.config.broker_config_validation import (
+                InvalidBrokerConfig,
+                check_combinations,
+            )  # few clusters have such settings
+
+            merged = merge_overrides(merge_overrides(self._static, stored[1]), stored[0])
+            try:
+                check_combinations(merged, merged.get("cordoned.log.dirs", "").split(","))
+            except (InvalidBrokerConfig, ValueError) as error:
+                _log_rejected(level, str(error))
+                continue
+            self._current_values = stored
+
+
+def _is_unchanged(values: ConfigValues, seen: ConfigValues) -> bool:
+    return values is seen or (not values and not seen)

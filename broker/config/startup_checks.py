@@ -1,0 +1,70 @@
+"""Checks the settings a node is started with: warns of unknown names, refuses what Kafka does not start with.
+
+Source: ``KafkaConfig.scala``, ``BrokerServer.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.broker.config import listener_config as at
+from ottla.broker.config.listener_config import ConfigException
+from ottla.broker.config.node_config import NodeConfig, closest_match
+from ottla.controller.config.broker_config_keys import BROKER_KEYS
+from ottla.controller.config.config_keys import broker_key
+
+
+def check_cordoned_log_dirs(config: NodeConfig) -> None:
+    """Check that the cordoned directories are among those of the node.
+
+    Raises:
+        BadConfig: one is not.
+    """
+    if "cordoned.log.dirs" not in config.values:
+        return
+    from ottla.controller.config import broker_config_validation
+
+    try:
+        directories = [*config.data_dirs, *at.split_list({"log.dirs": config.data_dir}, "log.dirs")]
+        broker_config_validation.check_combinations(config.values, directories)
+    except broker_config_validation.InvalidBrokerConfig as error:
+        raise ConfigException(str(error)) from None
+
+
+def check_startup_values(values: Mapping[str, str]) -> list[str]:
+    """Check settings as Kafka does when it starts; gives warnings for unknown names.
+
+    Raises:
+        BadConfig: a value that cannot be.
+    """
+    if not values:
+        return []
+    from ottla.controller.config import (
+        broker_config_validation,
+    )  # a node for which nothing is set starts without the rules
+
+    warnings = []
+    for name in values:
+        if broker_key(name) is None and not name.startswith("listener.name."):
+            near = closest_match(name, BROKER_KEYS)
+            warnings.append(f"unknown setting {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+    try:
+        broker_config_validation.check_values(values)
+        broker_config_validation.check_listener_values(
+            values, [x.lower() for x in at.security_protocols_by_listener(values)]
+        )
+        # Directories may be named on the command line, too: then they are not known here.
+        known = (
+            ()
+            if "log.dirs" in values or "log.dir" in values
+            else at.split_list(values, broker_config_validation.CORDONED_LOG_DIRS)
+        )
+        broker_config_validation.check_combinations(values, known)
+        broker_config_validation.check_classes(values)
+    except broker_config_validation.InvalidBrokerConfig as error:
+        raise ConfigException(str(error)) from None
+    heartbeat, session = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
+    settings = broker_config_validation.BrokerConfigValues(values)
+    if settings.number(heartbeat) * 2 > settings.number(session):
+        warnings.append(f"{heartbeat} must be less than or equal to half of {session}")
+    return warnings

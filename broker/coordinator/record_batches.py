@@ -1,0 +1,208 @@
+"""What a turn's effects are in the log: batches, each with what it changes in the machine once it is there.
+
+Records go in batches of at most ``max.message.bytes``; those of a transaction are one batch, and its end is a marker.
+
+Source: ``CoordinatorRuntime.java``, ``CoordinatorLoaderImpl.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from ottla.jobs.state_machine import (
+    Effects,
+    StateMachine,
+    TransactionalStateMachine,
+    TransactionCompletion,
+    TransactionContext,
+)
+from ottla.log.log_state import iterate_end_markers
+from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
+from ottla.wire.codec import compiler
+from ottla.wire.codec.decode_budget import DecodeBudget
+from ottla.wire.codec.lazy_array import ELEMENTS_PER_YIELD
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader
+from ottla.wire.record_batch.control_record import ControlRecordType, build_end_transaction_batch
+
+M = TypeVar("M", bound=Message)
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+MAX_BATCH_BYTES = 2 << 20
+"""A compressed batch of the log may come to so much, or to the topic's ``max.message.bytes``: coordinators write no
+larger one, and a few kilobytes that clients write could come to far more."""
+MAX_RECORD_OVERHEAD_BYTES = 21
+"""At most so many bytes of a record are neither key nor value (``DefaultRecord.MAX_RECORD_OVERHEAD``)."""
+LARGE_VALUE_BYTES = 16 * 1024
+"""A value of so many bytes is decoded in slices: one of a megabyte may hold a million names."""
+DECODED_PER_BYTE = 8
+"""Memory that a large value may take: `ottla.wire.codec.decode_budget.PER_REQUEST_BYTE` for so many times its bytes. 200,000 names
+of four letters in a megabyte are decoded; a million empty names, which no coordinator writes, are refused."""
+ELEMENT_COST_BYTES = 16
+"""Work for an element of an array, in bytes of records."""
+_VERSION_BYTES = 2
+
+Form = tuple[type[Message], int]
+
+
+class Decode(Protocol[R_co]):
+    """Read a record from its key and value."""
+
+    def __call__(self, key: bytes | None, value: bytes | None, parsed: Any = None, /) -> R_co | None:
+        """Return the record; None for an unknown type. ``parsed``: the message in the value, where it is decoded.
+
+        Raises:
+            WireError: the record is invalid.
+        """
+
+
+class Serde(NamedTuple, Generic[R]):
+    """How records lie in the log."""
+
+    encode: Callable[[R], tuple[bytes, bytes | None]]
+    decode: Decode[R]
+    form: Callable[[bytes, bytes], Form | None]
+    """Class and version of the message in a record's value; None where ``decode`` does not read the value."""
+    base_sequence: int = 0
+    """What its batches say, though they have no producer: -1 in `__transaction_state`, as Kafka writes them."""
+
+
+class CoordinatorBatch(NamedTuple):
+    """One batch, and what it means where it begins at an offset."""
+
+    data: bytearray
+    replay: Callable[[int], None]
+    txn: TxnAppendContext = NO_TXN_CONTEXT
+
+
+def build_batches(
+    machine: StateMachine[R], serde: Serde[R], fx: Effects[R], limit_bytes: int, now_ms: int
+) -> Iterator[CoordinatorBatch]:
+    """The batches of a turn, in their order.
+
+    Raises:
+        WireError: a record does not fit its schema.
+    """
+    if isinstance(fx.txn, TransactionCompletion):
+        yield _end_txn_batch(machine, fx.txn, now_ms)
+    elif fx.txn is not None:
+        yield _transactional_batch(machine, serde, fx.records, fx.txn, now_ms)
+    elif fx.records:
+        yield from _plain_batches(machine, serde, fx.records, limit_bytes, now_ms)
+
+
+def _plain_batches(
+    machine: StateMachine[R], serde: Serde[R], records: list[R], limit_bytes: int, now_ms: int
+) -> Iterator[CoordinatorBatch]:
+    def batch(part: list[R]) -> CoordinatorBatch:
+        def replay(offset: int) -> None:
+            for index, record in enumerate(part):
+                machine.replay(offset + index, record)
+
+        return CoordinatorBatch(bytearray(r.build_batch(raw, base_sequence=serde.base_sequence)), replay)
+
+    raw: list[r.NewRecord] = []
+    begin, size = 0, HEADER_BYTES
+    for number, record in enumerate(records):
+        key, value = serde.encode(record)
+        more = MAX_RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
+        if raw and size + more > limit_bytes:
+            yield batch(records[begin:number])
+            begin, size, raw = number, HEADER_BYTES, []
+        raw.append(r.NewRecord(key, value, now_ms))
+        size += more
+    yield batch(records[begin:])
+
+
+def _transactional_batch(
+    machine: StateMachine[R], serde: Serde[R], records: list[R], whose: TransactionContext, now_ms: int
+) -> CoordinatorBatch:
+    assert isinstance(machine, TransactionalStateMachine)
+
+    def replay(offset: int) -> None:
+        for index, record in enumerate(records):
+            machine.replay_pending(offset + index, whose.producer_id, record)
+
+    raw = r.build_batch(
+        [r.NewRecord(*serde.encode(record), now_ms) for record in records],
+        attributes=TRANSACTIONAL_BIT,
+        producer_id=whose.producer_id,
+        producer_epoch=whose.epoch,
+        base_sequence=serde.base_sequence,
+    )
+    return CoordinatorBatch(bytearray(raw), replay, TxnAppendContext(whose.guard))
+
+
+def _end_txn_batch(machine: StateMachine[R], ends: TransactionCompletion, now_ms: int) -> CoordinatorBatch:
+    assert isinstance(machine, TransactionalStateMachine)
+    commits = ends.marker.control_type == ControlRecordType.COMMIT
+
+    def replay(_: int) -> None:
+        machine.replay_end(ends.producer_id, commits=commits)
+
+    raw = build_end_transaction_batch(ends.marker, ends.producer_id, ends.epoch, now_ms)
+    return CoordinatorBatch(bytearray(raw), replay, TxnAppendContext(transaction_version=ends.transaction_version))
+
+
+def replay_batch(
+    machine: StateMachine[R], serde: Serde[R], header: BatchHeader, raw: Buffer, limit_bytes: int = MAX_BATCH_BYTES
+) -> Iterator[int]:
+    """Tell a machine a batch of its log, record by record; gives the work done since, in bytes of key and value.
+
+    Raises:
+        WireError: a record that does not parse, or whose offset is not in its batch; a batch of more than
+            ``limit_bytes`` once it is decompressed.
+    """
+    if header.is_control:
+        if isinstance(machine, TransactionalStateMachine):
+            for end in iterate_end_markers(header, raw):
+                machine.replay_end(header.producer_id, commits=end.control_type == ControlRecordType.COMMIT)
+        return
+    replay = machine.replay
+    if header.producer_id >= 0 and isinstance(machine, TransactionalStateMachine):
+        pending = machine.replay_pending
+        replay = lambda offset, record: pending(offset, header.producer_id, record)  # noqa: E731
+    first, next_offset = header.base_offset, header.next_offset
+    for record in r.iterate_records(raw, header, limit=limit_bytes, skips_headers=True):
+        if header.magic > 1 and not first <= record.offset < next_offset:
+            raise WireError(f"invalid record offset: {record.offset} (its batch has {first} to {next_offset - 1})")
+        if len(record.value or b"") < LARGE_VALUE_BYTES:
+            decoded = serde.decode(record.key, record.value)
+        else:
+            decoded = yield from _decode_slices(serde, record)
+        if decoded is not None:
+            replay(record.offset, decoded)
+        yield len(record.key or b"") + len(record.value or b"")
+
+
+def decode_slices(cls: type[M], version: int, raw: bytes) -> Generator[None, None, M]:
+    """Decode a message that stands behind its version, in slices.
+
+    Raises:
+        WireError: the message is invalid, or would take far more memory than it has bytes.
+    """
+    budget = DecodeBudget(DECODED_PER_BYTE * len(raw), keeps=True)
+    return (yield from compiler.decode_job(cls, version, raw, _VERSION_BYTES, budget))[0]
+
+
+def _decode_slices(serde: Serde[R], record: r.Record) -> Generator[int, None, R | None]:
+    """Decode a record with a large value; yield the work of each slice.
+
+    Raises:
+        WireError: the record is invalid, or its value would take far more memory than it has bytes.
+    """
+    key, value = record.key, record.value
+    form = None if key is None or value is None else serde.form(key, value)
+    if form is None or value is None:
+        return serde.decode(key, value)
+    steps = decode_slices(*form, value)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return serde.decode(key, value, end.value)
+        yield ELEMENTS_PER_YIELD * ELEMENT_COST_BYTES

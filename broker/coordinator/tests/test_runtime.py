@@ -1,0 +1,350 @@
+"""The runtime of coordinators: leadership that comes and goes, logs that are read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.coordinator import runtime as rt
+from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, TimerExpired
+from ottla.broker.coordinator.shard import CoordinatorState
+from ottla.broker.tests.coordinator_runtime_fixture import (
+    E,
+    FailingReplica,
+    ParkRequest,
+    PutAndCount,
+    PutPairs,
+    PutWithResult,
+    RegisterRuntime,
+    code_of,
+    start_leading,
+    with_runtime,
+)
+from ottla.controller.metadata.image import PartitionRegistration
+from ottla.log.log_validator import AppendOrigin
+from ottla.wire.record_batch import records as r
+
+# ---------------------------------------------------------------------- leadership
+
+
+def test_what_is_parked_or_held_is_answered_when_leadership_goes() -> None:
+    house = start_leading(RegisterRuntime())
+    parked, held = house.runtime.submit(0, ParkRequest), house.put(("a", "1"))
+    promised = house.runtime.submit(0, lambda t: PutWithResult(t, [("b", "1")]))
+    house.runtime.on_resignation(house.replica)
+    assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
+    assert code_of(held) is E.NOT_COORDINATOR
+    assert promised.answer == ("settled", E.NOT_COORDINATOR)
+    assert code_of(house.put(("c", "1"))) is E.NOT_COORDINATOR
+    house.commit()
+    house.runtime.on_resignation(house.replica)
+
+
+def test_a_new_epoch_of_the_same_leader_disturbs_nobody() -> None:
+    house = start_leading(RegisterRuntime())
+    parked = house.runtime.submit(0, ParkRequest)
+    house.runtime.on_election(house.replica)
+    assert parked.answer is None
+    assert len(house.machines) == 1
+
+
+def test_a_new_epoch_of_the_same_leader_lets_answers_go_that_wait_for_nobody_any_more() -> None:
+    house = start_leading(RegisterRuntime())
+    held = house.put(("a", "1"))
+    assert held.answer is None
+    house.replica.apply_partition_state(
+        1, PartitionRegistration((1,), (1,), 1, house.replica.leader_epoch + 1, 9), house.env.now_ms()
+    )
+    house.replica.recover_high_watermark(house.env.now_ms())
+    house.runtime.on_election(house.replica)
+    assert held.answer == "put"
+
+
+def test_another_log_under_the_same_name_is_another_coordinator() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+    parked = house.runtime.submit(0, ParkRequest)
+    old = house.replica
+    house.runtime.on_election(FailingReplica(old, OSError()))  # type: ignore[arg-type]
+    assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
+    house.runtime.on_resignation(old)
+    assert house.put().answer == "put", "resigning the old one does not touch the new"
+
+
+def test_who_does_not_lead_does_not_coordinate() -> None:
+    house = RegisterRuntime()
+    assert code_of(house.put()) is E.NOT_COORDINATOR
+    start_leading(house).replica.resign()
+    assert code_of(house.put()) is E.NOT_COORDINATOR
+
+
+def test_other_topics_are_none_of_its_business() -> None:
+    house = RegisterRuntime()
+    house.runtime.on_election(house.stage.hosted.host("other"))
+    assert list(house.runtime) == []
+
+
+def test_shards_are_listed_by_partition() -> None:
+    house = RegisterRuntime(partitions=3)
+    for number in (2, 0, 1):
+        house.runtime.on_election(house.stage.hosted.replicas["state", number])
+    assert [shard.replica.partition for shard in house.runtime] == [0, 1, 2]
+
+
+def test_a_closed_connection_is_told_to_the_machine_while_somebody_waits() -> None:
+    house = start_leading(RegisterRuntime())
+    parked, answered = house.runtime.submit(0, ParkRequest), house.put()
+    house.runtime.on_disconnect(0, "k", answered)
+    house.runtime.on_disconnect(7, "k", parked)
+    assert not any(isinstance(e, RequestDisconnected) for e in house.machine.heard)
+    house.runtime.on_disconnect(0, "k", parked)
+    assert house.machine.heard[-1] == RequestDisconnected("k", parked)
+
+
+# ---------------------------------------------------------------------- the high watermark
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_an_append_that_moves_the_high_watermark_lets_earlier_answers_go_too(*, asks: bool) -> None:
+    house = start_leading(RegisterRuntime())
+    replica, now_ms = house.replica, house.env.now_ms()
+    replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, replica.leader_epoch, 9), now_ms)
+    follower = replica.state.followers[2]
+    follower.caught_up_ms, follower.end_offset = now_ms, 0  # outside the ISR, and waited for as it is so close
+    first = house.put(("a", "1"))
+    assert first.answer is None
+    replica._isr = replica._isr._replace(eligible=lambda broker, epoch: False)
+    if asks:
+        assert house.put(("b", "2")).answer == "put"
+    else:
+        house.runtime.submit(0, lambda t: PutAndCount(t, [("b", "2")]))
+    assert first.answer == "put", "in the order they were asked in, and not after the write timeout"
+
+
+def test_very_many_that_hang_on_records_are_let_go_one_by_one() -> None:
+    house = start_leading(RegisterRuntime())
+    asked = [house.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")])) for _ in range(1000)]
+    house.commit()
+    assert {ticket.answer for ticket in asked} == {("settled", E.NONE)}
+
+
+def test_what_an_append_has_committed_only_in_part_lets_go_as_much() -> None:
+    house = start_leading(RegisterRuntime())
+    first = house.put(("a", "1"))
+    real = house.replica
+
+    class Moving(FailingReplica):
+        def append(self, *args: object, **more: object) -> object:
+            done = real.append(*args)
+            real.log.set_high_watermark(1)
+            return done
+
+    house.shard.replica = Moving(real, OSError())  # type: ignore[assignment]
+    second = house.put(("b", "2"))
+    assert (first.answer, second.answer) == ("put", None)
+
+
+# ---------------------------------------------------------------------- loading
+
+
+def test_a_log_is_replayed_to_its_end_before_anybody_is_served() -> None:
+    house = RegisterRuntime(followed=False)
+    house.write(*(b"k%d" % n for n in range(5)), b"unknown")
+    house.write(b"k3", value=None)
+    start_leading(house)
+
+    async def story() -> None:
+        assert code_of(house.put()) is E.COORDINATOR_LOAD_IN_PROGRESS
+        house.runtime.submit_to_all("an event for all")
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.machine.values == {"k0": "v", "k1": "v", "k2": "v", "k3": None, "k4": "v"}
+        assert house.machine.heard == [ShardLoaded(), "an event for all"]
+        assert house.put(("new", "1")).answer == "put"
+
+    with_runtime(house, story)
+
+
+def test_what_is_not_committed_is_replayed_too_and_readers_wait_for_it() -> None:
+    house = RegisterRuntime()
+    house.write(b"k")
+    start_leading(house)
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        look = house.put()
+        assert look.answer is None
+        house.commit()
+        assert look.answer == "put"
+
+    with_runtime(house, story)
+
+
+@pytest.mark.parametrize("sizes", [(1, 40), (40, 1)])
+def test_loading_lets_others_have_the_loop(sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rt, "REPLAY_SLICE_BYTES", 1000)
+    house = RegisterRuntime(followed=False)
+    key, value = sizes
+    records = [r.NewRecord(b"%d" % n + b"k" * key, bytes(value), 1) for n in range(100, 200)]
+    house.replica.append(bytearray(r.build_batch(records)), 1, AppendOrigin.COORDINATOR)
+    house.write(*(b"one%d" % n for n in range(100)))
+    start_leading(house)
+    seen: list[int] = []
+
+    async def story() -> None:
+        while house.shard_state() is CoordinatorState.LOADING:
+            seen.append(len(house.machine.values))
+            await trio.lowlevel.checkpoint()
+        assert len(house.machine.values) == 200
+
+    with_runtime(house, story)
+    steps = [b - a for a, b in itertools.pairwise(seen)]
+    assert max(steps) <= 30, "a hundred bytes a record: ten to a slice, and seldom two or three slices at once"
+    assert 12 <= len(seen) <= 80
+
+
+def test_batches_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rt, "READ_BYTES", 700)
+    house = RegisterRuntime(followed=False)
+    house.write(*(b"k%d" % n for n in range(50)))
+    start_leading(house)
+    shard = next(iter(house.runtime))
+    sizes = []
+    at = 0
+    while batches := house.runtime._read(shard, at):
+        sizes.append(sum(len(raw) for _, raw in batches))
+        assert batches[0][0].base_offset == at
+        at = batches[-1][0].next_offset
+    assert at == 50
+    assert all(700 <= size < 800 for size in sizes[:-1])
+
+
+def test_standing_up_goes_in_slices_too() -> None:
+    house = RegisterRuntime(followed=False)
+    house.slow_start = 5
+    house.write(b"k")
+    start_leading(house)
+
+    async def story() -> None:
+        turns = 0
+        while house.shard_state() is CoordinatorState.LOADING:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+        assert turns >= 5
+        await trio.sleep(1)
+        assert sum(isinstance(e, TimerExpired) for e in house.machine.heard) == 5
+
+    with_runtime(house, story)
+
+
+@pytest.mark.parametrize("key", [b"bad", None])
+def test_a_record_that_does_not_parse_fails_its_shard_and_no_other(
+    key: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = RegisterRuntime(followed=False, partitions=2)
+    house.write(b"k", key, b"never")
+    start_leading(house)
+    house.runtime.on_election(house.stage.hosted.replicas["state", 1])
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        assert code_of(house.put()) is E.NOT_COORDINATOR
+        assert house.shard_state() is CoordinatorState.FAILED
+        assert house.runtime.submit(1, lambda t: PutPairs(t, [])).answer == "put"
+        house.runtime.submit_to_all("event")
+        assert "event" not in house.machines[0].heard
+        house.runtime.on_resignation(house.replica)
+
+    with_runtime(house, story)
+    assert sum("state-0 cannot be read" in record.message for record in caplog.records) == 1
+
+
+def test_a_failed_shard_is_read_anew_when_it_is_led_anew() -> None:
+    house = RegisterRuntime(followed=False)
+    house.write(b"bad")
+    start_leading(house)
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        house.runtime.on_election(house.replica)
+        assert house.shard_state() is CoordinatorState.LOADING
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.shard_state() is CoordinatorState.FAILED
+
+    with_runtime(house, story)
+
+
+class _UnreadableReplica:
+    """A replica whose log cannot be read so many times."""
+
+    def __init__(self, real: Any, *errors: OSError) -> None:
+        self._real = real
+        self.errors = list(errors)
+        self.log = self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real if hasattr(type(self._real), name) or name in ("topic",) else self._real.log, name)
+
+    @property
+    def partition(self) -> int:
+        return 0
+
+    is_leader = True
+
+    def batches(self, at: int) -> Iterator[Any]:
+        if self.errors:
+            raise self.errors.pop(0)
+        return self._real.log.batches(at)  # type: ignore[no-any-return]
+
+
+def test_a_log_that_cannot_be_read_for_want_of_descriptors_is_tried_again() -> None:
+    house = RegisterRuntime(followed=False)
+    house.write(b"k")
+    house.runtime.on_election(_UnreadableReplica(house.replica, OSError(24, "too many"), OSError(24, "too many")))  # type: ignore[arg-type]
+
+    async def story() -> None:
+        await trio.sleep(rt.READ_RETRY_S * 1.5)
+        assert house.shard_state() is CoordinatorState.LOADING
+        await trio.sleep(rt.READ_RETRY_S)
+        assert house.machine.values == {"k": "v"}
+
+    with_runtime(house, story)
+    assert len(house.failures) == 2
+
+
+def test_a_log_that_cannot_be_read_is_told_and_serves_nobody() -> None:
+    house = RegisterRuntime(followed=False)
+    house.write(b"k")
+    house.runtime.on_election(_UnreadableReplica(house.replica, OSError(5, "gone")))  # type: ignore[arg-type]
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.shard_state() is CoordinatorState.FAILED
+        assert len(house.failures) == 1
+
+    with_runtime(house, story)
+
+
+def test_leadership_may_go_while_a_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rt, "REPLAY_SLICE_BYTES", 100)
+    house = RegisterRuntime(followed=False)
+    house.write(*(b"k%d" % n for n in range(50)))
+    start_leading(house)
+
+    async def story() -> None:
+        for _ in range(5):
+            await trio.lowlevel.checkpoint()
+        house.runtime.submit_to_all("for later")
+        house.runtime.on_resignation(house.replica)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(house.machine.values) < 50
+        assert not any(isinstance(e, ShardLoaded) for e in house.machine.heard)
+        assert code_of(house.put()) is E.NOT_COORDINATOR
+        house.runtime.on_election(house.replica)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(house.machine.values) == 50
+
+    with_runtime(house, story)

@@ -1,0 +1,397 @@
+"""Turns of a shard: what is answered when, what goes in slices, what fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.errors import to_client_error
+from ottla.broker.coordinator.events import ShardUnloaded, WriteResult
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.coordinator.shard import MAX_EVENTS_PER_PASS, CoordinatorState
+from ottla.broker.tests.coordinator_runtime_fixture import (
+    E,
+    Pair,
+    ParkRequest,
+    PutAndCount,
+    PutManyInSlices,
+    PutWithResult,
+    RegisterRuntime,
+    code_of,
+    failing_replica,
+    start_leading,
+    with_runtime,
+)
+from ottla.jobs.state_machine import RECORDS_PER_STEP
+from ottla.log.log_config import LogConfig
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+# ---------------------------------------------------------------------- a turn
+
+
+def test_an_answer_leaves_at_the_high_watermark_and_not_before() -> None:
+    house = start_leading(RegisterRuntime())
+    first, second = house.put(("a", "1")), house.put(("b", "2"))
+    assert house.machine.values == {"a": "1", "b": "2"}, "replayed behind the append"
+    assert (first.answer, second.answer) == (None, None)
+    house.replica.log.set_high_watermark(1)
+    house.runtime.on_high_watermark_updated(house.replica)
+    assert (first.answer, second.answer) == ("put", None)
+    assert len(house.timers._armed) == 1
+    house.commit()
+    assert second.answer == "put"
+    assert house.timers._armed == {}, "nobody is watched any more"
+
+
+def test_alone_in_the_isr_an_answer_leaves_at_once() -> None:
+    assert start_leading(RegisterRuntime(followed=False)).put(("a", "1")).answer == "put"
+
+
+def test_fact_102_an_answer_without_records_waits_for_what_was_written_before() -> None:
+    house = start_leading(RegisterRuntime())
+    house.put(("a", "1"))
+    look = house.put()
+    assert look.answer is None
+    house.commit()
+    assert look.answer == "put"
+    assert house.put().answer == "put"
+
+
+def test_what_hangs_on_nothing_is_answered_in_the_same_turn() -> None:
+    house = start_leading(RegisterRuntime())
+    house.put(("a", "1"))
+    assert house.runtime.submit(0, lambda t: PutAndCount(t, [])).answer == "1 values", "nothing is committed"
+    house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+    assert house.runtime.submit(0, lambda t: PutAndCount(t, [("b", "2")])).answer == "1 values", (
+        "whatever becomes of the records"
+    )
+
+
+def test_who_hangs_on_nothing_may_hear_of_the_loading_itself() -> None:
+    house = RegisterRuntime()
+    house.greeted = PendingBrokerRequest()
+    assert start_leading(house).shard.state is CoordinatorState.ACTIVE
+    assert house.greeted.answer == "loaded"
+
+
+def test_fact_108_the_base_sequence_of_a_batch_is_the_topics_own() -> None:
+    house = start_leading(RegisterRuntime(followed=False, base_sequence=-1))
+    house.put(("a", "1"))
+    assert {h.base_sequence for h, _ in house.replica.log.batches(0)} == {-1}
+
+
+@pytest.mark.parametrize(
+    ("error", "heard"),
+    [
+        (E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS),
+        (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
+        (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR),
+        (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+        (E.RECORD_LIST_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+        (E.INVALID_FETCH_SIZE, E.UNKNOWN_SERVER_ERROR),
+        (E.REBALANCE_IN_PROGRESS, E.REBALANCE_IN_PROGRESS),
+    ],
+)
+def test_fact_107_what_a_client_hears_of_a_refused_append(error: ErrorCode, heard: ErrorCode) -> None:
+    assert to_client_error(error) is heard
+    house = start_leading(RegisterRuntime())
+    house.shard.replica = failing_replica(house, ProtocolError(error))
+    assert code_of(house.put(("a", "1"))) is heard
+    assert house.machine.values == {}, "nothing was replayed, so nothing is rolled back"
+
+
+def test_a_failed_disk_is_told_and_answered() -> None:
+    house = start_leading(RegisterRuntime())
+    error = OSError(5, "gone")
+    house.shard.replica = failing_replica(house, error)
+    assert code_of(house.put(("a", "1"))) is E.NOT_COORDINATOR
+    assert house.failures == [(error, house.replica.log)]
+
+
+def test_a_failed_disk_that_takes_the_partition_along_answers_each_once() -> None:
+    house = start_leading(RegisterRuntime())
+    parked = house.runtime.submit(0, ParkRequest)
+    held = house.put(("a", "1"))
+    shard = house.shard
+    shard.replica = failing_replica(house, OSError(5, "gone"))
+    house.on_failure = shard.unload
+    promised = house.runtime.submit(0, lambda ticket: PutWithResult(ticket, [("b", "2")]))
+    assert code_of(held) is E.NOT_COORDINATOR
+    assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
+    assert promised.answer == ("settled", E.NOT_COORDINATOR)
+    assert [type(e) for e in house.machine.heard].count(ShardUnloaded) == 1
+
+
+def test_what_hangs_on_a_record_is_handed_back_when_it_is_committed() -> None:
+    house = start_leading(RegisterRuntime())
+    ticket = house.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
+    assert ticket.answer is None
+    house.commit()
+    assert ticket.answer == ("settled", E.NONE)
+
+
+def test_what_hangs_on_a_record_hears_that_it_was_refused() -> None:
+    house = start_leading(RegisterRuntime())
+    house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+    ticket = house.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
+    assert ticket.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
+
+
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+def test_write_timeout_ends_at_its_time_though_the_wall_clock_is_set(step_ms: int) -> None:
+    house = start_leading(RegisterRuntime())
+
+    async def story() -> None:
+        held = house.put(("a", "1"))
+        await trio.sleep(1)
+        real = house.env.now_ms
+        house.env.now_ms = lambda: real() + step_ms
+        later = house.put(("b", "1"))
+        await trio.sleep(3.9)
+        assert (held.answer, later.answer) == (None, None)
+        await trio.sleep(0.2)
+        assert code_of(held) is E.COORDINATOR_NOT_AVAILABLE
+        assert later.answer is None
+        await trio.sleep(1)
+        assert code_of(later) is E.COORDINATOR_NOT_AVAILABLE
+
+    with_runtime(house, story)
+
+
+def test_fact_105_after_the_write_timeout_nobody_waits_and_the_record_stays() -> None:
+    house = start_leading(RegisterRuntime())
+
+    async def story() -> None:
+        early = house.put(("a", "1"))
+        promise = house.runtime.submit(0, lambda t: PutWithResult(t, [("b", "2")]))
+        await trio.sleep(2)
+        late = house.put(("c", "3"))
+        await trio.sleep(2.999)
+        assert early.answer is None
+        await trio.sleep(0.002)
+        assert code_of(early) is E.COORDINATOR_NOT_AVAILABLE
+        assert promise.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
+        assert late.answer is None
+        house.commit()
+        assert late.answer == "put"
+        assert house.machine.values == {"a": "1", "b": "2", "c": "3"}
+        assert house.put(("d", "4")).answer is None
+        await trio.sleep(10)
+
+    with_runtime(house, story)
+
+
+def test_nobody_is_given_up_whose_record_was_committed_in_time() -> None:
+    house = start_leading(RegisterRuntime())
+
+    async def story() -> None:
+        first = house.put(("a", "1"))
+        await trio.sleep(3)
+        house.commit()
+        second = house.put(("b", "2"))
+        await trio.sleep(4)
+        assert (first.answer, second.answer) == ("put", None), "the first one's time is not the second's"
+        await trio.sleep(1.1)
+        assert code_of(second) is E.COORDINATOR_NOT_AVAILABLE
+
+    with_runtime(house, story)
+
+
+def test_many_records_are_cut_into_batches_and_one_that_is_too_large_is_refused() -> None:
+    house = start_leading(RegisterRuntime(followed=False, settings=replace(LogConfig(), max_message_bytes=500)))
+    assert house.put(*((f"k{n}", "v" * 50) for n in range(20))).answer == "put"
+    batches = list(house.replica.log.batches(0))
+    assert len(batches) > 2
+    assert all(len(raw) <= 500 for _, raw in batches)
+    assert sum(h.records_count for h, _ in batches) == 20
+    assert len(batches[0][1]) > 350, "as few batches as fit"
+    assert {h.base_sequence for h, _ in batches} == {0}
+    assert code_of(house.put(("small", "1"), ("big", "v" * 600), ("never", "1"))) is E.UNKNOWN_SERVER_ERROR
+    assert house.machine.values["small"] == "1", "what was appended before stays"
+    assert "never" not in house.machine.values
+
+
+@pytest.mark.parametrize(("pair", "batches"), [(("k" * 79, "v" * 0), 1), (("k" * 30, "v" * 50), 2)])
+def test_a_batch_may_be_as_large_as_is_allowed(pair: Pair, batches: int) -> None:
+    limit = 61 + 2 * (21 + 79)
+    house = start_leading(RegisterRuntime(followed=False, settings=replace(LogConfig(), max_message_bytes=limit)))
+    house.put(pair, pair)
+    assert len(list(house.replica.log.batches(0))) == batches
+
+
+def test_records_are_replayed_at_their_offsets() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+    house.put(("a", "1"), ("b", "1"), ("c", "1"))
+    house.put(("a", "2"), ("b", "2"))
+    assert house.machine.offsets == [0, 1, 2, 3, 4]
+
+
+def test_what_is_queued_is_worked_off_in_slices_too() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP))
+        tickets = [house.put(("a", "1")) for _ in range(10 * MAX_EVENTS_PER_PASS)]
+        turns = 0
+        while tickets[-1].answer is None:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+        assert 6 <= turns <= 24
+
+    with_runtime(house, story)
+
+
+def test_fact_106_a_log_that_went_on_without_its_coordinator_is_read_anew() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        house.put(("a", "1"))
+        parked = house.runtime.submit(0, ParkRequest)
+        house.write(b"foreign")
+        assert code_of(house.put(("b", "2"))) is E.NOT_COORDINATOR
+        assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
+        assert code_of(house.put()) is E.COORDINATOR_LOAD_IN_PROGRESS
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.machine.values == {"a": "1", "foreign": "v", "b": "2"}
+        assert house.put(("c", "3")).answer == "put"
+
+    with_runtime(house, story)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def test_what_was_read_is_told_once_it_is_committed() -> None:
+    house = start_leading(RegisterRuntime())
+    assert house.shard.read_barrier() is None
+    house.put(("a", "1"))
+    ticket = house.shard.read_barrier()
+    assert ticket is not None
+    assert ticket.answer is None
+    house.commit()
+    assert ticket.answer is True
+    assert house.shard.read() is None
+
+
+def test_a_reader_hears_that_the_coordinator_went() -> None:
+    house = start_leading(RegisterRuntime())
+    house.put(("a", "1"))
+    ticket = house.shard.read_barrier()
+    house.runtime.on_resignation(house.replica)
+    assert ticket is not None
+    assert code_of(ticket) is E.NOT_COORDINATOR
+
+
+# ---------------------------------------------------------------------- slices
+
+
+def test_what_is_long_goes_in_slices_and_what_comes_meanwhile_waits_behind_it() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP))
+            assert len(house.machine.values) == RECORDS_PER_STEP
+            after = house.put(("many-7", "after"))
+            assert after.answer is None
+            assert await long.wait() == "done"
+            assert turns >= 9
+            assert await after.wait() == "put"
+            nursery.cancel_scope.cancel()
+        assert len(house.machine.values) == 10 * RECORDS_PER_STEP
+        assert house.machine.values["many-7"] == "after"
+        assert house.put(("x", "y")).answer == "put", "and then everything goes at once again"
+
+    with_runtime(house, story)
+
+
+def test_less_than_a_slice_goes_at_once() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+    assert house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP - 1)).answer == "done"
+    assert house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP)).answer is None, (
+        "whether there is more must be looked for"
+    )
+
+
+def test_slices_stop_where_one_is_refused() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS), after=2)
+        settled = PendingBrokerRequest()
+        long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled))
+        answer = await long.wait()
+        assert answer.code is E.COORDINATOR_NOT_AVAILABLE
+        await trio.testing.wait_all_tasks_blocked()
+        assert settled.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
+        assert len(house.machine.values) == 2 * RECORDS_PER_STEP
+
+    with_runtime(house, story)
+
+
+def test_a_refusal_in_the_middle_is_what_they_all_are_told() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        settled = PendingBrokerRequest()
+        long = house.runtime.submit(
+            0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled, 3 * RECORDS_PER_STEP - 1)
+        )
+        queued = house.put(("b", "2"))
+        assert (await long.wait()).code is E.GROUP_MAX_SIZE_REACHED
+        assert await queued.wait() == "put"
+        assert settled.answer == ("settled", E.GROUP_MAX_SIZE_REACHED)
+        assert len(house.machine.values) == 2 * RECORDS_PER_STEP + 1, "what was written before stays"
+
+    with_runtime(house, story)
+
+
+def test_a_shard_that_goes_in_the_middle_answers_what_is_long_and_what_is_queued() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        settled = PendingBrokerRequest()
+        long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled))
+        queued = house.put(("b", "2"))
+        await trio.lowlevel.checkpoint()
+        house.runtime.on_resignation(house.replica)
+        assert code_of(long) is E.NOT_COORDINATOR
+        assert code_of(queued) is E.NOT_COORDINATOR
+        assert settled.answer == ("settled", E.NOT_COORDINATOR)
+        end = house.replica.log.log_end_offset
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.replica.log.log_end_offset == end, "nothing is written any more"
+        assert [type(e) for e in house.machine.heard].count(WriteResult) == 1
+
+    with_runtime(house, story)
+
+
+def test_what_is_asked_before_the_tasks_run_is_done_when_they_do() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+    long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 3 * RECORDS_PER_STEP))
+
+    async def story() -> None:
+        assert await long.wait() == "done"
+
+    with_runtime(house, story)

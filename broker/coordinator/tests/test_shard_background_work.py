@@ -1,0 +1,111 @@
+"""What goes on in a shard beside its requests: timers, turns that take long, and what comes after its end."""
+
+from __future__ import annotations
+
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.events import TimerExpired
+from ottla.broker.coordinator.shard import MAX_EVENTS_PER_PASS
+from ottla.broker.tests.coordinator_runtime_fixture import (
+    E,
+    PutManyInSlices,
+    RegisterRuntime,
+    SetTimer,
+    code_of,
+    start_leading,
+    with_runtime,
+)
+from ottla.jobs.state_machine import RECORDS_PER_STEP, CancelTimer, ScheduleTimer
+
+
+def test_timers_fire_as_armed_last_and_not_when_cancelled() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+    now = house.env.now_ms()
+
+    async def story() -> None:
+        house.runtime.submit_to_all(SetTimer(ScheduleTimer(("a",), now + 1000)))
+        house.runtime.submit_to_all(SetTimer(ScheduleTimer(("b",), now + 1000)))
+        house.runtime.submit_to_all(SetTimer(ScheduleTimer(("c",), now + 1000)))
+        house.runtime.submit_to_all(SetTimer(ScheduleTimer(("a",), now + 3000)))
+        house.runtime.submit_to_all(SetTimer(CancelTimer(("b",))))
+        await trio.sleep(2)
+        assert [e for e in house.machine.heard if isinstance(e, TimerExpired)] == [TimerExpired(("c",))]
+        await trio.sleep(2)
+        assert house.machine.heard[-1] == TimerExpired(("a",))
+
+    with_runtime(house, story)
+
+
+def test_a_timer_that_was_set_anew_while_it_stood_in_the_queue_does_not_fire() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+    now = house.env.now_ms()
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        for name in ("moved", "kept", "gone"):
+            house.runtime.submit_to_all(SetTimer(ScheduleTimer((name,), now + 1000)))
+        house.runtime.submit(0, lambda t: PutManyInSlices(t, 3 * RECORDS_PER_STEP))
+        house.runtime.submit_to_all(SetTimer(ScheduleTimer(("moved",), now + 5000)))
+        house.runtime.submit_to_all(SetTimer(CancelTimer(("gone",))))
+        for name, arming in (("moved", 1), ("kept", 2), ("gone", 3)):
+            house.shard._on_timer((name,), arming)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [e for e in house.machine.heard if isinstance(e, TimerExpired)] == [TimerExpired(("kept",))]
+
+    with_runtime(house, story)
+
+
+def test_a_shard_that_goes_takes_its_timers_along() -> None:
+    house = start_leading(RegisterRuntime())
+    house.runtime.submit_to_all(SetTimer(ScheduleTimer(("a",), 0)))
+    house.put(("a", "1"))
+    assert len(house.timers._armed) == 2
+    house.runtime.on_resignation(house.replica)
+    assert house.timers._armed == {}
+
+
+def test_who_reads_where_the_shard_went_meanwhile_asks_elsewhere_and_its_successor_is_left_alone() -> None:
+    house = start_leading(RegisterRuntime())
+    old = house.shard
+
+    async def story() -> None:
+        house.put(("a", "1"))
+        house.runtime.on_resignation(house.replica)
+        house.runtime.on_election(house.replica)
+        await trio.testing.wait_all_tasks_blocked()
+        waits = house.put(("b", "2"))
+        late = old.read_barrier()
+        assert late is not None
+        assert code_of(late) is E.NOT_COORDINATOR, "at once"
+        await trio.sleep(5.001)
+        assert code_of(waits) is E.COORDINATOR_NOT_AVAILABLE, "the write timeout is watched as before"
+        house.commit()
+        late = old.read_barrier()
+        assert late is not None
+        assert code_of(late) is E.NOT_COORDINATOR, "also where all is committed: others may have gone on from it"
+
+    with_runtime(house, story)
+
+
+def test_events_that_take_long_let_others_run_in_between() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+    turns = [0]
+    clock = [0.0]
+
+    def ticking() -> float:  # every look at the clock costs a millisecond
+        clock[0] += 1.0
+        return clock[0]
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        long = house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP))
+        for number in range(MAX_EVENTS_PER_PASS - 1):
+            house.put((f"{number}", "x"))
+        house.env.monotonic_ms = ticking
+        while (await long.wait()) and house.shard._is_draining:
+            turns[0] += 1
+            await trio.lowlevel.checkpoint()
+        assert turns[0] >= 10
+
+    with_runtime(house, story)

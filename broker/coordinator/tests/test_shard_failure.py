@@ -1,0 +1,294 @@
+"""Exceptions of a state machine: the shard fails and is loaded again; the node and the other shards go on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.coordinator import runtime as rt
+from ottla.broker.coordinator.events import ShardLoaded, ShardUnloaded, TimerExpired
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.coordinator.record_batches import MAX_BATCH_BYTES
+from ottla.broker.coordinator.shard import CoordinatorState
+from ottla.broker.coordinator.shard_state import MIN_TRACKED_REQUESTS, UnansweredRequests
+from ottla.broker.tests.coordinator_runtime_fixture import (
+    E,
+    ParkRequest,
+    PutManyInSlices,
+    PutPairs,
+    PutWithResult,
+    RegisterRuntime,
+    RegisterStateMachine,
+    SetTimer,
+    code_of,
+    with_runtime,
+)
+from ottla.jobs.state_machine import Effects, RequestReply, ScheduleTimer
+from ottla.log.log_validator import AppendOrigin
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import HEADER_BYTES, pack_batch, parse_header
+from ottla.wire.record_batch.compression import CompressionType
+
+pytestmark = pytest.mark.invalid_state
+
+
+def fails_on(house: RegisterRuntime, method: str, when: Callable[..., bool], error: Exception | None = None) -> None:
+    """Have the state machines of a house raise in ``handle`` or ``replay`` where ``when`` is true of the arguments."""
+
+    class Failing(RegisterStateMachine):
+        def handle(self, now_ms: int, event: Any) -> Any:
+            if method == "handle" and when(event):
+                raise AssertionError("an impossible state")
+            return super().handle(now_ms, event)
+
+        def replay(self, offset: int, record: Any) -> None:
+            if method == "replay" and when(record):
+                raise KeyError("an impossible record")
+            super().replay(offset, record)
+
+        def _many(self, many: PutManyInSlices) -> Iterator[Any]:
+            for number, pair in enumerate(super()._many(many)):
+                if method == "slice" and number == 600:
+                    raise error or IndexError("an impossible slice")
+                yield pair
+
+    def machine() -> RegisterStateMachine:
+        house.machines.append(Failing())
+        return house.machines[-1]
+
+    house.runtime._machine_of = machine
+
+
+def run(house: RegisterRuntime, story: Callable[[], Awaitable[None]]) -> None:
+    """Run a story with both partitions led."""
+    for number in (1, 0):
+        house.runtime.on_election(house.stage.hosted.replicas["state", number])
+
+    async def main() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        await story()
+        assert house.runtime.submit(1, lambda t: PutPairs(t, [])).answer == "put", "the other shard serves"
+
+    with_runtime(house, main)
+
+
+def test_shard_whose_event_raises_answers_server_error_and_is_loaded_again() -> None:
+    house = RegisterRuntime(partitions=2)
+    fails_on(house, "handle", lambda event: isinstance(event, PutPairs) and ("x", "1") in event.pairs)
+
+    async def story() -> None:
+        held, parked = house.put(("a", "1")), house.runtime.submit(0, ParkRequest)
+        promised = house.runtime.submit(0, lambda t: PutWithResult(t, [("b", "1")]))
+        assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+        assert code_of(held) is E.NOT_COORDINATOR
+        assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
+        assert promised.answer == ("settled", E.NOT_COORDINATOR)
+        assert house.shard_state() is CoordinatorState.FAILED
+        assert code_of(house.put()) is E.NOT_COORDINATOR
+        await trio.sleep(rt.MIN_RELOAD_BACKOFF_MS / 1000 + 0.01)
+        assert house.machines[-1].values == {"a": "1", "b": "1"}, "its log is its state"
+        house.commit()
+        assert house.put().answer == "put"
+
+    run(house, story)
+
+
+def test_shard_that_fails_again_is_loaded_again_after_a_longer_pause() -> None:
+    house = RegisterRuntime(followed=False, partitions=2)
+    house.write(b"k")
+    fails_on(house, "handle", lambda event: isinstance(event, PutPairs) and bool(event.pairs))
+
+    async def story() -> None:
+        for pause_s in (1, 2, 4, 8, 16, 32, 60, 60):
+            assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+            await trio.sleep(pause_s - 0.1)
+            assert house.shard_state() is CoordinatorState.FAILED
+            await trio.sleep(0.2)
+            assert house.shard_state() is CoordinatorState.ACTIVE
+        await trio.sleep(rt.RELOAD_BACKOFF_RESET_MS / 1000)
+        assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+        await trio.sleep(1.1)
+        assert house.shard_state() is CoordinatorState.ACTIVE, "it has been calm for long"
+
+    run(house, story)
+
+
+def test_record_that_cannot_be_replayed_after_its_append_fails_the_shard() -> None:
+    house = RegisterRuntime(followed=False, partitions=2)
+    fails_on(house, "replay", lambda record: record[0] == "x")
+
+    async def story() -> None:
+        assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+        await trio.sleep(rt.MIN_RELOAD_BACKOFF_MS / 1000 + 0.01)
+        assert house.shard_state() is CoordinatorState.FAILED, "its log holds the record now"
+        await trio.sleep(120)
+        assert house.shard_state() is CoordinatorState.FAILED, "loading has failed: it is not tried again, as in Kafka"
+
+    run(house, story)
+
+
+@pytest.mark.parametrize("method", ["replay", "handle"])
+def test_shard_that_cannot_be_loaded_answers_not_coordinator(method: str) -> None:
+    house = RegisterRuntime(followed=False, partitions=2)
+    house.write(b"x")
+
+    def when(what: Any) -> bool:
+        return isinstance(what, ShardLoaded) and bool(house.machine.values) if method == "handle" else what[0] == "x"
+
+    fails_on(house, method, when)
+
+    async def story() -> None:
+        assert house.shard_state() is CoordinatorState.FAILED
+        assert code_of(house.put()) is E.NOT_COORDINATOR
+        house.runtime.submit_to_all("event")
+        assert "event" not in house.machines[1].heard
+
+    run(house, story)
+
+
+@pytest.mark.parametrize("error", [IndexError("an impossible slice"), WireError("bytes of a member that do not parse")])
+def test_slice_that_raises_fails_the_shard_and_answers_what_waits(error: Exception) -> None:
+    house = RegisterRuntime(followed=False, partitions=2)
+    fails_on(house, "slice", lambda _: True, error)
+
+    async def story() -> None:
+        many = house.runtime.submit(0, lambda t: PutManyInSlices(t, 2_000))
+        behind = house.put(("b", "1"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert (code_of(many), code_of(behind)) == (E.NOT_COORDINATOR, E.NOT_COORDINATOR)
+        assert house.shard_state() is CoordinatorState.FAILED
+
+    run(house, story)
+
+
+def test_timer_that_raises_fails_the_shard_and_not_the_node() -> None:
+    house = RegisterRuntime(followed=False, partitions=2)
+    fails_on(house, "handle", lambda event: isinstance(event, TimerExpired))
+
+    async def story() -> None:
+        house.shard.enqueue(SetTimer(ScheduleTimer(("t",), house.env.now_ms() + 50)))
+        house.shard.enqueue(SetTimer(ScheduleTimer(("u",), house.env.now_ms() + 60)))
+        await trio.sleep(0.1)
+        assert house.shard_state() is CoordinatorState.FAILED
+        assert sum(isinstance(event, TimerExpired) for event in house.machines[0].heard) == 0, (
+            "the first raised, no other came"
+        )
+
+    run(house, story)
+
+
+def test_shard_whose_end_raises_as_well_is_closed() -> None:
+    house = RegisterRuntime(followed=False, partitions=2)
+    fails_on(
+        house,
+        "handle",
+        lambda event: isinstance(event, ShardUnloaded | PutPairs) and getattr(event, "pairs", ["x"]) != [],
+    )
+
+    async def story() -> None:
+        assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+        house.runtime.on_resignation(house.replica)
+        assert code_of(house.put()) is E.NOT_COORDINATOR
+        await trio.sleep(5)
+        assert len(list(house.runtime)) == 1, "what has moved away is not loaded again"
+
+    run(house, story)
+
+
+@pytest.mark.parametrize(
+    "codec", [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
+)
+def test_batch_that_decompresses_to_more_than_a_coordinator_writes_fails_the_load(codec: CompressionType) -> None:
+    house = RegisterRuntime(followed=False, partitions=2)
+    for size, state in ((MAX_BATCH_BYTES // 2, CoordinatorState.ACTIVE), (MAX_BATCH_BYTES, CoordinatorState.FAILED)):
+        raw = r.build_batch([r.NewRecord(b"k", bytes(size), 1)], codec=codec)
+        house.replica.append(bytearray(raw), 1, AppendOrigin.COORDINATOR)
+
+        async def story(state: CoordinatorState = state) -> None:
+            assert house.shard_state() is state
+
+        run(house, story)
+        house.runtime.on_resignation(house.replica)
+
+
+@pytest.mark.parametrize("delta", [1, 63, -1, -64])
+def test_record_whose_offset_is_not_in_its_batch_fails_the_load(delta: int) -> None:
+    house = RegisterRuntime(followed=False, partitions=2)
+    raw = bytearray(r.build_batch([r.NewRecord(b"k", b"v", 1)]))
+    at = HEADER_BYTES + 3  # behind its size, its attributes and its time: one byte each
+    assert raw[at] == 0
+    raw[at] = delta << 1 if delta >= 0 else (~delta << 1) + 1
+    house.replica.append(bytearray(pack_batch(parse_header(raw), bytes(raw[HEADER_BYTES:]))), 1, AppendOrigin.CLIENT)
+
+    async def story() -> None:
+        assert house.shard_state() is CoordinatorState.FAILED
+
+    run(house, story)
+
+
+def test_shard_whose_load_fails_between_slices_fires_no_timer() -> None:
+    house = RegisterRuntime(followed=False, partitions=2)
+    house.write(b"x")
+
+    class Failing(RegisterStateMachine):
+        def _slices(self) -> Iterator[Any]:
+            yield Effects(timers=[ScheduleTimer(("t",), house.env.now_ms() + 100)])
+            raise KeyError("an impossible state")
+
+        def handle(self, now_ms: int, event: Any) -> Any:
+            if isinstance(event, ShardLoaded) and self.values:
+                return Effects(continuation=self._slices())
+            return Effects([("t", "1")]) if isinstance(event, TimerExpired) else super().handle(now_ms, event)
+
+    house.runtime._machine_of = Failing
+
+    async def story() -> None:
+        assert house.shard_state() is CoordinatorState.FAILED
+        end = house.replica.log.log_end_offset
+        await trio.sleep(1)
+        assert house.replica.log.log_end_offset == end
+
+    run(house, story)
+
+
+@pytest.mark.parametrize("in_slices", [False, True])
+def test_record_that_cannot_be_replayed_leaves_no_reply_of_its_event_unanswered(in_slices: bool) -> None:
+    house = RegisterRuntime(followed=False, partitions=2)
+    fails_on(house, "replay", lambda record: record[0] == "x")
+
+    async def story() -> None:
+        parked = house.runtime.submit(0, ParkRequest)
+        await trio.testing.wait_all_tasks_blocked()
+        machine = house.machines[-1]
+
+        def handle(now_ms: int, event: Any) -> Any:
+            fx: Any = Effects([("x", "1")], [RequestReply(ticket, "released") for ticket in machine.parked])
+            machine.parked = []
+            del machine.handle  # type: ignore[method-assign]
+            return Effects(continuation=iter([fx])) if in_slices else fx
+
+        machine.handle = handle  # type: ignore[method-assign]
+        house.shard.enqueue("release")
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.shard_state() is CoordinatorState.FAILED
+        assert code_of(parked) is E.NOT_COORDINATOR
+
+    run(house, story)
+
+
+def test_open_tickets_keeps_only_those_without_an_answer() -> None:
+    open_tickets, waiting = UnansweredRequests(), [PendingBrokerRequest() for _ in range(3)]
+    for ticket in waiting:
+        open_tickets.add(ticket)
+    for _ in range(10 * MIN_TRACKED_REQUESTS):
+        done = PendingBrokerRequest()
+        open_tickets.add(done)
+        done.deliver("done")
+    assert len(open_tickets._references) <= MIN_TRACKED_REQUESTS
+    open_tickets.fail_all(E.NOT_COORDINATOR)
+    assert [code_of(ticket) for ticket in waiting] == [E.NOT_COORDINATOR] * 3

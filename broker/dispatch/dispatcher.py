@@ -1,0 +1,357 @@
+"""From a request to its handler: the registry of what is implemented, and the way there.
+
+A handler is ``handle(context, request)``: it gives the response, or an awaitable of it where it must wait, or None
+for a request that gets no answer (Produce with acks=0). Handler modules load when their API is first used, so a
+node starts quickly. ApiVersions is computed from the listener's table, so nothing is advertised that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.dispatch.request_partitions import PARTITION_APIS, partitions_to_create
+from ottla.broker.observability.request_metrics import RequestObserver
+from ottla.broker.requests.peer import Peer
+from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType, supported_operation_bits
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey, request_class
+from ottla.wire.codec import compiler
+from ottla.wire.codec.decode_budget import DecodeBudget
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import WireError
+from ottla.wire.framing import RequestFrame
+
+if TYPE_CHECKING:
+    from ottla.broker.dispatch.rate_limited_log import RateLimitedLog
+    from ottla.broker.quotas.controller_mutation_quota import ControllerMutationQuota
+    from ottla.broker.services import BrokerServices
+    from ottla.controller.metadata.image import MetadataImage
+
+LOG_CREATION_TIMEOUT_S = 5.0
+LARGE_BYTES = 16 * 1024
+"""Below this no request can take memory or time worth counting: 5,000 elements of three bytes take some 10 ms."""
+LARGE_PRODUCE_BYTES = 64 * 1024
+"""The same for Produce, whose requests are long by their records."""
+_IMMEDIATE_DECODE_STEPS = 8
+_API_VERSIONS = ApiKey.API_VERSIONS
+_PRODUCE = ApiKey.PRODUCE
+"""An enumeration's member by its name costs a fifth of a microsecond; so elsewhere on each request's way."""
+
+DecodeJob = Generator[None, None, tuple[Any, int]]
+HandlerResult = Message | None | Awaitable[Message | None]
+Handler = Callable[["RequestContext", Any], HandlerResult]
+
+
+class Uncancellable(NamedTuple):
+    """What comes before the handler takes time: it is waited for whether or not the client is still there."""
+
+    work: Awaitable[HandlerResult | Uncancellable]
+
+
+class ApiSpec(NamedTuple):
+    """Versions we speak and advertise, the oldest that is really answered, and where the handler is."""
+
+    min_version: int
+    max_version: int
+    handler_module: str
+    oldest_supported: int | None = None
+    cancel_on_disconnect: bool = False
+    """Whether its waiting is given up when the client leaves: nothing but the answer hangs on it."""
+    retains_buffer: bool = False
+    """Whether parts of the request are kept beyond its answer."""
+
+
+BROKER_APIS: dict[ApiKey, ApiSpec] = {
+    # Advertised from 0 so that old librdkafka does not give up; 0 to 2 close the connection, as in Kafka.
+    ApiKey.PRODUCE: ApiSpec(0, 13, "produce.produce", oldest_supported=3, cancel_on_disconnect=True),
+    ApiKey.FETCH: ApiSpec(4, 18, "fetch.fetch", cancel_on_disconnect=True),
+    ApiKey.LIST_OFFSETS: ApiSpec(1, 11, "offsets.list_offsets"),
+    ApiKey.METADATA: ApiSpec(0, 13, "admin.metadata"),
+    ApiKey.OFFSET_COMMIT: ApiSpec(2, 10, "offsets.offset_commit"),
+    ApiKey.OFFSET_FETCH: ApiSpec(1, 10, "offsets.offset_fetch"),
+    ApiKey.FIND_COORDINATOR: ApiSpec(0, 6, "groups.find_coordinator"),
+    ApiKey.JOIN_GROUP: ApiSpec(0, 9, "groups.join_group", cancel_on_disconnect=True, retains_buffer=True),
+    ApiKey.HEARTBEAT: ApiSpec(0, 4, "groups.heartbeat"),
+    ApiKey.LEAVE_GROUP: ApiSpec(0, 5, "groups.leave_group", retains_buffer=True),
+    ApiKey.SYNC_GROUP: ApiSpec(0, 5, "groups.sync_group", cancel_on_disconnect=True, retains_buffer=True),
+    ApiKey.DESCRIBE_GROUPS: ApiSpec(0, 6, "groups.describe_groups"),
+    ApiKey.LIST_GROUPS: ApiSpec(0, 5, "groups.list_groups"),
+    ApiKey.SASL_HANDSHAKE: ApiSpec(0, 1, "security.sasl_handshake"),
+    ApiKey.API_VERSIONS: ApiSpec(0, 4, "admin.api_versions"),
+    ApiKey.CREATE_TOPICS: ApiSpec(2, 7, "admin.forward_to_controller"),
+    ApiKey.DELETE_TOPICS: ApiSpec(1, 6, "admin.delete_topics"),
+    ApiKey.DELETE_RECORDS: ApiSpec(0, 2, "admin.delete_records"),
+    ApiKey.INIT_PRODUCER_ID: ApiSpec(0, 5, "transactions.init_producer_id"),
+    ApiKey.ADD_PARTITIONS_TO_TXN: ApiSpec(0, 5, "transactions.add_partitions_to_txn"),
+    ApiKey.ADD_OFFSETS_TO_TXN: ApiSpec(0, 4, "transactions.add_offsets_to_txn"),
+    ApiKey.END_TXN: ApiSpec(0, 5, "transactions.end_txn"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiSpec(2, 4, "offsets.offset_for_leader_epoch"),
+    ApiKey.WRITE_TXN_MARKERS: ApiSpec(1, 2, "transactions.write_txn_markers"),
+    ApiKey.TXN_OFFSET_COMMIT: ApiSpec(0, 5, "transactions.txn_offset_commit"),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: ApiSpec(0, 1, "admin.describe_client_quotas"),
+    ApiKey.ALTER_CLIENT_QUOTAS: ApiSpec(0, 1, "admin.forward_to_controller"),
+    ApiKey.DESCRIBE_ACLS: ApiSpec(1, 3, "security.describe_acls"),
+    ApiKey.CREATE_ACLS: ApiSpec(1, 3, "admin.forward_to_controller"),
+    ApiKey.DELETE_ACLS: ApiSpec(1, 3, "admin.forward_to_controller"),
+    ApiKey.DESCRIBE_CONFIGS: ApiSpec(1, 4, "admin.describe_configs"),
+    ApiKey.ALTER_CONFIGS: ApiSpec(0, 2, "admin.alter_configs"),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ApiSpec(1, 2, "admin.alter_replica_log_dirs"),
+    ApiKey.DESCRIBE_LOG_DIRS: ApiSpec(1, 5, "admin.describe_log_dirs"),
+    ApiKey.SASL_AUTHENTICATE: ApiSpec(0, 2, "security.sasl_authenticate"),
+    ApiKey.CREATE_PARTITIONS: ApiSpec(0, 3, "admin.forward_to_controller"),
+    ApiKey.CREATE_DELEGATION_TOKEN: ApiSpec(1, 3, "security.delegation_tokens"),
+    ApiKey.RENEW_DELEGATION_TOKEN: ApiSpec(1, 2, "security.delegation_tokens"),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: ApiSpec(1, 2, "security.delegation_tokens"),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: ApiSpec(1, 3, "security.describe_delegation_token"),
+    ApiKey.DELETE_GROUPS: ApiSpec(0, 2, "groups.delete_groups"),
+    ApiKey.ELECT_LEADERS: ApiSpec(0, 2, "admin.forward_to_controller"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ApiSpec(0, 1, "admin.incremental_alter_configs"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ApiSpec(0, 1, "admin.forward_to_controller"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ApiSpec(0, 0, "admin.forward_to_controller"),
+    ApiKey.OFFSET_DELETE: ApiSpec(0, 0, "offsets.offset_delete"),
+    ApiKey.DESCRIBE_QUORUM: ApiSpec(0, 2, "admin.forward_to_controller"),
+    ApiKey.UPDATE_FEATURES: ApiSpec(0, 2, "admin.forward_to_controller"),
+    ApiKey.DESCRIBE_CLUSTER: ApiSpec(0, 2, "admin.describe_cluster"),
+    ApiKey.UNREGISTER_BROKER: ApiSpec(0, 0, "admin.forward_to_controller"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ApiSpec(0, 0, "security.describe_user_scram_credentials"),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ApiSpec(0, 0, "admin.forward_to_controller"),
+    ApiKey.DESCRIBE_PRODUCERS: ApiSpec(0, 0, "transactions.describe_producers"),
+    ApiKey.SHARE_GROUP_HEARTBEAT: ApiSpec(1, 1, "share.share_group_heartbeat", retains_buffer=True),
+    ApiKey.SHARE_GROUP_DESCRIBE: ApiSpec(1, 1, "share.share_group_describe"),
+    ApiKey.SHARE_FETCH: ApiSpec(1, 2, "share.share_fetch", cancel_on_disconnect=True),
+    ApiKey.SHARE_ACKNOWLEDGE: ApiSpec(1, 2, "share.share_acknowledge"),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ApiSpec(0, 1, "share.describe_share_group_offsets"),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ApiSpec(0, 0, "share.alter_share_group_offsets", retains_buffer=True),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ApiSpec(0, 0, "share.delete_share_group_offsets", retains_buffer=True),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: ApiSpec(0, 0, "share.initialize_share_group_state"),
+    ApiKey.READ_SHARE_GROUP_STATE: ApiSpec(0, 0, "share.read_share_group_state"),
+    ApiKey.WRITE_SHARE_GROUP_STATE: ApiSpec(0, 1, "share.write_share_group_state"),
+    ApiKey.DELETE_SHARE_GROUP_STATE: ApiSpec(0, 0, "share.delete_share_group_state"),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: ApiSpec(0, 1, "share.read_share_group_state_summary"),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: ApiSpec(0, 0, "admin.get_telemetry_subscriptions"),
+    ApiKey.PUSH_TELEMETRY: ApiSpec(0, 0, "admin.push_telemetry"),
+    ApiKey.LIST_CONFIG_RESOURCES: ApiSpec(0, 1, "admin.list_config_resources"),
+    ApiKey.DESCRIBE_TRANSACTIONS: ApiSpec(0, 0, "transactions.describe_transactions"),
+    ApiKey.LIST_TRANSACTIONS: ApiSpec(0, 2, "transactions.list_transactions"),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiSpec(0, 1, "groups.consumer_group_heartbeat", retains_buffer=True),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ApiSpec(0, 1, "groups.consumer_group_describe"),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiSpec(0, 0, "admin.describe_topic_partitions"),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: ApiSpec(0, 0, "groups.streams_group_heartbeat", retains_buffer=True),
+    ApiKey.STREAMS_GROUP_DESCRIBE: ApiSpec(0, 0, "groups.streams_group_describe"),
+    ApiKey.ADD_RAFT_VOTER: ApiSpec(0, 1, "admin.forward_to_controller"),
+    ApiKey.REMOVE_RAFT_VOTER: ApiSpec(0, 0, "admin.forward_to_controller"),
+}
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """What a handler may touch."""
+
+    services: BrokerServices
+    peer: Peer
+    key: ApiKey
+    version: int
+    client_id: str
+    now_ms: int
+    time_slice: TimeSlice
+    """The connection's share of the loop: who has many rows asks it between two of them."""
+    apis: Mapping[ApiKey, ApiSpec]
+    """What is served on this listener."""
+    frame: Buffer = b""
+    """The whole request with its header, as it came: it lies in the receive buffer until the answer is given."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed metadata."""
+        return self.services.metadata.image
+
+    @property
+    def has_authorizer(self) -> bool:
+        """Whether there is an authorizer to be asked."""
+        return self.services.authorizer is not None
+
+    def may(
+        self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME, *, is_look: bool = False
+    ) -> bool:
+        """Whether who asks may do something to what has this name; everybody may where there is no authorizer.
+
+        ``is_look``: nobody asked for just this, and a refusal only leaves it out.
+        """
+        services, peer = self.services, self.peer
+        authorizer, audit = services.authorizer, services.audit
+        if authorizer is None:
+            return True
+        said = authorizer.decisions.get((peer.principal, peer.host, operation, resource, name))
+        if said is None:
+            said = authorizer.may(peer, operation, resource, name)
+        if audit is not None:
+            at = operation, resource, name
+            why = lambda: authorizer.deciding_rule(self.peer, *at)  # noqa: E731 - asked only for a line that is written
+            audit.log_decision(self.peer, self.key, *at, why, allowed=said, is_look=is_look)
+        return said
+
+    def may_any(self, operation: AclOperation, resource: ResourceType) -> bool:
+        """Whether there is anything of a kind to which who asks may do this."""
+        authorizer = self.services.authorizer
+        return authorizer is None or authorizer.may_any(self.peer, operation, resource)
+
+    def mutation_quota(self) -> ControllerMutationQuota | None:
+        """What counts the partitions this request makes or removes; None: nobody does."""
+        quotas = self.services.quota_holder.quotas
+        return None if quotas is None else quotas.new_mutation_quota(self.peer, self.client_id, self.key, self.version)
+
+    def authorized_operations(self, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """All that who asks may do to what has this name, as the bits of ``authorized_operations``."""
+        authorizer = self.services.authorizer
+        return (
+            supported_operation_bits(resource)
+            if authorizer is None
+            else authorizer.authorized_operations(self.peer, resource, name)
+        )
+
+
+def is_large(key: ApiKey, size_bytes: int) -> bool:
+    """Return whether a request of this size may have so many elements that it is decoded in slices, within a budget."""
+    return size_bytes >= (LARGE_PRODUCE_BYTES if key is _PRODUCE else LARGE_BYTES)
+
+
+@cache
+def load_handler(module: str) -> Handler:
+    """The handler of an API; its module is loaded on first use."""
+    handler: Handler = import_module(f"ottla.broker.handlers.{module}").handle
+    return handler
+
+
+@cache
+def with_authorization(handler: Handler, key: ApiKey, *, at_controller: bool) -> Handler:
+    """The handler, behind what stands before it where there is an authorizer."""
+    from ottla.broker.security.authz.request_authorization import authorize_and_handle, needs_no_authorization
+
+    if needs_no_authorization(key, at_controller=at_controller):
+        return handler
+    return lambda context, body: authorize_and_handle(context, body, handler, at_controller=at_controller)
+
+
+class Dispatcher:
+    """One listener's way from a request to its handler."""
+
+    def __init__(
+        self,
+        services: BrokerServices,
+        apis: Mapping[ApiKey, ApiSpec] = BROKER_APIS,
+        listener: str = "PLAINTEXT",
+        observer: RequestObserver | None = None,
+    ) -> None:
+        self.services = services
+        self.observer = observer
+        self.apis = apis
+        self.listener = listener
+        self._env = services.env
+        self._handlers: dict[ApiKey, Handler] = {}
+        """Those that were used, with what stands before them."""
+
+    @property
+    def serves_controllers(self) -> bool:
+        """Whether it is the way at a listener where controllers are asked."""
+        return ApiKey.ENVELOPE in self.apis
+
+    @cached_property
+    def connection_log(self) -> RateLimitedLog:
+        """What is said in the log of this listener's connections."""
+        from ottla.broker.dispatch.rate_limited_log import RateLimitedLog  # mostly there is nothing to be said
+
+        return RateLimitedLog(self._env, self.listener)
+
+    def handle_request(self, peer: Peer, request: RequestFrame, turn: TimeSlice) -> HandlerResult | Uncancellable:
+        """Decode a request's body and hand it to its handler.
+
+        Raises:
+            WireError: an API or version that is not spoken, or a body that does not parse: the connection must end.
+        """
+        key, version = request.key, request.version
+        route = self.apis.get(key)
+        if route is None:
+            raise WireError(f"{key.name} is not served here")
+        context = RequestContext(
+            self.services, peer, key, version, request.client_id, self._env.now_ms(), turn, self.apis, request.frame
+        )
+        if key is _API_VERSIONS and not route.min_version <= version <= route.max_version:
+            return self._unsupported_api_versions(context)
+        if (
+            not (route.min_version if route.oldest_supported is None else route.oldest_supported)
+            <= version
+            <= route.max_version
+        ):
+            raise WireError(
+                f"{key.name} has no version {version} here, only {route.min_version} to {route.max_version}"
+            )
+        handler = self._handlers.get(key) or self._handler(key, route)
+        if is_large(key, len(request.frame)):
+            return self._decode_large(context, request, handler)
+        body, _ = compiler.decode(request_class(key), version, request.frame, request.body_position)
+        if self.services.log_creator:
+            return self._call_handler(context, handler, body)
+        return handler(context, body)
+
+    def _handler(self, key: ApiKey, route: ApiSpec) -> Handler:
+        """An API's handler, loaded on first use; whether there is an authorizer does not change."""
+        handler = load_handler(route.handler_module)
+        if self.services.authorizer is not None:
+            handler = with_authorization(handler, key, at_controller=self.serves_controllers)
+        self._handlers[key] = handler
+        return handler
+
+    def _call_handler(self, context: RequestContext, handler: Handler, body: Any) -> HandlerResult | Uncancellable:
+        if (
+            self.services.log_creator and context.key in PARTITION_APIS
+        ):  # a topic of many partitions was made a moment ago
+            return Uncancellable(self._handle_after_creation(context, handler, body))
+        return handler(context, body)
+
+    def _decode_large(
+        self, context: RequestContext, request: RequestFrame, handler: Handler
+    ) -> HandlerResult | Uncancellable:
+        """A request that may have many elements is decoded within a budget, and in slices if it has them."""
+        budget = DecodeBudget(len(request.frame), keeps=self.apis[context.key].retains_buffer)
+        steps = compiler.decode_job(
+            request_class(context.key), context.version, request.frame, request.body_position, budget
+        )
+        for _ in range(_IMMEDIATE_DECODE_STEPS):  # mostly it is records that make a request large
+            try:
+                next(steps)
+            except StopIteration as end:
+                return self._call_handler(context, handler, end.value[0])
+        return Uncancellable(self._decode_in_slices(context, handler, steps))
+
+    async def _decode_in_slices(
+        self, context: RequestContext, handler: Handler, steps: DecodeJob
+    ) -> HandlerResult | Uncancellable:
+        body, _ = await context.time_slice.run(steps)
+        return self._call_handler(context, handler, body)
+
+    async def _handle_after_creation(
+        self, context: RequestContext, handler: Handler, body: Any
+    ) -> HandlerResult | Uncancellable:
+        """Have the partitions asked for made first; one that is not in time is told as one that is not led."""
+        asked = await context.time_slice.run(partitions_to_create(context.key, body, self.services))
+        if asked:
+            await self.services.log_creator.wait_created(asked, LOG_CREATION_TIMEOUT_S)
+            context.now_ms = self._env.now_ms()
+        return handler(context, body)
+
+    def response_version(self, request: RequestFrame) -> int:
+        """The version an answer is written in: ApiVersions in a version nobody here knows is answered in v0."""
+        key, version = request.key, request.version
+        if key is ApiKey.API_VERSIONS and not self.apis[key].min_version <= version <= self.apis[key].max_version:
+            return 0
+        return version
+
+    def _unsupported_api_versions(self, context: RequestContext) -> Message:
+        module = import_module("ottla.broker.handlers.admin.api_versions")
+        refusal: Message = module.unsupported_version(context)
+        return refusal

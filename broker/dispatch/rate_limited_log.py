@@ -1,0 +1,40 @@
+"""What is said in the log of connections that broke a rule: so much a minute, and then only how often.
+
+Whoever may connect may break rules as fast as it likes: each time a line would fill the disk and hide what matters.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.env.env import Env
+
+MAX_PER_MINUTE = 30
+"""So many lines of a listener."""
+_MINUTE_MS = 60_000.0
+
+
+class RateLimitedLog:
+    """A listener's."""
+
+    def __init__(self, env: Env, listener: str) -> None:
+        self._env = env
+        self._listener = listener
+        self._since_ms = float("-inf")
+        self._logged = 0
+        self._suppressed = 0
+
+    def log(self, logger: logging.Logger, level: int, text: str, *values: object, traceback: bool = False) -> None:
+        """Write a line, unless there were too many lately; ``traceback``: of the exception that is handled just now."""
+        now_ms = self._env.monotonic_ms()
+        if now_ms - self._since_ms >= _MINUTE_MS:
+            if self._suppressed:
+                logger.warning("listener %s: %d more lines like the last ones", self._listener, self._suppressed)
+            self._since_ms, self._logged, self._suppressed = now_ms, 0, 0
+        if self._logged >= MAX_PER_MINUTE:
+            self._suppressed += 1
+            return
+        self._logged += 1
+        logger.log(level, text, *values, exc_info=traceback)
+        if self._logged == MAX_PER_MINUTE:
+            logger.warning("listener %s: no more lines of connections for a minute", self._listener)

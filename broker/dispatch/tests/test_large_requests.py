@@ -1,0 +1,147 @@
+"""Large requests: decoded within a budget, at once where records make them large, in slices where elements do."""
+
+from __future__ import annotations
+
+import errno
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.dispatch.dispatcher import LARGE_BYTES, Uncancellable
+from ottla.broker.network.bound_listeners import BindError, BoundListeners
+from ottla.broker.requests.peer import Peer
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import WireError
+from ottla.wire.framing import parse_request
+from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+FIND = ApiKey.FIND_COORDINATOR
+
+
+def answered(stage: DispatcherFixture, raw: bytes) -> Any:
+    peer, turn = Peer("h", ("a", 1)), TimeSlice(stage.env)  # type: ignore[arg-type]
+    return stage.dispatcher.handle_request(peer, parse_request(memoryview(raw)[4:]), turn)
+
+
+def find(count: int, more_bytes: int = 0) -> bytes:
+    return frame(FIND, 4, 1, FindCoordinatorRequest("", 0, [f"{n:06}" for n in range(count)])) + bytes(more_bytes)
+
+
+@pytest.mark.parametrize(
+    ("raw", "prepares"),
+    [
+        (find(1), False),
+        (find(2300), False),
+        (find(100, LARGE_BYTES), False),
+        (find(2400), True),
+        (find(64 * 8 - 1, LARGE_BYTES), False),
+        (find(64 * 8, LARGE_BYTES), True),
+    ],
+    ids=["small", "just below 16 KiB", "few elements", "many elements", "seven stops", "eight stops"],
+)
+def test_only_many_elements_in_a_large_request_are_read_in_slices(
+    monkeypatch: pytest.MonkeyPatch, raw: bytes, *, prepares: bool
+) -> None:
+    stage = DispatcherFixture(monkeypatch)
+    stage.serve(FIND, lambda context, request: (context.version, len(request.coordinator_keys)))
+
+    async def run() -> None:
+        result = answered(stage, raw)
+        assert isinstance(result, Uncancellable) == prepares
+        if isinstance(result, Uncancellable):
+            result = await result.work
+        assert result[0] == 4
+        assert result[1] > 0
+
+    in_virtual_time(run)
+
+
+def test_records_do_not_make_a_request_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = DispatcherFixture(monkeypatch)
+    stage.serve(ApiKey.PRODUCE, lambda context, request: request.topic_data[0].partition_data[0].records)
+    data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, b"x" * 200_000)])]
+
+    async def run() -> None:
+        assert len(answered(stage, frame(ApiKey.PRODUCE, 9, 1, ProduceRequest(None, 1, 1, data)))) == 200_000
+
+    in_virtual_time(run)
+
+
+def test_a_request_that_would_take_gigabytes_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = DispatcherFixture(monkeypatch)
+    seen: list[Message] = []
+    stage.serve(FIND, lambda context, request: seen.append(request))
+
+    async def run() -> None:
+        raw = frame(FIND, 4, 1, FindCoordinatorRequest("", 0, [""] * 3_000_000))
+        with pytest.raises(WireError, match="far more memory"):
+            await answered(stage, raw).work
+
+    in_virtual_time(run)
+    assert seen == []
+
+
+@pytest.mark.parametrize("count", [1, 500, 501, 5000])
+def test_a_long_answer_is_what_it_would_be_if_written_at_once(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    stage = DispatcherFixture(monkeypatch)
+    rows = [Coordinator(f"g{n}", n, "host", 9092, 0, "") for n in range(count)]
+    stage.serve(FIND, lambda context, request: FindCoordinatorResponse(coordinators=rows))
+    line = ClientStream()
+    line.send_bytes(find(3) + find(3))
+    line.disconnect()
+
+    async def run() -> None:
+        await stage.connection(line).serve()
+
+    in_virtual_time(run)
+    assert line.responses(FIND, 4) == [(1, FindCoordinatorResponse(coordinators=rows))] * 2
+
+
+def test_a_client_that_leaves_does_not_undo_what_its_large_request_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """acks=0: nobody waits for an answer, and everybody counts on the bytes."""
+    stage = DispatcherFixture(monkeypatch)
+    seen: list[int] = []
+    parts = [PartitionProduceData(n, b"x" * 100) for n in range(2000)]
+    body = ProduceRequest(None, 0, 1, [TopicProduceData("t", partition_data=parts)])
+
+    def handler(context: Any, request: Any) -> None:
+        seen.append(len(request.topic_data[0].partition_data))
+
+    stage.serve(ApiKey.PRODUCE, handler, ends_with_peer=True)
+    line = ClientStream()
+    line.send_bytes(frame(ApiKey.PRODUCE, 9, 1, body))
+    line.disconnect()
+
+    async def run() -> None:
+        await stage.connection(line).serve()
+
+    in_virtual_time(run)
+    assert seen == [2000]
+
+
+@pytest.mark.parametrize(
+    ("error", "host", "text"),
+    [
+        (OSError(errno.EADDRINUSE, "x"), "10.0.0.1", "cannot listen at 10.0.0.1:9092: Address already in use"),
+        (OSError(errno.EADDRINUSE, "x"), "", "cannot listen at *:9092: Address already in use"),
+        (OSError(-2, "Name not known"), "nowhere", "cannot listen at nowhere:9092: [Errno -2] Name not known"),
+        (OSError("odd"), "h", "cannot listen at h:9092: odd"),
+    ],
+)
+def test_an_address_that_cannot_be_had_is_named(error: OSError, host: str, text: str) -> None:
+    async def refuse(*_: Any) -> Any:
+        raise error
+
+    async def run() -> None:
+        env: Any = SimpleNamespace(net=SimpleNamespace(listen=refuse))
+        with pytest.raises(BindError) as told:
+            await BoundListeners(env, NodeConfig(host=host, port=9092)).bind_clients()
+        assert str(told.value) == text
+
+    in_virtual_time(run)

@@ -1,0 +1,67 @@
+"""Lines in the log that anybody who connects can have written."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from ottla.broker.dispatch.rate_limited_log import MAX_PER_MINUTE, RateLimitedLog
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.secure_connection import SecureConnection
+from ottla.broker.network.tests.test_secure_connection import door, login
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, in_virtual_time
+
+logger = logging.getLogger("ottla.test")
+
+
+class ConnectionLogClock:
+    def __init__(self) -> None:
+        self.ms = 5.0
+
+    def monotonic_ms(self) -> float:
+        return self.ms
+
+
+def test_so_many_lines_a_minute_and_then_only_how_often(caplog: pytest.LogCaptureFixture) -> None:
+    clock: Any = ConnectionLogClock()
+    complaints = RateLimitedLog(clock, "IN")
+    for number in range(1000):
+        complaints.log(logger, logging.WARNING, "broke %d", number)
+    assert len(caplog.messages) == MAX_PER_MINUTE + 1
+    assert caplog.messages[-2:] == [
+        f"broke {MAX_PER_MINUTE - 1}",
+        "listener IN: no more lines of connections for a minute",
+    ]
+    clock.ms += 60_000
+    complaints.log(logger, logging.WARNING, "again")
+    assert caplog.messages[-2:] == [f"listener IN: {1000 - MAX_PER_MINUTE} more lines like the last ones", "again"]
+
+
+def test_failed_logins_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    stage, asked = DispatcherFixture(monkeypatch), door()
+    caplog.set_level(logging.INFO)
+
+    async def run() -> None:
+        for _ in range(3 * MAX_PER_MINUTE):
+            line = ClientStream()
+            line.send_bytes(login("wrong"))
+            await SecureConnection(stage.dispatcher, line, asked).serve()
+
+    in_virtual_time(run)
+    assert len(caplog.messages) == MAX_PER_MINUTE + 1
+
+
+def test_broken_frames_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    stage = DispatcherFixture(monkeypatch)
+    caplog.set_level(logging.INFO)
+
+    async def run() -> None:
+        for _ in range(3 * MAX_PER_MINUTE):
+            line = ClientStream()
+            line.send_bytes(b"\xff\xff\xff\xff")
+            await Connection(stage.dispatcher, line).serve()
+
+    in_virtual_time(run)
+    assert len(caplog.messages) == MAX_PER_MINUTE + 1

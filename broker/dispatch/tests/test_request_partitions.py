@@ -1,0 +1,138 @@
+"""Partitions that are still to be made are made before the request about them goes on."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from ottla.broker.dispatch.dispatcher import LOG_CREATION_TIMEOUT_S, Uncancellable
+from ottla.broker.dispatch.request_partitions import PARTITION_APIS, partitions_to_create
+from ottla.broker.requests.peer import Peer
+from ottla.broker.tests.connection_fixture import DispatcherFixture, frame, in_virtual_time
+from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.framing import parse_request
+from ottla.wire.messages import delete_records as dr
+from ottla.wire.messages import describe_producers as dp
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import offset_for_leader_epoch as ole
+from ottla.wire.messages import produce as p
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+
+ID = b"i" * 16
+T = TopicImage("t", ID, dict.fromkeys(range(3), PartitionRegistration((1,), (1,), 1, 0, 0)))
+OFFSETS = TopicImage("__consumer_offsets", b"o" * 16, {0: PartitionRegistration((1,), (1,), 1, 0, 0)})
+IMAGE = MetadataImage(topics={"t": T, OFFSETS.name: OFFSETS}, topic_names={ID: "t"})
+
+
+class PendingLogCreator:
+    """Two partitions are to be made, and one of coordinators."""
+
+    def __init__(self) -> None:
+        self.left = {("t", 1), ("t", 2), (OFFSETS.name, 0)}
+        self.asked: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def __contains__(self, at: Any) -> bool:
+        return at in self.left
+
+    async def wait_created(self, asked: Any, patience_s: float) -> bool:
+        assert patience_s == LOG_CREATION_TIMEOUT_S
+        self.asked.append(list(asked))
+        await trio.sleep(2)
+        return True
+
+
+def parts(make: Any, *numbers: int) -> list[Any]:
+    return [make(n) for n in numbers]
+
+
+BY_NAME = p.TopicProduceData("t", partition_data=parts(p.PartitionProduceData, 0, 1, 1))
+BY_ID = p.TopicProduceData("", ID, parts(p.PartitionProduceData, 1))
+OF_NOBODY = p.TopicProduceData("", b"?" * 16, parts(p.PartitionProduceData, 1))
+FETCHED = f.FetchTopic("t", partitions=parts(f.FetchPartition, 1, 7))
+FETCHED_BY_ID = f.FetchTopic("", ID, parts(f.FetchPartition, 0, 1))
+LISTED = lo.ListOffsetsTopic("t", parts(lo.ListOffsetsPartition, 1))
+EPOCHS = ole.OffsetForLeaderTopic("t", parts(ole.OffsetForLeaderPartition, 1))
+DELETED = dr.DeleteRecordsTopic("t", parts(dr.DeleteRecordsPartition, 1))
+NAMED = [
+    (ApiKey.PRODUCE, 9, p.ProduceRequest(None, 1, 1, [BY_NAME])),
+    (ApiKey.PRODUCE, 13, p.ProduceRequest(None, 1, 1, [BY_ID, OF_NOBODY])),
+    (ApiKey.FETCH, 12, f.FetchRequest(topics=[FETCHED])),
+    (ApiKey.FETCH, 13, f.FetchRequest(topics=[FETCHED_BY_ID])),
+    (ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(topics=[LISTED])),
+    (ApiKey.OFFSET_FOR_LEADER_EPOCH, 3, ole.OffsetForLeaderEpochRequest(topics=[EPOCHS])),
+    (ApiKey.DELETE_RECORDS, 1, dr.DeleteRecordsRequest([DELETED])),
+    (ApiKey.DESCRIBE_PRODUCERS, 0, dp.DescribeProducersRequest([dp.TopicRequest("t", [0, 1])])),
+]
+OF_COORDINATORS = [
+    (ApiKey.FIND_COORDINATOR, 1, fc.FindCoordinatorRequest("g")),
+    (ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(coordinator_keys=["g"])),
+]
+ROWS = [(*row, [("t", 1)]) for row in NAMED] + [(*row, [(OFFSETS.name, 0)]) for row in OF_COORDINATORS]
+
+
+@pytest.mark.parametrize(("key", "version", "body", "asked"), ROWS)
+@pytest.mark.parametrize("left", ["one", "others"])
+def test_what_a_request_names_is_made_before_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int, body: Any, asked: list[Any], left: str
+) -> None:
+    assert {row[0] for row in ROWS} == PARTITION_APIS
+
+    async def run() -> None:
+        stage, making = DispatcherFixture(monkeypatch), PendingLogCreator()
+        if left == "others":
+            making.left -= set(asked)
+        stage.services.log_creator, stage.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
+        stage.serve(key, lambda context, request: context.now_ms, 0, 20)
+        peer, turn = Peer("h", ("a", 1)), TimeSlice(stage.env)  # type: ignore[arg-type]
+        result: Any = stage.dispatcher.handle_request(
+            peer, parse_request(memoryview(frame(key, version, 1, body))[4:]), turn
+        )
+        assert isinstance(result, Uncancellable)
+        began = stage.env.now_ms()
+        assert await result.work == stage.env.now_ms(), "the handler's time is that after the waiting"
+        assert stage.env.now_ms() - began == (2000 if left == "one" else 0)
+        assert making.asked == ([asked] if left == "one" else [])
+
+    in_virtual_time(run)
+
+
+def test_other_requests_and_times_when_nothing_is_to_be_made_wait_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        stage, making = DispatcherFixture(monkeypatch), PendingLogCreator()
+        stage.services.log_creator, stage.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
+        stage.serve(ApiKey.HEARTBEAT, lambda context, request: "at once")
+        stage.serve(ApiKey.FETCH, lambda context, request: "at once", 0, 20)
+        peer, turn = Peer("h", ("a", 1)), TimeSlice(stage.env)  # type: ignore[arg-type]
+
+        def answer(key: ApiKey, version: int, body: Any) -> Any:
+            return stage.dispatcher.handle_request(
+                peer, parse_request(memoryview(frame(key, version, 1, body))[4:]), turn
+            )
+
+        assert answer(ApiKey.HEARTBEAT, 0, HeartbeatRequest()) == "at once"
+        assert isinstance(answer(*NAMED[2]), Uncancellable)
+        making.left.clear()
+        assert answer(*NAMED[2]) == "at once"
+
+    in_virtual_time(run)
+
+
+@pytest.mark.parametrize(("key", "version", "body"), NAMED)
+def test_partitions_of_topics_without_partitions_yields_for_each_topic(key: ApiKey, version: int, body: Any) -> None:
+    topics = getattr(body, "topic_data", None) or body.topics
+    (field,) = (name for name in type(topics[0]).__struct_fields__ if name.startswith("partition"))
+    topic = msgspec.structs.replace(topics[0], **{field: []})
+    services: Any = SimpleNamespace(log_creator=PendingLogCreator(), replica_manager=SimpleNamespace(image=IMAGE))
+    request: Any = SimpleNamespace(topics=[topic] * 100, topic_data=[topic] * 100)
+    assert sum(1 for _ in partitions_to_create(key, request, services)) >= 100

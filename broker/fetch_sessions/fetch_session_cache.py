@@ -1,0 +1,345 @@
+"""Fetch sessions (KIP-227): the node remembers what a consumer fetches, so requests and answers carry only changes.
+
+(id 0, epoch 0) asks for a session, epoch -1 wants none, any other epoch counts up by one and wraps to 1. An
+incremental answer leaves out partitions that have nothing new.
+
+Source: ``FetchSession.java``, ``FetchMetadata.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from typing import Protocol
+
+from ottla.broker.fetch_sessions.fetch_session import (
+    PARTITIONS_PER_STEP,
+    CachedPartition,
+    FetchContext,
+    FetchedPartitions,
+    FetchSession,
+    IncrementalFetchContext,
+    PartitionKey,
+    group_by_topic,
+    partition_key,
+)
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.env.env import Env
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MIN_EVICTION_MS = 120_000
+MAX_SESSION_PARTITIONS = 10_000
+"""A fetch of more is not remembered: some 250 bytes each."""
+MAX_CACHED_PARTITIONS = 500_000
+"""So many partitions are remembered in all sessions together."""
+
+
+class FetchRequester(Protocol):
+    """Who fetches."""
+
+    def may(self, operation: AclOperation, resource: ResourceType) -> bool:
+        """Whether it may do something to the cluster."""
+
+
+class _FullFetchContext:
+    """A request that names everything; with ``sessions`` it opens one."""
+
+    def __init__(
+        self,
+        wanted: dict[PartitionKey, CachedPartition],
+        sessions: FetchSessionCache | None,
+        *,
+        uses_ids: bool,
+        follower: int,
+    ) -> None:
+        self._partitions = wanted
+        self._sessions = sessions
+        self._uses_topic_ids = uses_ids
+        self._follower_id = follower
+        self.is_follower = follower >= 0
+        self.session: FetchSession | None = None
+        self.wait_key: Hashable = None
+
+    @property
+    def is_session_owner(self) -> bool:
+        """Whether it has opened a follower's session."""
+        return self.session is not None and self.session.is_privileged
+
+    def requested_partitions(self) -> list[CachedPartition]:
+        """All partitions of the request."""
+        return list(self._partitions.values())
+
+    def create_row_buffer(self) -> FetchedPartitions:
+        """All of them are looked at again."""
+        return []
+
+    def build_response(self, rows: FetchedPartitions) -> Job[FetchResponse]:
+        """All rows; the id of a new session where there is room for one."""
+        session_id = 0
+        if self._sessions is not None and rows:
+            for number, (want, row) in enumerate(rows, 1):
+                want.maybe_update_response_data(row)
+                if number % PARTITIONS_PER_STEP == 0:
+                    yield
+            session_id = self._sessions.maybe_create_session(
+                self._partitions, uses_ids=self._uses_topic_ids, follower=self._follower_id
+            )
+            self.session = self._sessions.get(session_id)
+        responses = yield from group_by_topic(rows)
+        return FetchResponse(session_id=session_id, responses=responses)
+
+
+class _TopicGrouper:
+    """Rows under their topics, as objects no longer than they must be."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._last: tuple[str | None, bytes] | None = None
+        self.topics: list[FetchableTopicResponse] = StreamingArray(FetchResponse, version)
+
+    def append(self, pair: tuple[CachedPartition, PartitionData]) -> None:
+        """One partition more."""
+        want, row = pair
+        at = (want.topic, want.topic_id)
+        if at != self._last:
+            self._last = at
+            self.topics.append(
+                FetchableTopicResponse(want.topic or "", want.topic_id, StreamingArray(FetchResponse, self._version))
+            )
+        self.topics[-1].partitions.append(row)
+
+
+class _LargeFetchContext:
+    """A request that names very many partitions: it opens no session, and nothing is kept of it.
+
+    What is asked for more than once is read once, in its first place and as it was asked for last.
+    """
+
+    session: FetchSession | None = None
+    wait_key: Hashable = None
+    is_session_owner = False
+
+    def __init__(
+        self, request: FetchRequest, version: int, names: Mapping[bytes, str], count: int, *, is_follower: bool = False
+    ) -> None:
+        self.is_follower = is_follower
+        self._request = request
+        self._version = version
+        self._topic_names = names
+        self._count = count
+        self._duplicates: dict[PartitionKey, FetchPartition] = {}
+
+    def find_duplicates(self) -> Job[None]:
+        """Find what is asked for more than once. Two that only seem to be the same do no harm."""
+        seen: set[int] = set()
+        for topic in self._request.topics:
+            for part in topic.partitions:
+                key = self._key(topic, part)
+                if hash(key) in seen:
+                    self._duplicates[key] = part
+                seen.add(hash(key))
+                yield
+            yield
+
+    def _key(self, topic: FetchTopic, part: FetchPartition) -> PartitionKey:
+        return partition_key(topic.topic, topic.topic_id, part.partition, uses_ids=self._version >= 13)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, _: object) -> bool:
+        raise AssertionError("nobody asks")
+
+    def __iter__(self) -> Iterator[CachedPartition | None]:
+        """Yield the partitions; None for a topic or a repetition that is left out, so that no step is long."""
+        done: set[PartitionKey] = set()
+        for topic in self._request.topics:
+            name = self._topic_names.get(topic.topic_id) if self._version >= 13 else topic.topic
+            for part in topic.partitions:
+                key = self._key(topic, part)
+                if key in self._duplicates:
+                    if key in done:
+                        yield None
+                        continue
+                    done.add(key)
+                yield CachedPartition(name, topic.topic_id, self._duplicates.get(key, part))
+            yield None
+
+    def requested_partitions(self) -> Collection[CachedPartition | None]:
+        """Made anew each time."""
+        return self
+
+    def create_row_buffer(self) -> _TopicGrouper:
+        """They are not looked at again."""
+        return _TopicGrouper(self._version)
+
+    def build_response(self, rows: _TopicGrouper) -> Job[FetchResponse]:
+        """All rows."""
+        return FetchResponse(responses=rows.topics)
+        yield
+
+
+class FetchSessionCache:
+    """The node's fetch sessions; the least recently used gives way once it has been idle for two minutes."""
+
+    def __init__(self, env: Env, slots: int) -> None:
+        self._env = env
+        self._slots = slots
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int) -> FetchSession | None:
+        """What is remembered under an id."""
+        return self._sessions.get(session_id)
+
+    def new_context(
+        self, names: Mapping[bytes, str], version: int, request: FetchRequest, asks: FetchRequester
+    ) -> Job[FetchContext | FetchResponse]:
+        """How to serve a request, a step a partition; a response where the session it names is not what it thinks.
+
+        ``names``: of topics by id, as they are known now. Anybody can say that he is a replica: without the right to be
+        one nothing is remembered of him, and he gets his errors.
+        """
+        uses_ids = version >= 13
+        epoch, session_id = request.session_epoch, request.session_id
+        follower = max(request.replica_id, request.replica_state.replica_id)  # which of them: by version
+        is_follower = follower >= 0
+        count = 0
+        for number, topic in enumerate(request.topics, 1):
+            count += len(topic.partitions)
+            if number % PARTITIONS_PER_STEP == 0:
+                yield
+        is_whole = epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+        is_broker = is_whole and is_follower and _may_follow(asks)
+        if is_whole and count > MAX_SESSION_PARTITIONS and not is_broker:
+            self._sessions.pop(session_id, None)
+            long = _LargeFetchContext(request, version, names, count, is_follower=is_follower)
+            yield from long.find_duplicates()
+            return long
+        named = yield from _partitions_by_key(request, uses_ids=uses_ids)
+        if is_whole:
+            if session_id:
+                self._sessions.pop(session_id, None)
+            fresh: dict[PartitionKey, CachedPartition] = {}
+            for number, (key, part) in enumerate(named.items(), 1):
+                fresh[key] = CachedPartition(names.get(key[1]) if uses_ids else key[0], key[1], part)
+                if number % PARTITIONS_PER_STEP == 0:
+                    yield
+            is_kept = epoch == INITIAL_EPOCH and version >= 7 and (is_broker or not is_follower)
+            return _FullFetchContext(fresh, self if is_kept else None, uses_ids=uses_ids, follower=follower)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.uses_topic_ids != uses_ids:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.epoch != epoch:
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1  # first: others may go on during what follows
+        before = len(session.partitions)
+        yield from _update_session(session, request, named)
+        if len(session.partitions) > before and self._is_too_large(session, asks):
+            self._sessions.pop(session.id, None)  # it has grown too large: the reader goes on without one
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if not session.partitions:
+            self._sessions.pop(session.id, None)
+            return _FullFetchContext({}, None, uses_ids=uses_ids, follower=follower)
+        session.last_used_ms = self._env.monotonic_ms()
+        is_own = session.is_privileged and follower == session.follower_id
+        if is_own:
+            session.record_request(self._env.now_ms())
+        return IncrementalFetchContext(session, names, is_follower=is_follower, is_own=is_own)
+
+    def _is_too_large(self, session: FetchSession, asks: FetchRequester) -> bool:
+        if session.is_privileged and _may_follow(asks):  # it may have lost that right since
+            return False
+        return (
+            len(session.partitions) > MAX_SESSION_PARTITIONS or self._cached_partition_count() > MAX_CACHED_PARTITIONS
+        )
+
+    def _cached_partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values() if not session.is_privileged)
+
+    def maybe_create_session(
+        self, wanted: dict[PartitionKey, CachedPartition], *, uses_ids: bool, follower: int = -1
+    ) -> int:
+        """Remember a fetch; 0 where there is no room. A follower takes the place of the reader that is idle longest."""
+        now, privileged = self._env.monotonic_ms(), follower >= 0
+        while len(self._sessions) >= self._slots or (
+            not privileged and self._cached_partition_count() + len(wanted) > MAX_CACHED_PARTITIONS
+        ):
+            weaker = (
+                s for s in self._sessions.values() if not s.is_privileged or now - s.last_used_ms >= MIN_EVICTION_MS
+            )
+            oldest = min(weaker, key=lambda s: s.last_used_ms, default=None)
+            if oldest is None or (now - oldest.last_used_ms < MIN_EVICTION_MS and not privileged):
+                return 0
+            del self._sessions[oldest.id]
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = int(self._env.random() * (2**31 - 1)) + 1
+        if privileged:
+            from ottla.broker.fetch_sessions.follower_session import FollowerFetchSession  # a node alone never has one
+
+            self._sessions[session_id] = FollowerFetchSession(
+                session_id, wanted, follower, uses_ids=uses_ids, used_ms=now, now_ms=self._env.now_ms()
+            )
+        else:
+            self._sessions[session_id] = FetchSession(session_id, wanted, uses_ids=uses_ids, now_ms=now)
+        return session_id
+
+
+def _may_follow(asks: FetchRequester) -> bool:
+    return asks.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+
+
+def _partitions_by_key(request: FetchRequest, *, uses_ids: bool) -> Job[dict[PartitionKey, FetchPartition]]:
+    """Return the partitions of a request; one that is named again counts as it was named last."""
+    named: dict[PartitionKey, FetchPartition] = {}
+    number = 0
+    for topic in request.topics:
+        name = None if uses_ids else topic.topic
+        for part in topic.partitions:
+            named[name, topic.topic_id, part.partition] = part
+            number += 1
+            if number % PARTITIONS_PER_STEP == 0:
+                yield
+        number += 1
+        if number % PARTITIONS_PER_STEP == 0:
+            yield
+    return named
+
+
+def _update_session(
+    session: FetchSession, request: FetchRequest, named: dict[PartitionKey, FetchPartition]
+) -> Job[None]:
+    by_key = session.partitions
+    for number, (key, part) in enumerate(named.items(), 1):
+        known = by_key.get(key)
+        if known is None or session.is_privileged:
+            session.add_or_update(key, part)
+        else:
+            known.update_request_params(part)
+        if number % PARTITIONS_PER_STEP == 0:
+            yield
+    for number, topic in enumerate(request.forgotten_topics_data, 1):
+        topic_id = topic.topic_id if session.uses_topic_ids else ZERO_UUID
+        for count, partition in enumerate(topic.partitions, 1):
+            session.remove(partition_key(topic.topic, topic_id, partition, uses_ids=session.uses_topic_ids))
+            if count % PARTITIONS_PER_STEP == 0:
+                yield
+        if number % PARTITIONS_PER_STEP == 0:
+            yield

@@ -1,0 +1,295 @@
+"""Fetch sessions (KIP-227, KIP-516): each test is a rule of ``FetchSession.java``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.fetch_sessions import fetch_session_cache
+from ottla.broker.fetch_sessions.fetch_session_cache import MIN_EVICTION_MS, FetchSessionCache
+from ottla.broker.tests.handler_fixture import HandlerFixture, topic_id_of
+from ottla.broker.tests.run_steps import run_steps
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import fetch as f
+
+
+def request(
+    session: int = 0,
+    epoch: int = 0,
+    wanted: dict[str, tuple[int, ...]] | None = None,
+    forgotten: dict[str, tuple[int, ...]] | None = None,
+    *,
+    ids: bool = True,
+    offset: int = 0,
+) -> f.FetchRequest:
+    topics = [
+        f.FetchTopic(
+            "" if ids else name,
+            topic_id_of(name) if ids else ZERO_UUID,
+            [f.FetchPartition(p, fetch_offset=offset, partition_max_bytes=1 << 20) for p in numbers],
+        )
+        for name, numbers in (wanted or {}).items()
+    ]
+    gone = [
+        f.ForgottenTopic("" if ids else name, topic_id_of(name) if ids else ZERO_UUID, list(numbers))
+        for name, numbers in (forgotten or {}).items()
+    ]
+    return f.FetchRequest(session_id=session, session_epoch=epoch, topics=topics, forgotten_topics_data=gone)
+
+
+class SessionConsumer:
+    """One reader and the node's sessions."""
+
+    def __init__(self, slots: int = 3) -> None:
+        self.stage = HandlerFixture()
+        self.now_ms = 0.0
+        self.stage.env.monotonic_ms = lambda: self.now_ms  # type: ignore[method-assign]
+        self.sessions = FetchSessionCache(self.stage.env, slots)  # type: ignore[arg-type]
+
+    def ask(self, what: f.FetchRequest, version: int = 13) -> Any:
+        context = self.stage.context(ApiKey.FETCH, version)
+        return run_steps(self.sessions.new_context(self.stage.hosted.image.topic_names, version, what, context))
+
+    def answer(self, what: f.FetchRequest, version: int = 13, **news: Any) -> f.FetchResponse:
+        """Ask, and answer every partition with ``news``."""
+        context = self.ask(what, version)
+        assert not isinstance(context, f.FetchResponse), context.error_code
+        rows = [
+            (want, f.PartitionData(want.partition, **{"high_watermark": 5, "records": b"", **news}))
+            for want in context.wanted()
+        ]
+        out: f.FetchResponse = run_steps(context.build_response(rows))
+        return out
+
+    def names(self, what: f.FetchRequest, version: int = 13) -> list[tuple[str | None, int]]:
+        return [(want.topic, want.partition) for want in self.ask(what, version).wanted()]
+
+
+@pytest.fixture
+def reader() -> SessionConsumer:
+    out = SessionConsumer()
+    for name in ("a", "b"):
+        out.stage.hosted.host(name)
+    return out
+
+
+def shown(response: f.FetchResponse) -> list[tuple[str, int]]:
+    return [(t.topic, p.partition_index) for t in response.responses for p in t.partitions]
+
+
+def test_a_full_fetch_opens_a_session_and_the_next_ones_need_not_name_anything(reader: SessionConsumer) -> None:
+    first = reader.answer(request(wanted={"a": (0, 1), "b": (0,)}))
+    assert first.session_id != 0
+    assert shown(first) == [("a", 0), ("a", 1), ("b", 0)]
+    assert reader.names(request(first.session_id, 1)) == [("a", 0), ("a", 1), ("b", 0)]
+
+
+def test_a_final_epoch_opens_none_and_ends_the_one_it_names(reader: SessionConsumer) -> None:
+    first = reader.answer(request(wanted={"a": (0,)}))
+    last = reader.answer(request(first.session_id, -1, {"a": (0,)}))
+    assert (last.session_id, len(reader.sessions)) == (0, 0)
+    assert reader.ask(request(first.session_id, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_epoch_0_with_an_id_replaces_that_session(reader: SessionConsumer) -> None:
+    first = reader.answer(request(wanted={"a": (0,)}))
+    second = reader.answer(request(first.session_id, 0, {"b": (0,)}))
+    assert len(reader.sessions) == 1
+    assert reader.names(request(second.session_id, 1)) == [("b", 0)]
+
+
+def test_old_versions_and_empty_fetches_get_no_session(reader: SessionConsumer) -> None:
+    assert reader.answer(request(wanted={"a": (0,)}, ids=False), version=6).session_id == 0
+    assert reader.answer(request()).session_id == 0
+    assert reader.answer(request(wanted={"a": (0,)}, ids=False), version=7).session_id != 0
+
+
+REFUSED = [
+    pytest.param(1, 1, True, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, id="no such session"),
+    pytest.param(0, 2, True, ErrorCode.INVALID_FETCH_SESSION_EPOCH, id="an epoch ahead"),
+    pytest.param(0, 1, False, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, id="names where ids were spoken"),
+]
+
+
+@pytest.mark.parametrize(("off", "epoch", "ids", "code"), REFUSED)
+def test_a_session_that_is_not_what_the_reader_thinks_is_refused(
+    reader: SessionConsumer, off: int, epoch: int, ids: bool, code: ErrorCode
+) -> None:
+    session = reader.answer(request(wanted={"a": (0,)})).session_id + off
+    assert reader.ask(request(session, epoch, {"a": (0,)}, ids=ids), 13 if ids else 12).error_code == code
+
+
+def test_epochs_count_up_and_wrap_to_1(reader: SessionConsumer) -> None:
+    session = reader.answer(request(wanted={"a": (0,)})).session_id
+    for epoch in (1, 2, 3):
+        reader.answer(request(session, epoch))
+    assert reader.ask(request(session, 3)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    reader.sessions._sessions[session].epoch = 2**31 - 1
+    reader.answer(request(session, 2**31 - 1))
+    assert shown(reader.answer(request(session, 1))) == []
+
+
+def test_partitions_join_move_on_and_are_forgotten_one_by_one(reader: SessionConsumer) -> None:
+    session = reader.answer(request(wanted={"a": (0, 1, 2), "b": (0, 1)})).session_id
+    context = reader.ask(request(session, 1, {"a": (1, 7)}, {"a": (0,), "b": (1, 9)}, offset=42))
+    places = {(w.topic, w.partition): w.fetch_offset for w in context.wanted()}
+    assert places == {("a", 1): 42, ("a", 2): 0, ("b", 0): 0, ("a", 7): 42}
+
+
+def test_a_session_with_nothing_left_ends(reader: SessionConsumer) -> None:
+    session = reader.answer(request(wanted={"a": (0,)})).session_id
+    assert reader.answer(request(session, 1, forgotten={"a": (0,)})).session_id == 0
+    assert len(reader.sessions) == 0
+
+
+NEWS = [
+    pytest.param({"records": b"x"}, True, id="records"),
+    pytest.param({"error_code": 3}, True, id="an error"),
+    pytest.param({"high_watermark": 6}, True, id="a new high watermark"),
+    pytest.param({"log_start_offset": 1}, True, id="a new log start"),
+    pytest.param({"diverging_epoch": f.EpochEndOffset(0, 3)}, True, id="a diverging epoch"),
+    pytest.param({}, False, id="all as it was"),
+]
+
+
+@pytest.mark.parametrize(("news", "told"), NEWS)
+def test_an_incremental_answer_holds_only_news(reader: SessionConsumer, news: dict[str, Any], told: bool) -> None:
+    session = reader.answer(request(wanted={"a": (0,)}), log_start_offset=0).session_id
+    answer = reader.answer(request(session, 1), **{"log_start_offset": 0, **news})
+    assert shown(answer) == ([("a", 0)] if told else [])
+    assert answer.session_id == session
+
+
+def test_after_an_error_the_next_answer_is_news_even_if_nothing_changed(reader: SessionConsumer) -> None:
+    session = reader.answer(request(wanted={"a": (0,)})).session_id
+    reader.answer(request(session, 1), error_code=6)
+    assert shown(reader.answer(request(session, 2))) == [("a", 0)]
+    assert shown(reader.answer(request(session, 3))) == []
+
+
+def test_a_partition_that_brought_records_goes_to_the_end(reader: SessionConsumer) -> None:
+    session = reader.answer(request(wanted={"a": (0, 1), "b": (0,)})).session_id
+    context = reader.ask(request(session, 1))
+    rows = [
+        (w, f.PartitionData(w.partition, high_watermark=5, records=b"x" * (w.partition == 0))) for w in context.wanted()
+    ]
+    assert shown(run_steps(context.build_response(rows))) == [("a", 0), ("b", 0)]
+    assert reader.names(request(session, 2)) == [("a", 1), ("a", 0), ("b", 0)]
+
+
+def test_an_id_that_becomes_known_later_is_served_from_then_on(reader: SessionConsumer) -> None:
+    session = reader.answer(request(wanted={"late": (0,)}), error_code=100).session_id
+    assert reader.names(request(session, 1)) == [(None, 0)]
+    reader.stage.hosted.host("late")
+    assert reader.names(request(session, 2)) == [("late", 0)]
+    assert reader.names(request(session, 3, {"late": (0,)})) == [("late", 0)]  # named again: still one partition
+    assert shown(reader.answer(request(session, 4), records=b"x")) == [("late", 0)]
+    reader.answer(request(session, 5, forgotten={"late": (0,)}))
+    assert len(reader.sessions) == 0
+
+
+def test_a_topic_that_goes_can_be_forgotten_by_its_id(reader: SessionConsumer) -> None:
+    session = reader.answer(request(wanted={"a": (0,), "b": (0,)})).session_id
+    reader.stage.hosted.image = MetadataImage()
+    assert reader.names(request(session, 1, {"a": (0,)}, {"b": (0,)})) == [("a", 0)]
+
+
+def test_where_all_slots_are_taken_only_one_idle_for_two_minutes_gives_way() -> None:
+    reader = SessionConsumer(slots=2)
+    ids = []
+    for _ in range(2):
+        ids.append(reader.answer(request(wanted={"a": (0,)})).session_id)
+        reader.now_ms += 1
+    reader.now_ms = MIN_EVICTION_MS - 1
+    assert reader.answer(request(wanted={"a": (0,)})).session_id == 0
+    reader.now_ms = MIN_EVICTION_MS
+    assert reader.answer(request(wanted={"a": (0,)})).session_id != 0
+    assert reader.ask(request(ids[0], 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    reader.now_ms = 2 * MIN_EVICTION_MS
+    reader.answer(request(ids[1], 1))
+    assert reader.answer(request(wanted={"a": (0,)})).session_id != 0
+    assert len(reader.ask(request(ids[1], 2)).wanted()) == 1  # used just now, so the other one went
+    assert SessionConsumer(slots=0).answer(request(wanted={"a": (0,)})).session_id == 0
+
+
+@pytest.mark.parametrize(
+    ("chance", "session_id"), [([0.0], 1), ([0.9999999999999999], 2**31 - 1), ([0.5], 2**30), ([0.0, 0.0, 0.5], 2**30)]
+)
+def test_a_session_has_any_id_above_0_that_no_other_has(
+    reader: SessionConsumer, chance: list[float], session_id: int
+) -> None:
+    if len(chance) > 1:
+        reader.stage.env.random = lambda: 0.0  # type: ignore[method-assign]
+        reader.answer(request(wanted={"a": (0,)}))
+        chance = chance[1:]
+    left = iter(chance)
+    reader.stage.env.random = lambda: next(left)  # type: ignore[method-assign]
+    assert reader.answer(request(wanted={"a": (0,)})).session_id == session_id
+
+
+@pytest.mark.parametrize(("idle_ms", "evicted"), [(0, False), (MIN_EVICTION_MS - 1, False), (MIN_EVICTION_MS, True)])
+def test_the_least_used_gives_way_once_it_was_idle_for_two_minutes_whenever_that_is(
+    idle_ms: int, *, evicted: bool
+) -> None:
+    reader = SessionConsumer(slots=1)
+    reader.stage.hosted.host("a")
+    reader.now_ms = 10 * MIN_EVICTION_MS
+    first = reader.answer(request(wanted={"a": (0,)})).session_id
+    reader.now_ms += idle_ms
+    second = reader.answer(request(wanted={"a": (0,)})).session_id
+    assert (second != 0) == evicted
+    assert len(reader.sessions) == 1
+    assert isinstance(reader.ask(request(second or first, 1)), f.FetchResponse) is False
+
+
+@pytest.mark.parametrize(
+    ("replica", "state", "follows"), [(-1, -1, False), (0, -1, True), (-1, 0, True), (7, -1, True), (-1, 7, True)]
+)
+def test_who_names_a_replica_is_a_follower_as_old_and_new_versions_name_it(
+    reader: SessionConsumer, replica: int, state: int, *, follows: bool
+) -> None:
+    what = request(wanted={"a": (0,)})
+    what.replica_id, what.replica_state.replica_id = replica, state
+    assert reader.ask(what, 15).is_follower is follows
+
+
+def by_broker(what: f.FetchRequest) -> f.FetchRequest:
+    what.replica_state.replica_id = 2
+    return what
+
+
+def test_a_follower_takes_a_readers_place_at_once_and_no_reader_takes_its_own() -> None:
+    reader = SessionConsumer(slots=1)
+    reading = reader.answer(request(wanted={"a": (0,)})).session_id
+    following = reader.answer(by_broker(request(wanted={"a": (0,)})), 15).session_id
+    assert following != 0
+    assert reader.ask(request(reading, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert reader.answer(by_broker(request(wanted={"b": (0,)})), 15).session_id == 0, "one as good as itself"
+    assert reader.answer(request(wanted={"a": (0,)})).session_id == 0
+    reader.now_ms += MIN_EVICTION_MS
+    assert reader.answer(request(wanted={"a": (0,)})).session_id != 0, "but one that is gone"
+
+
+def test_a_followers_session_holds_however_many_partitions_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 2)
+    reader = SessionConsumer()
+    many = {"a": tuple(range(4))}
+    assert isinstance(reader.ask(request(wanted=many), 15), fetch_session_cache._LargeFetchContext)
+    session = reader.answer(by_broker(request(wanted=many)), 15).session_id
+    assert session != 0
+    assert len(reader.ask(by_broker(request(session, 1, {"b": (0, 1)})), 15).wanted()) == 6
+    monkeypatch.setattr(fetch_session_cache, "MAX_CACHED_PARTITIONS", 3)
+    assert reader.answer(request(wanted={"a": (0, 1)})).session_id != 0, "and takes no reader's room"
+
+
+def test_opening_stops_once_in_sixty_four_partitions_and_topics(reader: SessionConsumer) -> None:
+    def stops(what: f.FetchRequest) -> int:
+        return sum(1 for _ in reader.sessions.new_context({}, 13, what, reader.stage.context(ApiKey.FETCH, 13)))
+
+    assert stops(request(wanted={"a": tuple(range(62))})) == 0
+    assert stops(request(wanted={"a": tuple(range(640))})) == 10 + 10, "and as often where its state is made"
+    assert stops(request(wanted={f"t{n}": (0,) for n in range(640)})) == 10 + 20 + 10

@@ -1,0 +1,62 @@
+"""What an assignor is told of a group, and what it gives.
+
+Source: ``GroupSpecImpl.java``, ``SubscribedTopicDescriberImpl.java``, ``ConsumerGroupPartitionAssignor`` (apache/kafka
+4.3.1), KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from itertools import repeat
+from typing import NamedTuple
+
+from ottla.broker.groups.java_collections import iteration_order
+
+Assignment = Mapping[bytes, tuple[int, ...]]
+"""Partitions by topic id, in the order Java would have them."""
+MutableAssignment = dict[bytes, dict[int, None]]
+"""A target that is being changed."""
+EMPTY_ASSIGNMENT: Assignment = {}
+PARTITIONS_PER_STEP = 500
+"""So many partitions, or topics, are looked at in one step."""
+SORT_COST_PER_ID = 4
+"""To put a topic in order costs as much as to look at so many."""
+
+AssignmentSteps = Generator[None, None, dict[str, Assignment]]
+"""The new targets by member, in steps; who is not in them has none."""
+
+
+class PartitionAssignorException(Exception):
+    """The targets so far cannot be gone on from: a member of the older protocol brought them along."""
+
+
+class MemberSubscriptionAndAssignment(NamedTuple):
+    """What a member wants and has: ids of topics that exist, how many it named, its target so far."""
+
+    topics: tuple[bytes, ...]
+    subscribed_name_count: int
+    assignment: Assignment
+    instance_id: str | None = None
+
+
+class GroupSpec(NamedTuple):
+    """A group: members in the order Kafka looks at them, whether all want the same, partitions of each topic."""
+
+    members: Mapping[str, MemberSubscriptionAndAssignment]
+    homogeneous: bool
+    partitions: Mapping[bytes, int]
+
+
+def work_steps(rows: int) -> Iterator[None]:
+    """So many topics or partitions were looked at in one go: that counts as more steps than one where it was long."""
+    return repeat(None, 1 + rows // PARTITIONS_PER_STEP)
+
+
+def mutable_copy(target: Assignment) -> MutableAssignment:
+    """A copy that may be changed."""
+    return {topic: dict.fromkeys(partitions) for topic, partitions in target.items()}
+
+
+def freeze_assignment(draft: MutableAssignment) -> Assignment:
+    """A changed target, in the order of a record that is read back."""
+    return {topic: iteration_order.integer_hash_set_order(partitions) for topic, partitions in draft.items()}

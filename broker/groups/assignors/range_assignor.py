@@ -1,0 +1,62 @@
+"""The range assignor: of each topic the members get ranges, in order of their ids; the same member the same range.
+
+Source: ``RangeAssignor.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.groups.assignors.group_spec import Assignment, AssignmentSteps, GroupSpec, work_steps
+from ottla.broker.groups.java_collections.iteration_order import java_string_sort_key
+
+
+class _TopicAssignment:
+    """How far a topic is given out."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.subscribers = 0
+        self._next = 0
+        self._extra = -1
+
+    def next_range(self) -> range:
+        """The next member's range; the first members get one more where it does not come out even."""
+        if self._extra < 0:
+            self._extra = self.partitions % self.subscribers
+        quota = self.partitions // self.subscribers
+        if self._extra > 0:
+            quota += 1
+            self._extra -= 1
+        start, self._next = self._next, min(self._next + quota, self.partitions)
+        return range(start, self._next)
+
+
+def _in_order(spec: GroupSpec) -> list[str]:
+    """Static members by instance id, then the others by member id; each as Java compares texts."""
+
+    def key(member_id: str) -> tuple[bool, bytes]:
+        instance = spec.members[member_id].instance_id
+        return instance is None, java_string_sort_key(member_id if instance is None else instance)
+
+    return sorted(spec.members, key=key)
+
+
+def assign_range(spec: GroupSpec) -> AssignmentSteps:
+    """Give every topic out among those who want it."""
+    topics: dict[bytes, _TopicAssignment] = {}
+    order = _in_order(spec)
+    for member_id in order:
+        for topic in spec.members[member_id].topics:
+            if topic not in topics:
+                topics[topic] = _TopicAssignment(spec.partitions[topic])
+            topics[topic].subscribers += 1
+        yield from work_steps(len(spec.members[member_id].topics))
+    out: dict[str, Assignment] = {}
+    for member_id in order:
+        target: dict[bytes, tuple[int, ...]] = {}
+        for topic in spec.members[member_id].topics:
+            part = tuple(topics[topic].next_range())
+            if part:
+                target[topic] = part
+        out[member_id] = target
+        yield from work_steps(len(spec.members[member_id].topics) + sum(map(len, target.values())))
+    return out

@@ -1,0 +1,248 @@
+"""The assignor of share groups, ``simple``: every partition goes to equally many members, and each gets equally many.
+
+Partitions are shared, so where there are more members than partitions several read one. What a member has it keeps,
+if it is not too much.
+
+Source: ``SimpleAssignor.java``, ``SimpleHomogeneousAssignmentBuilder.java``,
+``SimpleHeterogeneousAssignmentBuilder.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from math import ceil
+from typing import Generic, NamedTuple, TypeVar
+
+from ottla.broker.groups.assignors.group_spec import Assignment, AssignmentSteps
+from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.java_collections.hash_map import JavaHashMap, table_size_for
+
+TargetPartition = tuple[bytes, int]
+MutableAssignment = dict[bytes, dict[int, None]]
+"""A target that is being changed."""
+P = TypeVar("P", bound=Hashable)
+
+
+class ShareMemberSubscription(NamedTuple):
+    """What a member wants and has: ids of topics that exist, how many it named, its target so far."""
+
+    topics: tuple[bytes, ...]
+    subscribed_name_count: int
+    assignment: Assignment
+
+
+class ShareGroupSpec(NamedTuple):
+    """A group: members in the order Kafka looks at them, whether all want the same, partitions that are initialised."""
+
+    members: Mapping[str, ShareMemberSubscription]
+    homogeneous: bool
+    partitions: Mapping[bytes, tuple[int, ...]]
+    """Ascending."""
+
+
+def _integer_hash(value: int) -> int:
+    return value
+
+
+def target_partition_hash(place: TargetPartition) -> int:
+    """``TopicIdPartition.hashCode`` of the coordinator's record."""
+    return (31 * iteration_order.uuid_hash(place[0]) + place[1]) & 0xFFFFFFFF
+
+
+def assign_simple(spec: ShareGroupSpec) -> AssignmentSteps:
+    """Share everything out, in steps."""
+    if not spec.members:
+        return {}
+    drafts = {name: {t: dict.fromkeys(parts) for t, parts in m.assignment.items()} for name, m in spec.members.items()}
+    if spec.homogeneous:
+        yield from _homogeneous(spec, list(drafts.values()))
+    else:
+        yield from _heterogeneous(spec, list(drafts.values()))
+    every = {topic for member in spec.members.values() for topic in member.topics}
+    if not every:
+        return {}
+    return {
+        name: {
+            topic: iteration_order.integer_hash_set_order(parts)
+            for topic, parts in draft.items()
+            if parts or topic in every
+        }
+        for name, draft in drafts.items()
+    }
+
+
+class _ShareQuota(NamedTuple):
+    """How many members a partition goes to, and how many partitions each member gets."""
+
+    members_per_partition: int
+    partitions_per_member: list[int]
+
+    @classmethod
+    def compute(cls, targets: int, members: int) -> _ShareQuota:
+        """Evenly; where it does not divide, some get one more."""
+        sharing = (members + targets - 1) // targets if targets else 0
+        exact = sharing * targets / members
+        return cls(sharing, [ceil(exact * (i + 1)) - ceil(exact * i) for i in range(members)])
+
+
+class _ShareBalancer(Generic[P]):
+    """Sharing out partitions among members by number: all of a group's at once, or one topic's after the other."""
+
+    def __init__(
+        self,
+        hash_of: Callable[[P], int],
+        place: Callable[[P], TargetPartition],
+        targets: list[P],
+        members: list[int],
+        drafts: list[MutableAssignment],
+    ) -> None:
+        sharing = _ShareQuota.compute(len(targets), len(members))
+        self._sharing = sharing.members_per_partition
+        self._desired = dict(zip(members, sharing.partitions_per_member, strict=True))
+        self._targets = targets
+        self._members = members
+        self.by_partition: JavaHashMap[P, JavaHashMap[int, None]] = JavaHashMap(hash_of, table_size_for(len(targets)))
+        self.by_member: JavaHashMap[int, JavaHashMap[P, None]] = JavaHashMap(
+            _integer_hash, table_size_for(len(members))
+        )
+        self._hash_of = hash_of
+        self._drafts = drafts
+        self._to_target_partition = place
+        self.members_below_quota: JavaHashMap[int, None] = JavaHashMap(_integer_hash, table_size_for(len(drafts)))
+
+    def add(self, member: int, partition: P) -> None:
+        """A member has this now."""
+        self.by_partition.compute_if_absent(partition, lambda: JavaHashMap(_integer_hash)).put(member, None)
+        self.by_member.compute_if_absent(member, lambda: JavaHashMap(self._hash_of)).put(partition, None)
+
+    def count(self, member: int) -> int:
+        """How many it has."""
+        held = self.by_member.get(member)
+        return 0 if held is None else len(held)
+
+    def is_below_quota(self, member: int) -> bool:
+        """Whether it should have more."""
+        return self.count(member) < self._desired.get(member, 0)
+
+    def is_above_quota(self, member: int) -> bool:
+        """Whether it has too much."""
+        return self.count(member) > self._desired.get(member, 0)
+
+    def add_missing_targets(self, room: int | None = None) -> None:
+        """Targets that nobody has are there too."""
+        for partition in self._targets:
+            self.by_partition.compute_if_absent(partition, lambda: JavaHashMap(_integer_hash, room or 16))
+
+    def _remove_assigned(self, member: int, partition: P) -> bool:
+        topic, number = self._to_target_partition(partition)
+        parts = self._drafts[member].get(topic, {})
+        if number not in parts:
+            return False
+        del parts[number]
+        return True
+
+    def revoke_above_quota(self, members: Iterator[int]) -> None:
+        """Members with too much lose the first of what they have."""
+        for member in members:
+            held = self.by_member[member]
+            for partition in list(held):
+                if not self.is_above_quota(member):
+                    break
+                self._remove_assigned(member, partition)
+                self.by_partition[partition].remove(member)
+                held.remove(partition)
+
+    def revoke_overshared(self, lost: Callable[[int], None]) -> Iterator[None]:
+        """Partitions that too many read lose the first of their readers."""
+        for partition in self.by_partition:
+            readers = self.by_partition[partition]
+            for member in list(readers):
+                if len(readers) <= self._sharing:
+                    break
+                if self._remove_assigned(member, partition):
+                    readers.remove(member)
+                    self.by_member[member].remove(partition)
+                    lost(member)
+            yield
+
+    def assign_undershared(self) -> Iterator[None]:
+        """Partitions that too few read go to members with too little, one after the other and round again."""
+        waiting, assigned = iter(self.members_below_quota), False
+        for partition in self.by_partition:
+            readers = self.by_partition[partition]
+            while len(readers) < self._sharing:
+                member = next(waiting, None)
+                if member is None:
+                    if not assigned or not self.members_below_quota:
+                        break
+                    waiting, assigned = iter(self.members_below_quota), False
+                    continue
+                if member in readers:
+                    continue
+                topic, number = self._to_target_partition(partition)
+                self._drafts[member].setdefault(topic, {})[number] = None
+                readers.put(member, None)
+                self.by_member.compute_if_absent(member, lambda: JavaHashMap(self._hash_of)).put(partition, None)
+                assigned = True
+                if not self.is_below_quota(member):
+                    self.members_below_quota.remove(member)
+            if not self.members_below_quota:
+                break
+            yield
+
+
+def _homogeneous(spec: ShareGroupSpec, drafts: list[MutableAssignment]) -> Iterator[None]:
+    first = next(iter(spec.members.values()))
+    topics = iteration_order.uuid_hash_map_order(first.topics, copied_from=first.subscribed_name_count)
+    targets = [(topic, number) for topic in topics for number in spec.partitions[topic]]
+    everybody = list(range(len(drafts)))
+    each: _ShareBalancer[TargetPartition] = _ShareBalancer(
+        target_partition_hash, lambda place: place, targets, everybody, drafts
+    )
+    yield
+    too_much: JavaHashMap[int, None] = JavaHashMap(_integer_hash, table_size_for(len(drafts)))
+    for member, sharer in enumerate(spec.members.values()):
+        for topic, numbers in sharer.assignment.items():
+            if topic not in first.topics:
+                del drafts[member][topic]
+                continue
+            for number in numbers:
+                each.add(member, (topic, number))
+        if each.is_below_quota(member):
+            each.members_below_quota.put(member, None)
+        elif each.is_above_quota(member):
+            too_much.put(member, None)
+        yield
+    each.revoke_above_quota(iter(too_much))
+    yield from each.revoke_overshared(lambda member: each.members_below_quota.put(member, None))
+    each.add_missing_targets()
+    if each.members_below_quota:
+        yield from each.assign_undershared()
+
+
+def _heterogeneous(spec: ShareGroupSpec, drafts: list[MutableAssignment]) -> Iterator[None]:
+    readers: dict[bytes, list[int]] = {}
+    for member, sharer in enumerate(spec.members.values()):
+        for topic in sharer.topics:
+            readers.setdefault(topic, []).append(member)
+    for topic in iteration_order.uuid_hash_map_order(readers):
+        yield from _assign_topic(spec, drafts, topic, readers[topic])
+
+
+def _assign_topic(
+    spec: ShareGroupSpec, drafts: list[MutableAssignment], topic: bytes, readers: list[int]
+) -> Iterator[None]:
+    each: _ShareBalancer[int] = _ShareBalancer(
+        _integer_hash, lambda number: (topic, number), list(spec.partitions[topic]), readers, drafts
+    )
+    for member, sharer in enumerate(spec.members.values()):
+        for number in sharer.assignment.get(topic, ()):
+            each.add(member, number)
+    yield
+    each.revoke_above_quota(iter(each.by_member))
+    yield from each.revoke_overshared(lambda member: None)
+    each.add_missing_targets(table_size_for(len(readers)))
+    for member in readers:
+        if each.is_below_quota(member):
+            each.members_below_quota.put(member, None)
+    yield from each.assign_undershared()

@@ -1,0 +1,307 @@
+"""Soft state of a classic group: members, pending joins and syncs. Lost at failover by design; the rest is in records.
+
+Source: ``ClassicGroup.java``, ``ClassicGroupMember.java``, ``ClassicGroupState.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from ottla.broker.coordinator.record_batches import LARGE_VALUE_BYTES, decode_slices
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages import offset_records as o
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+"""The protocol type of consumers; others (Connect's, say) use the same machine with metadata of their own."""
+
+
+class ClassicGroupState(Enum):
+    """Where a group is between two generations; the value is what DescribeGroups shows."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+# From which states each may be entered; anything else is our bug.
+VALID_PREVIOUS_STATES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+    ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.PREPARING_REBALANCE: frozenset(
+        {ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY}
+    ),
+    ClassicGroupState.COMPLETING_REBALANCE: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING_REBALANCE}),
+    ClassicGroupState.DEAD: frozenset(ClassicGroupState),
+}
+
+
+class GroupRequest(NamedTuple):
+    """A client's request on its way into the machine. ``new_member_id``: text for a member id, should one be needed."""
+
+    pending_request: Any
+    request: Any
+    version: int
+    client_id: str
+    client_host: str
+    new_member_id: str = ""
+    can_describe: Callable[[str], bool] | None = None
+    """Which topics the client may describe; None where it may describe all."""
+
+
+@dataclass(slots=True)
+class ClassicGroupMember:
+    """One member."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: list[tuple[str, bytes]]
+    assignment: bytes = b""
+    awaiting_join: GroupRequest | None = None
+    """The JoinGroup that waits for the next generation."""
+    awaiting_sync: GroupRequest | None = None
+    """The SyncGroup that waits for the leader's assignment."""
+    is_new: bool = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """A member whose request is held cannot send heartbeats and needs none."""
+        return self.awaiting_join is not None or self.awaiting_sync is not None
+
+    def has_same_protocols(self, protocols: list[tuple[str, bytes]]) -> bool:
+        """Whether a rejoin brings nothing new."""
+        return self.protocols == protocols
+
+    def metadata_for(self, protocol: str) -> bytes:
+        """What the member said under a protocol."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """One group."""
+
+    id: str
+    state: ClassicGroupState = ClassicGroupState.EMPTY
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, ClassicGroupMember] = field(default_factory=dict)
+    static_member_ids: dict[str, str] = field(default_factory=dict)
+    pending_join_members: dict[str, None] = field(default_factory=dict)
+    """Member ids that were handed out (MEMBER_ID_REQUIRED) and have not joined yet."""
+    pending_sync_members: dict[str, None] = field(default_factory=dict)
+    remaining_initial_delay_ms: int | None = None
+    """What is left of an empty group's first wait, which goes in steps while members still come; None outside it."""
+    new_member_added: bool = False
+    awaiting_join_count: int = 0
+    """How many members wait in JoinGroup."""
+    protocol_counts: dict[str, int] = field(default_factory=dict)
+    """How many members support each protocol."""
+    state_since_ms: int = -1
+
+    def transition_to(self, state: ClassicGroupState, now_ms: int) -> None:
+        """Go to a state that may follow this one."""
+        assert self.state in VALID_PREVIOUS_STATES[state], f"{self.id}: {self.state} to {state}"
+        self.state = state
+        self.state_since_ms = now_ms
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The largest of the members' rebalance timeouts."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    @property
+    def is_initial_rebalance(self) -> bool:
+        """Whether an empty group's first wait is under way."""
+        return self.remaining_initial_delay_ms is not None
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Whether every member, and every one that was promised an id, is waiting in JoinGroup."""
+        return not self.pending_join_members and self.awaiting_join_count == len(self.members)
+
+    def set_awaiting_join(self, member: ClassicGroupMember, call: GroupRequest | None) -> GroupRequest | None:
+        """Hold a member's JoinGroup, or none; gives the one held before."""
+        before, member.awaiting_join = member.awaiting_join, call
+        self.awaiting_join_count += (call is not None) - (before is not None)
+        return before
+
+    def set_protocols(self, member: ClassicGroupMember, protocols: list[tuple[str, bytes]]) -> None:
+        """A member supports these now."""
+        for name, _ in member.protocols:
+            self.protocol_counts[name] -= 1
+            if not self.protocol_counts[name]:
+                del self.protocol_counts[name]
+        member.protocols = protocols
+        for name, _ in protocols:
+            self.protocol_counts[name] = self.protocol_counts.get(name, 0) + 1
+
+    def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether someone who speaks these may join."""
+        if self.state is ClassicGroupState.EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        everybody = len(self.members)
+        return protocol_type == self.protocol_type and any(self.protocol_counts.get(n, 0) == everybody for n in names)
+
+    @property
+    def has_common_protocol(self) -> bool:
+        """Whether all members support at least one protocol."""
+        return any(count == len(self.members) for count in self.protocol_counts.values())
+
+    def select_protocol(self) -> str:
+        """By vote: each member votes for the first protocol of its list that all support."""
+        everybody = len(self.members)
+        votes = Counter(
+            next(n for n, _ in m.protocols if self.protocol_counts[n] == everybody) for m in self.members.values()
+        )
+        return votes.most_common(1)[0][0]
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
+        """The member a request speaks for.
+
+        Raises:
+            ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        """
+        if instance_id is not None:
+            known = self.static_member_ids.get(instance_id)
+            if known is None:
+                raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if known != member_id:
+                raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def add(self, member: ClassicGroupMember) -> None:
+        """Take a member in; the first leads."""
+        self.members[member.id] = member
+        self.pending_join_members.pop(member.id, None)
+        protocols, member.protocols = member.protocols, []
+        self.set_protocols(member, protocols)
+        self.awaiting_join_count += member.awaiting_join is not None
+        if member.instance_id is not None:
+            self.static_member_ids[member.instance_id] = member.id
+        if self.leader is None:
+            self.leader = member.id
+
+    def remove(self, member_id: str) -> None:
+        """Let a member go, or one that was only promised its id; the next member leads."""
+        self.pending_join_members.pop(member_id, None)
+        self.pending_sync_members.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self.set_protocols(member, [])
+            self.awaiting_join_count -= member.awaiting_join is not None
+            if member.instance_id is not None:
+                self.static_member_ids.pop(member.instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+
+    def replace_static_member(self, old_id: str, new_id: str) -> ClassicGroupMember:
+        """A static member goes on under a new id, in its old place; nobody waits for it any more."""
+        member = self.members[old_id]
+        self.members = {new_id if k == old_id else k: m for k, m in self.members.items()}
+        self.pending_sync_members = {new_id if k == old_id else k: None for k in self.pending_sync_members}
+        member.id = new_id
+        member.is_new = False
+        if member.instance_id is not None:
+            self.static_member_ids[member.instance_id] = new_id
+        if self.leader == old_id:
+            self.leader = new_id
+        return member
+
+    def to_record_value(self, shares: Mapping[str, bytes] | None = None) -> o.GroupMetadataValue:
+        """The group as its record has it; with ``shares`` as assignments where they are not in force yet."""
+        protocol = self.protocol or ""
+        return o.GroupMetadataValue(
+            self.protocol_type or "",
+            self.generation,
+            self.protocol,
+            self.leader,
+            self.state_since_ms,
+            [
+                o.MemberMetadata(
+                    m.id,
+                    m.instance_id,
+                    m.client_id,
+                    m.client_host,
+                    m.rebalance_timeout_ms,
+                    m.session_timeout_ms,
+                    m.metadata_for(protocol),
+                    m.assignment if shares is None else shares.get(m.id, b""),
+                )
+                for m in self.members.values()
+            ],
+        )
+
+    @classmethod
+    def from_record_value(cls, group_id: str, value: o.GroupMetadataValue) -> ClassicGroup:
+        """A group from its record: stable where it has members, else empty.
+
+        Nobody vouches for what a log holds: of a member, or an instance, named twice the last row counts.
+        """
+        group = cls(group_id)
+        group.generation = value.generation
+        group.protocol_type = value.protocol_type or None
+        group.state_since_ms = value.current_state_timestamp
+        for stored in value.members:
+            twin = (
+                group.static_member_ids.get(stored.group_instance_id) if stored.group_instance_id is not None else None
+            )
+            for named in (stored.member_id, twin):
+                if named in group.members:
+                    group.remove(named)
+            rebalance = stored.rebalance_timeout if stored.rebalance_timeout >= 0 else stored.session_timeout
+            group.add(
+                ClassicGroupMember(
+                    stored.member_id,
+                    stored.group_instance_id,
+                    stored.client_id,
+                    stored.client_host,
+                    rebalance,
+                    stored.session_timeout,
+                    [(value.protocol or "", stored.subscription)],
+                    stored.assignment,
+                )
+            )
+        if value.members:
+            group.state = ClassicGroupState.STABLE
+            group.protocol = value.protocol
+            group.leader = value.leader
+        return group
+
+
+def subscribed_topics(group: ClassicGroup) -> Generator[None, None, set[str] | None]:
+    """Topics the members of a consumer group say they read; None where one of them cannot be understood.
+
+    A step for each member, and more where it names very many topics.
+    """
+    out: set[str] = set()
+    for member in list(group.members.values()):
+        yield
+        raw = member.metadata_for(group.protocol or "") or (member.protocols[0][1] if member.protocols else b"")
+        if len(raw) < 2:
+            return None
+        try:  # every later version begins as version 0 does
+            if len(raw) < LARGE_VALUE_BYTES:
+                said = compiler.decode(ConsumerProtocolSubscription, 0, raw, 2)[0]
+            else:
+                said = yield from decode_slices(ConsumerProtocolSubscription, 0, raw)
+            out.update(said.topics)
+        except WireError:
+            return None
+    return out

@@ -1,0 +1,382 @@
+"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the timers between them, as one pure machine.
+
+What a group becomes by a record (that it exists, who gets what, a static member's new id) it becomes once the record is
+committed: `on_write_result`. A record that is refused has changed nothing.
+
+Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic import static_members
+from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, ClassicGroupState, GroupRequest
+from ottla.broker.groups.classic.pending_member_ids import PendingMemberIds
+from ottla.broker.groups.classic.rebalance import GroupEffects, GroupSettings, LeaderAssignment
+from ottla.jobs.state_machine import RECORDS_PER_STEP, CancelTimer, RequestReply, ScheduleTimer
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import sync_group as s
+
+MAX_RESTORED_PER_SLICE = 200
+"""So many groups, or members, stand up in one slice."""
+
+
+class NewGroupJoin(NamedTuple):
+    """A group exists once its first record is committed; then the join that made it goes on."""
+
+    join_request: GroupRequest
+
+
+class ClassicGroups:
+    """The classic groups of one partition of `__consumer_offsets`."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self.persisted_groups: dict[str, o.GroupMetadataValue] = {}
+        """Hard state: each group's last record."""
+        self.groups: dict[str, ClassicGroup] = {}
+        """Soft state."""
+        self._pending_member_ids = PendingMemberIds()
+        self.is_loaded = False
+        """Whether what comes now is written by ourselves."""
+
+    def replay(self, key: o.GroupMetadataKey, value: o.GroupMetadataValue | None) -> None:
+        """Take in a group's record."""
+        if value is None:
+            self.persisted_groups.pop(key.group, None)
+            self.groups.pop(key.group, None)
+            return
+        self.persisted_groups[key.group] = value
+        if self.is_loaded and value.members and key.group not in self.groups:
+            self.groups[key.group] = ClassicGroup.from_record_value(
+                key.group, value
+            )  # it was a group of the newer protocol
+
+    def on_loaded(self, now_ms: int) -> GroupEffects:
+        """The shard has been read: groups stand as their records say, and each member has a session to come back in."""
+        self.is_loaded = True
+        return GroupEffects(continuation=self._restore(now_ms)) if self.persisted_groups else GroupEffects()
+
+    def _restore(self, now_ms: int) -> Iterator[GroupEffects]:
+        fx = GroupEffects()
+        for number, (group_id, value) in enumerate(self.persisted_groups.items(), 1):
+            group = self.groups[group_id] = ClassicGroup.from_record_value(group_id, value)
+            for member in group.members.values():
+                rb.arm_session(group, member, now_ms, fx)
+            if number % MAX_RESTORED_PER_SLICE == 0 or len(fx.timers) > MAX_RESTORED_PER_SLICE:
+                yield fx
+                fx = GroupEffects()
+        yield fx
+
+    def on_unloaded(self, error: ErrorCode) -> GroupEffects:
+        """The shard goes: everybody who is parked is told to look for the coordinator."""
+        fx = GroupEffects()
+        for group in self.groups.values():
+            for member in group.members.values():
+                rb.reject_join(group, member, error, member.id, fx)
+                rb.reject_sync(member, error, fx)
+        return fx
+
+    def on_write_result(
+        self,
+        what: NewGroupJoin | LeaderAssignment | static_members.StaticMemberReplacement,
+        error: ErrorCode,
+        now_ms: int,
+    ) -> GroupEffects:
+        """The fate of a record is known."""
+        fx = GroupEffects()
+        if isinstance(what, LeaderAssignment):
+            group = self.groups.get(what.group_id)
+            if group is not None:
+                rb.on_assignment_outcome(group, what, error, self.settings, now_ms, fx)
+            return fx
+        call = what.join_request
+        group_id: str = call.request.group_id
+        if isinstance(what, static_members.StaticMemberReplacement):
+            return static_members.on_replacement_outcome(self.groups.get(group_id), what, error, now_ms) or self.join(
+                call, now_ms
+            )
+        if error is not ErrorCode.NONE:
+            fx.replies.append(RequestReply(call.pending_request, rb.join_error(error, "", call.version)))
+            return fx
+        self.groups.setdefault(group_id, ClassicGroup(group_id, state_since_ms=now_ms))
+        return self.join(call, now_ms)
+
+    def on_disconnect(self, group_id: str, ticket: object, now_ms: int) -> GroupEffects:
+        """Somebody who waits has hung up.
+
+        A member may come back under its id and is waited for, as in Kafka. One that was never told its id cannot: a new
+        dynamic one that joined before v4. In Kafka it stays until its join times out after five minutes.
+        """
+        fx = GroupEffects()
+        group = self.groups.get(group_id)
+        for member in group.members.values() if group is not None else ():
+            join = member.awaiting_join
+            if join is not None and join.pending_request is ticket:
+                assert group is not None
+                if member.is_new and member.instance_id is None and not join.request.member_id:
+                    rb.remove_member(group, member, fx)
+                    rb.maybe_complete_join(group, now_ms, fx)
+                break
+        return fx
+
+    # ------------------------------------------------------------------ join
+
+    def join(self, call: GroupRequest, now_ms: int) -> GroupEffects:
+        """Somebody wants in, or back in."""
+        fx = GroupEffects()
+        request: j.JoinGroupRequest = call.request
+        try:
+            self._join(call, request, now_ms, fx)
+        except ProtocolError as error:
+            full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+            fx.replies.append(
+                RequestReply(
+                    call.pending_request, rb.join_error(error.code, "" if full else request.member_id, call.version)
+                )
+            )
+        return fx
+
+    def _join(self, call: GroupRequest, request: j.JoinGroupRequest, now_ms: int, fx: GroupEffects) -> None:
+        if not request.group_id:
+            raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
+        group = self.groups.get(request.group_id)
+        if group is None:
+            if request.member_id:
+                raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+            rb.append_group_record(ClassicGroup(request.group_id, state_since_ms=now_ms), fx)
+            fx.on_commit_outcome = NewGroupJoin(call)
+            return
+        if not self._accepts_joining_member(group, request.member_id):
+            group.remove(request.member_id)
+            self._pending_member_ids.remove(group.id, request.member_id)
+            raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        if not group.supports_protocols(request.protocol_type, [p.name for p in request.protocols]):
+            raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if not request.member_id:
+            self._join_new(group, call, request, now_ms, fx)
+        else:
+            self._join_known(group, call, request, now_ms, fx)
+
+    def _accepts_joining_member(self, group: ClassicGroup, member_id: str) -> bool:
+        """``group.max.size``: those inside may rejoin; others, promised an id or not, only while there is room.
+
+        In a rebalance those who wait are counted: of a group that has become too large the last to come are kept out.
+        """
+        member = group.members.get(member_id)
+        match group.state:
+            case ClassicGroupState.EMPTY:
+                return True
+            case ClassicGroupState.PREPARING_REBALANCE:
+                return (
+                    member is not None and member.awaiting_join is not None
+                ) or group.awaiting_join_count < self.settings.max_size
+            case _:
+                return member is not None or len(group.members) < self.settings.max_size
+
+    def _join_new(
+        self, group: ClassicGroup, call: GroupRequest, request: j.JoinGroupRequest, now_ms: int, fx: GroupEffects
+    ) -> None:
+        instance = request.group_instance_id
+        new_id = f"{call.client_id if instance is None else instance}-{call.new_member_id}"
+        if instance is not None and instance in group.static_member_ids:
+            static_members.replace_static_member(group, call, new_id, self.settings, now_ms, fx)
+        elif instance is None and call.version >= 4:
+            group.pending_join_members[new_id] = None
+            for other, member_id in self._pending_member_ids.add(group.id, new_id):
+                if other in self.groups and member_id in self.groups[other].pending_join_members:
+                    fx.timers.append(ScheduleTimer(("session", other, member_id), now_ms))  # as if its session was over
+            fx.timers.append(ScheduleTimer(("session", group.id, new_id), now_ms + request.session_timeout_ms))
+            fx.replies.append(
+                RequestReply(call.pending_request, rb.join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id, call.version))
+            )
+        else:
+            self._add(group, call, request, new_id, now_ms, fx)
+
+    def _join_known(
+        self, group: ClassicGroup, call: GroupRequest, request: j.JoinGroupRequest, now_ms: int, fx: GroupEffects
+    ) -> None:
+        if request.member_id in group.pending_join_members:
+            if request.group_instance_id is not None:
+                raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka takes it for a bug of its own
+            self._add(group, call, request, request.member_id, now_ms, fx)
+            return
+        member = group.check_member(request.member_id, request.group_instance_id)
+        same = member.protocols == rb.protocols_of(request)
+        state = group.state
+        if state is ClassicGroupState.COMPLETING_REBALANCE and same:
+            # Its answer got lost: give it the generation it is in.
+            reply = rb.build_join_response(group, member, members=member.id == group.leader)
+            fx.replies.append(RequestReply(call.pending_request, reply))
+        elif state is ClassicGroupState.STABLE and same and member.id != group.leader:
+            fx.replies.append(RequestReply(call.pending_request, rb.build_join_response(group, member, members=False)))
+        else:
+            rb.update_member_and_hold_join(group, member, call, fx)
+            rb.maybe_prepare_rebalance_or_complete_join(group, self.settings, now_ms, fx)
+
+    def _add(
+        self,
+        group: ClassicGroup,
+        call: GroupRequest,
+        request: j.JoinGroupRequest,
+        member_id: str,
+        now_ms: int,
+        fx: GroupEffects,
+    ) -> None:
+        member = ClassicGroupMember(
+            member_id,
+            request.group_instance_id,
+            call.client_id,
+            f"/{call.client_host}",
+            rb.rebalance_timeout_of(request),
+            request.session_timeout_ms,
+            rb.protocols_of(request),
+            awaiting_join=call,
+            is_new=True,
+        )
+        if not group.members:
+            group.protocol_type = request.protocol_type
+        group.add(member)
+        self._pending_member_ids.remove(group.id, member_id)
+        group.new_member_added = True
+        rb.arm_session(group, member, now_ms, fx)
+        rb.maybe_prepare_rebalance_or_complete_join(group, self.settings, now_ms, fx)
+
+    # ------------------------------------------------------------------ sync
+
+    def sync(self, call: GroupRequest, now_ms: int) -> GroupEffects:
+        """A member asks for its assignment; the leader's request carries everybody's."""
+        fx = GroupEffects()
+        try:
+            self._sync(call, call.request, fx)
+        except ProtocolError as error:
+            fx.replies.append(RequestReply(call.pending_request, s.SyncGroupResponse(error_code=error.code)))
+        return fx
+
+    def _sync(self, call: GroupRequest, request: s.SyncGroupRequest, fx: GroupEffects) -> None:
+        group, member = self._require_current_member(request, request.generation_id)
+        for said, have in (
+            (request.protocol_type, group.protocol_type),
+            (request.protocol_name, group.protocol),
+        ):
+            if said is not None and have is not None and said != have:
+                raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
+            raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
+        group.pending_sync_members.pop(member.id, None)
+        if not group.pending_sync_members:
+            fx.timers.append(CancelTimer(("sync", group.id)))
+        if group.state is ClassicGroupState.STABLE:
+            fx.replies.append(RequestReply(call.pending_request, rb.build_sync_response(group, member)))
+            return
+        rb.reject_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, fx)  # one that is held already is let go
+        member.awaiting_sync = call
+        if member.id == group.leader:
+            rb.store_leader_assignment(group, request, fx)
+
+    def _require_current_member(self, request: Any, generation: int) -> tuple[ClassicGroup, ClassicGroupMember]:
+        """The group and member a request of some generation speaks for."""
+        if not request.group_id:
+            raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
+        group = self.groups.get(request.group_id)
+        if group is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+        member = group.check_member(request.member_id, request.group_instance_id)
+        if generation != group.generation:
+            raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
+        return group, member
+
+    # ------------------------------------------------------------------ heartbeat, leave
+
+    def heartbeat(self, call: GroupRequest, now_ms: int) -> GroupEffects:
+        """A member says that it lives; it learns of a rebalance here."""
+        fx = GroupEffects()
+        request: hb.HeartbeatRequest = call.request
+        code = ErrorCode.NONE
+        try:
+            group, member = self._require_current_member(request, request.generation_id)
+            rb.arm_session(group, member, now_ms, fx)
+            if group.state is ClassicGroupState.PREPARING_REBALANCE:
+                code = ErrorCode.REBALANCE_IN_PROGRESS
+        except ProtocolError as error:
+            code = error.code
+        fx.replies.append(RequestReply(call.pending_request, hb.HeartbeatResponse(error_code=code)))
+        return fx
+
+    def leave(self, call: GroupRequest, now_ms: int) -> GroupEffects:
+        """Members leave: one by id up to v2, several by id or instance id from v3."""
+        request: lg.LeaveGroupRequest = call.request
+        group = self.groups.get(request.group_id)
+        response = lg.LeaveGroupResponse()
+        fx = GroupEffects(replies=[RequestReply(call.pending_request, response)])
+        rows = len(request.members) + (0 if group is None else len(group.members))
+        fx.continue_with(self._leaving(group, call, response, now_ms), rows)
+        return fx
+
+    def _leaving(
+        self, group: ClassicGroup | None, call: GroupRequest, out: lg.LeaveGroupResponse, now_ms: int
+    ) -> Iterator[GroupEffects]:
+        fx = GroupEffects()
+        request: lg.LeaveGroupRequest = call.request
+        left = False
+        wanted = request.members if call.version >= 3 else [lg.MemberIdentity(request.member_id)]
+        for number, one in enumerate(wanted, 1):
+            code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._leave_one(group, one, fx)
+            left = left or code is ErrorCode.NONE
+            out.members.append(lg.MemberResponse(one.member_id, one.group_instance_id, code))
+            if number % RECORDS_PER_STEP == 0:
+                yield fx
+                fx = GroupEffects()
+        if call.version < 3:
+            out.error_code, out.members = out.members[0].error_code, []
+        if left and group is not None and group.state is not ClassicGroupState.EMPTY:
+            rb.maybe_prepare_rebalance_or_complete_join(group, self.settings, now_ms, fx)
+        yield from fx.flatten()
+
+    def _leave_one(self, group: ClassicGroup, one: lg.MemberIdentity, fx: GroupEffects) -> ErrorCode:
+        member_id = one.member_id
+        if not member_id and one.group_instance_id is not None:
+            member_id = group.static_member_ids.get(one.group_instance_id, "")
+        elif member_id in group.pending_join_members:
+            group.remove(member_id)
+            self._pending_member_ids.remove(group.id, member_id)
+            rb.cancel_session(group, member_id, fx)
+            return ErrorCode.NONE
+        try:
+            member = group.check_member(member_id, one.group_instance_id)
+        except ProtocolError as error:
+            return error.code
+        rb.remove_member(group, member, fx)
+        return ErrorCode.NONE
+
+    # ------------------------------------------------------------------ timers
+
+    def on_timer(self, key: tuple[str, ...], now_ms: int) -> GroupEffects:
+        """A timer's time is over."""
+        fx = GroupEffects()
+        group = self.groups.get(key[1])
+        if key[0] == "session":
+            self._pending_member_ids.remove(
+                key[1], key[2]
+            )  # whatever has become of its group: it may be another one by now
+        if group is None:
+            return fx
+        if key[0] == "join":
+            rb.on_join_timeout(group, self.settings, now_ms, fx)
+        elif key[0] == "sync":
+            rb.on_sync_timeout(group, self.settings, now_ms, fx)
+        elif key[2] in group.pending_join_members:
+            group.remove(key[2])
+            rb.complete_join_if_all_joined(group, now_ms, fx)
+        else:
+            member = group.members.get(key[2])
+            if member is not None and (not member.is_waiting or member.is_new):
+                rb.remove_member_and_rebalance(group, member, self.settings, now_ms, fx)
+        return fx

@@ -1,0 +1,374 @@
+"""How a classic group gets from one generation to the next.
+
+Each step takes the group and the `Effects` it adds to. Timers: ``("join", group)`` ends a rebalance,
+``("sync", group)`` ends the wait for assignments, ``("session", group, member)`` ends a member.
+
+Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/kafka 4.3.1).
+
+The delay of a new group's first rebalance: KIP-134; the rebalance timeout apart from the session's: KIP-62.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, ClassicGroupState, GroupRequest
+from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.settings import ConsumerGroupSettings, ShareGroupSettings, StreamsGroupSettings
+from ottla.jobs.state_machine import RECORDS_PER_STEP, CancelTimer, Effects, RequestReply, ScheduleTimer
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import sync_group as s
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+MIN_STATIC_MEMBER_WAIT_MS = 1000
+"""Who waits for static members looks again after so long at the least: they may name a rebalance timeout of 0."""
+
+if TYPE_CHECKING:
+    GroupEffects = Effects[GroupRecord]
+else:
+    GroupEffects = Effects  # each call of a subscripted class costs as much again
+
+
+class GroupSettings(NamedTuple):
+    """The node's settings groups live by."""
+
+    initial_rebalance_delay_ms: int = 3000
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 2**31 - 1
+    max_metadata_bytes: int = 4096
+    offsets_retention_ms: int = 7 * 24 * 3600 * 1000
+    expiry_every_ms: int = 600_000
+    consumer: ConsumerGroupSettings = ConsumerGroupSettings()
+    share: ShareGroupSettings = ShareGroupSettings()
+    streams: StreamsGroupSettings = StreamsGroupSettings()
+
+    def allows_session_timeout(self, session_timeout_ms: int) -> bool:
+        """Whether a member of the classic protocol may have such a session."""
+        return self.min_session_timeout_ms <= session_timeout_ms <= self.max_session_timeout_ms
+
+
+class LeaderAssignment(NamedTuple):
+    """The leader's assignment is in force once its record is committed."""
+
+    group_id: str
+    generation: int
+    assignments: Mapping[str, bytes]
+
+
+class ExpiredMember(NamedTuple):
+    """What is settled of a timer's records: whose it was is still the same object where nothing was written."""
+
+    key: tuple[str, ...]
+    owner: Any
+
+
+def append_group_record(group: ClassicGroup, fx: GroupEffects) -> None:
+    """Write the group's record."""
+    fx.records.append(GroupRecord(o.GroupMetadataKey(group.id), group.to_record_value()))
+
+
+def arm_session(group: ClassicGroup, member: ClassicGroupMember, now_ms: int, fx: GroupEffects) -> None:
+    """A member has been heard of: its session begins anew."""
+    wait = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
+    fx.timers.append(ScheduleTimer(("session", group.id, member.id), now_ms + wait))
+
+
+def cancel_session(group: ClassicGroup, member_id: str, fx: GroupEffects) -> None:
+    """A member is gone: its session needs no end."""
+    fx.timers.append(CancelTimer(("session", group.id, member_id)))
+
+
+def join_error(code: ErrorCode, member_id: str, version: int) -> j.JoinGroupResponse:
+    """A refusal of a join. Before v7 the protocol name is empty, after it null."""
+    name = None if version >= 7 else ""
+    return j.JoinGroupResponse(error_code=code, member_id=member_id, generation_id=-1, protocol_name=name)
+
+
+def reply_join(group: ClassicGroup, member: ClassicGroupMember, message: Message, fx: GroupEffects) -> None:
+    """Answer the join a member waits in."""
+    parked = group.set_awaiting_join(member, None)
+    if parked is not None:
+        fx.replies.append(RequestReply(parked.pending_request, message))
+
+
+def reject_join(
+    group: ClassicGroup, member: ClassicGroupMember, code: ErrorCode, member_id: str, fx: GroupEffects
+) -> None:
+    """Refuse the join a member waits in."""
+    if member.awaiting_join is not None:
+        reply_join(group, member, join_error(code, member_id, member.awaiting_join.version), fx)
+
+
+def reject_sync(member: ClassicGroupMember, code: ErrorCode, fx: GroupEffects) -> None:
+    """Refuse the sync a member waits in."""
+    reply_sync(member, s.SyncGroupResponse(error_code=code), fx)
+
+
+def reply_sync(member: ClassicGroupMember, message: Message, fx: GroupEffects) -> None:
+    """Answer the sync a member waits in."""
+    if member.awaiting_sync is not None:
+        fx.replies.append(RequestReply(member.awaiting_sync.pending_request, message))
+        member.awaiting_sync = None
+
+
+def build_join_response(
+    group: ClassicGroup, member: ClassicGroupMember, *, members: bool, leader: str | None = None
+) -> j.JoinGroupResponse:
+    """The answer to a join: the current generation, and for the leader what every member said."""
+    rows: list[j.JoinGroupResponseMember] = []
+    if members:
+        protocol = group.protocol or ""
+        rows = [
+            j.JoinGroupResponseMember(m.id, m.instance_id, m.metadata_for(protocol)) for m in group.members.values()
+        ]
+    return j.JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=(group.leader if leader is None else leader) or "",
+        member_id=member.id,
+        members=rows,
+    )
+
+
+def build_sync_response(group: ClassicGroup, member: ClassicGroupMember) -> s.SyncGroupResponse:
+    """The answer to a sync."""
+    return s.SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )
+
+
+def protocols_of(request: j.JoinGroupRequest) -> list[tuple[str, bytes]]:
+    """What a member supports, in its order; of a name said twice the first."""
+    out: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        out.setdefault(protocol.name, protocol.metadata)
+    return list(out.items())
+
+
+def rebalance_timeout_of(request: j.JoinGroupRequest) -> int:
+    """Version 0 has one timeout for both."""
+    return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
+
+
+def update_member_and_hold_join(
+    group: ClassicGroup, member: ClassicGroupMember, call: GroupRequest, fx: GroupEffects
+) -> None:
+    """Take over what a member says of itself now, and hold its request; one that is held already is let go."""
+    request: j.JoinGroupRequest = call.request
+    group.set_protocols(member, protocols_of(request))
+    member.session_timeout_ms = request.session_timeout_ms
+    member.rebalance_timeout_ms = rebalance_timeout_of(request)
+    reject_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.id, fx)
+    group.set_awaiting_join(member, call)
+
+
+def store_leader_assignment(group: ClassicGroup, request: s.SyncGroupRequest, fx: GroupEffects) -> None:
+    """The leader has said who gets what: written down first, in force afterwards."""
+    given = {a.member_id: a.assignment for a in request.assignments}
+    shares = {member_id: given.get(member_id, b"") for member_id in group.members}
+    fx.records.append(GroupRecord(o.GroupMetadataKey(group.id), group.to_record_value(shares)))
+    fx.on_commit_outcome = LeaderAssignment(group.id, group.generation, shares)
+
+
+def on_assignment_outcome(
+    group: ClassicGroup,
+    what: LeaderAssignment,
+    error: ErrorCode,
+    settings: GroupSettings,
+    now_ms: int,
+    fx: GroupEffects,
+) -> None:
+    """The assignment is committed, or is not: then everybody goes round again."""
+    if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != what.generation:
+        return  # another rebalance has begun, and has answered those who waited
+    if error is ErrorCode.NONE:
+        propagate_assignment(group, what.assignments, error, now_ms, fx)
+        group.transition_to(ClassicGroupState.STABLE, now_ms)
+    else:
+        propagate_assignment(group, {}, error, now_ms, fx)
+        prepare_rebalance(group, settings, now_ms, fx)
+
+
+def propagate_assignment(
+    group: ClassicGroup, shares: Mapping[str, bytes], error: ErrorCode, now_ms: int, fx: GroupEffects
+) -> None:
+    """Give every member its share, or an error, and answer those who wait for it: their sessions begin anew."""
+    fx.continue_with(_propagate_assignment(group, shares, error, now_ms), len(group.members))
+
+
+def _propagate_assignment(
+    group: ClassicGroup, shares: Mapping[str, bytes], error: ErrorCode, now_ms: int
+) -> Iterator[GroupEffects]:
+    fx = GroupEffects()
+    for number, member in enumerate(group.members.values()):
+        if number and number % RECORDS_PER_STEP == 0:
+            yield fx
+            fx = GroupEffects()
+        member.assignment = shares.get(member.id, b"")
+        if member.awaiting_sync is not None:
+            answer = (
+                build_sync_response(group, member) if error is ErrorCode.NONE else s.SyncGroupResponse(error_code=error)
+            )
+            reply_sync(member, answer, fx)
+            arm_session(group, member, now_ms, fx)
+    yield fx
+
+
+def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects) -> None:
+    """Begin a rebalance: whoever waits for an assignment is told to come back, then all are waited for."""
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        propagate_assignment(group, {}, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, fx)
+    fx.timers.append(CancelTimer(("sync", group.id)))
+    group.pending_sync_members.clear()
+    initial = group.state is ClassicGroupState.EMPTY
+    group.transition_to(ClassicGroupState.PREPARING_REBALANCE, now_ms)
+    if initial and settings.initial_rebalance_delay_ms == 0:
+        complete_join(group, now_ms, fx)  # without waiting for those who were promised an id
+    elif initial:
+        first = settings.initial_rebalance_delay_ms
+        group.remaining_initial_delay_ms = max(group.rebalance_timeout_ms - first, 0)
+        group.new_member_added = False
+        fx.timers.append(ScheduleTimer(("join", group.id), now_ms + first))
+    else:
+        fx.timers.append(ScheduleTimer(("join", group.id), now_ms + group.rebalance_timeout_ms))
+        maybe_complete_join(group, now_ms, fx)
+
+
+def maybe_prepare_rebalance_or_complete_join(
+    group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects
+) -> None:
+    """Something changed: begin a rebalance, or see whether the one under way can end."""
+    if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY):
+        prepare_rebalance(group, settings, now_ms, fx)
+    else:
+        maybe_complete_join(group, now_ms, fx)
+
+
+def maybe_complete_join(group: ClassicGroup, now_ms: int, fx: GroupEffects) -> None:
+    """End the join phase early when everybody is there; never during the initial delay."""
+    if not group.is_initial_rebalance:
+        complete_join_if_all_joined(group, now_ms, fx)
+
+
+def complete_join_if_all_joined(group: ClassicGroup, now_ms: int, fx: GroupEffects) -> None:
+    """End the join phase early when everybody is there, be it the initial delay: a session that ends there does that
+    in Kafka (``removeMemberAndUpdateClassicGroup``).
+    """
+    if group.state is ClassicGroupState.PREPARING_REBALANCE and group.has_all_members_joined:
+        complete_join(group, now_ms, fx)
+
+
+def on_join_timeout(group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects) -> None:
+    """The join phase's time is over; the initial delay is extended while members still come."""
+    if group.state is not ClassicGroupState.PREPARING_REBALANCE:
+        return
+    left = group.remaining_initial_delay_ms or 0
+    if left > 0 and group.new_member_added:
+        group.new_member_added = False
+        step = min(settings.initial_rebalance_delay_ms, left)
+        group.remaining_initial_delay_ms = max(left - step, 0)
+        fx.timers.append(ScheduleTimer(("join", group.id), now_ms + step))
+        return
+    complete_join(group, now_ms, fx)
+
+
+def complete_join(group: ClassicGroup, now_ms: int, fx: GroupEffects) -> None:
+    """The next generation begins with those who came; dynamic members who did not are dropped."""
+    group.remaining_initial_delay_ms = None
+    fx.timers.append(CancelTimer(("join", group.id)))
+    fx.continue_with(_complete_join(group, now_ms), len(group.members))
+
+
+def _complete_join(group: ClassicGroup, now_ms: int) -> Iterator[GroupEffects]:
+    fx = GroupEffects()
+    absent = [m.id for m in group.members.values() if m.awaiting_join is None and m.instance_id is None]
+    for number, member_id in enumerate(absent, 1):
+        cancel_session(group, member_id, fx)
+        group.remove(member_id)
+        if number % RECORDS_PER_STEP == 0:
+            yield fx
+            fx = GroupEffects()
+    if group.members and not _maybe_elect_new_leader(group):
+        # Only static members are left and none has rejoined: keep waiting for one to lead.
+        fx.timers.append(
+            ScheduleTimer(("join", group.id), now_ms + max(group.rebalance_timeout_ms, MIN_STATIC_MEMBER_WAIT_MS))
+        )
+        yield fx
+        return
+    group.generation += 1
+    if not group.members:
+        group.protocol = None
+        group.leader = None
+        group.transition_to(ClassicGroupState.EMPTY, now_ms)
+        append_group_record(group, fx)
+        yield fx
+        return
+    group.protocol = group.select_protocol()
+    group.transition_to(ClassicGroupState.COMPLETING_REBALANCE, now_ms)
+    for number, member in enumerate(group.members.values()):
+        if number % RECORDS_PER_STEP == 0:  # the leader's answer is long: its slice begins with it
+            yield fx
+            fx = GroupEffects()
+        reply_join(group, member, build_join_response(group, member, members=member.id == group.leader), fx)
+        member.is_new = False
+        arm_session(group, member, now_ms, fx)
+        group.pending_sync_members[member.id] = None
+    fx.timers.append(ScheduleTimer(("sync", group.id), now_ms + group.rebalance_timeout_ms))
+    yield fx
+
+
+def _maybe_elect_new_leader(group: ClassicGroup) -> bool:
+    """Whether the leader has rejoined; otherwise the first member that has takes its place."""
+    leader = group.members.get(group.leader or "")
+    if leader is not None and leader.awaiting_join is not None:
+        return True
+    first = next((m for m in group.members.values() if m.awaiting_join is not None), None)
+    if first is None:
+        return False
+    group.leader = first.id
+    return True
+
+
+def on_sync_timeout(group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects) -> None:
+    """Members that did not send SyncGroup in time are dropped, and the group goes round again."""
+    if group.state not in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
+        return
+    if group.pending_sync_members:
+        fx.continue_with(_remove_unsynced_members(group, settings, now_ms), len(group.members))
+
+
+def _remove_unsynced_members(group: ClassicGroup, settings: GroupSettings, now_ms: int) -> Iterator[GroupEffects]:
+    fx = GroupEffects()
+    for number, member_id in enumerate(list(group.pending_sync_members), 1):
+        cancel_session(group, member_id, fx)
+        group.remove(member_id)
+        if number % RECORDS_PER_STEP == 0:
+            yield fx
+            fx = GroupEffects()
+    prepare_rebalance(group, settings, now_ms, fx)
+    yield from fx.flatten()
+
+
+def remove_member(group: ClassicGroup, member: ClassicGroupMember, fx: GroupEffects) -> None:
+    """A member leaves or is given up: whatever it waits for is answered."""
+    reject_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, "", fx)
+    reject_sync(member, ErrorCode.UNKNOWN_MEMBER_ID, fx)
+    group.remove(member.id)
+    cancel_session(group, member.id, fx)
+
+
+def remove_member_and_rebalance(
+    group: ClassicGroup, member: ClassicGroupMember, settings: GroupSettings, now_ms: int, fx: GroupEffects
+) -> None:
+    """A member is given up, and the group goes on without it."""
+    remove_member(group, member, fx)
+    if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
+        prepare_rebalance(group, settings, now_ms, fx)
+    else:
+        complete_join_if_all_joined(group, now_ms, fx)

@@ -1,0 +1,399 @@
+"""Classic groups rule by rule: who gets which answer in which state, each with where Kafka 4.3.1 has it.
+
+G is ``GroupMetadataManager.java``, C ``ClassicGroup.java``, O ``OffsetMetadataManager.java``; a trap is a number of the
+list of behaviours easily got wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.groups.classic.classic_group import ClassicGroupState
+from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture, stable
+from ottla.broker.groups.committed_offsets import OffsetToCommit
+from ottla.broker.groups.state_machine import CommitOffsets, DeleteGroup, DeleteOffsets
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import sync_group as s
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+
+PARKED = None
+STATES = {
+    "empty": ClassicGroupState.EMPTY,
+    "preparing": ClassicGroupState.PREPARING_REBALANCE,
+    "completing": ClassicGroupState.COMPLETING_REBALANCE,
+    "stable": ClassicGroupState.STABLE,
+}
+
+
+def in_state(name: str, **settings: int) -> tuple[GroupShardFixture, list[str]]:
+    """A group of a leader and a follower in a state: (stage, [leader, follower]). "nobody": there is no group."""
+    if name == "nobody":
+        return GroupShardFixture(**settings), ["c-leader", "c-follower"]
+    stage, members = stable(2)
+    if name == "empty":
+        leave(stage, [lg.MemberIdentity(m) for m in members])
+    elif name == "preparing":
+        stage.join("leader comes", members[0])
+    elif name == "completing":
+        stage.join("leader comes", members[0])
+        stage.join("follower comes", members[1])
+    assert stage.group.state is STATES[name]
+    stage.machine.classic_groups.settings = stage.machine.classic_groups.settings._replace(**settings)
+    return stage, members
+
+
+def generation_of(stage: GroupShardFixture) -> int:
+    group = stage.machine.classic_groups.groups.get("g")
+    return 0 if group is None else group.generation
+
+
+def leave(stage: GroupShardFixture, who: list[lg.MemberIdentity], version: int = 5) -> Any:
+    stage.answers.pop("leave", None)
+    request = lg.LeaveGroupRequest("g", who[0].member_id if version < 3 else "", who if version >= 3 else [])
+    return stage.send("leave", request, version)
+
+
+HEARTBEAT = [
+    ("nobody", 1, 0, E.UNKNOWN_MEMBER_ID, "G classicGroupHeartbeat"),
+    ("empty", 1, 0, E.UNKNOWN_MEMBER_ID, "C validateMember"),
+    ("preparing", 1, 0, E.REBALANCE_IN_PROGRESS, "G classicGroupHeartbeatToClassicGroup, trap 88"),
+    ("completing", 1, 0, E.NONE, "G classicGroupHeartbeatToClassicGroup: as in a stable group"),
+    ("stable", 1, 0, E.NONE, "G classicGroupHeartbeatToClassicGroup"),
+    ("stable", 1, -1, E.ILLEGAL_GENERATION, "G validateClassicGroupHeartbeat"),
+    ("stable", 1, 1, E.ILLEGAL_GENERATION, "G validateClassicGroupHeartbeat"),
+    ("stable", None, 0, E.UNKNOWN_MEMBER_ID, "C validateMember"),
+    ("stable", None, 1, E.UNKNOWN_MEMBER_ID, "G validateClassicGroupHeartbeat: the member is looked at first"),
+]
+
+
+@pytest.mark.parametrize(("state", "who", "ahead", "code", "source"), HEARTBEAT)
+def test_heartbeat(state: str, who: int | None, ahead: int, code: E, source: str) -> None:
+    stage, members = in_state(state)
+    member = "stranger" if who is None else members[who]
+    assert stage.beat(member, generation_of(stage) + ahead) == code, source
+
+
+@pytest.mark.parametrize("state", ["preparing", "completing", "stable"])
+def test_a_heartbeat_of_a_member_renews_its_session(state: str) -> None:
+    stage, members = in_state(state)
+    stage.wait(9_000)
+    stage.beat(members[1], stage.group.generation)
+    stage.wait(9_000)
+    assert members[1] in stage.group.members
+
+
+SYNC = [
+    ("nobody", 1, 0, {}, E.UNKNOWN_MEMBER_ID, "G classicGroupSync"),
+    ("empty", 1, 0, {}, E.UNKNOWN_MEMBER_ID, "G classicGroupSync"),
+    ("preparing", 1, 0, {}, E.REBALANCE_IN_PROGRESS, "G classicGroupSyncToClassicGroup"),
+    ("completing", 1, 0, {}, PARKED, "G: a follower waits for the leader"),
+    ("completing", 0, 0, {}, E.NONE, "G: the leader brings the assignment"),
+    ("stable", 1, 0, {}, E.NONE, "G: the assignment there is"),
+    ("stable", 1, -1, {}, E.ILLEGAL_GENERATION, "G validateSyncGroup"),
+    ("stable", None, -1, {}, E.UNKNOWN_MEMBER_ID, "G validateSyncGroup: the member is looked at first"),
+    ("stable", 1, -1, {"protocol_type": "other"}, E.ILLEGAL_GENERATION, "G validateSyncGroup: the type last"),
+    ("stable", 1, 0, {"protocol_type": "other"}, E.INCONSISTENT_GROUP_PROTOCOL, "G isProtocolInconsistent"),
+    ("stable", 1, 0, {"protocol_name": "other"}, E.INCONSISTENT_GROUP_PROTOCOL, "G isProtocolInconsistent"),
+    ("stable", 1, 0, {"protocol_type": None, "protocol_name": None}, E.NONE, "G isProtocolInconsistent: before v5"),
+    ("completing", 1, 0, {"protocol_name": "other"}, E.INCONSISTENT_GROUP_PROTOCOL, "G isProtocolInconsistent"),
+]
+
+
+@pytest.mark.parametrize(("state", "who", "ahead", "said", "code", "source"), SYNC)
+def test_sync(state: str, who: int | None, ahead: int, said: dict[str, Any], code: E | None, source: str) -> None:
+    stage, members = in_state(state)
+    member = "stranger" if who is None else members[who]
+    request = s.SyncGroupRequest("g", generation_of(stage) + ahead, member, None, "consumer", "range")
+    for name, value in said.items():
+        setattr(request, name, value)
+    answer = stage.send("sync", request, 5)
+    assert (None if answer is None else answer.error_code) == code, source
+
+
+def test_before_there_is_a_protocol_none_is_inconsistent() -> None:
+    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
+    member = stage.enter("a")
+    request = s.SyncGroupRequest("g", 0, member, None, "consumer", "whatever")
+    assert stage.send("sync", request, 5).error_code == E.REBALANCE_IN_PROGRESS, "G isProtocolInconsistent: null is not"
+
+
+def test_a_group_without_id_has_no_members() -> None:
+    request = s.SyncGroupRequest("", 0, "m")
+    assert GroupShardFixture().send("sync", request, 5).error_code == E.INVALID_GROUP_ID
+    assert GroupShardFixture().send("join", j.JoinGroupRequest("", 10_000), 9).error_code == E.INVALID_GROUP_ID
+
+
+JOIN = [
+    ("nobody", "", {"session_timeout_ms": 5_999}, E.INVALID_SESSION_TIMEOUT, "GroupCoordinatorService.joinGroup"),
+    ("nobody", "", {"session_timeout_ms": 6_000}, E.MEMBER_ID_REQUIRED, "GroupCoordinatorService.joinGroup"),
+    ("nobody", "", {"session_timeout_ms": 1_800_000}, E.MEMBER_ID_REQUIRED, "GroupCoordinatorService.joinGroup"),
+    ("nobody", "", {"session_timeout_ms": 1_800_001}, E.INVALID_SESSION_TIMEOUT, "GroupCoordinatorService.joinGroup"),
+    ("nobody", "known", {}, E.UNKNOWN_MEMBER_ID, "G classicGroupJoinToClassicGroup: only the unknown make groups"),
+    ("nobody", "", {"protocols": []}, E.INCONSISTENT_GROUP_PROTOCOL, "C supportsProtocols of an empty group"),
+    ("nobody", "", {"protocol_type": ""}, E.INCONSISTENT_GROUP_PROTOCOL, "C supportsProtocols of an empty group"),
+    ("empty", "known", {}, E.UNKNOWN_MEMBER_ID, "C validateMember"),
+    ("empty", "", {"protocol_type": "connect"}, E.MEMBER_ID_REQUIRED, "C supportsProtocols: an empty group takes any"),
+    ("stable", "", {"protocol_type": "connect"}, E.INCONSISTENT_GROUP_PROTOCOL, "C supportsProtocols: its own type"),
+    ("stable", "stranger", {}, E.UNKNOWN_MEMBER_ID, "C validateMember"),
+    ("stable", "", {}, E.MEMBER_ID_REQUIRED, "trap 85"),
+    ("preparing", "", {}, E.MEMBER_ID_REQUIRED, "trap 85"),
+]
+
+
+@pytest.mark.parametrize(("state", "member", "said", "code", "source"), JOIN)
+def test_join(state: str, member: str, said: dict[str, Any], code: E, source: str) -> None:
+    stage, _ = in_state(state)
+    request = j.JoinGroupRequest(
+        "g", 10_000, 30_000, member, None, "consumer", [j.JoinGroupRequestProtocol("range", b"x")]
+    )
+    for name, value in said.items():
+        setattr(request, name, value)
+    answer = stage.send("join", request, 9)
+    assert answer.error_code == code, source
+    assert answer.member_id == ("c-id-join" if code is E.MEMBER_ID_REQUIRED else member)
+    assert (answer.generation_id, answer.protocol_name) == (-1, None)
+
+
+def test_a_refusal_before_v7_names_an_empty_protocol() -> None:
+    assert GroupShardFixture().join("a", "x", version=6).protocol_name == ""
+
+
+def test_a_refused_join_has_made_its_group_all_the_same() -> None:
+    stage = GroupShardFixture()
+    assert stage.join("a", names=()).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    assert stage.group.state is ClassicGroupState.EMPTY, "G classicGroupJoinToClassicGroup: isNewGroup"
+
+
+# (state, largest group, who comes, whether there is room)
+ROOM = [
+    ("empty", 1, "", True, "G acceptJoiningMember: EMPTY"),
+    ("stable", 2, "", False, "G acceptJoiningMember: STABLE counts members"),
+    ("stable", 3, "", True, "G acceptJoiningMember: STABLE counts members"),
+    ("stable", 1, "follower", True, "G acceptJoiningMember: who is in may come back"),
+    ("completing", 2, "", False, "G acceptJoiningMember: COMPLETING_REBALANCE counts members"),
+    ("completing", 1, "follower", True, "G acceptJoiningMember: who is in may come back"),
+    ("preparing", 2, "", True, "G acceptJoiningMember: PREPARING_REBALANCE counts those who wait"),
+    ("preparing", 1, "", False, "G acceptJoiningMember: PREPARING_REBALANCE counts those who wait"),
+    ("preparing", 1, "follower", False, "G acceptJoiningMember: the last to come are kept out"),
+    ("preparing", 1, "leader", True, "G acceptJoiningMember: it waits already"),
+]
+
+
+@pytest.mark.parametrize(("state", "largest", "who", "room", "source"), ROOM)
+def test_group_max_size(state: str, largest: int, who: str, room: bool, source: str) -> None:
+    stage, (leader, follower) = in_state(state, max_size=largest)
+    member = {"": "", "leader": leader, "follower": follower}[who]
+    stage.join("comes", member, version=3)
+    answer = stage.answers.get("comes")
+    refused = answer is not None and answer.error_code == E.GROUP_MAX_SIZE_REACHED
+    assert refused is not room, source
+    if refused:
+        assert answer.member_id == ""
+        assert member not in stage.group.members, "G classicGroupJoinToClassicGroup: group.remove(memberId)"
+
+
+def test_a_promised_id_is_no_place_in_the_group() -> None:
+    stage, _ = in_state("stable", max_size=3)
+    first, second = stage.join("a?").member_id, stage.join("b?").member_id
+    stage.join("a", first)
+    for old in list(stage.group.members):
+        if old != first:
+            stage.join(f"again {old}", old)
+    assert stage.group.waiting == 3
+    assert stage.join("b", second).error_code == E.GROUP_MAX_SIZE_REACHED
+    assert second not in stage.group.pending
+
+
+LEAVE = [
+    ("nobody", [("m", None)], [E.UNKNOWN_MEMBER_ID], None, "GroupCoordinatorService.leaveGroup"),
+    ("stable", [("stranger", None)], [E.UNKNOWN_MEMBER_ID], "stable", "nothing changes"),
+    ("stable", [("follower", None)], [E.NONE], "preparing", "G maybePrepareRebalanceOrCompleteJoin"),
+    ("stable", [("leader", None), ("follower", None)], [E.NONE, E.NONE], "empty", "G: all at once, one generation"),
+    ("stable", [("promised", None)], [E.NONE], "preparing", "G: a promised one disturbs a stable group too"),
+    ("preparing", [("follower", None)], [E.NONE], "completing", "G maybeCompleteJoinPhase: all others wait"),
+    ("preparing", [("leader", None)], [E.NONE], "preparing", "G maybeCompleteJoinPhase: one is missing"),
+    ("completing", [("follower", None)], [E.NONE], "preparing", "G maybePrepareRebalanceOrCompleteJoin"),
+    ("stable", [("", "nobody")], [E.UNKNOWN_MEMBER_ID], "stable", "C hasStaticMember"),
+    ("stable", [("", None)], [E.UNKNOWN_MEMBER_ID], "stable", "C hasMember"),
+    ("stable", [("leader", "nobody")], [E.UNKNOWN_MEMBER_ID], "stable", "C validateMember"),
+]
+
+
+@pytest.mark.parametrize(("state", "who", "codes", "after", "source"), LEAVE)
+def test_leave(state: str, who: list[tuple[str, str | None]], codes: list[E], after: str | None, source: str) -> None:
+    stage, members = in_state(state)
+    ids = {"leader": members[0], "follower": members[1]}
+    if any(name == "promised" for name, _ in who):
+        ids["promised"] = stage.join("promise").member_id
+    before = generation_of(stage)
+    answer = leave(stage, [lg.MemberIdentity(ids.get(name, name), instance) for name, instance in who])
+    assert [row.error_code for row in answer.members] == codes, source
+    assert answer.error_code == 0
+    if after is not None:
+        assert stage.group.state is STATES[after], source
+        assert stage.group.generation - before == (after in ("completing", "empty")), source
+
+
+def test_before_v3_the_one_who_leaves_is_the_answer() -> None:
+    stage, members = in_state("stable")
+    assert leave(stage, [lg.MemberIdentity("stranger")], 2).error_code == E.UNKNOWN_MEMBER_ID
+    answer = leave(stage, [lg.MemberIdentity(members[1])], 2)
+    assert (answer.error_code, answer.members) == (0, [])
+
+
+def test_one_who_leaves_while_it_waits_is_answered() -> None:
+    stage, members = in_state("preparing")
+    leave(stage, [lg.MemberIdentity(members[0])])
+    refused = stage.answers["leader comes"]
+    assert (refused.error_code, refused.member_id) == (E.UNKNOWN_MEMBER_ID, "")
+    stage, members = in_state("completing")
+    assert stage.sync("waits", members[1], stage.group.generation) is None
+    leave(stage, [lg.MemberIdentity(members[1])])
+    assert stage.answers["waits"].error_code == E.UNKNOWN_MEMBER_ID
+
+
+def test_a_parked_join_before_v7_is_refused_in_words_it_knows() -> None:
+    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
+    stage.join("a", version=3)
+    leave(stage, [lg.MemberIdentity(next(iter(stage.group.members)))])
+    assert stage.answers["a"].protocol_name == ""
+
+
+COMMIT = [
+    ("nobody", "", -1, 9, E.NONE, "O validateOffsetCommit: a simple consumer"),
+    ("nobody", "m", 0, 9, E.GROUP_ID_NOT_FOUND, "O validateOffsetCommit: from v9"),
+    ("nobody", "m", 0, 8, E.ILLEGAL_GENERATION, "O validateOffsetCommit: before v9"),
+    ("empty", "", -1, 9, E.NONE, "C validateOffsetCommit"),
+    ("empty", "follower", -1, 9, E.NONE, "C validateOffsetCommit: an empty group asks for no member"),
+    ("empty", "follower", 0, 9, E.UNKNOWN_MEMBER_ID, "C validateMember"),
+    ("stable", "", -1, 9, E.UNKNOWN_MEMBER_ID, "C validateOffsetCommit, trap 90"),
+    ("stable", "follower", 2, 9, E.NONE, "C validateOffsetCommit"),
+    ("stable", "follower", 1, 9, E.ILLEGAL_GENERATION, "C validateOffsetCommit"),
+    ("stable", "follower", -1, 9, E.ILLEGAL_GENERATION, "C validateOffsetCommit: a member without generation"),
+    ("stable", "stranger", 2, 9, E.UNKNOWN_MEMBER_ID, "C validateMember"),
+    ("preparing", "follower", 2, 9, E.NONE, "C validateOffsetCommit: before it goes round"),
+    ("completing", "follower", 3, 9, E.REBALANCE_IN_PROGRESS, "C validateOffsetCommit"),
+]
+
+
+@pytest.mark.parametrize(("state", "who", "generation", "version", "code", "source"), COMMIT)
+def test_commit(state: str, who: str, generation: int, version: int, code: E, source: str) -> None:
+    stage, members = in_state(state)
+    member = members[1] if who == "follower" else who
+    new = [OffsetToCommit("t", bytes(16), 0, 5, -1, "")]
+    event = CommitOffsets("commit", "g", member, None, generation, -1, new, version)
+    stage.apply(stage.machine.handle(stage.now, event))
+    assert stage.answers["commit"] == code, source
+    assert (stage.machine.offsets.get("g", "t", 0) is not None) == (code is E.NONE)
+
+
+def test_a_commit_with_an_instance_id_speaks_for_a_member() -> None:
+    stage, _ = in_state("stable")
+    event = CommitOffsets("commit", "g", "", "nobody", -1, -1, [], 9)
+    stage.apply(stage.machine.handle(stage.now, event))
+    assert stage.answers["commit"] == E.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(("state", "lives"), [("stable", True), ("preparing", True)])
+def test_a_commit_renews_a_session(state: str, lives: bool) -> None:
+    stage, members = in_state(state)
+    stage.wait(9_000)
+    stage.apply(stage.machine.handle(stage.now, CommitOffsets("c", "g", members[1], None, 2, -1, [], 9)))
+    stage.beat(members[0], 2)
+    stage.wait(9_000)
+    assert (members[1] in stage.group.members) is lives
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        ("nobody", E.GROUP_ID_NOT_FOUND),
+        ("empty", E.NONE),
+        ("preparing", E.NON_EMPTY_GROUP),
+        ("completing", E.NON_EMPTY_GROUP),
+        ("stable", E.NON_EMPTY_GROUP),
+    ],
+)
+def test_delete_group(state: str, code: E) -> None:
+    stage, _ = in_state(state)
+    if state == "empty":
+        for partition in range(3):
+            new = [OffsetToCommit("t", bytes(16), partition, 5, -1, "")]
+            stage.apply(stage.machine.handle(stage.now, CommitOffsets(f"c{partition}", "g", "", None, -1, -1, new, 9)))
+    stage.apply(stage.machine.handle(stage.now, DeleteGroup("delete", "g")))
+    assert stage.answers["delete"] == code, "C validateDeleteGroup"
+    if state == "empty":
+        assert stage.machine.classic_groups.groups == stage.machine.classic_groups.persisted_groups == {}
+        assert stage.machine.offsets.groups() == []
+        assert [value for _, value in stage.log[-4:]] == [None] * 4
+
+
+def subscription(*topics: str) -> bytes:
+    return b"\x00\x01" + compiler.encode(ConsumerProtocolSubscription(list(topics)), 1)
+
+
+def test_delete_offsets_spares_what_somebody_reads() -> None:
+    stage, (leader, follower) = in_state("stable")
+    for member, topic in ((leader, "a"), (follower, "b")):
+        stage.group.set_protocols(stage.group.members[member], [("range", subscription(topic))])
+    new = [OffsetToCommit(topic, bytes(16), 0, 5, -1, "") for topic in ("a", "b", "c")]
+    stage.apply(stage.machine.handle(stage.now, CommitOffsets("c", "g", leader, None, 2, -1, new, 9)))
+    wanted = [("a", 0), ("c", 0), ("c", 7), ("d", 0)]
+    stage.apply(stage.machine.handle(stage.now, DeleteOffsets("delete", "g", wanted)))
+    assert stage.answers["delete"] == {"a"}, "C isSubscribedToTopic"
+    assert set(stage.machine.offsets.group_offsets("g")) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "kept"), [(b"\x00", {"a"}), (b"\x00\x01\xff", {"a"}), (subscription("b"), set()), (b"", {"a"})]
+)
+def test_what_cannot_be_told_to_be_unread_is_kept(raw: bytes, kept: set[str]) -> None:
+    stage, members = in_state("stable")
+    for member in members:
+        stage.group.set_protocols(stage.group.members[member], [("range", raw)])
+    stage.apply(stage.machine.handle(stage.now, DeleteOffsets("delete", "g", [("a", 0)])))
+    assert stage.answers["delete"] == kept, "C computeSubscribedTopics"
+
+
+def test_delete_offsets_of_other_groups() -> None:
+    stage, _ = in_state("nobody")
+    stage.apply(stage.machine.handle(stage.now, DeleteOffsets("nobody", "g", [("a", 0)])))
+    assert stage.answers["nobody"].code is E.GROUP_ID_NOT_FOUND
+    stage, _ = in_state("stable")
+    stage.group.protocol_type = "connect"
+    stage.apply(stage.machine.handle(stage.now, DeleteOffsets("connect", "g", [("a", 0)])))
+    assert isinstance(stage.answers["connect"], ProtocolError)
+    assert stage.answers["connect"].code is E.NON_EMPTY_GROUP, "C validateOffsetDelete"
+    stage, _ = in_state("empty")
+    stage.group.protocol_type = "connect"
+    stage.apply(stage.machine.handle(stage.now, DeleteOffsets("empty", "g", [("a", 0)])))
+    assert stage.answers["empty"] == set()
+
+
+def test_a_request_that_names_an_instance_is_fenced_by_another_of_that_name() -> None:
+    stage = GroupShardFixture()
+    first = stage.join("a", instance="i", version=9)
+    stage.sync("s", first.member_id, 1, {})
+    for instance, code in (("i", E.FENCED_INSTANCE_ID), ("unheard of", E.UNKNOWN_MEMBER_ID)):
+        beat = hb.HeartbeatRequest("g", 1, "other", instance)
+        assert stage.send(f"beat {instance}", beat, 4).error_code == code, "C validateMember"
+
+
+def test_static_members_that_name_no_rebalance_timeout_are_not_waited_for_without_a_pause() -> None:
+    stage = GroupShardFixture()
+    first = stage.join("a", instance="i", version=9, rebalance_ms=0)
+    stage.sync("s", first.member_id, 1, {})
+    promised = stage.join("b?").member_id
+    leave(stage, [lg.MemberIdentity(promised)])
+    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
+    fired = stage.fired
+    stage.wait(5_000)
+    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE, "its session goes on"
+    assert stage.fired - fired <= 6, "once a second: Kafka looks each millisecond"

@@ -1,0 +1,195 @@
+"""Classic groups: which timers run when, and what a group forgets with a member.
+
+G is ``GroupMetadataManager.java``, C ``ClassicGroup.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.coordinator.events import ShardLoaded, TimerExpired
+from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState, subscribed_topics
+from ottla.broker.groups.classic.tests.test_group_rules import subscription
+from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture, stable
+from ottla.broker.groups.committed_offsets import OffsetAndMetadata, OffsetToCommit
+from ottla.broker.groups.expiration import _is_expired
+from ottla.broker.groups.state_machine import CommitOffsets
+from ottla.jobs.state_machine import CancelTimer
+from ottla.wire.codec.lazy_array import ELEMENTS_PER_YIELD
+
+MINUTES_MS = 60_000
+
+
+def armed(stage: GroupShardFixture) -> dict[Any, int]:
+    """When each timer that is set is due."""
+    return {key: at for at, count, key in stage._heap if stage._armed.get(key) == count}
+
+
+def test_the_first_look_for_what_is_over_comes_an_interval_after_loading() -> None:
+    stage = GroupShardFixture(expiry_every_ms=600_000)
+    stage.now = 5_000
+    stage.apply(stage.machine.handle(stage.now, ShardLoaded()))
+    assert armed(stage) == {("expire",): 605_000}
+    stage.wait(600_000)
+    assert armed(stage) == {("expire",): 1_205_000}
+
+
+def test_g_a_new_member_that_waits_has_five_minutes() -> None:
+    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
+    member = stage.enter("a")
+    assert armed(stage)["session", "g", member] == 5 * MINUTES_MS, "CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS"
+
+
+@pytest.mark.parametrize(("said", "taken"), [(-1, 10_000), (0, 0), (1, 1)])
+def test_only_a_rebalance_timeout_nobody_named_is_the_sessions(said: int, taken: int) -> None:
+    stage = GroupShardFixture()
+    stage.join("a", version=3, rebalance_ms=said)
+    assert stage.group.rebalance_timeout_ms == taken, "JoinGroup v0 has one timeout for both"
+
+
+def test_a_generation_that_begins_waits_for_its_syncs_and_no_more_for_joins() -> None:
+    stage, members = stable(2)
+    for member in members:
+        stage.join(f"again {member}", member)
+    assert ("join", "g") not in armed(stage)
+    assert armed(stage)["sync", "g"] == stage.now + 30_000
+    assert set(stage.group.pending_sync_members) == set(members)
+    fx = stage.machine.handle(stage.now, TimerExpired(("join", "g")))
+    assert fx.timers == [], "one that fires all the same changes nothing"
+
+
+def test_once_all_have_synced_nobody_is_waited_for() -> None:
+    stage, members = stable(2)
+    for member in members:
+        stage.join(f"again {member}", member)
+    generation = stage.group.generation
+    stage.sync("follower", members[1], generation)
+    assert ("sync", "g") in armed(stage), "the leader is missing"
+    stage.sync("leader", members[0], generation, {})
+    assert ("sync", "g") not in armed(stage), "G removePendingSyncMember"
+
+
+def test_a_rebalance_that_begins_waits_for_no_sync() -> None:
+    stage, members = stable(2)
+    for member in members:
+        stage.join(f"again {member}", member)
+    stage.join("once more", members[1], names=("range", "other"))
+    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
+    assert ("sync", "g") not in armed(stage), "G prepareRebalance"
+    assert stage.group.pending_sync_members == {}, "C: initNextGeneration begins with all of them again"
+    assert armed(stage)["join", "g"] == stage.now + 30_000
+
+
+def test_a_member_that_goes_leaves_no_session_and_no_pending_sync() -> None:
+    stage, members = stable(2)
+    for member in members:
+        stage.join(f"again {member}", member)
+    stage.group.remove(members[1])
+    assert set(stage.group.pending_sync_members) == {members[0]}, "C remove"
+    stage, members = stable(2)
+    stage.wait(9_000)
+    stage.beat(members[0], stage.group.generation)
+    stage.wait(2_000)
+    assert members[1] not in stage.group.members
+    assert ("session", "g", members[1]) not in armed(stage)
+    assert ("session", "g", members[0]) in armed(stage)
+
+
+def test_who_leaves_takes_its_session_along() -> None:
+    stage, (leader, follower) = stable(2)
+    fx = rb.GroupEffects()
+    rb.remove_member(stage.group, stage.group.members[follower], fx)
+    assert fx.timers == [CancelTimer(("session", "g", follower))]
+    assert list(stage.group.members) == [leader]
+
+
+def test_a_static_member_that_comes_back_takes_the_session_of_its_old_id_along() -> None:
+    stage = GroupShardFixture()
+    first = stage.join("a", instance="i", version=9)
+    stage.sync("s", first.member_id, 1, {})
+    second = stage.join("b", instance="i", version=9)
+    assert second.member_id != first.member_id
+    sessions = {key[2] for key in armed(stage) if key[0] == "session"}
+    assert sessions == {second.member_id}
+
+
+def test_the_leader_that_is_back_leads_on_whoever_came_first() -> None:
+    stage, members = stable(3)
+    stage.group.leader = members[2]
+    for member in members:
+        stage.join(member, member, names=("range", "other"))
+    assert stage.group.state is ClassicGroupState.COMPLETING_REBALANCE
+    assert stage.group.leader == members[2]
+
+
+def test_of_a_group_that_lost_its_leader_the_first_that_came_leads() -> None:
+    stage, members = stable(2)
+    stage.group.leader = None
+    stage.join("follower", members[1], names=("range", "other"))
+    stage.join("leader", members[0])
+    assert stage.group.leader == members[0], "the first of its members"
+    assert stage.answers["leader"].leader == members[0]
+
+
+def test_a_member_of_an_old_client_may_name_a_retention_of_nothing() -> None:
+    stage = GroupShardFixture()
+    for ticket, retention, expires in (("kept", -1, -1), ("none", 0, 0), ("some", 7, 7)):
+        new = [OffsetToCommit(ticket, bytes(16), 0, 5, -1, "")]
+        stage.apply(stage.machine.handle(stage.now, CommitOffsets(ticket, "g", "", None, -1, retention, new, 3)))
+        found = stage.machine.offsets.get("g", ticket, 0)
+        assert found is not None
+        assert found.expire_ms == expires, "OffsetCommit v2 to v4"
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "age_ms", "gone"),
+    [
+        (ClassicGroupState.EMPTY, "consumer", 999, False),
+        (ClassicGroupState.EMPTY, "consumer", 1000, True),
+        (ClassicGroupState.STABLE, "consumer", 1000, True),
+        (ClassicGroupState.STABLE, "connect", 1000, False),
+        (ClassicGroupState.PREPARING_REBALANCE, "consumer", 1000, False),
+        (ClassicGroupState.COMPLETING_REBALANCE, "consumer", 1000, False),
+        (ClassicGroupState.PREPARING_REBALANCE, None, 1000, True),
+    ],
+)
+def test_c_offset_expiration_condition(state: ClassicGroupState, kind: str | None, age_ms: int, gone: bool) -> None:
+    group = ClassicGroup("g", state, protocol_type=kind, state_since_ms=50)
+    position = OffsetAndMetadata(5, -1, 50, -1, 0, bytes(16), "")
+    assert _is_expired(group, position, 1000, 50 + age_ms) is gone
+
+
+def test_a_simple_consumer_in_a_group_with_members_is_refused_by_its_name_and_one_without_a_name_too() -> None:
+    stage, _ = stable(1)
+    for ticket, member, generation in (("named", "stranger", -1), ("nameless", "", -1), ("numbered", "", 1)):
+        stage.apply(stage.machine.handle(stage.now, CommitOffsets(ticket, "g", member, None, generation, -1, [], 9)))
+        assert stage.answers[ticket] == 25, "UNKNOWN_MEMBER_ID"
+
+
+def test_what_a_member_reads_is_what_it_said_under_the_groups_protocol() -> None:
+    stage, (member,) = stable(1)
+    stage.group.set_protocols(stage.group.members[member], [("other", subscription("a")), ("range", subscription("b"))])
+    read: list[set[str] | None] = []
+
+    def steps() -> Iterator[None]:
+        read.append((yield from subscribed_topics(stage.group)))
+
+    assert len(list(steps())) == 1
+    assert read == [{"b"}]
+
+
+def test_subscription_with_very_many_topics_is_decoded_in_slices() -> None:
+    stage, (member,) = stable(1)
+    names = [f"t-{n}" for n in range(20_000)]
+    stage.group.set_protocols(stage.group.members[member], [("range", subscription(*names))])
+    read: list[set[str] | None] = []
+
+    def steps() -> Iterator[None]:
+        read.append((yield from subscribed_topics(stage.group)))
+
+    assert len(list(steps())) >= len(names) // ELEMENTS_PER_YIELD
+    assert read == [set(names)]

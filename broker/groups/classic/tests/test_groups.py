@@ -1,0 +1,343 @@
+"""Classic groups in virtual time: joins, rebalances, sessions, static members."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+from ottla.broker.coordinator.events import ShardLoaded, TimerExpired, WriteResult
+from ottla.broker.groups.classic.classic_group import ClassicGroupState, GroupRequest
+from ottla.broker.groups.classic.rebalance import GroupEffects, GroupSettings
+from ottla.broker.groups.committed_offsets import OffsetToCommit
+from ottla.broker.groups.records import decode, encode
+from ottla.broker.groups.state_machine import CommitOffsets, GroupStateMachine
+from ottla.jobs.state_machine import ScheduleTimer
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import sync_group as s
+
+
+class GroupShardFixture:
+    """The shell in miniature: a clock, timers, a log, and the answers by ticket."""
+
+    def __init__(self, **settings: int) -> None:
+        self.machine = GroupStateMachine(GroupSettings(**{"initial_rebalance_delay_ms": 0, **settings}))
+        self.now = 0
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.answers: dict[str, Any] = {}
+        self.commits = True
+        """Whether what is written is committed at once."""
+        self.unsettled: list[Any] = []
+        self.fired = 0
+        self._heap: list[tuple[int, int, Any]] = []
+        self._armed: dict[Any, int] = {}
+        self._count = 0
+
+    def apply(self, fx: GroupEffects) -> None:
+        for record in fx.records:
+            raw = encode(record)
+            self.log.append(raw)
+            back = decode(*raw)
+            assert back is not None
+            self.machine.replay(len(self.log), back)
+        self.set(fx.timers)
+        for part in fx.continuation or ():
+            self.apply(part)
+        for reply in fx.replies:
+            assert reply.pending_request not in self.answers, f"{reply.pending_request} was answered twice"
+            self.answers[reply.pending_request] = reply.message
+        if fx.on_commit_outcome is not None:
+            self.unsettled.append(fx.on_commit_outcome)
+            if self.commits:
+                self.settle()
+
+    def set(self, timers: list[Any]) -> None:
+        for timer in timers:
+            self._armed.pop(timer.key, None)
+            if isinstance(timer, ScheduleTimer):
+                self._count += 1
+                self._armed[timer.key] = self._count
+                heapq.heappush(self._heap, (timer.deadline_ms, self._count, timer.key))
+
+    def settle(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """The fate of what was written is known."""
+        while self.unsettled:
+            self.apply(self.machine.handle(self.now, WriteResult(self.unsettled.pop(0), error)))
+
+    def send(self, ticket: str, request: Any, version: int = 9, client: str = "c") -> Any:
+        self.apply(
+            self.machine.handle(self.now, GroupRequest(ticket, request, version, client, "10.0.0.1", f"id-{ticket}"))
+        )
+        return self.answers.get(ticket)
+
+    def wait(self, ms: int) -> None:
+        """Let time pass, firing what is due on the way."""
+        until = self.now + ms
+        while self._heap and self._heap[0][0] <= until:
+            at, count, key = heapq.heappop(self._heap)
+            if self._armed.get(key) == count:
+                del self._armed[key]
+                self.now = max(self.now, at)
+                self.fired += 1
+                assert self.fired < 100_000, "a timer that sets itself at once"
+                self.apply(self.machine.handle(self.now, TimerExpired(key)))
+        self.now = until
+
+    def join(
+        self,
+        ticket: str,
+        member: str = "",
+        instance: str | None = None,
+        names: tuple[str, ...] = ("range",),
+        version: int = 9,
+        session_ms: int = 10_000,
+        rebalance_ms: int = 30_000,
+    ) -> Any:
+        protocols = [j.JoinGroupRequestProtocol(name, b"said by " + ticket.encode()) for name in names]
+        request = j.JoinGroupRequest("g", session_ms, rebalance_ms, member, instance, "consumer", protocols)
+        return self.send(ticket, request, version)
+
+    def enter(self, ticket: str) -> str:
+        """Join as a new dynamic member, taking the id that is handed out; gives it."""
+        refused = self.join(ticket + "?")
+        assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        self.join(ticket, refused.member_id)
+        member: str = refused.member_id
+        return member
+
+    def sync(self, ticket: str, member: str, generation: int, shares: dict[str, bytes] | None = None) -> Any:
+        assignments = [s.SyncGroupRequestAssignment(m, a) for m, a in (shares or {}).items()]
+        request = s.SyncGroupRequest("g", generation, member, None, "consumer", "range", assignments)
+        return self.send(ticket, request, 5)
+
+    def beat(self, member: str, generation: int) -> int:
+        self._count += 1
+        answer = self.send(f"beat-{self._count}", hb.HeartbeatRequest("g", generation, member), 4)
+        code: int = answer.error_code
+        return code
+
+    @property
+    def group(self) -> Any:
+        return self.machine.classic_groups.groups["g"]
+
+
+def stable(count: int = 2) -> tuple[GroupShardFixture, list[str]]:
+    """A stable group of that many members, in generation ``count``."""
+    stage = GroupShardFixture()
+    members: list[str] = []
+    for number in range(count):
+        fresh = stage.enter(f"join-{number}")
+        for old in members:
+            stage.join(f"rejoin-{number}-{old}", old)
+        members.append(fresh)
+    generation = stage.group.generation
+    for member in members[1:]:
+        stage.sync(f"sync-{member}", member, generation)
+    stage.sync("sync-leader", members[0], generation, {m: b"share of " + m.encode() for m in members})
+    assert stage.group.state is ClassicGroupState.STABLE
+    return stage, members
+
+
+def test_trap_85_a_new_member_is_given_its_id_first() -> None:
+    stage = GroupShardFixture()
+    refused = stage.join("a")
+    assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert refused.member_id == "c-id-a"
+    answer = stage.join("b", refused.member_id)
+    assert (answer.error_code, answer.generation_id, answer.leader) == (0, 1, "c-id-a")
+    assert [m.member_id for m in answer.members] == ["c-id-a"]
+
+
+def test_before_version_4_a_member_enters_at_once() -> None:
+    assert GroupShardFixture().join("a", version=3).generation_id == 1
+
+
+def test_a_promised_id_expires_with_the_session() -> None:
+    stage = GroupShardFixture()
+    member = stage.join("a").member_id
+    stage.wait(10_001)
+    assert stage.join("b", member).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_two_members_get_their_shares_and_the_record_holds_them() -> None:
+    stage, members = stable(2)
+    assert stage.answers[f"sync-{members[1]}"].assignment == b"share of " + members[1].encode()
+    assert stage.answers["sync-leader"].assignment == b"share of " + members[0].encode()
+    stored = stage.machine.classic_groups.persisted_groups["g"]
+    assert stored.generation == 2
+    assert [m.member_id for m in stored.members] == members
+
+
+def test_trap_86_the_first_rebalance_waits_and_is_extended_by_those_who_come() -> None:
+    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
+    first = stage.enter("a")
+    stage.wait(2000)
+    second = stage.enter("b")
+    stage.wait(1500)
+    assert "a" not in stage.answers, "extended because b came"
+    stage.wait(3000)
+    assert {m.member_id for m in stage.answers["a"].members} == {first, second}
+    assert stage.answers["b"].generation_id == 1
+
+
+def test_trap_88_a_heartbeat_learns_of_the_rebalance_and_an_old_generation_is_refused() -> None:
+    stage, members = stable(2)
+    assert stage.beat(members[0], 2) == 0
+    stage.enter("new")
+    assert stage.beat(members[0], 2) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert stage.beat(members[0], 1) == ErrorCode.ILLEGAL_GENERATION
+    assert stage.beat("stranger", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_those_who_do_not_rejoin_are_dropped_when_the_time_is_over() -> None:
+    stage, members = stable(2)
+    stage.enter("new")
+    stage.join("back", members[0])
+    for _ in range(4):
+        stage.wait(7000)
+        if members[1] in stage.group.members:
+            stage.beat(members[1], 2)
+    stage.wait(3000)
+    assert stage.answers["back"].generation_id == 3
+    assert members[1] not in stage.group.members
+
+
+def test_a_silent_member_is_dropped_after_its_session_and_the_others_rebalance() -> None:
+    stage, members = stable(2)
+    stage.wait(9000)
+    assert stage.beat(members[0], 2) == 0
+    stage.wait(1500)
+    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
+    assert stage.beat(members[0], 2) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert stage.join("again", members[0]).generation_id == 3
+    assert list(stage.group.members) == [members[0]]
+
+
+def test_trap_87_a_member_that_waits_in_join_needs_no_heartbeat() -> None:
+    stage, members = stable(2)
+    stage.join("leader-back", members[0])
+    stage.wait(9_999)
+    stage.beat(members[1], 2)
+    stage.wait(9_000)
+    assert members[0] in stage.group.members
+    assert "leader-back" not in stage.answers
+
+
+def test_the_last_member_leaves_an_empty_group_with_its_generation() -> None:
+    stage, members = stable(1)
+    answer = stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity(members[0])]), 5)
+    assert answer.members[0].error_code == 0
+    assert stage.group.state is ClassicGroupState.EMPTY
+    assert stage.machine.classic_groups.persisted_groups["g"].members == []
+    assert stage.machine.classic_groups.persisted_groups["g"].generation == 2
+
+
+def test_a_follower_that_rejoins_unchanged_disturbs_nobody_but_the_leader_does() -> None:
+    stage, members = stable(2)
+    stage.group.set_protocols(stage.group.members[members[1]], [("range", b"said by x")])
+    same = stage.join("x", members[1])
+    assert (same.error_code, same.generation_id) == (0, 2)
+    assert stage.group.state is ClassicGroupState.STABLE
+    stage.join("y", members[0])
+    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
+
+
+def test_members_that_share_no_protocol_are_refused() -> None:
+    stage, _ = stable(1)
+    assert stage.join("z", names=("roundrobin",)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_the_protocol_is_chosen_by_vote_among_what_all_support() -> None:
+    stage = GroupShardFixture(initial_rebalance_delay_ms=100)
+    for ticket, names in (("a", ("x", "range")), ("b", ("range", "x")), ("d", ("range", "y", "x"))):
+        stage.join(ticket, names=names, version=3)
+    stage.wait(5000)
+    assert {stage.answers[t].protocol_name for t in "abd"} == {"range"}
+
+
+def test_a_late_sync_costs_the_membership() -> None:
+    stage, members = stable(2)
+    stage.join("l", members[0])
+    stage.join("f", members[1])
+    generation = stage.group.generation
+    stage.sync("only-leader", members[0], generation, {})
+    assert stage.group.state is ClassicGroupState.STABLE, "the leader's sync is enough"
+    for _ in range(5):
+        assert set(members) == set(stage.group.members)
+        stage.wait(6001)
+        for member in members:
+            stage.beat(member, generation)
+    assert list(stage.group.members) == [members[0]], "heartbeats do not replace the sync"
+
+
+def test_trap_89_a_static_member_comes_back_without_a_rebalance_and_fences_its_old_self() -> None:
+    stage = GroupShardFixture()
+    first = stage.join("a", instance="i1", version=9)
+    stage.sync("s1", first.member_id, 1, {first.member_id: b"mine"})
+    assert stage.group.state is ClassicGroupState.STABLE
+    again = stage.join("b", instance="i1", version=9)
+    assert (again.error_code, again.generation_id, again.skip_assignment) == (0, 1, True)
+    assert again.member_id != first.member_id
+    assert stage.group.state is ClassicGroupState.STABLE
+    old = hb.HeartbeatRequest("g", 1, first.member_id, "i1")
+    assert stage.send("old", old, 4).error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert stage.sync("s2", again.member_id, 1).assignment == b"mine"
+    assert [m.member_id for m in stage.machine.classic_groups.persisted_groups["g"].members] == [again.member_id]
+
+
+def test_a_static_member_may_leave_by_its_instance_id() -> None:
+    stage = GroupShardFixture()
+    stage.join("a", instance="i1")
+    answer = stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity("", "i1")]), 5)
+    assert answer.members[0].error_code == 0
+    assert stage.group.members == {}
+
+
+def test_group_max_size_keeps_others_out() -> None:
+    stage = GroupShardFixture(max_size=1)
+    stage.join("a", version=3)
+    assert stage.join("b", version=3).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def commit(stage: GroupShardFixture, ticket: str, member: str, generation: int, offset: int) -> Any:
+    new = OffsetToCommit("t", bytes(15) + b"\x01", 0, offset, 3, "meta")
+    event = CommitOffsets(ticket, "g", member, None, generation, -1, [new], 9)
+    stage.apply(stage.machine.handle(stage.now, event))
+    return stage.answers[ticket]
+
+
+def test_trap_90_only_members_commit_while_there_are_members() -> None:
+    stage, members = stable(1)
+    generation = stage.group.generation
+    assert commit(stage, "c1", members[0], generation, 5) is ErrorCode.NONE
+    assert commit(stage, "c2", members[0], generation - 1, 6) is ErrorCode.ILLEGAL_GENERATION
+    assert commit(stage, "c3", "", -1, 7) is ErrorCode.UNKNOWN_MEMBER_ID
+    stored = stage.machine.offsets.get("g", "t", 0)
+    assert stored is not None
+    assert (stored.offset, stored.leader_epoch, stored.metadata) == (5, 3, "meta")
+    stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity(members[0])]), 5)
+    assert commit(stage, "c4", "", -1, 8) is ErrorCode.NONE
+
+
+def test_a_restart_replays_the_log_and_members_may_go_on() -> None:
+    stage, members = stable(2)
+    commit(stage, "c", members[0], 2, 41)
+    again = GroupShardFixture()
+    again.log = list(stage.log)
+    for number, (key, value) in enumerate(stage.log):
+        record = decode(key, value)
+        assert record is not None
+        again.machine.replay(number, record)
+    again.apply(again.machine.handle(0, ShardLoaded()))
+    assert again.group.state is ClassicGroupState.STABLE
+    assert again.beat(members[0], 2) == 0
+    assert again.sync("s", members[1], 2).assignment == b"share of " + members[1].encode()
+    stored = again.machine.offsets.get("g", "t", 0)
+    assert stored is not None
+    assert stored.offset == 41
+    again.wait(9_000)
+    again.beat(members[0], 2)
+    again.wait(2_000)
+    assert members[1] not in again.group.members, "who does not come back is dropped after its session"

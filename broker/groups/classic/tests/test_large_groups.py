@@ -1,0 +1,204 @@
+"""Very large groups: what touches every member goes in slices, and nobody is forgotten between two of them."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.coordinator.events import ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
+from ottla.broker.groups.classic.classic_group import ClassicGroupState, GroupRequest, subscribed_topics
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.classic.tests.test_group_rules import subscription
+from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture
+from ottla.broker.groups.state_machine import DeleteOffsets, TopicMetadataChanged
+from ottla.broker.groups.tests.test_expiration import commit
+from ottla.broker.tests.coordinator_runtime_fixture import (
+    E,
+    ParkRequest,
+    RegisterRuntime,
+    RegisterStateMachine,
+    start_leading,
+    with_runtime,
+)
+from ottla.controller.metadata.image import MetadataImage
+from ottla.jobs.state_machine import RECORDS_PER_STEP, Effects, RequestReply
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import sync_group as s
+
+MANY = 2 * RECORDS_PER_STEP + 1
+JOIN_IS_OVER = TimerExpired(("join", "g"))
+
+
+def crowd(count: int = MANY) -> tuple[GroupShardFixture, list[str]]:
+    """So many who have joined, before their first generation."""
+    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
+    for number in range(count):
+        stage.join(f"join-{number}", version=3)
+    stage.apply(stage.machine.handle(stage.now, JOIN_IS_OVER))  # they came meanwhile: it waits once more
+    return stage, list(stage.group.members)
+
+
+def slices(fx: GroupEffects) -> list[GroupEffects]:
+    return [part for part in chain([fx], fx.continuation or ()) if part.replies or part.records or part.timers]
+
+
+def all_in(count: int = MANY) -> tuple[GroupShardFixture, list[str]]:
+    """A generation of so many, whose assignment is awaited by all but the leader."""
+    stage, members = crowd(count)
+    stage.apply(stage.machine.handle(stage.now, JOIN_IS_OVER))
+    for member in members[1:]:
+        stage.sync(f"sync-{member}", member, 1)
+    return stage, members
+
+
+def sync_of_leader(stage: GroupShardFixture, members: list[str]) -> Any:
+    shares = [s.SyncGroupRequestAssignment(m, m.encode()) for m in members]
+    request = s.SyncGroupRequest("g", 1, members[0], None, "consumer", "range", shares)
+    return stage.machine.handle(stage.now, GroupRequest("leader", request, 5, "c", "h")).on_commit_outcome
+
+
+def test_a_generation_begins_in_slices_and_all_hear_of_it_once() -> None:
+    stage, members = crowd()
+    parts = slices(stage.machine.handle(stage.now, JOIN_IS_OVER))
+    answers = [reply for part in parts for reply in part.replies]
+    assert max(len(part.replies) for part in parts) == RECORDS_PER_STEP
+    assert sorted(r.message.member_id for r in answers) == sorted(members)
+    assert {r.message.generation_id for r in answers} == {1}
+    assert [len(r.message.members) for r in answers if r.message.members] == [MANY], "the leader's"
+    assert stage.group.state is ClassicGroupState.COMPLETING_REBALANCE
+    assert len(stage.group.pending_sync_members) == MANY
+
+
+def test_few_members_hear_at_once() -> None:
+    stage, _ = crowd(RECORDS_PER_STEP)
+    fx = stage.machine.handle(stage.now, JOIN_IS_OVER)
+    assert (len(fx.replies), fx.continuation) == (RECORDS_PER_STEP, None)
+
+
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_a_coordinator_that_goes_between_two_slices_answers_the_rest(done: int) -> None:
+    stage, _ = crowd()
+    fx = stage.machine.handle(stage.now, JOIN_IS_OVER)
+    assert fx.continuation is not None
+    answered = [r for _ in range(done) for r in next(fx.continuation).replies]
+    answered += stage.machine.handle(stage.now, ShardUnloaded(E.NOT_COORDINATOR)).replies
+    assert len(answered) == len({r.pending_request for r in answered}) == MANY
+
+
+def test_an_assignment_is_given_out_in_slices() -> None:
+    stage, members = all_in()
+    parts = slices(stage.machine.handle(stage.now, WriteResult(sync_of_leader(stage, members), E.NONE)))
+    assert len(parts) == 3
+    given = {r.pending_request: r.message.assignment for part in parts for r in part.replies}
+    assert given == {"leader": members[0].encode()} | {f"sync-{m}": m.encode() for m in members[1:]}
+    assert stage.group.state is ClassicGroupState.STABLE
+
+
+def test_an_assignment_that_is_refused_is_told_in_slices() -> None:
+    stage, members = all_in()
+    parts = slices(stage.machine.handle(stage.now, WriteResult(sync_of_leader(stage, members), E.NOT_COORDINATOR)))
+    told = [r.message.error_code for part in parts for r in part.replies]
+    assert told == [E.NOT_COORDINATOR] * MANY
+    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
+
+
+def test_who_does_not_sync_in_time_is_dropped_in_slices() -> None:
+    stage, _ = crowd()
+    stage.apply(stage.machine.handle(stage.now, JOIN_IS_OVER))
+    parts = slices(stage.machine.handle(stage.now, TimerExpired(("sync", "g"))))
+    assert max(len(part.timers) for part in parts) <= RECORDS_PER_STEP + 3
+    assert stage.group.state is ClassicGroupState.EMPTY
+    assert [record.value.generation for part in parts for record in part.records] == [2]  # type: ignore[union-attr]
+
+
+def test_who_did_not_come_back_is_dropped_in_slices() -> None:
+    stage, members = all_in()
+    stage.apply(stage.machine.handle(stage.now, WriteResult(sync_of_leader(stage, members), E.NONE)))
+    stage.join("again", members[0], version=3)
+    parts = slices(stage.machine.handle(stage.now, JOIN_IS_OVER))
+    assert max(len(part.timers) for part in parts) <= RECORDS_PER_STEP + 3
+    assert list(stage.group.members) == members[:1]
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_many_leave_in_slices_and_hear_of_it_together(version: int) -> None:
+    stage, members = all_in()
+    wanted = [lg.MemberIdentity(m) for m in [*members, "stranger"]]
+    fx = stage.machine.handle(
+        stage.now, GroupRequest("leave", lg.LeaveGroupRequest("g", "", wanted), version, "c", "h")
+    )
+    [reply] = fx.replies
+    parts = slices(fx)
+    assert max(len(part.replies) for part in parts) <= RECORDS_PER_STEP
+    assert [row.error_code for row in reply.message.members] == [E.NONE] * MANY + [E.UNKNOWN_MEMBER_ID]
+    assert stage.group.state is ClassicGroupState.EMPTY
+
+
+def test_before_v3_one_leaves_a_large_group_and_is_told_so() -> None:
+    stage, members = all_in()
+    fx = stage.machine.handle(stage.now, GroupRequest("leave", lg.LeaveGroupRequest("g", members[0]), 2, "c", "h"))
+    stage.apply(fx)
+    assert (stage.answers["leave"].error_code, stage.answers["leave"].members) == (E.NONE, [])
+    assert len(stage.group.members) == MANY - 1
+    assert stage.answers[f"sync-{members[1]}"].error_code == E.REBALANCE_IN_PROGRESS
+
+
+def test_what_a_large_group_reads_is_found_member_by_member() -> None:
+    stage, _ = all_in()
+    for member in stage.group.members.values():
+        stage.group.set_protocols(member, [("range", subscription("t"))])
+    assert sum(1 for _ in subscribed_topics(stage.group)) == MANY
+    fx = stage.machine.handle(stage.now, DeleteOffsets("delete", "g", [("t", 0)]))
+    assert fx.continuation is not None
+    stage.apply(fx)
+    assert stage.answers["delete"] == {"t"}
+
+
+@pytest.mark.parametrize("topics", [1, 3])
+def test_positions_go_with_their_topics_at_the_cost_of_the_smaller_number(topics: int) -> None:
+    stage = GroupShardFixture()
+    for number in range(topics):
+        commit(stage, f"t{number}")
+    commit(stage, "kept")
+
+    class Counted(dict[str, bytes]):
+        looks = 0
+
+        def __contains__(self, key: object) -> bool:
+            Counted.looks += 1
+            return super().__contains__(key)
+
+    gone = Counted({f"t{n}": bytes(16) for n in range(1000)})
+    Counted.looks = 0
+    stage.apply(stage.machine.handle(stage.now, TopicMetadataChanged(MetadataImage(), frozenset(gone), False, gone)))
+    assert set(stage.machine.offsets.group_offsets("g")) == {"kept"}
+    assert 0 < Counted.looks <= topics + 1
+
+
+class ParkedRequestsMachine(RegisterStateMachine):
+    """Answers everybody who is parked, one a slice."""
+
+    def handle(self, now_ms: int, event: Any) -> Effects[Any]:
+        if isinstance(event, WriteResult | ShardLoaded | ShardUnloaded) or not isinstance(event, str):
+            return super().handle(now_ms, event)
+        return Effects(continuation=(Effects(replies=[RequestReply(ticket, event)]) for ticket in self.parked))
+
+
+def test_answers_that_go_in_slices_leave_slice_by_slice() -> None:
+    house = RegisterRuntime(followed=False)
+    house.runtime._machine_of = ParkedRequestsMachine
+    start_leading(house)
+
+    async def story() -> None:
+        tickets = [house.runtime.submit(0, ParkRequest) for _ in range(3)]
+        house.runtime.submit_to_all("go")
+        seen = []
+        while tickets[-1].answer is None:
+            await trio.lowlevel.checkpoint()
+            seen.append(sum(t.answer is not None for t in tickets))
+        assert any(0 < count < 3 for count in seen)
+
+    with_runtime(house, story)

@@ -1,0 +1,134 @@
+"""Classic groups under anything: whatever their log holds and whatever clients send, nobody waits for ever."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded
+from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState, GroupRequest
+from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture
+from ottla.broker.groups.committed_offsets import OffsetToCommit
+from ottla.broker.groups.records import GroupRecord, decode, encode
+from ottla.broker.groups.state_machine import CommitOffsets, DeleteGroup, DeleteOffsets
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import sync_group as s
+
+NAMES = ("g0", "g1", "g2")
+NOTHING_READ = b"\0\0\0\0"
+
+
+def any_value(rng: random.Random) -> o.GroupMetadataValue:
+    """A group's record as nobody should write it; clients that call themselves an admin tool can."""
+    rows = [
+        o.MemberMetadata(
+            *(rng.choice(["a", "b", "", "c"]), rng.choice([None, "i", "k", ""]), "c", "h"),
+            *(rng.choice([-1, 0, 1000]), rng.choice([-5, 0, 6000]), rng.choice([b"", NOTHING_READ, b"xx"]), b""),
+        )
+        for _ in range(rng.randrange(4))
+    ]
+    generation = rng.choice([-1, 0, 5, 2**31 - 100_000])
+    protocol, leader = rng.choice([None, "", "range"]), rng.choice([None, "a", "z", ""])
+    return o.GroupMetadataValue(rng.choice(["consumer", "", "x"]), generation, protocol, leader, -1, rows)
+
+
+class RandomClassicGroupHistory:
+    """One random history."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        delay, largest = self.rng.choice([0, 3000]), self.rng.choice([2, 100])
+        self.stage = GroupShardFixture(initial_rebalance_delay_ms=delay, max_size=largest)
+        self.asked: list[str] = []
+
+    @property
+    def groups(self) -> dict[str, ClassicGroup]:
+        return self.stage.machine.classic_groups.groups
+
+    def step(self) -> None:
+        """Time passes, or somebody says something; sometimes what was written is refused."""
+        rng, stage = self.rng, self.stage
+        if rng.random() < 0.3:
+            stage.wait(rng.choice([10, 1000, 7000]))
+        stage.commits = rng.random() < 0.8
+        stage.apply(stage.machine.handle(stage.now, self.event()))
+        if not stage.commits:
+            stage.settle(rng.choice([ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]))
+        for group in self.groups.values():
+            members = group.members.values()
+            assert group.protocol_counts == Counter(name for m in members for name, _ in m.protocols)
+            assert group.awaiting_join_count == sum(m.awaiting_join is not None for m in members)
+            assert group.static_member_ids == {m.instance_id: m.id for m in members if m.instance_id is not None}
+
+    def event(self) -> Any:
+        """Mostly what a member would say, of itself or of another."""
+        rng = self.rng
+        ticket = f"t{len(self.asked)}"
+        self.asked.append(ticket)
+        name = rng.choice(NAMES)
+        group = self.groups.get(name) or ClassicGroup(name)
+        who = rng.choice([*group.members, *group.pending_join_members, ""])
+        known = group.members.get(who)
+        instance = known.instance_id if known is not None and rng.random() < 0.8 else rng.choice([None, None, "i", "k"])
+        generation = group.generation if rng.random() < 0.8 else rng.choice([-1, 0, 3])
+        match rng.randrange(8):
+            case 0 | 1 | 2:
+                return self._call(ticket, self._join(name, group, who, instance), rng.choice([3, 5, 9]))
+            case 3:
+                shares = [s.SyncGroupRequestAssignment(who, b"x")]
+                return self._call(ticket, s.SyncGroupRequest(name, generation, who, instance, assignments=shares), 5)
+            case 4:
+                return self._call(ticket, hb.HeartbeatRequest(name, generation, who, instance), 4)
+            case 5:
+                leaves = lg.LeaveGroupRequest(name, who, [lg.MemberIdentity(who, instance)])
+                return self._call(ticket, leaves, rng.choice([2, 5]))
+            case 6:
+                new = OffsetToCommit("t", bytes(16), 0, 5, -1, "m")
+                commit = CommitOffsets(ticket, name, who, instance, generation, -1, [new], 9)
+                return rng.choice([commit, DeleteGroup(ticket, name), DeleteOffsets(ticket, name, [("t", 0)])])
+        self.asked.pop()
+        return RequestDisconnected(name, rng.choice([*self.asked, ""]))
+
+    def _join(self, name: str, group: ClassicGroup, who: str, instance: str | None) -> j.JoinGroupRequest:
+        rng, known = self.rng, group.members.get(who)
+        said = [(n, NOTHING_READ) for n in rng.sample(["range", "rr", ""], rng.randrange(3))]
+        if known is not None and rng.random() < 0.5:
+            said = known.protocols
+        kind, rows = group.protocol_type or "consumer", [j.JoinGroupRequestProtocol(*x) for x in said]
+        return j.JoinGroupRequest(name, rng.choice([6000, 9000]), rng.choice([-1, 0, 5000]), who, instance, kind, rows)
+
+    def _call(self, ticket: str, request: Any, version: int) -> GroupRequest:
+        return GroupRequest(ticket, request, version, "c", "h", f"id-{ticket}")
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_whatever_happens_to_groups_all_are_answered_and_members_that_are_silent_go(seed: int) -> None:
+    walk = RandomClassicGroupHistory(seed)
+    stage = walk.stage
+    for name in NAMES if seed % 2 else ():
+        record = decode(*encode(GroupRecord(o.GroupMetadataKey(name), any_value(walk.rng))))
+        assert record is not None
+        stage.machine.replay(0, record)
+    stage.apply(stage.machine.handle(stage.now, ShardLoaded()))
+    for _ in range(150):
+        walk.step()
+    stage.wait(30 * 60_000)
+    assert {group.state for group in walk.groups.values()} <= {ClassicGroupState.EMPTY}
+    assert [ticket for ticket in walk.asked if ticket not in stage.answers] == []
+
+
+def test_of_a_member_a_record_names_twice_the_last_row_counts() -> None:
+    def row(member: str, instance: str | None, said: bytes) -> o.MemberMetadata:
+        return o.MemberMetadata(member, instance, "c", "h", 1, 1, said, b"")
+
+    rows = [row("a", None, b"1"), row("b", "i", b"2"), row("a", None, b"3"), row("c", "i", b"4")]
+    group = ClassicGroup.from_record_value("g", o.GroupMetadataValue("consumer", 1, "range", "a", -1, rows))
+    assert {m.id: m.metadata_for("range") for m in group.members.values()} == {"a": b"3", "c": b"4"}
+    assert (group.protocol_counts, group.static_member_ids, group.leader) == ({"range": 2}, {"i": "c"}, "a")

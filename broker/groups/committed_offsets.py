@@ -1,0 +1,215 @@
+"""Committed offsets: hard state of `__consumer_offsets`, and the rules for committing to it and reading it.
+
+A position is kept as one string of bytes under group, topic and partition: a node may hold a million of them.
+
+Source: ``OffsetMetadataManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState
+from ottla.broker.groups.pending_offsets import GroupTopicPartition, PendingTransactionalOffsets
+from ottla.broker.groups.records import GroupRecord
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import offset_records as o
+
+INVALID_OFFSET = -1
+_FIXED_FIELDS = struct.Struct(">qiqqq16s")
+_RECORD_OFFSET = struct.Struct(">q")
+_RECORD_OFFSET_POSITION = 28
+_NONE: Mapping[int, bytes] = {}
+
+
+class OffsetToCommit(NamedTuple):
+    """One position to be stored."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class OffsetAndMetadata(NamedTuple):
+    """One position as it is stored. Times in milliseconds since 1970; ``expire_ms`` is -1 where the broker decides."""
+
+    offset: int
+    leader_epoch: int
+    commit_ms: int
+    expire_ms: int
+    record_offset: int
+    """The offset of its record."""
+    topic_id: bytes
+    metadata: str
+
+
+def pack_offset(value: o.OffsetCommitValue, lies_at: int) -> bytes:
+    """A position's record, which lies at that offset, in few bytes."""
+    times = value.commit_timestamp, value.expire_timestamp
+    fixed = _FIXED_FIELDS.pack(value.offset, value.leader_epoch, *times, lies_at, value.topic_id)
+    return fixed + value.metadata.encode("utf-8", "surrogatepass") if value.metadata else fixed
+
+
+def unpack_offset(raw: bytes) -> OffsetAndMetadata:
+    """A position from its few bytes."""
+    return OffsetAndMetadata._make(
+        (*_FIXED_FIELDS.unpack_from(raw), raw[_FIXED_FIELDS.size :].decode("utf-8", "surrogatepass"))
+    )
+
+
+class CommittedOffsets:
+    """Positions by group, topic and partition."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, dict[str, dict[int, bytes]]] = {}
+        self.pending = PendingTransactionalOffsets()
+
+    def replay(self, offset: int, key: o.OffsetCommitKey, value: o.OffsetCommitValue | None) -> None:
+        """Take in a position's record."""
+        if value is None:
+            self._remove(key.group, key.topic, key.partition)
+            self.pending.remove(GroupTopicPartition(key.group, key.topic, key.partition))
+            return
+        self._store(key.group, key.topic, key.partition, pack_offset(value, offset))
+
+    def replay_pending(
+        self, offset: int, producer_id: int, key: o.OffsetCommitKey, value: o.OffsetCommitValue | None
+    ) -> None:
+        """Take in the record of a position committed within a transaction. A tombstone counts at once."""
+        if value is None:
+            self.replay(offset, key, None)
+        else:
+            self.pending.add(
+                producer_id, GroupTopicPartition(key.group, key.topic, key.partition), pack_offset(value, offset)
+            )
+
+    def replay_end(self, producer_id: int, *, commits: bool) -> None:
+        """A transaction has ended: each of its positions counts, unless another was committed behind its record."""
+        for where, raw in self.pending.pop(producer_id).items():
+            known = self.topic_offsets(where.group, where.topic).get(where.partition)
+            if commits and (known is None or _record_offset(known) < _record_offset(raw)):
+                self._store(*where, raw)
+
+    def _store(self, group: str, topic: str, partition: int, raw: bytes) -> None:
+        topics = self._stored.get(group)
+        if topics is None:
+            topics = self._stored[group] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[sys.intern(topic)] = {}  # one text for all groups that read a topic
+        partitions[partition] = raw
+
+    def _remove(self, group: str, topic: str, partition: int) -> None:
+        topics = self._stored.get(group)
+        partitions = topics.get(topic) if topics is not None else None
+        if topics is None or partitions is None:
+            return
+        partitions.pop(partition, None)
+        if partitions:
+            return
+        del topics[topic]
+        if not topics:
+            del self._stored[group]
+
+    def get(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None:
+        """A position."""
+        raw = self.topic_offsets(group, topic).get(partition)
+        return None if raw is None else unpack_offset(raw)
+
+    def topic_offsets(self, group: str, topic: str) -> Mapping[int, bytes]:
+        """A group's positions in a topic, by partition: for `unpack_offset`."""
+        topics = self._stored.get(group)
+        return _NONE if topics is None else topics.get(topic, _NONE)
+
+    def group_offsets(self, group: str) -> Mapping[str, Mapping[int, bytes]]:
+        """All positions of a group: topic -> partition -> bytes for `unpack_offset`."""
+        return self._stored.get(group, {})
+
+    def groups(self) -> list[str]:
+        """Every group that has positions."""
+        return list(self._stored)
+
+    def tombstones(self, group: str) -> Iterator[GroupRecord]:
+        """What removes all positions of a group, pending ones too. They may be removed while this goes on."""
+        for topic, partitions in list(self.group_offsets(group).items()):
+            for partition in list(partitions):
+                yield offset_tombstone(group, topic, partition)
+        for topic, partition in self.pending.group_partitions(group):
+            if partition not in self.topic_offsets(group, topic):
+                yield offset_tombstone(group, topic, partition)
+
+    def has_offset(self, group: str, topic: str, partition: int) -> bool:
+        """Whether there is a position, or one pending."""
+        return partition in self.topic_offsets(group, topic) or partition in self.pending.producers_by_partition(
+            group, topic
+        )
+
+
+def offset_tombstone(group: str, topic: str, partition: int) -> GroupRecord:
+    """What removes a position."""
+    return GroupRecord(o.OffsetCommitKey(group, topic, partition), None)
+
+
+def _record_offset(raw: bytes) -> int:
+    """The offset of a position's record."""
+    at: int = _RECORD_OFFSET.unpack_from(raw, _RECORD_OFFSET_POSITION)[0]
+    return at
+
+
+def validate_offset_commit(
+    group: ClassicGroup | None,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    version: int,
+    *,
+    txn: bool = False,
+) -> None:
+    """Whether this member may commit now.
+
+    A request without generation and member is a simple consumer's: allowed only while the group has no members. Within
+    a transaction (``txn``) it may be an older producer's, and what the group is doing does not matter.
+
+    Raises:
+        ProtocolError: the group's answer to it.
+    """
+    if group is None:
+        if generation >= 0:
+            known = version < 9 or txn
+            raise ProtocolError(ErrorCode.ILLEGAL_GENERATION if known else ErrorCode.GROUP_ID_NOT_FOUND)
+        return
+    if generation < 0 and group.state is ClassicGroupState.EMPTY:
+        return
+    if generation >= 0 or member_id or instance_id is not None:
+        group.check_member(member_id, instance_id)
+        if generation != group.generation:
+            raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
+    elif not txn:
+        raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE and not txn:
+        raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def offset_commit_records(
+    group_id: str, offsets: Iterable[OffsetToCommit], now_ms: int, expire_ms: int
+) -> Iterator[GroupRecord]:
+    """The records that store positions; ``expire_ms`` -1 leaves their end to the broker."""
+    for new in offsets:
+        yield GroupRecord(
+            o.OffsetCommitKey(group_id, new.topic, new.partition),
+            o.OffsetCommitValue(
+                new.offset,
+                new.leader_epoch,
+                new.metadata,
+                now_ms,
+                expire_ms,
+                ZERO_UUID if expire_ms != -1 else new.topic_id,
+            ),
+        )

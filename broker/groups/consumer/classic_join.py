@@ -1,0 +1,167 @@
+"""A member of the older protocol joins a consumer group, or comes back to follow it.
+
+Source: ``GroupMetadataManager.classicGroupJoinToConsumerGroup`` (apache/kafka 4.3.1), KIP-848.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, GroupRequest
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.consumer import consumer_protocol, static_members
+from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.consumer.downgrade import GroupDowngrade, downgrade, is_downgrade_due
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.member_update import (
+    GroupUpdateOptions,
+    MemberUpdate,
+    RegexUpdate,
+    maybe_reconcile,
+    new_epoch,
+    update_group,
+)
+from ottla.jobs.state_machine import CancelTimer, RequestReply, ScheduleTimer
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages import consumer_group_records as m
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+
+
+def join_classic_member(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now_ms: int) -> GroupEffects:
+    """Take a member in, or back.
+
+    Raises:
+        ProtocolError: the member's answer.
+    """
+    request: j.JoinGroupRequest = call.request
+    member_id = request.member_id or call.new_member_id
+    _check(groups, group, request, member_id)
+    if request.group_instance_id is None and not request.member_id and call.version >= 4:
+        answer = rb.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id, call.version)
+        return GroupEffects(replies=[RequestReply(call.pending_request, answer)])
+    said = _decode_subscription(request)
+    response = j.JoinGroupResponse()
+    fx = GroupEffects(replies=[RequestReply(call.pending_request, response)])
+    member = _get_or_create_member(group, request, member_id, fx)
+    known = group.static_member(request.group_instance_id)
+    downgrades = known is not None and is_downgrade_due(groups, group, [known], replaced=True)
+    updated = _updated_member(member, call, said)
+    if updated != member:
+        fx.records.append(cr.member_record(group.id, updated))
+    bump = updated.subscribed_topic_names != member.subscribed_topic_names
+    if updated.subscribed_regex or member.subscribed_regex or group.subscribed_regex_counts:
+        from ottla.broker.groups.consumer.regex_subscriptions import update_regex
+
+        bump = update_regex(groups, group, member, updated, call, now_ms, fx) is not RegexUpdate.SAME or bump
+
+    def finish(group: ConsumerGroup, step: MemberUpdate, moved: ConsumerGroupMember, fx: GroupEffects) -> None:
+        _answer(groups, group, moved, request, response, now_ms, fx, stays=not downgrades)
+
+    step = MemberUpdate(member, bump, consumer_protocol.owned_partitions(said, groups.topics.image))
+    ask = GroupUpdateOptions(bump, now_ms, finish)
+    if downgrades:
+        _downgrade(groups, group, step, updated, ask, fx)
+    else:
+        update_group(groups, group, step, updated, ask, fx)
+    return fx
+
+
+def _check(groups: ConsumerGroups, group: ConsumerGroup, request: j.JoinGroupRequest, member_id: str) -> None:
+    settings = groups.settings
+    if not settings.allows_upgrade and not settings.allows_downgrade:
+        raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if len(group.members) >= settings.max_size and member_id not in group.members:
+        raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    spoken = any(group.classic_protocol_counts.get(p.name, 0) == group.classic_member_count for p in request.protocols)
+    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not spoken:
+        raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _decode_subscription(request: j.JoinGroupRequest) -> ConsumerProtocolSubscription:
+    try:
+        return consumer_protocol.decode_subscription(request.protocols[0].metadata)
+    except WireError:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+
+
+def _get_or_create_member(
+    group: ConsumerGroup, request: j.JoinGroupRequest, member_id: str, fx: GroupEffects
+) -> ConsumerGroupMember:
+    if request.group_instance_id is None:
+        return group.members.get(member_id) or ConsumerGroupMember(member_id)
+    if request.member_id:
+        return static_members.require_static_member(group, member_id, request.group_instance_id)
+    forerunner = group.static_member(request.group_instance_id)
+    return (
+        ConsumerGroupMember(member_id)
+        if forerunner is None
+        else static_members.replace_member(group, forerunner, member_id, fx)
+    )
+
+
+def _updated_member(
+    member: ConsumerGroupMember, call: GroupRequest, said: ConsumerProtocolSubscription
+) -> ConsumerGroupMember:
+    request: j.JoinGroupRequest = call.request
+    protocols = [m.ClassicProtocol(name, bytes(data)) for name, data in rb.protocols_of(request)]
+    rebalance = request.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
+        rack_id=said.rack_id or member.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if rebalance == -1 else rebalance,
+        subscribed_topic_names=frozenset(said.topics),
+        subscribed_regex="",
+        client_id=call.client_id,
+        client_host=f"/{call.client_host}",
+        classic_metadata=m.ClassicMemberMetadata(request.session_timeout_ms, protocols),
+    )
+
+
+def _downgrade(
+    groups: ConsumerGroups,
+    group: ConsumerGroup,
+    step: MemberUpdate,
+    updated: ConsumerGroupMember,
+    ask: GroupUpdateOptions,
+    fx: GroupEffects,
+) -> None:
+    """The last member of the new protocol came back in the older one: so does the group."""
+    epoch = group.epoch
+    if ask.bumps_epoch or group.is_metadata_stale:
+        epoch, _ = new_epoch(groups, group, step.member, updated, fx, bump=ask.bumps_epoch)
+    stale = group.target_epoch < epoch
+    moved = updated
+    if not stale:
+        goal = group.target_epoch, group.target_for(updated.id, updated.instance_id)
+        moved = maybe_reconcile(groups, group, step, updated, goal, ask.now_ms, fx)
+    ask.on_finished(group, step, moved, fx)
+    downgrade(groups, GroupDowngrade(group, (), moved, stale, ask.now_ms), fx)
+
+
+def _answer(
+    groups: ConsumerGroups,
+    group: ConsumerGroup,
+    moved: ConsumerGroupMember,
+    request: j.JoinGroupRequest,
+    response: j.JoinGroupResponse,
+    now_ms: int,
+    fx: GroupEffects,
+    *,
+    stays: bool,
+) -> None:
+    """The member's epoch is its generation; it is to ask for its assignment within its rebalance timeout."""
+    assert moved.classic_metadata is not None
+    response.member_id = moved.id
+    response.generation_id = moved.epoch
+    response.protocol_type = CONSUMER_PROTOCOL_TYPE
+    response.protocol_name = moved.classic_metadata.supported_protocols[0].name
+    fx.timers.append(CancelTimer(("consumer-join", group.id, moved.id)))
+    groups.rejoining_members.discard((group.id, moved.id))
+    if stays:
+        groups.arm_session(group.id, moved, now_ms, fx)
+        wait = rb.rebalance_timeout_of(request)
+        fx.timers.append(ScheduleTimer(("consumer-sync", group.id, moved.id), now_ms + wait))

@@ -1,0 +1,220 @@
+"""Members of the older protocol in a consumer group: they join, sync, beat and leave, and follow like the others.
+
+A member is its own generation: its epoch. That it has something to do it hears as a rebalance; what it is to have it
+gets with SyncGroup.
+
+Source: ``GroupMetadataManager.java``, the ``classicGroup...ToConsumerGroup`` methods (apache/kafka 4.3.1), KIP-848.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+
+from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, GroupRequest
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.consumer import consumer_protocol
+from ottla.broker.groups.consumer.classic_join import join_classic_member
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember, ConsumerMemberState
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.member_removal import fence_members
+from ottla.broker.groups.consumer.records import group_tombstones
+from ottla.broker.groups.consumer.static_members import require_static_member
+from ottla.jobs.state_machine import CancelTimer, RequestReply, ScheduleTimer
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import sync_group as s
+
+MAX_LOOKUPS_PER_SLICE = 500
+
+
+def handle_classic_request(groups: ConsumerGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
+    """One call to a group that is a consumer group."""
+    request, fx = call.request, GroupEffects()
+    group = groups.groups[request.group_id]
+    match request:
+        case j.JoinGroupRequest() if not group.members:
+            fx = groups.classic_groups.join(call, now_ms)
+            if fx.records:  # it is let in: the group begins anew, as one of the older kind
+                fx.records[:0] = group_tombstones(group)
+            return fx
+        case j.JoinGroupRequest():
+            return _join(groups, group, call, now_ms)
+        case s.SyncGroupRequest():
+            fx.replies.append(RequestReply(call.pending_request, _sync(groups, group, request, now_ms, fx)))
+        case hb.HeartbeatRequest():
+            code = _heartbeat(groups, group, request, now_ms, fx)
+            fx.replies.append(RequestReply(call.pending_request, hb.HeartbeatResponse(error_code=code)))
+        case _:
+            assert isinstance(request, lg.LeaveGroupRequest)
+            return _leave(groups, group, call, now_ms)
+    return fx
+
+
+def _join(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now_ms: int) -> GroupEffects:
+    request: j.JoinGroupRequest = call.request
+    try:
+        return join_classic_member(
+            groups, group, call._replace(new_member_id=_to_base64_uuid(call.new_member_id)), now_ms
+        )
+    except ProtocolError as error:
+        return GroupEffects(
+            replies=[RequestReply(call.pending_request, rb.join_error(error.code, request.member_id, call.version))]
+        )
+
+
+def _to_base64_uuid(java_uuid: str) -> str:
+    """An id of 22 letters, as Kafka makes them for these groups, from one of 36."""
+    digits = java_uuid.replace("-", "")
+    return urlsafe_b64encode(bytes.fromhex(digits)).decode().rstrip("=") if len(digits) == 32 else java_uuid
+
+
+def _require_classic_member(
+    group: ConsumerGroup, request: hb.HeartbeatRequest | s.SyncGroupRequest
+) -> ConsumerGroupMember:
+    """The member of the older protocol a request speaks for, in its generation.
+
+    Raises:
+        ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
+    if request.group_instance_id is None:
+        member = group.require_member(request.member_id)
+    else:
+        member = require_static_member(group, request.member_id, request.group_instance_id)
+    if member.classic_metadata is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if member.epoch != request.generation_id:
+        raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
+    return member
+
+
+def _await_join(
+    groups: ConsumerGroups, group: ConsumerGroup, member: ConsumerGroupMember, now_ms: int, fx: GroupEffects
+) -> None:
+    """A member was told to come back: it has its rebalance timeout for that, from the first time on."""
+    if (group.id, member.id) not in groups.rejoining_members:
+        groups.rejoining_members.add((group.id, member.id))
+        fx.timers.append(ScheduleTimer(("consumer-join", group.id, member.id), now_ms + member.rebalance_timeout_ms))
+
+
+def _sync(
+    groups: ConsumerGroups, group: ConsumerGroup, request: s.SyncGroupRequest, now_ms: int, fx: GroupEffects
+) -> s.SyncGroupResponse:
+    try:
+        member = _require_classic_member(group, request)
+        assert member.classic_metadata is not None
+        if not member.classic_metadata.supported_protocols:  # its record says so: Kafka fails the request
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        first = member.classic_metadata.supported_protocols[0]
+        if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (
+            None,
+            first.name,
+        ):
+            raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group.target_epoch > member.epoch and member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS:
+            _await_join(groups, group, member, now_ms, fx)
+            raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
+    except ProtocolError as error:
+        return s.SyncGroupResponse(error_code=error.code)
+    try:
+        version = consumer_protocol.decode_version(first.metadata)
+    except WireError:  # it has been taken over with a group that had agreed on another of its protocols
+        return s.SyncGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    fx.timers.append(CancelTimer(("consumer-sync", group.id, member.id)))
+    groups.arm_session(group.id, member, now_ms, fx)
+    given = consumer_protocol.encode_assignment(member.assigned, groups.topics.image, version)
+    return s.SyncGroupResponse(
+        protocol_type=request.protocol_type, protocol_name=request.protocol_name, assignment=given
+    )
+
+
+def _heartbeat(
+    groups: ConsumerGroups, group: ConsumerGroup, request: hb.HeartbeatRequest, now_ms: int, fx: GroupEffects
+) -> ErrorCode:
+    try:
+        member = _require_classic_member(group, request)
+    except ProtocolError as error:
+        return error.code
+    groups.arm_session(group.id, member, now_ms, fx)
+    if (
+        member.epoch < group.target_epoch
+        or member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
+        or (member.state is ConsumerMemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
+    ):
+        _await_join(groups, group, member, now_ms, fx)
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _waits_for_others(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
+    """Whether somebody else still has what this member is to get."""
+    return any(
+        number not in member.assigned.get(topic, ()) and group.owner_epoch(topic, number) != -1
+        for topic, numbers in group.target.get(member.id, {}).items()
+        for number in numbers
+    )
+
+
+def _leave(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now_ms: int) -> GroupEffects:
+    request: lg.LeaveGroupRequest = call.request
+    members = request.members if call.version >= 3 else [lg.MemberIdentity(request.member_id)]
+    answer = lg.LeaveGroupResponse()
+    fx, gone = GroupEffects(replies=[RequestReply(call.pending_request, answer)]), dict[str, ConsumerGroupMember]()
+    looks = _find_members(group, members, answer, gone)
+    if len(members) > MAX_LOOKUPS_PER_SLICE:
+        fx.continuation = _leave_in_slices(groups, group, looks, gone, now_ms)
+        return fx
+    for _ in looks:
+        pass
+    if gone:
+        fence_members(groups, group, list(gone.values()), now_ms, fx)
+    if call.version < 3:
+        answer.error_code, answer.members = answer.members[0].error_code, []
+    return fx
+
+
+def _find_members(
+    group: ConsumerGroup,
+    members: list[lg.MemberIdentity],
+    answer: lg.LeaveGroupResponse,
+    gone: dict[str, ConsumerGroupMember],
+) -> Iterator[None]:
+    """Say of each who leaves whether it is there, some at a time; ``gone`` takes those who are."""
+    for number, one in enumerate(members):
+        code = ErrorCode.NONE
+        try:
+            member = _leaving_member(group, one)
+            gone[member.id] = member
+        except ProtocolError as error:
+            code = error.code
+        answer.members.append(lg.MemberResponse(one.member_id, one.group_instance_id, code))
+        if number % MAX_LOOKUPS_PER_SLICE == 0:
+            yield
+
+
+def _leave_in_slices(
+    groups: ConsumerGroups,
+    group: ConsumerGroup,
+    looks: Iterator[None],
+    gone: dict[str, ConsumerGroupMember],
+    now_ms: int,
+) -> Iterator[GroupEffects]:
+    """Very many are looked for in slices, then let go in one epoch."""
+    for _ in looks:
+        yield GroupEffects()
+    fx = GroupEffects()
+    if gone:
+        fence_members(groups, group, list(gone.values()), now_ms, fx)
+    yield from fx.flatten()
+
+
+def _leaving_member(group: ConsumerGroup, one: lg.MemberIdentity) -> ConsumerGroupMember:
+    if one.group_instance_id is None:
+        return group.require_member(one.member_id)
+    member = group.static_member(one.group_instance_id)
+    if member is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return require_static_member(group, one.member_id or member.id, one.group_instance_id)

@@ -1,0 +1,246 @@
+"""A consumer group as its records say it is: members, epochs, targets, and what is counted from them.
+
+Source: ``ModernGroup.java``, ``ConsumerGroup.java``, ``ConsumerGroupMember.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.broker.groups.assignors.group_spec import EMPTY_ASSIGNMENT, Assignment
+from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.modern_group import ModernGroup
+from ottla.broker.groups.subscription_counts import adjust_count
+from ottla.wire.messages.consumer_group_records import ClassicMemberMetadata
+
+LEAVE_GROUP_MEMBER_EPOCH = -1
+LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
+"""The epoch of a static member that will be back."""
+PartitionEpochs = Mapping[bytes, Mapping[int, int]]
+"""Partitions by topic id, each with the epoch it was assigned in."""
+NO_PARTITIONS: PartitionEpochs = {}
+
+
+class ConsumerMemberState(IntEnum):
+    """How far a member has followed; the value stands in its record."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConsumerMemberState:
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMember:
+    """One member. ``classic_metadata`` is there for one that speaks the older protocol."""
+
+    id: str
+    epoch: int = 0
+    previous_epoch: int = -1
+    state: ConsumerMemberState = ConsumerMemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: frozenset[str] = frozenset()
+    subscribed_regex: str | None = ""
+    assignor: str | None = None
+    assigned: PartitionEpochs = field(default_factory=dict)
+    revoking: PartitionEpochs = field(default_factory=dict)
+    classic_metadata: ClassicMemberMetadata | None = None
+
+    def has_same_metadata(self, other: ConsumerGroupMember) -> bool:
+        """Whether both are of one record of type 5, which they share: only what they have may be another."""
+        return (
+            self.subscribed_topic_names is other.subscribed_topic_names
+            and self.classic_metadata is other.classic_metadata
+            and self.subscribed_regex is other.subscribed_regex
+            and self.assignor is other.assignor
+        )
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Whether the member has nothing left to do for the target of an epoch."""
+        return self.state is ConsumerMemberState.STABLE and self.epoch == epoch
+
+
+class ResolvedRegularExpression(NamedTuple):
+    """The topics a regular expression stood for, as of an image's offset and a time (ms since 1970)."""
+
+    topics: frozenset[str]
+    image_offset: int
+    resolved_ms: int
+
+
+class SubscriptionCount(NamedTuple):
+    """How many members, and how many regular expressions, name a topic."""
+
+    by_name_count: int = 0
+    by_regex_count: int = 0
+
+
+SubscriptionCounts = dict[str, SubscriptionCount]
+
+
+def adjust_subscription_counts(
+    names: SubscriptionCounts, topics: Set[str], by_name: int = 0, by_regex: int = 0
+) -> None:
+    """Count topics up or down; those nobody names any more go. A member may name 200,000: equal counts are one object,
+    and what is new is taken in at once.
+    """
+    known = names.keys() & topics
+    moved: dict[SubscriptionCount, SubscriptionCount] = {}
+    for topic in known:
+        old = names[topic]
+        new = moved.get(old)
+        if new is None:
+            new = moved[old] = SubscriptionCount(old.by_name_count + by_name, old.by_regex_count + by_regex)
+        if new.by_name_count <= 0 and new.by_regex_count <= 0:
+            del names[topic]
+        else:
+            names[topic] = new
+    if by_name > 0 or by_regex > 0:
+        names.update(dict.fromkeys(topics - known if known else topics, SubscriptionCount(by_name, by_regex)))
+
+
+class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
+    """One group. `update` and `remove` are for the replay of its records alone."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.resolved_regexes: dict[str, ResolvedRegularExpression] = {}
+        self.has_partition_metadata = False
+        """Whether a record of type 4, of before 4.1, is still to be taken away."""
+        self.static_member_ids: dict[str, str] = {}
+        self.subscribed_topic_names: SubscriptionCounts = {}
+        self.subscribed_regex_counts: dict[str, int] = {}
+        self.assignor_counts: dict[str, int] = {}
+        self.classic_member_count = 0
+        self.classic_protocol_counts: dict[str, int] = {}
+        self.owner_epochs: dict[bytes, dict[int, int]] = {}
+
+    # ------------------------------------------------------------------ replay
+
+    def update(self, member: ConsumerGroupMember) -> None:
+        """A member is like this now."""
+        old = self.members.get(member.id)
+        self.members[member.id] = member
+        self._adjust_counts(old, member)
+        if old is not None:
+            self._remove_owned(old)
+        self._add_owned(member.assigned, member.epoch)
+        self._add_owned(member.revoking, member.epoch)
+        if member.instance_id is not None:
+            self.static_member_ids[member.instance_id] = member.id
+
+    def remove(self, member_id: str) -> None:
+        """A member is gone."""
+        old = self.members.pop(member_id, None)
+        if old is None:
+            return
+        self._adjust_counts(old, None)
+        self._remove_owned(old)
+        if old.instance_id is not None and self.static_member_ids.get(old.instance_id) == member_id:
+            del self.static_member_ids[old.instance_id]
+
+    def _adjust_counts(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
+        if old is not None and new is not None and old.has_same_metadata(new):
+            return
+        for member, by in ((old, -1), (new, 1)):
+            if member is None:
+                continue
+            adjust_subscription_counts(self.subscribed_topic_names, member.subscribed_topic_names, by_name=by)
+            adjust_count(self.subscribed_regex_counts, member.subscribed_regex, by)
+            adjust_count(self.assignor_counts, member.assignor, by)
+            if member.classic_metadata is not None:
+                self.classic_member_count += by
+                for protocol in member.classic_metadata.supported_protocols:
+                    adjust_count(self.classic_protocol_counts, protocol.name, by)
+
+    def _remove_owned(self, member: ConsumerGroupMember) -> None:
+        """What a member held is free, but for what somebody else has taken over since."""
+        for held in (member.assigned, member.revoking):
+            for topic, partitions in held.items():
+                owners = self.owner_epochs.get(topic)
+                if owners is None:
+                    continue
+                for partition in partitions:
+                    if owners.get(partition) == member.epoch:
+                        del owners[partition]
+                if not owners:
+                    del self.owner_epochs[topic]
+
+    def _add_owned(self, held: PartitionEpochs, epoch: int) -> None:
+        for topic, partitions in held.items():
+            owners = self.owner_epochs.setdefault(topic, {})
+            for partition in partitions:
+                owners[partition] = max(epoch, owners.get(partition, epoch))
+
+    def set_resolved_regex(self, regex: str, resolved: ResolvedRegularExpression | None) -> None:
+        """A regular expression stands for these topics now, or is not needed any more."""
+        old = self.resolved_regexes.pop(regex, None)
+        if old is not None:
+            adjust_subscription_counts(self.subscribed_topic_names, old.topics, by_regex=-1)
+        if resolved is not None:
+            self.resolved_regexes[regex] = resolved
+            adjust_subscription_counts(self.subscribed_topic_names, resolved.topics, by_regex=1)
+
+    # ------------------------------------------------------------------ what follows from it
+
+    def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
+        """Who goes by an instance id."""
+        member_id = None if instance_id is None else self.static_member_ids.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def owner_epoch(self, topic: bytes, partition: int) -> int:
+        """The epoch of whoever holds a partition, or is still to give it up; -1 where nobody does."""
+        owners = self.owner_epochs.get(topic)
+        return -1 if owners is None else owners.get(partition, -1)
+
+    def target_for(self, member_id: str, instance_id: str | None) -> Assignment:
+        """A member's target; who comes back under an instance id has that of its forerunner."""
+        if instance_id is not None:
+            member_id = self.static_member_ids.get(instance_id, "")
+        return self.target.get(member_id, EMPTY_ASSIGNMENT)
+
+    @property
+    def state(self) -> str:
+        """Empty, Assigning, Reconciling or Stable."""
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        followed = all(member.is_reconciled_to(self.target_epoch) for member in self.members.values())
+        return "Stable" if followed else "Reconciling"
+
+    def preferred_assignor(
+        self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
+    ) -> str | None:
+        """The assignor most members name, of several the first in a table of Java's; None where nobody names one."""
+        counts = dict(self.assignor_counts)
+        if old is not None:
+            adjust_count(counts, old.assignor, -1)
+        if new is not None:
+            adjust_count(counts, new.assignor, 1)
+        return max(iteration_order.hash_map_order(counts), key=counts.__getitem__, default=None)
+
+    def subscribed_topics(self, member: ConsumerGroupMember) -> frozenset[str]:
+        """The topics a member wants, by name and by what its regular expression stands for."""
+        resolved = self.resolved_regexes.get(member.subscribed_regex) if member.subscribed_regex else None
+        return member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved.topics
+
+
+def is_homogeneous_subscription(regexes: Mapping[str, int], names: SubscriptionCounts, members: int) -> bool:
+    """Whether all members want the same topics, as far as that can be told by counting."""
+    if not regexes:
+        return all(topic.by_name_count == members for topic in set(names.values()))
+    if next(iter(regexes.values())) != members:
+        return False
+    return all(topic.by_regex_count == 1 and topic.by_name_count <= 0 for topic in set(names.values()))

@@ -1,0 +1,88 @@
+"""What members of the older protocol say and hear in Kafka's own words: subscriptions and assignments as bytes.
+
+Source: ``ConsumerProtocol.java``, ``Utils.toConsumerProtocolAssignment`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from ottla.broker.coordinator.record_batches import MAX_BATCH_BYTES
+from ottla.broker.groups.java_collections import iteration_order
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.codec import compiler
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import WireError
+from ottla.wire.messages import consumer_protocol as cp
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
+
+_VERSION = struct.Struct(">h")
+NEWEST_VERSION = 3
+LARGEST_BYTES = MAX_BATCH_BYTES
+"""The record of a member with more is larger than `__consumer_offsets` takes."""
+M = TypeVar("M", bound=Message)
+
+
+def decode_version(raw: bytes) -> int:
+    """The version of something embedded; what is newer than all we know is read as the newest.
+
+    Raises:
+        WireError: there is none.
+    """
+    if len(raw) < 2:
+        raise WireError("embedded metadata without a version")
+    version: int = _VERSION.unpack_from(raw)[0]
+    if version < 0:
+        raise WireError(f"embedded metadata of version {version}")
+    return min(version, NEWEST_VERSION)
+
+
+def _decode(cls: type[M], raw: bytes) -> M:
+    if len(raw) > LARGEST_BYTES:
+        raise WireError(f"embedded metadata too large: {len(raw)} bytes (at most {LARGEST_BYTES})")
+    return compiler.decode(cls, decode_version(raw), raw, 2)[0]
+
+
+def decode_subscription(raw: bytes) -> cp.ConsumerProtocolSubscription:
+    """What a member wants.
+
+    Raises:
+        WireError: it cannot be read.
+    """
+    return _decode(cp.ConsumerProtocolSubscription, raw)
+
+
+def decode_assignment(raw: bytes) -> cp.ConsumerProtocolAssignment:
+    """What a member was given; none where nothing was said.
+
+    Raises:
+        WireError: it cannot be read.
+    """
+    if not raw:
+        return cp.ConsumerProtocolAssignment()
+    return _decode(cp.ConsumerProtocolAssignment, raw)
+
+
+def owned_partitions(
+    said: cp.ConsumerProtocolSubscription, image: MetadataImage
+) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
+    """What a member says it has, of topics that exist."""
+    row = ConsumerGroupHeartbeatRequestTopicPartitions
+    topics = image.topics
+    return [row(topics[t.topic].id, t.partitions) for t in said.owned_partitions if t.topic in topics]
+
+
+def encode_assignment(held: Mapping[bytes, Iterable[int]], image: MetadataImage, version: int) -> bytes:
+    """Partitions as a member of the older protocol reads them; topics that are gone are left out."""
+    rows = []
+    for topic in iteration_order.uuid_hash_map_order(held):
+        name = image.topic_names.get(topic)
+        if name is not None:
+            rows.append(
+                cp.ConsumerProtocolAssignmentTopicPartition(
+                    name, list(iteration_order.integer_hash_set_order(held[topic]))
+                )
+            )
+    return _VERSION.pack(version) + compiler.encode(cp.ConsumerProtocolAssignment(rows), version)

@@ -1,0 +1,115 @@
+"""Members that leave, for good or for a while, and members that are given up.
+
+Source: ``GroupMetadataManager.consumerGroupLeave``, ``consumerGroupFenceMembers`` (apache/kafka 4.3.1), KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer.consumer_group import (
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    NO_PARTITIONS,
+    ConsumerGroup,
+    ConsumerGroupMember,
+    ConsumerMemberState,
+    adjust_subscription_counts,
+)
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.static_members import require_static_member
+from ottla.broker.groups.modern_group import run_in_slices
+from ottla.broker.groups.topic_metadata import HASHING_WORK
+from ottla.jobs.state_machine import RECORDS_PER_STEP
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+RECORDS_PER_MEMBER = 3
+
+
+def leave_group(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms: int, fx: GroupEffects) -> str:
+    """A member leaves; gives its id.
+
+    Raises:
+        ProtocolError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    group = groups.require_group(request.group_id)
+    if request.instance_id is None:
+        member = group.require_member(request.member_id)
+    else:
+        member = require_static_member(group, request.member_id, request.instance_id)
+        if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+            away = replace(
+                member,
+                epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+                assigned={topic: dict.fromkeys(held, 0) for topic, held in member.assigned.items()},
+                revoking=NO_PARTITIONS,
+            )
+            fx.records.append(cr.current_assignment_record(group.id, away))
+            return member.id
+    fence_members(groups, group, [member], now_ms, fx)
+    return request.member_id
+
+
+def fence_members(
+    groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], now_ms: int, fx: GroupEffects
+) -> None:
+    """The group goes on without these, in its next epoch, or as a classic group."""
+    cold = groups.topics.unhashed(group.subscribed_topic_names)
+    if group.classic_member_count:
+        from ottla.broker.groups.consumer.downgrade import GroupDowngrade, downgrade, is_downgrade_due
+
+        if is_downgrade_due(groups, group, members):
+            back = GroupDowngrade(
+                group, {member.id for member in members}, None, triggers_rebalance=True, now_ms=now_ms
+            )
+            downgrade(groups, back, fx, instead=partial(_remove_members, groups, group, members, cold))
+            return
+    fx.continue_with(
+        _remove_members(groups, group, members, cold), HASHING_WORK if cold else len(members) * RECORDS_PER_MEMBER
+    )
+
+
+def _remove_members(
+    groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], cold: list[str]
+) -> Iterator[GroupEffects]:
+    """The group without these, in its next epoch: of very many that is written first, lest a node that dies in between
+    leave a target behind which nobody would look at again.
+    """
+    yield from run_in_slices(groups.topics.hash_in_steps(cold))
+    records = [record for member in members for record in cr.member_tombstones(group.id, member.id)]
+    names, timers = dict(group.subscribed_topic_names), GroupEffects()
+    for regex, number in Counter(member.subscribed_regex for member in members if member.subscribed_regex).items():
+        if group.subscribed_regex_counts.get(regex) == number:
+            records.append(cr.regex_tombstone(group.id, regex))
+            if regex in group.resolved_regexes:
+                adjust_subscription_counts(names, group.resolved_regexes[regex].topics, by_regex=-1)
+    for member in members:
+        adjust_subscription_counts(names, member.subscribed_topic_names, by_name=-1)
+        groups.cancel_timers(group.id, member.id, timers)
+    epoch = cr.epoch_record(group.id, group.epoch + 1, groups.topics.hash_of(names))
+    yield timers
+    for part in cr.slice_records([epoch, *records] if len(records) > RECORDS_PER_STEP else [*records, epoch]):
+        yield GroupEffects(records=part)
+
+
+def on_timer(groups: ConsumerGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:
+    """A member's time is over: for its session, or for what it should have done."""
+    if key[0] == "consumer-regex":
+        from ottla.broker.groups.consumer.regex_subscriptions import continue_search
+
+        return continue_search(groups, key[1], now_ms)
+    fx = GroupEffects()
+    group = groups.groups.get(key[1])
+    member = group.members.get(key[2]) if group is not None else None
+    if group is None or member is None:
+        return fx
+    if key[0] == "consumer-rebalance" and (
+        member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS or member.epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
+    ):
+        return fx
+    fence_members(groups, group, [member], now_ms, fx)
+    return fx

@@ -1,0 +1,136 @@
+"""How a member gets from what it has to its target: it gives up first, then takes what others have given up.
+
+Source: ``CurrentAssignmentBuilder.java`` (apache/kafka 4.3.1), KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ottla.broker.groups.assignors.group_spec import Assignment
+from ottla.broker.groups.consumer.consumer_group import (
+    NO_PARTITIONS,
+    ConsumerGroupMember,
+    ConsumerMemberState,
+    PartitionEpochs,
+)
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
+
+OwnedPartitions = Sequence[ConsumerGroupHeartbeatRequestTopicPartitions] | None
+"""What a member says it has now; None where it says nothing."""
+_NO_EPOCHS: dict[int, int] = {}
+
+
+class ConsumerMemberTarget(NamedTuple):
+    """Where a member is to go: the target and its epoch, the topics it wants now, who holds what."""
+
+    epoch: int
+    target: Assignment
+    subscribed: frozenset[bytes]
+    subscription_changed: bool
+    owner_epoch: Callable[[bytes, int], int]
+    owned: OwnedPartitions
+
+
+def reconcile(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> ConsumerGroupMember:
+    """The member after its next step; the same where it must wait.
+
+    Raises:
+        ProtocolError: FENCED_MEMBER_EPOCH: nobody knows what state the member is in.
+    """
+    match member.state:
+        case ConsumerMemberState.STABLE:
+            if member.epoch != goal.epoch:
+                return _next_assignment(member, goal, member.epoch)
+            return _without_unsubscribed(member, goal) if goal.subscription_changed else member
+        case ConsumerMemberState.UNREVOKED_PARTITIONS:
+            if _owns_any(goal.owned, member.revoking):
+                return _without_unsubscribed(member, goal) if goal.subscription_changed else member
+            return _next_assignment(member, goal, member.epoch)
+        case ConsumerMemberState.UNRELEASED_PARTITIONS:
+            return _next_assignment(member, goal, member.epoch)
+        case _:
+            check_member_state(member, goal.owned)
+            return _next_assignment(member, goal, goal.epoch)
+
+
+def check_member_state(member: ConsumerGroupMember, owned: OwnedPartitions) -> None:
+    """Whether it is known what a member is about, or it has nothing.
+
+    Raises:
+        ProtocolError: FENCED_MEMBER_EPOCH.
+    """
+    if member.state is ConsumerMemberState.UNKNOWN and (owned is None or owned):
+        why = "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin."
+        raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)
+
+
+def _owns_any(owned: OwnedPartitions, held: PartitionEpochs) -> bool:
+    """Whether a member has any of these still, as far as it has said."""
+    if owned is None:
+        return True
+    return any(not held.get(row.topic_id, _NO_EPOCHS).keys().isdisjoint(row.partitions) for row in owned)
+
+
+def _without_unsubscribed(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> ConsumerGroupMember:
+    """Take from a member the topics it does not want any more; the rest stays until its next step."""
+    gone = [topic for topic in member.assigned if topic not in goal.subscribed]
+    if not gone:
+        return member
+    assigned = {topic: held for topic, held in member.assigned.items() if topic in goal.subscribed}
+    revoking = dict(member.revoking)
+    for topic in gone:
+        revoking[topic] = {**revoking.get(topic, _NO_EPOCHS), **member.assigned[topic]}
+    moved = replace(member, previous_epoch=member.epoch, assigned=assigned)
+    if _owns_any(goal.owned, revoking):
+        return replace(moved, state=ConsumerMemberState.UNREVOKED_PARTITIONS, revoking=revoking)
+    return moved
+
+
+def _next_assignment(member: ConsumerGroupMember, goal: ConsumerMemberTarget, epoch: int) -> ConsumerGroupMember:
+    """What the member keeps, gives up, and can take now; it has this epoch as long as there is something to give up."""
+    kept: dict[bytes, dict[int, int]] = {}
+    revoking: dict[bytes, dict[int, int]] = {}
+    taken: dict[bytes, list[int]] = {}
+    held_back = False
+    for topic in {**goal.target, **member.assigned}:
+        wanted = dict.fromkeys(goal.target.get(topic, ()) if topic in goal.subscribed else ())
+        own = member.revoking.get(topic, _NO_EPOCHS)
+        had = member.assigned.get(topic)
+        if had is None:  # as with each of a member that has just come
+            free = [n for n in wanted if n in own or goal.owner_epoch(topic, n) == -1]
+            held_back = held_back or len(free) < len(wanted)
+            if free:
+                taken[topic] = free
+            continue
+        stay = {number: since for number, since in had.items() if number in wanted}
+        give = {number: since for number, since in had.items() if number not in wanted}
+        free = [n for n in wanted if n not in had and (n in own or goal.owner_epoch(topic, n) == -1)]
+        held_back = held_back or len(stay) + len(free) < len(wanted)
+        for out, part in ((kept, stay), (revoking, give)):
+            if part:
+                out[topic] = part
+        if free:
+            taken[topic] = free
+    if revoking and _owns_any(goal.owned, revoking):
+        return replace(
+            member,
+            state=ConsumerMemberState.UNREVOKED_PARTITIONS,
+            epoch=epoch,
+            previous_epoch=member.epoch,
+            assigned=kept,
+            revoking=revoking,
+        )
+    for topic, numbers in taken.items():
+        kept[topic] = {**kept.get(topic, _NO_EPOCHS), **dict.fromkeys(numbers, goal.epoch)}
+    return replace(
+        member,
+        state=ConsumerMemberState.UNRELEASED_PARTITIONS if held_back else ConsumerMemberState.STABLE,
+        epoch=goal.epoch,
+        previous_epoch=member.epoch,
+        assigned=kept,
+        revoking=NO_PARTITIONS,
+    )

@@ -1,0 +1,166 @@
+"""Subscriptions by regular expression: what they stand for is found beside the heartbeats, and written down.
+
+Until a member's expression is resolved it gets nothing for it. One search goes on for a group at a time, over the
+topics the member may describe whose heartbeat began it; it takes a little of the loop again and again, and other events
+of the shard come in between.
+
+Source: ``GroupMetadataManager.maybeUpdateRegularExpressions``, ``handleRegularExpressionsResult``,
+``TopicRegexResolver.java`` (apache/kafka 4.3.1), KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+import re2
+
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer.consumer_group import (
+    ConsumerGroup,
+    ConsumerGroupMember,
+    ResolvedRegularExpression,
+    adjust_subscription_counts,
+)
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.member_update import RegexUpdate
+from ottla.broker.groups.subscription_counts import adjust_count
+from ottla.broker.groups.topic_metadata import GroupTopicMetadata
+from ottla.jobs.state_machine import ScheduleTimer
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+MIN_REFRESH_INTERVAL_MS = 10_000
+REFRESH_MS = 600_000
+"""``group.consumer.regex.refresh.interval.ms``, which Kafka keeps to itself."""
+NAMES_PER_STEP = 10
+MAX_PATTERN_BYTES = 1 << 17
+"""A pattern may take so much memory, and with that so much time for a name."""
+
+RegexSearch = Generator[None, None, dict[str, ResolvedRegularExpression]]
+
+
+def update_regex(
+    groups: ConsumerGroups,
+    group: ConsumerGroup,
+    member: ConsumerGroupMember,
+    updated: ConsumerGroupMember,
+    call: GroupRequest,
+    now_ms: int,
+    fx: GroupEffects,
+) -> RegexUpdate:
+    """Take in a member's expression, and begin a search where one is needed.
+
+    Raises:
+        ProtocolError: INVALID_REGULAR_EXPRESSION.
+    """
+    old, new = member.subscribed_regex, updated.subscribed_regex
+    outcome, wanted = RegexUpdate.SAME, False
+    if old != new:
+        outcome = RegexUpdate.CHANGED
+        if old and group.subscribed_regex_counts.get(old) == 1:
+            fx.records.append(cr.regex_tombstone(group.id, old))
+        if new and new not in group.subscribed_regex_counts:
+            _compiled(new)
+            wanted = True
+        elif (new and new in group.resolved_regexes) or (not new and old):
+            outcome = RegexUpdate.RESOLVED
+    if (not wanted and not group.subscribed_regex_counts) or group.id in groups.regex_searches:
+        return outcome
+    last = next(iter(group.resolved_regexes.values()), None)
+    if last is not None and now_ms <= last.resolved_ms + MIN_REFRESH_INTERVAL_MS:
+        return outcome
+    regexes = dict(group.subscribed_regex_counts)
+    adjust_count(regexes, old, -1)
+    adjust_count(regexes, new, 1)
+    wanted = (
+        wanted
+        or len(regexes) != len(group.resolved_regexes)
+        or (0 if last is None else last.image_offset) < groups.topics.last_new_topic_offset
+        or (last is not None and now_ms > last.resolved_ms + REFRESH_MS)
+    )
+    if wanted and regexes:
+        groups.regex_searches[group.id] = _search(groups.topics, list(regexes), call.can_describe, now_ms)
+        fx.timers.append(ScheduleTimer(("consumer-regex", group.id), now_ms))
+    return outcome
+
+
+def _compiled(regex: str) -> Any:
+    """A pattern.
+
+    Raises:
+        ProtocolError: INVALID_REGULAR_EXPRESSION: RE2 does not take it.
+    """
+    options = re2.Options()
+    options.log_errors, options.never_capture, options.max_mem = False, True, MAX_PATTERN_BYTES
+    try:
+        return re2.compile(regex, options)
+    except (re2.error, UnicodeError) as error:
+        said = error.args[0] if error.args else b""
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+        why = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}."
+        raise ProtocolError(ErrorCode.INVALID_REGULAR_EXPRESSION, why) from None
+
+
+def _search(
+    topics: GroupTopicMetadata, regexes: Iterable[str], sees: Callable[[str], bool] | None, now_ms: int
+) -> RegexSearch:
+    """The topics each expression stands for, in steps; very many are looked at here already."""
+    out: dict[str, ResolvedRegularExpression] = {}
+    image = topics.image
+    for regex in regexes:
+        try:
+            pattern = _compiled(regex)
+        except ProtocolError:  # it stands in a log that others have written
+            out[regex] = ResolvedRegularExpression(frozenset(), image.offset, now_ms)
+            continue
+        yield
+        found = []
+        for name in image.topics:
+            if pattern.fullmatch(name) is not None and (sees is None or sees(name)):
+                found.append(name)
+            yield
+        out[regex] = ResolvedRegularExpression(frozenset(found), image.offset, now_ms)
+    yield from topics.hash_in_steps(topics.unhashed({name for one in out.values() for name in one.topics}), 1)
+    return out
+
+
+def continue_search(groups: ConsumerGroups, group_id: str, now_ms: int) -> GroupEffects:
+    """A group's search has its turn."""
+    fx = GroupEffects()
+    search = groups.regex_searches.get(group_id)
+    if search is None:
+        return fx
+    try:
+        for _ in range(NAMES_PER_STEP):
+            next(search)
+    except StopIteration as end:
+        del groups.regex_searches[group_id]
+        group = groups.groups.get(group_id)
+        if group is not None:
+            _write_resolved(groups, group, end.value, fx)
+    else:
+        fx.timers.append(ScheduleTimer(("consumer-regex", group_id), now_ms))
+    return fx
+
+
+def _write_resolved(
+    groups: ConsumerGroups, group: ConsumerGroup, found: dict[str, ResolvedRegularExpression], fx: GroupEffects
+) -> None:
+    """Write down what was found; where it is not what was known, the group needs a new target."""
+    names, bump = dict(group.subscribed_topic_names), False
+    for regex, resolved in found.items():
+        if regex not in group.subscribed_regex_counts:
+            continue
+        old = group.resolved_regexes.get(regex)
+        before = frozenset[str]() if old is None else old.topics
+        if before != resolved.topics:
+            bump = True
+            adjust_subscription_counts(names, before, by_regex=-1)
+            adjust_subscription_counts(names, resolved.topics, by_regex=1)
+        fx.records.append(cr.regex_record(group.id, regex, resolved))
+    metadata_hash = groups.topics.hash_of(names)
+    if bump or metadata_hash != group.metadata_hash:
+        fx.records.append(cr.epoch_record(group.id, group.epoch + 1, metadata_hash))
+        group.hash_checked_epoch = group.epoch + 1

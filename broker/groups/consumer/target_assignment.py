@@ -1,0 +1,148 @@
+"""A group's new target: what every member is to have. Computed in steps, and written so that it may be cut off.
+
+A large group's targets do not fit into one append. Whatever of them was written when the node dies, no partition may
+stand in two targets: the next computation would leave it there. So where they are many, everybody's target is first
+cut to what it keeps, then filled.
+
+Source: ``TargetAssignmentBuilder.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from typing import NamedTuple
+
+from ottla.broker.groups.assignors.group_spec import (
+    EMPTY_ASSIGNMENT,
+    PARTITIONS_PER_STEP,
+    SORT_COST_PER_ID,
+    Assignment,
+    GroupSpec,
+    MemberSubscriptionAndAssignment,
+    PartitionAssignorException,
+    work_steps,
+)
+from ottla.broker.groups.assignors.registry import assignor_by_name
+from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.topic_metadata import GroupTopicMetadata
+from ottla.jobs.state_machine import RECORDS_PER_STEP
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+MEMBERS_PER_STEP = 100
+
+
+class ConsumerAssignmentInput(NamedTuple):
+    """What a target is computed from, as it was when the heartbeat came. ``updated_member`` is the member that sent it."""
+
+    group_id: str
+    epoch: int
+    members: dict[str, ConsumerGroupMember]
+    target: dict[str, Assignment]
+    topics_by_regex: Mapping[str, frozenset[str]]
+    """What each regular expression stands for."""
+    updated_member: ConsumerGroupMember
+    replaced_member_id: str | None
+    """The member whose instance id the updated one has taken over."""
+    is_homogeneous: bool
+    assignor: str
+
+    def work_units(self, partitions: int) -> int:
+        """About how much work it is, in members, where so many partitions are wanted."""
+        return len(self.members) + sum(len(target) for target in self.target.values()) // 4 + partitions // 5
+
+
+def capture_input(
+    group: ConsumerGroup, epoch: int, updated: ConsumerGroupMember, *, homogeneous: bool, name: str
+) -> ConsumerAssignmentInput:
+    """Keep what the computation needs: the group goes on while it runs in slices."""
+    before = group.static_member_ids.get(updated.instance_id) if updated.instance_id is not None else None
+    return ConsumerAssignmentInput(
+        group.id,
+        epoch,
+        dict(group.members),
+        dict(group.target),
+        {regex: resolved.topics for regex, resolved in group.resolved_regexes.items()},
+        updated,
+        before if before != updated.id else None,
+        homogeneous,
+        name,
+    )
+
+
+def compute_targets(
+    plan: ConsumerAssignmentInput, topics: GroupTopicMetadata
+) -> Generator[None, None, dict[str, Assignment]]:
+    """The new target of every member, in Kafka's order.
+
+    Raises:
+        ProtocolError: UNKNOWN_SERVER_ERROR: the targets so far make no sense.
+    """
+    spec = yield from _group_spec(plan, topics)
+    try:
+        out = yield from assignor_by_name(plan.assignor)(spec)
+    except PartitionAssignorException as error:
+        why = f"Failed to compute a new target assignment for epoch {plan.epoch}: {error}"
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, why) from None
+    return {member_id: out.get(member_id, EMPTY_ASSIGNMENT) for member_id in spec.members}
+
+
+def _group_spec(plan: ConsumerAssignmentInput, topics: GroupTopicMetadata) -> Generator[None, None, GroupSpec]:
+    known = iteration_order.timeline_hash_map_order(plan.members)
+    yield
+    if plan.updated_member.id not in plan.members:
+        known.append(plan.updated_member.id)
+    order = iteration_order.hash_map_order([name for name in known if name != plan.replaced_member_id], most=len(known))
+    yield
+    ids: dict[frozenset[str], tuple[bytes, ...]] = {}
+    partitions: dict[bytes, int] = {}
+    claims: dict[str, MemberSubscriptionAndAssignment] = {}
+    for number, member_id in enumerate(order):
+        member = plan.updated_member if member_id == plan.updated_member.id else plan.members[member_id]
+        resolved = plan.topics_by_regex.get(member.subscribed_regex) if member.subscribed_regex else None
+        names = member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved
+        if names not in ids:
+            ids[names] = tuple(topics.ids_in_hash_set_order(names))
+            partitions |= {topic: topics.partition_count(topic) for topic in ids[names] if topic not in partitions}
+            yield from work_steps(SORT_COST_PER_ID * len(ids[names]))
+        had = plan.target.get(member_id)
+        if member is plan.updated_member and plan.replaced_member_id is not None:
+            had = plan.target.get(plan.replaced_member_id)
+        claims[member_id] = MemberSubscriptionAndAssignment(
+            ids[names], len(names), had or EMPTY_ASSIGNMENT, member.instance_id
+        )
+        if number % MEMBERS_PER_STEP == 0 or len(names) > PARTITIONS_PER_STEP:  # equal sets are compared name by name
+            yield from work_steps(len(names))
+    return GroupSpec(claims, plan.is_homogeneous, partitions)
+
+
+def has_target_changed(old: Assignment | None, new: Assignment) -> bool:
+    """Whether a member's target is another than before; one that had none gets a record even for nothing."""
+    if old is None:
+        return True
+    return old is not new and (
+        old.keys() != new.keys() or any(set(old[topic]) != set(numbers) for topic, numbers in new.items())
+    )
+
+
+def target_records(plan: ConsumerAssignmentInput, new: Mapping[str, Assignment]) -> Iterator[list[GroupRecord]]:
+    """The records that make the new target, some at a time."""
+    changed = [name for name, target in new.items() if has_target_changed(plan.target.get(name), target)]
+    yield from cr.slice_records(_changed_target_records(plan, new, changed))
+
+
+def _changed_target_records(
+    plan: ConsumerAssignmentInput, new: Mapping[str, Assignment], changed: list[str]
+) -> Iterator[GroupRecord]:
+    for name in changed if len(changed) > RECORDS_PER_STEP else ():
+        old = plan.target.get(name, EMPTY_ASSIGNMENT)
+        wanted = {t: frozenset(numbers) for t, numbers in new[name].items()}
+        kept = {t: tuple(n for n in old[t] if n in wanted.get(t, ())) for t in old}
+        if kept != old:
+            yield cr.target_assignment_record(
+                plan.group_id, name, {t: numbers for t, numbers in kept.items() if numbers}
+            )
+    for name in changed:
+        yield cr.target_assignment_record(plan.group_id, name, new[name])

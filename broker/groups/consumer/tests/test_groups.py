@@ -1,0 +1,404 @@
+"""Groups of the new consumer protocol, rule by rule; the numbers are those of the list of facts about coordinators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember, ConsumerMemberState
+from ottla.broker.tests.consumer_group_fixture import (
+    ConsumerGroupShard,
+    ConsumerMemberClient,
+    assignment_by_letter,
+    reconcile_members,
+    two_reconciled_members,
+)
+from ottla.broker.tests.handler_fixture import topic_id_of
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import consumer_group_heartbeat as hb
+
+ROW = hb.ConsumerGroupHeartbeatRequestTopicPartitions
+T = topic_id_of("t")
+
+
+def test_the_first_member_of_a_group_is_in_epoch_2_and_has_everything() -> None:
+    """162, 165, 166."""
+    shard = ConsumerGroupShard()
+    answer = shard.heartbeat("a", 0)
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2)
+    assert answer.heartbeat_interval_ms == 5000
+    assert assignment_by_letter(answer.assignment) == {"t": [0, 1, 2, 3, 4, 5]}
+    assert shard.records() == ["5a", "3", "7a", "6", "8a"]
+    group = shard.consumer
+    assert (group.epoch, group.target_epoch, group.target_computed_ms, group.state) == (2, 2, shard.now, "Stable")
+
+
+def test_a_member_without_an_id_gets_one_from_the_coordinator() -> None:
+    """165, 172."""
+    assert ConsumerGroupShard().heartbeat("", 0, version=0).member_id.startswith("id-")
+
+
+def test_nobody_goes_on_in_a_group_that_is_not_there() -> None:
+    """165."""
+    answer = ConsumerGroupShard().heartbeat("a", 3)
+    assert (answer.error_code, answer.error_message) == (E.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
+    assert ConsumerGroupShard().heartbeat("a", -1).error_code == E.GROUP_ID_NOT_FOUND
+
+
+def test_a_heartbeat_that_says_nothing_new_writes_nothing_and_tells_no_assignment() -> None:
+    """166, 171."""
+    shard = ConsumerGroupShard()
+    shard.heartbeat("a", 0)
+    written = len(shard.log)
+    answer = shard.heartbeat("a", 2)
+    assert (answer.member_epoch, answer.assignment, len(shard.log)) == (2, None, written)
+
+
+def test_a_full_request_is_told_what_the_member_has() -> None:
+    """171."""
+    shard = ConsumerGroupShard()
+    shard.heartbeat("a", 0)
+    rows = [ROW(T, [0])]
+    full: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"], "topic_partitions": rows}
+    assert assignment_by_letter(shard.heartbeat("a", 2, **full).assignment) == {"t": [0, 1, 2, 3, 4, 5]}
+    for left_out in full:
+        rest = {name: value for name, value in full.items() if name != left_out}
+        assert shard.heartbeat("a", 2, **rest).assignment is None
+
+
+def test_what_a_client_calls_itself_is_written_even_where_nothing_else_changed() -> None:
+    """166."""
+    shard = ConsumerGroupShard()
+    shard.heartbeat("a", 0)
+    written = len(shard.log)
+    shard.call(hb.ConsumerGroupHeartbeatRequest("g", "a", 2), client_id="other")
+    assert shard.records(written) == ["5a"]
+    member = shard.consumer.members["a"]
+    assert (member.client_id, member.client_host, member.rebalance_timeout_ms) == ("other", "/10.0.0.1", 30_000)
+
+
+def test_partitions_are_given_up_before_they_are_given() -> None:
+    """173: UNREVOKED keeps its epoch, UNRELEASED goes ahead and waits."""
+    shard = ConsumerGroupShard()
+    shard.heartbeat("a", 0)
+    new = shard.heartbeat("b", 0)
+    assert (new.member_epoch, assignment_by_letter(new.assignment)) == (3, {})
+    assert shard.consumer.members["b"].state is ConsumerMemberState.UNRELEASED_PARTITIONS
+    told = shard.heartbeat("a", 2)
+    assert (told.member_epoch, assignment_by_letter(told.assignment)) == (2, {"t": [0, 1, 2]})
+    a = shard.consumer.members["a"]
+    assert (a.state, a.previous_epoch, dict(a.revoking)) == (
+        ConsumerMemberState.UNREVOKED_PARTITIONS,
+        2,
+        {T: {3: 2, 4: 2, 5: 2}},
+    )
+    assert shard.consumer.state == "Reconciling"
+    assert shard.heartbeat("b", 3).assignment is None, "a has not given them up"
+    assert shard.heartbeat("a", 2, topic_partitions=[ROW(T, [0, 1, 2, 3])]).member_epoch == 2, "one is still there"
+    assert shard.heartbeat("a", 2, topic_partitions=[ROW(T, [0, 1, 2])]).member_epoch == 3
+    assert assignment_by_letter(shard.heartbeat("b", 3).assignment) == {"t": [3, 4, 5]}
+    assert shard.consumer.members["b"].assigned == {T: {3: 3, 4: 3, 5: 3}}
+    assert shard.consumer.members["a"].assigned == {T: {0: 2, 1: 2, 2: 2}}, "174: what stays keeps its epoch"
+    assert shard.consumer.state == "Stable"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "owned", "code"),
+    [
+        (4, None, E.FENCED_MEMBER_EPOCH),
+        (3, None, 0),
+        (2, [ROW(T, [0])], 0),
+        (2, [], 0),
+        (2, None, E.FENCED_MEMBER_EPOCH),
+        (2, [ROW(T, [5])], E.FENCED_MEMBER_EPOCH),
+        (1, [ROW(T, [0])], E.FENCED_MEMBER_EPOCH),
+    ],
+)
+def test_a_member_speaks_in_its_epoch_or_has_missed_the_last_answer(epoch: int, owned: Any, code: int) -> None:
+    """167: a's epoch is 3, its last 2; it has 0 to 2."""
+    shard, _, _ = two_reconciled_members()
+    member = shard.consumer.members["a"]
+    assert (member.epoch, member.previous_epoch) == (3, 2)
+    assert shard.heartbeat("a", epoch, topic_partitions=owned).error_code == code
+
+
+def test_a_member_that_joins_again_is_brought_to_its_target() -> None:
+    """167."""
+    shard, a, _ = two_reconciled_members()
+    a.epoch = 0
+    written = len(shard.log)
+    assert assignment_by_letter(a.beat().assignment) == {"t": [0, 1, 2]}
+    assert shard.records(written) == []
+
+
+def test_a_group_that_is_full_takes_nobody_new() -> None:
+    """165."""
+    shard = ConsumerGroupShard(max_size=1)
+    assert shard.heartbeat("a", 0).error_code == 0
+    assert shard.heartbeat("b", 0).error_code == E.GROUP_MAX_SIZE_REACHED
+    assert shard.heartbeat("a", 0).error_code == 0
+
+
+def test_who_reads_other_topics_makes_a_new_epoch() -> None:
+    """168, 173: what was dropped is taken away at once."""
+    shard = ConsumerGroupShard({"t": 2, "u": 2})
+    shard.heartbeat("a", 0)
+    answer = shard.heartbeat("a", 2, subscribed_topic_names=["u"])
+    assert (answer.member_epoch, assignment_by_letter(answer.assignment)) == (2, {})
+    assert shard.consumer.epoch == 3
+    answer = shard.heartbeat("a", 2, topic_partitions=[])
+    assert (answer.member_epoch, assignment_by_letter(answer.assignment)) == (3, {"u": [0, 1]})
+
+
+def test_a_topic_that_grows_is_seen_with_the_next_heartbeat() -> None:
+    """168, 181."""
+    shard = ConsumerGroupShard({"t": 2})
+    shard.heartbeat("a", 0)
+    shard.heartbeat("a", 2)
+    shard.image({"t": 3})
+    answer = shard.heartbeat("a", 2)
+    assert (answer.member_epoch, assignment_by_letter(answer.assignment)) == (3, {"t": [0, 1, 2]})
+    shard.image({"t": 3, "other": 1}, has_new=True)
+    assert shard.heartbeat("a", 3).member_epoch == 3
+
+
+def test_a_topic_that_was_touched_but_is_the_same_makes_no_epoch() -> None:
+    """168."""
+    shard = ConsumerGroupShard()
+    shard.heartbeat("a", 0)
+    shard.image({"t": 6})
+    written = len(shard.log)
+    assert shard.heartbeat("a", 2).member_epoch == 2
+    assert len(shard.log) == written
+
+
+def test_a_target_has_its_time_before_the_next() -> None:
+    """169."""
+    shard = ConsumerGroupShard(assignment_interval_ms=1_000)
+    shard.heartbeat("a", 0)
+    shard.now += 999
+    answer = shard.heartbeat("b", 0)
+    assert (answer.member_epoch, assignment_by_letter(answer.assignment)) == (2, {})
+    assert (shard.consumer.epoch, shard.consumer.target_epoch, shard.consumer.state) == (3, 2, "Assigning")
+    shard.now += 1
+    assert shard.heartbeat("b", 2).member_epoch == 3
+
+
+def test_a_groups_own_settings_hold_and_are_moved_into_the_nodes_bounds() -> None:
+    """169, 188."""
+    shard = ConsumerGroupShard()
+    shard.image({"t": 6}, consumer_heartbeat_interval_ms="7000", consumer_session_timeout_ms="99999")
+    assert shard.heartbeat("a", 0).heartbeat_interval_ms == 7000
+    shard.image({"t": 6}, consumer_heartbeat_interval_ms="700", consumer_session_timeout_ms="99999")
+    assert shard.heartbeat("a", 2).heartbeat_interval_ms == 5000
+    shard.wait(59_999)
+    assert "a" in shard.consumer.members
+    shard.wait(1)
+    assert "a" not in shard.consumer.members
+
+
+def test_the_assignor_most_members_name_is_taken() -> None:
+    """169: range gives 0 and 1 of each topic to the first, uniform deals them out."""
+    shard = ConsumerGroupShard({"t": 3, "u": 3})
+    both = {"subscribed_topic_names": ["t", "u"]}
+    a, b = ConsumerMemberClient(shard, "a", **both, server_assignor="range"), ConsumerMemberClient(shard, "b", **both)
+    reconcile_members(a)
+    reconcile_members(a, b)
+    assert (a.owned, b.owned) == ({"t": [0, 1], "u": [0, 1]}, {"t": [2], "u": [2]})
+    assert shard.consumer.preferred_assignor() == "range"
+
+
+def test_who_leaves_is_forgotten_and_the_rest_goes_on() -> None:
+    """172, 177."""
+    shard, a, b = two_reconciled_members()
+    written = len(shard.log)
+    answer = shard.heartbeat("b", -1)
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "b", -1)
+    assert shard.records(written) == ["-8b", "-7b", "-5b", "3"]
+    reconcile_members(a)
+    assert a.owned == {"t": [0, 1, 2, 3, 4, 5]}
+    shard.heartbeat("a", -1)
+    assert (shard.consumer.state, shard.consumer.metadata_hash, shard.consumer.epoch) == ("Empty", 0, 5)
+    assert b.beat().error_code == E.UNKNOWN_MEMBER_ID
+    assert shard.heartbeat("b", -1).error_code == E.UNKNOWN_MEMBER_ID
+
+
+def test_a_session_ends_where_nobody_beats() -> None:
+    """176."""
+    shard, a, _ = two_reconciled_members()
+    shard.wait(40_000)
+    a.beat()
+    shard.wait(5_000)
+    assert set(shard.consumer.members) == {"a"}
+    shard.wait(40_000)
+    assert shard.consumer.state == "Empty"
+
+
+def test_who_does_not_give_up_in_its_time_is_given_up() -> None:
+    """176."""
+    shard = ConsumerGroupShard()
+    shard.heartbeat("a", 0, rebalance_timeout_ms=10_000)
+    shard.heartbeat("b", 0)
+    shard.heartbeat("a", 2)
+    shard.wait(9_999)
+    shard.heartbeat("a", 2)
+    assert "a" in shard.consumer.members
+    shard.wait(1)
+    assert "a" not in shard.consumer.members
+
+
+def test_who_gives_up_in_its_time_is_kept() -> None:
+    """176."""
+    shard = ConsumerGroupShard()
+    shard.heartbeat("a", 0, rebalance_timeout_ms=10_000)
+    shard.heartbeat("b", 0)
+    shard.heartbeat("a", 2)
+    shard.heartbeat("a", 2, topic_partitions=[])
+    shard.wait(20_000)
+    assert "a" in shard.consumer.members
+
+
+def test_a_shard_that_is_read_again_has_the_same_groups_and_new_timers() -> None:
+    """174, 176."""
+    shard, _, _ = two_reconciled_members()
+    shard.heartbeat("c", 0)
+    shard.heartbeat("a", 3)
+    again = shard.restart()
+    for name in ("epoch", "target_epoch", "metadata_hash", "members", "target", "owner_epochs", "names", "state"):
+        assert getattr(again.consumer, name) == getattr(shard.consumer, name), name
+    again.wait(29_999)
+    assert "a" in again.consumer.members
+    again.wait(1)
+    assert set(again.consumer.members) == {"b", "c"}, "a had until then to give something up"
+    again.wait(15_000)
+    assert not again.consumer.members
+
+
+def test_a_partition_that_was_taken_over_is_not_freed_by_whoever_had_it() -> None:
+    """175."""
+    group = ConsumerGroup("g")
+    group.update(ConsumerGroupMember("a", epoch=2, assigned={T: {0: 2}}))
+    group.update(ConsumerGroupMember("b", epoch=3, assigned={T: {0: 3}}))
+    group.update(ConsumerGroupMember("a", epoch=3))
+    assert (group.owner_epoch(T, 0), group.owner_epoch(T, 1)) == (3, -1)
+    group.remove("b")
+    assert (group.owner_epoch(T, 0), group.owner_epochs) == (-1, {})
+
+
+# ------------------------------------------------------------------ static members
+
+
+def test_a_static_member_comes_back_to_what_it_had() -> None:
+    """178."""
+    shard = ConsumerGroupShard()
+    shard.heartbeat("a", 0, instance_id="i")
+    shard.heartbeat("b", 0)
+    assert shard.heartbeat("x", 0, instance_id="i").error_code == E.UNRELEASED_INSTANCE_ID
+    shard.heartbeat("a", 2, instance_id="i")
+    shard.heartbeat("a", 2, instance_id="i", topic_partitions=[ROW(T, [0, 1, 2])])
+    epoch, written = shard.consumer.epoch, len(shard.log)
+    answer = shard.heartbeat("a", -2, instance_id="i")
+    assert (answer.error_code, answer.member_epoch) == (0, -2)
+    assert (shard.records(written), shard.consumer.epoch) == (["8a"], epoch)
+    away = shard.consumer.members["a"]
+    assert (away.epoch, dict(away.assigned)) == (-2, {T: {0: 0, 1: 0, 2: 0}})
+    written = len(shard.log)
+    back = shard.heartbeat("x", 0, instance_id="i")
+    assert (back.error_code, back.member_epoch, assignment_by_letter(back.assignment)) == (0, epoch, {"t": [0, 1, 2]})
+    assert shard.records(written) == ["-8a", "-7a", "-5a", "5x", "7x", "8x", "8x"]
+    assert (shard.consumer.epoch, set(shard.consumer.members)) == (epoch, {"x", "b"})
+    assert shard.heartbeat("a", epoch, instance_id="i").error_code == E.FENCED_INSTANCE_ID
+    assert shard.heartbeat("a", -1, instance_id="i").error_code == E.FENCED_INSTANCE_ID
+    assert shard.heartbeat("a", -1, instance_id="other").error_code == E.UNKNOWN_MEMBER_ID
+    assert shard.heartbeat("x", -1, instance_id="i").error_code == 0
+
+
+def test_a_static_member_that_stays_away_is_given_up() -> None:
+    """178."""
+    shard = ConsumerGroupShard()
+    shard.heartbeat("a", 0, instance_id="i")
+    shard.heartbeat("a", -2, instance_id="i")
+    shard.wait(45_000)
+    assert not shard.consumer.members
+
+
+def test_a_static_member_that_wants_other_topics_now_makes_an_epoch() -> None:
+    """178."""
+    shard = ConsumerGroupShard({"t": 2, "u": 2})
+    shard.heartbeat("a", 0, instance_id="i")
+    shard.heartbeat("a", -2, instance_id="i")
+    back = ConsumerMemberClient(shard, "x", instance_id="i", subscribed_topic_names=["u"])
+    reconcile_members(back)
+    assert (back.owned, shard.consumer.epoch) == ({"u": [0, 1]}, 3)
+
+
+# ------------------------------------------------------------------ regular expressions
+
+
+def test_a_regular_expression_is_resolved_beside_the_heartbeats() -> None:
+    """179."""
+    shard = ConsumerGroupShard({"foo-1": 1, "foo-2": 1, "xfoo-3": 1})
+    a = ConsumerMemberClient(shard, "a", subscribed_topic_regex="foo-.*")
+    first = a.beat()
+    assert (first.member_epoch, assignment_by_letter(first.assignment)) == (1, {})
+    assert shard.records() == ["5a", "8a"]
+    written = len(shard.log)
+    shard.wait(0)
+    assert shard.records(written) == ["16", "3"]
+    resolved = shard.consumer.resolved_regexes["foo-.*"]
+    assert (resolved.topics, resolved.image_offset, resolved.resolved_ms) == ({"foo-1", "foo-2"}, shard.now, shard.now)
+    reconcile_members(a)
+    assert a.owned == {"foo-1": [0], "foo-2": [0]}
+    written = len(shard.log)
+    shard.heartbeat("a", -1)
+    assert shard.records(written) == ["-8a", "-7a", "-5a", "-16", "3"]
+
+
+def test_a_pattern_re2_would_not_take_is_refused() -> None:
+    """179."""
+    shard = ConsumerGroupShard()
+    for bad in ("a**", "(", r"(a)\1", "(?=a)", r"\pL{1000}", "\ud800"):
+        assert shard.heartbeat("a", 0, subscribed_topic_regex=bad).error_code == E.INVALID_REGULAR_EXPRESSION
+    assert shard.log == []
+    assert shard.heartbeat("a", 0, subscribed_topic_regex="").error_code == 0
+
+
+def test_new_topics_are_found_ten_seconds_after_the_last_search_at_the_earliest() -> None:
+    """179."""
+    shard = ConsumerGroupShard({"foo-1": 1})
+    a = ConsumerMemberClient(shard, "a", subscribed_topic_regex="foo-.*")
+    reconcile_members(a)
+    shard.image({"foo-1": 1, "foo-2": 1}, has_new=True)
+    reconcile_members(a, rounds=3)
+    assert a.owned == {"foo-1": [0]}
+    shard.wait(10_000)
+    a.beat()
+    shard.wait(0)
+    reconcile_members(a)
+    assert a.owned == {"foo-1": [0], "foo-2": [0]}
+
+
+def test_a_member_finds_only_topics_it_may_describe() -> None:
+    """179."""
+    shard = ConsumerGroupShard({"foo-1": 1, "foo-2": 1})
+    request = hb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, None, "foo-.*", None, [])
+    shard.call(request, sees=lambda name: name == "foo-2")
+    shard.wait(0)
+    assert shard.consumer.resolved_regexes["foo-.*"].topics == {"foo-2"}
+
+
+def test_a_member_that_takes_up_an_expression_that_is_resolved_makes_an_epoch() -> None:
+    """168, 179."""
+    shard = ConsumerGroupShard({"foo-1": 1, "foo-2": 1, "t": 1})
+    a, b = ConsumerMemberClient(shard, "a", subscribed_topic_regex="foo-.*"), ConsumerMemberClient(shard, "b")
+    reconcile_members(a)
+    reconcile_members(a, b)
+    epoch = shard.consumer.epoch
+    b.beat(subscribed_topic_regex="foo-.*", subscribed_topic_names=[])
+    assert shard.consumer.epoch == epoch + 1
+    reconcile_members(a, b)
+    assert sorted([*a.owned, *b.owned]) == ["foo-1", "foo-2"]
+    b.beat(subscribed_topic_regex="")
+    reconcile_members(a, b)
+    assert (sorted(a.owned), b.owned) == (["foo-1", "foo-2"], {})

@@ -1,0 +1,86 @@
+"""Consumer groups whose records no coordinator wrote: what cannot be done is answered, and the group goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.coordinator.events import TimerExpired
+from ottla.broker.groups.classic.classic_group import ClassicGroupState
+from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroupMember, ConsumerMemberState
+from ottla.broker.groups.records import GroupRecord
+from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import consumer_group_records as m
+from ottla.wire.messages import sync_group as s
+
+METADATA = b"\x00\x00" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff"
+"""A subscription to "t", of version 0."""
+
+
+def shard_of(*protocols: list[str], **more: str) -> ConsumerGroupShard:
+    """A shard with a group of members who support these classic protocols, and one of the consumer protocol: "new"."""
+    shard = ConsumerGroupShard()
+    records = [cr.epoch_record("g", 5, 0), cr.target_assignment_epoch_record("g", 5, 0)]
+    for number, names in enumerate(protocols):
+        classic = m.ClassicMemberMetadata(10_000, [m.ClassicProtocol(name, METADATA) for name in names])
+        records.append(
+            cr.member_record(
+                "g",
+                ConsumerGroupMember(
+                    f"m{number}", subscribed_topic_names=frozenset("t"), classic_metadata=classic, **more
+                ),
+            )
+        )  # type: ignore[arg-type]
+    records.append(cr.member_record("g", ConsumerGroupMember("new", subscribed_topic_names=frozenset("t"), **more)))  # type: ignore[arg-type]
+    records += [
+        cr.current_assignment_record(
+            "g", ConsumerGroupMember(name, epoch=5, previous_epoch=5, state=ConsumerMemberState.STABLE)
+        )
+        for name in [*(f"m{number}" for number in range(len(protocols))), "new"]
+    ]
+    for number, record in enumerate(records):
+        shard.machine.replay(number, record)
+    return shard
+
+
+def leave(shard: ConsumerGroupShard) -> None:
+    """The session of the last member of the consumer protocol is over."""
+    shard.apply(shard.machine.handle(shard.now, TimerExpired(("consumer-session", "g", "new"))))
+
+
+def test_downgrade_of_members_without_a_common_protocol_leaves_a_consumer_group() -> None:
+    cases: list[list[list[str]]] = [[["a"], ["b"]], [["a", "a"], ["b"]], [[], ["a"]], [[]]]
+    for protocols in cases:
+        shard = shard_of(*protocols)
+        leave(shard)
+        assert "g" not in shard.machine.classic_groups.groups
+        assert "new" not in shard.consumer.members
+        assert shard.consumer.epoch == 6
+
+
+def test_downgrade_takes_a_protocol_that_a_record_names_twice_once() -> None:
+    shard = shard_of(["a", "a", "b"], ["b"])
+    leave(shard)
+    group = shard.machine.classic_groups.groups["g"]
+    assert (group.protocol, group.state) == ("b", ClassicGroupState.PREPARING_REBALANCE)
+
+
+def test_sync_of_a_member_without_a_protocol_is_a_server_error() -> None:
+    answer = shard_of([]).call(s.SyncGroupRequest("g", 5, "m0"), 5)
+    assert answer.error_code == E.UNKNOWN_SERVER_ERROR
+
+
+def test_heartbeat_where_members_want_an_assignor_that_does_not_exist_is_a_server_error() -> None:
+    shard = shard_of(assignor="sticky-from-a-newer-version")
+    assert shard.heartbeat("other", 0).error_code == E.UNKNOWN_SERVER_ERROR
+    assert "other" not in shard.consumer.members
+
+
+@pytest.mark.parametrize(
+    "record", [cr.partition_metadata_tombstone("g"), GroupRecord(m.ConsumerGroupMetadataKey("g"), None)]
+)
+def test_tombstone_of_an_unknown_group_changes_nothing(record: GroupRecord) -> None:
+    shard = ConsumerGroupShard()
+    shard.machine.replay(0, record)
+    assert shard.machine.find_consumer_group("g") is None

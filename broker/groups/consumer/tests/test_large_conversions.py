@@ -1,0 +1,160 @@
+"""Large groups that change their kind: in slices, all or nothing as far as is decided, and nobody is forgotten."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from ottla.broker.groups.classic.classic_group import ClassicGroupState, GroupRequest
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.consumer.tests.test_hostile_members import stored
+from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard
+from ottla.broker.tests.handler_fixture import topic_id_of
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import leave_group as lg
+
+T = topic_id_of("t")
+MANY = 300
+MOST_AT_ONCE = 200
+JOINS: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "topic_partitions": [], "subscribed_topic_names": ["t"]}
+
+
+def beat(epoch: int = 0, **fields: Any) -> GroupRequest:
+    request = hb.ConsumerGroupHeartbeatRequest("g", "new", epoch, **(fields or JOINS if epoch == 0 else fields))
+    return GroupRequest(f"beat-{epoch}", request, 1, "c", "h", "id")
+
+
+def classic(count: int = MANY, partitions: int = MANY) -> tuple[ConsumerGroupShard, list[str]]:
+    """A stable classic group of so many, who share "t"."""
+    shard = ConsumerGroupShard({"t": partitions})
+    return shard, stored(shard, *([number] for number in range(count)))
+
+
+def parts(fx: GroupEffects) -> list[GroupEffects]:
+    return list(chain([fx], fx.continuation or ()))
+
+
+def apply(shard: ConsumerGroupShard, fx: GroupEffects) -> int:
+    """Have it done; gives the most records of a slice."""
+    most = 0
+    for part in chain([fx], fx.continuation or ()):
+        most = max(most, len(part.records))
+        part.continuation = None
+        shard.apply(part)
+    return most
+
+
+def converted(count: int = MANY) -> tuple[ConsumerGroupShard, list[str]]:
+    shard, names = classic(count)
+    apply(shard, shard.machine.handle(shard.now, beat()))
+    return shard, names
+
+
+def test_a_large_classic_group_is_converted_in_slices_and_everybody_is_in_it() -> None:
+    shard, names = classic()
+    most = apply(shard, shard.machine.handle(shard.now, beat()))
+    assert most <= MOST_AT_ONCE
+    group = shard.consumer
+    assert set(group.members) == {*names, "new"}
+    assert {group.members[name].epoch for name in names} == {5}
+    assert {n for name in names for n in group.members[name].assigned[T]} == set(range(MANY))
+    assert "g" not in shard.machine.classic_groups.groups
+    again = shard.restart().consumer
+    assert (again.members, again.target, again.epoch) == (group.members, group.target, group.epoch)
+
+
+def test_a_few_are_converted_at_once() -> None:
+    shard, _ = classic(20, 20)
+    fx = shard.machine.handle(shard.now, beat())
+    assert (fx.continuation, len(fx.records) > 60) == (None, True)
+
+
+def test_whoever_waits_for_the_large_classic_group_hears_once() -> None:
+    shard, names = classic()
+    group = shard.machine.classic_groups.groups["g"]
+    group.transition_to(ClassicGroupState.PREPARING_REBALANCE, shard.now)
+    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", group.members[names[0]].protocols[0][1])]
+    request = j.JoinGroupRequest("g", 10_000, 30_000, names[0], None, "consumer", protocols)
+    shard.apply(shard.machine.handle(shard.now, GroupRequest("waits", request, 9, "c", "h", "id")))
+    assert "waits" not in shard.answers
+    told = [r for part in parts(shard.machine.handle(shard.now, beat())) for r in part.replies]
+    assert [(r.pending_request, r.message.error_code) for r in told if r.pending_request == "waits"] == [
+        ("waits", E.REBALANCE_IN_PROGRESS)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"subscribed_topic_names": None, "subscribed_topic_regex": "("}, E.INVALID_REGULAR_EXPRESSION),
+        ({"server_assignor": "uniform"}, E.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_is_refused_is_refused_before_anything_is_written(fields: dict[str, Any], code: E) -> None:
+    """The second: what the leader gave does not come out even."""
+    shard, _ = classic(MANY, MANY if code is E.INVALID_REGULAR_EXPRESSION else 6)
+    fx = shard.machine.handle(shard.now, beat(**{**JOINS, **fields}))
+    assert fx.continuation is not None
+    written = map(len, (part.records for part in fx.continuation))
+    with pytest.raises(ProtocolError) as caught:  # the shard tells those whose answers stand beside it
+        assert not any(written)
+    assert (caught.value.code, fx.records) == (code, [])
+    assert [reply.pending_request for reply in fx.replies] == ["beat-0"]
+    assert "g" in shard.machine.classic_groups.groups
+
+
+def test_a_large_group_goes_back_in_slices_and_is_asked_to_come_together() -> None:
+    shard, names = converted()
+    most = apply(shard, shard.machine.handle(shard.now, beat(-1)))
+    assert most <= MOST_AT_ONCE
+    assert shard.machine.find_consumer_group("g") is None
+    group = shard.machine.classic_groups.groups["g"]
+    assert (set(group.members), group.state) == (set(names), ClassicGroupState.PREPARING_REBALANCE)
+    assert all(group.members[name].protocols for name in names)
+    assert shard.restart().machine.classic_groups.groups["g"].state is ClassicGroupState.STABLE
+
+
+@pytest.mark.parametrize("count", [20, MANY])
+def test_where_somebodys_words_cannot_be_read_it_stays_and_goes_on_without(count: int) -> None:
+    shard, names = converted(count)
+    member = shard.consumer.members[names[-1]]
+    assert member.classic_metadata is not None
+    member.classic_metadata.supported_protocols[0].metadata = b""
+    epoch = shard.consumer.epoch
+    apply(shard, shard.machine.handle(shard.now, beat(-1)))
+    assert set(shard.consumer.members) == set(names)
+    assert shard.consumer.epoch == epoch + 1
+
+
+@pytest.mark.parametrize("strangers", [1, 600])
+def test_very_many_leave_at_once_and_the_next_epoch_is_written_first(strangers: int) -> None:
+    """Whatever is lost of the rest when the node dies, those who stay get a new target."""
+    shard, names = converted()
+    gone = names[: MANY - 1]
+    rows = [lg.MemberIdentity(name) for name in [*gone, *["nobody"] * strangers]]
+    epoch, written = shard.consumer.epoch, len(shard.log)
+    fx = shard.machine.handle(
+        shard.now, GroupRequest("left", lg.LeaveGroupRequest("g", members=rows), 5, "c", "h", "id")
+    )
+    assert apply(shard, fx) <= MOST_AT_ONCE
+    assert shard.records(written)[0] == "3"
+    assert (set(shard.consumer.members), shard.consumer.epoch) == ({names[-1], "new"}, epoch + 1)
+    codes = [row.error_code for row in shard.answers["left"].members]
+    assert codes == [*[E.NONE] * len(gone), *[E.UNKNOWN_MEMBER_ID] * strangers]
+
+
+@pytest.mark.parametrize("strangers", [0, 600])
+def test_the_last_of_the_new_protocol_is_taken_out_by_an_administrator(strangers: int) -> None:
+    shard, names = converted(20)
+    rows = [lg.MemberIdentity("new"), *[lg.MemberIdentity("nobody")] * strangers]
+    fx = shard.machine.handle(
+        shard.now, GroupRequest("left", lg.LeaveGroupRequest("g", members=rows), 5, "c", "h", "id")
+    )
+    apply(shard, fx)
+    assert set(shard.machine.classic_groups.groups["g"].members) == set(names)
+    assert shard.answers["left"].members[0].error_code == E.NONE

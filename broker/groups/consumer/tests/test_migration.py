@@ -1,0 +1,409 @@
+"""Groups that change between the older and the newer protocol while members are in them; numbers of the facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.groups.classic.classic_group import ClassicGroupState
+from ottla.broker.groups.consumer import consumer_protocol
+from ottla.broker.groups.consumer.consumer_group import ConsumerMemberState
+from ottla.broker.tests.consumer_group_fixture import (
+    ConsumerGroupShard,
+    ConsumerMemberClient,
+    assignment_by_letter,
+    image_of,
+    reconcile_members,
+)
+from ottla.broker.tests.handler_fixture import topic_id_of
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import WireError
+from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.messages import consumer_protocol as cp
+from ottla.wire.messages import heartbeat as old
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import sync_group as s
+
+T = topic_id_of("t")
+IMAGE = image_of({"t": 6})
+
+
+def said(owned: list[int] | None = None, topics: tuple[str, ...] = ("t",), version: int = 3) -> bytes:
+    rows = [cp.ConsumerProtocolSubscriptionTopicPartition("t", owned)] if owned else []
+    body = cp.ConsumerProtocolSubscription(list(topics), None, rows)
+    return version.to_bytes(2, "big") + compiler.encode(body, version)
+
+
+class ClassicMemberClient:
+    """A member of the older protocol that follows: it comes back when told so, and says what it has."""
+
+    def __init__(
+        self, shard: ConsumerGroupShard, instance: str | None = None, topics: tuple[str, ...] = ("t",)
+    ) -> None:
+        self.shard, self.instance, self.topics = shard, instance, topics
+        self.name, self.generation = "", -1
+        self.owned: list[int] = []
+
+    def join(self, **fields: Any) -> j.JoinGroupResponse | None:
+        protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", said(self.owned, self.topics))]
+        request = j.JoinGroupRequest("g", 10_000, 30_000, self.name, self.instance, "consumer", protocols)
+        for name, value in fields.items():
+            setattr(request, name, value)
+        answer: j.JoinGroupResponse | None = self.shard.call(request, 9)
+        if answer is not None and answer.member_id:
+            self.name = answer.member_id
+        if answer is not None and not answer.error_code:
+            self.generation = answer.generation_id
+        return answer
+
+    def enter(self) -> j.JoinGroupResponse:
+        answer = self.join()
+        if answer is not None and answer.error_code == E.MEMBER_ID_REQUIRED:
+            answer = self.join()
+        assert answer is not None
+        return answer
+
+    def sync(self, shares: dict[str, list[int]] | None = None) -> s.SyncGroupResponse:
+        rows = [
+            s.SyncGroupRequestAssignment(name, consumer_protocol.encode_assignment({T: numbers}, IMAGE, 3))
+            for name, numbers in (shares or {}).items()
+        ]
+        request = s.SyncGroupRequest("g", self.generation, self.name, self.instance, "consumer", None, rows)
+        answer: s.SyncGroupResponse = self.shard.call(request, 5)
+        if not answer.error_code:
+            given = consumer_protocol.decode_assignment(answer.assignment).assigned_partitions
+            self.owned = sorted(number for row in given for number in row.partitions)
+        return answer
+
+    def beat(self) -> int:
+        """A heartbeat, and what follows from it."""
+        answer = self.shard.call(old.HeartbeatRequest("g", self.generation, self.name, self.instance), 4)
+        code: int = answer.error_code
+        if code == E.REBALANCE_IN_PROGRESS:
+            joined = self.join()
+            if joined is not None and not joined.error_code:
+                self.sync()
+        return code
+
+
+def classic_group(count: int = 2) -> tuple[ConsumerGroupShard, list[ClassicMemberClient]]:
+    """A stable classic group; its members share the six partitions of "t"."""
+    shard = ConsumerGroupShard()
+    members = [ClassicMemberClient(shard) for _ in range(count)]
+    for member in members:
+        member.join()
+        member.join()  # with the id it was given
+    for member in members:
+        member.join()
+    leader = shard.machine.classic_groups.groups["g"]
+    for member in members:
+        member.generation = leader.generation
+    each = 6 // count
+    shares = {member.name: list(range(n * each, (n + 1) * each)) for n, member in enumerate(members)}
+    for member in members:
+        member.sync(shares if member.name == leader.leader else None)
+    assert leader.state is ClassicGroupState.STABLE
+    for member in members:
+        member.owned = shares[member.name]
+    return shard, members
+
+
+def test_a_classic_group_becomes_a_consumer_group_when_a_member_of_the_new_protocol_joins() -> None:
+    """190."""
+    shard, (a, b) = classic_group()
+    generation, written = a.generation, len(shard.log)
+    new = ConsumerMemberClient(shard, "new")
+    answer = new.beat()
+    assert (answer.error_code, answer.member_epoch) == (0, generation + 1)
+    kinds = [record.rstrip("-0123456789abcdefil") for record in shard.records(written)]
+    assert shard.records(written)[0] == "-GroupMetadataKey"
+    assert [record[0] for record in shard.records(written)[1:9]] == ["5", "5", "3", "7", "7", "6", "8", "8"], kinds
+    group = shard.consumer
+    assert "g" not in shard.machine.classic_groups.groups
+    assert {m.id for m in group.members.values() if m.classic_metadata is not None} == {a.name, b.name}
+    assert group.members[a.name].assigned == {T: dict.fromkeys(a.owned, generation)}
+    assert group.members[a.name].classic_metadata is not None
+    for _ in range(8):
+        for member in (a, b, new):
+            member.beat()
+        shard.wait(1_000)
+    assert sorted([*a.owned, *b.owned, *new.owned["t"]]) == [0, 1, 2, 3, 4, 5]
+    assert {len(a.owned), len(b.owned), len(new.owned["t"])} == {2}
+    assert group.state == "Stable"
+    assert shard.restart().consumer.members == shard.consumer.members
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [({"upgrades": False}, E.GROUP_ID_NOT_FOUND), ({"max_size": 1}, E.GROUP_ID_NOT_FOUND)],
+)
+def test_a_classic_group_stays_where_it_may_not_change(settings: dict[str, Any], code: int) -> None:
+    """189, 190."""
+    shard, (a, _) = classic_group()
+    shard.machine.consumer_groups.settings = shard.machine.consumer_groups.settings._replace(**settings)
+    assert shard.heartbeat("new", 0).error_code == code
+    assert a.beat() == 0
+
+
+@pytest.mark.parametrize("wrong", ["type", "words", "user data"])
+def test_a_classic_group_stays_where_it_cannot_be_understood(wrong: str) -> None:
+    """190."""
+    shard, (a, _) = classic_group()
+    group = shard.machine.classic_groups.groups["g"]
+    if wrong == "type":
+        group.protocol_type = "connect"
+    elif wrong == "words":
+        group.members[a.name].protocols = [("cooperative-sticky", b"\x00")]
+    else:
+        given = cp.ConsumerProtocolAssignment([], b"sticky")
+        group.members[a.name].assignment = b"\x00\x03" + compiler.encode(given, 3)
+    written = len(shard.log)
+    assert shard.heartbeat("new", 0).error_code == E.GROUP_ID_NOT_FOUND
+    assert len(shard.log) == written
+
+
+def test_who_waits_for_the_next_generation_is_told_to_come_again() -> None:
+    """190."""
+    shard, (a, b) = classic_group()
+    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", said())]
+    shard.send("waits", j.JoinGroupRequest("g", 10_000, 30_000, a.name, None, "consumer", protocols), 9)
+    assert "waits" not in shard.answers
+    assert shard.heartbeat("new", 0).error_code == 0
+    assert shard.answers["waits"].error_code == E.REBALANCE_IN_PROGRESS
+    assert b.name in shard.consumer.members
+
+
+def test_a_member_of_the_older_protocol_joins_a_consumer_group() -> None:
+    """191."""
+    shard = ConsumerGroupShard()
+    new = ConsumerMemberClient(shard, "new")
+    reconcile_members(new)
+    a = ClassicMemberClient(shard)
+    refused = a.join()
+    assert refused is not None
+    assert (refused.error_code, bool(refused.member_id), refused.generation_id) == (E.MEMBER_ID_REQUIRED, True, -1)
+    joined = a.join()
+    assert joined is not None
+    assert (joined.error_code, joined.generation_id, joined.protocol_type) == (0, 3, "consumer")
+    assert (joined.protocol_name, joined.leader, joined.members) == ("cooperative-sticky", "", [])
+    assert (a.sync().error_code, a.owned) == (0, [])
+    for _ in range(8):
+        new.beat()
+        a.beat()
+        shard.wait(1_000)
+    assert (new.owned, a.owned) == ({"t": [0, 1, 2]}, [3, 4, 5])
+    assert shard.consumer.state == "Stable"
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings"),
+    [
+        ({}, {"upgrades": False, "downgrades": False}),
+        ({"protocol_type": "connect"}, {}),
+        ({"protocols": []}, {}),
+    ],
+)
+def test_a_member_of_the_older_protocol_may_be_refused(fields: dict[str, Any], settings: dict[str, Any]) -> None:
+    """191."""
+    shard = ConsumerGroupShard(**settings)
+    shard.heartbeat("new", 0)
+    answer = ClassicMemberClient(shard).join(**fields)
+    assert answer is not None
+    assert answer.error_code == E.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_new_member_of_the_older_protocol_has_an_id_as_kafka_makes_them_for_these_groups() -> None:
+    """190: 22 letters, not a UUID's 36 behind the client's id, as classic groups have them."""
+    shard = ConsumerGroupShard()
+    shard.heartbeat("new", 0)
+    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", said())]
+    request = j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
+    answer = shard.call(request, 9, fresh_id="00010203-0405-0607-0809-0a0b0c0d0e0f")
+    assert (answer.error_code, answer.member_id) == (E.MEMBER_ID_REQUIRED, "AAECAwQFBgcICQoLDA0ODw")
+
+
+def test_members_of_the_older_protocol_have_one_they_all_speak() -> None:
+    """191."""
+    shard = ConsumerGroupShard()
+    shard.heartbeat("new", 0)
+    ClassicMemberClient(shard).enter()
+    other = ClassicMemberClient(shard).join(protocols=[j.JoinGroupRequestProtocol("range", said())])
+    assert other is not None
+    assert other.error_code == E.INCONSISTENT_GROUP_PROTOCOL
+
+
+def mixed() -> tuple[ConsumerGroupShard, ConsumerMemberClient, ClassicMemberClient]:
+    """A consumer group of one member of each protocol."""
+    shard = ConsumerGroupShard()
+    new, a = ConsumerMemberClient(shard, "new"), ClassicMemberClient(shard)
+    reconcile_members(new)
+    a.enter()
+    a.sync()
+    for _ in range(6):
+        new.beat()
+        a.beat()
+        shard.wait(1_000)
+    assert (new.owned, a.owned) == ({"t": [0, 1, 2]}, [3, 4, 5])
+    return shard, new, a
+
+
+def test_calls_of_the_older_protocol_name_the_right_member_and_generation() -> None:
+    """192."""
+    shard, new, a = mixed()
+
+    def beat(name: str, generation: int) -> int:
+        code: int = shard.call(old.HeartbeatRequest("g", generation, name), 4).error_code
+        return code
+
+    assert beat(a.name, a.generation) == 0
+    assert beat(a.name, a.generation - 1) == E.ILLEGAL_GENERATION
+    assert beat("nobody", a.generation) == E.UNKNOWN_MEMBER_ID
+    assert beat("new", new.epoch) == E.UNKNOWN_MEMBER_ID
+    for name, code in (("range", E.INCONSISTENT_GROUP_PROTOCOL), ("cooperative-sticky", 0)):
+        sync = s.SyncGroupRequest("g", a.generation, a.name, None, "consumer", name)
+        assert shard.call(sync, 5).error_code == code
+
+
+def test_a_member_of_the_older_protocol_has_its_rebalance_timeout_to_come_back() -> None:
+    """192."""
+    shard, new, a = mixed()
+    shard.heartbeat("third", 0)
+    new.beat()
+    call = old.HeartbeatRequest("g", a.generation, a.name)
+    for _ in range(4):
+        assert shard.call(call, 4).error_code == E.REBALANCE_IN_PROGRESS
+        shard.wait(7_000)
+    assert shard.call(s.SyncGroupRequest("g", a.generation, a.name), 5).error_code == E.REBALANCE_IN_PROGRESS
+    shard.wait(2_000)
+    assert a.name not in shard.consumer.members
+
+
+def test_a_member_of_the_older_protocol_must_sync_in_time_and_has_its_own_session() -> None:
+    """191, 192."""
+    shard = ConsumerGroupShard()
+    new, a = ConsumerMemberClient(shard, "new"), ClassicMemberClient(shard)
+    reconcile_members(new)
+    a.enter()
+    shard.wait(9_999)
+    assert a.name in shard.consumer.members
+    shard.wait(1)
+    assert a.name not in shard.consumer.members, "its session is 10 seconds"
+
+
+def test_the_group_goes_back_when_the_last_member_of_the_new_protocol_leaves() -> None:
+    """193."""
+    shard, _, a = mixed()
+    epoch, written = shard.consumer.epoch, len(shard.log)
+    assert shard.heartbeat("new", -1).error_code == 0
+    assert shard.machine.find_consumer_group("g") is None
+    records = shard.records(written)
+    assert records[-3:] == ["-4", "-3", "GroupMetadataKey"]
+    group = shard.machine.classic_groups.groups["g"]
+    assert (group.generation, list(group.members), group.protocol_type) == (epoch, [a.name], "consumer")
+    assert group.state is ClassicGroupState.PREPARING_REBALANCE
+    stored = shard.machine.classic_groups.persisted_groups["g"]
+    assert (stored.protocol, stored.leader, stored.current_state_timestamp) == (
+        "cooperative-sticky",
+        a.name,
+        shard.now,
+    )
+    assert consumer_protocol.decode_assignment(stored.members[0].assignment).assigned_partitions[0].partitions == [
+        3,
+        4,
+        5,
+    ]
+    answer = a.join()
+    assert answer is not None
+    assert (answer.error_code, answer.leader, answer.generation_id) == (0, a.name, epoch + 1)
+    assert shard.restart().machine.classic_groups.groups["g"].state is ClassicGroupState.STABLE
+
+
+def test_the_group_goes_back_when_the_last_member_of_the_new_protocol_is_given_up() -> None:
+    """193."""
+    shard, _, a = mixed()
+    for _ in range(9):
+        assert a.beat() == 0
+        shard.wait(5_000)
+    assert shard.machine.find_consumer_group("g") is None
+    assert list(shard.machine.classic_groups.groups["g"].members) == [a.name]
+
+
+@pytest.mark.parametrize("settings", [{"downgrades": False}, {}])
+def test_a_group_that_may_not_go_back_stays(settings: dict[str, Any]) -> None:
+    """193."""
+    shard, _, a = mixed()
+    if settings:
+        shard.machine.consumer_groups.settings = shard.machine.consumer_groups.settings._replace(**settings)
+    else:
+        shard.machine.classic_groups.settings = shard.machine.classic_groups.settings._replace(max_size=0)
+    shard.heartbeat("new", -1)
+    assert set(shard.consumer.members) == {a.name}
+
+
+def test_a_static_member_that_comes_back_in_the_older_protocol_takes_the_group_with_it() -> None:
+    """193."""
+    shard = ConsumerGroupShard()
+    shard.heartbeat("new", 0, instance_id="i")
+    a = ClassicMemberClient(shard, "i")
+    epoch = shard.consumer.epoch
+    answer = a.join()
+    assert answer is not None
+    assert (answer.error_code, answer.generation_id) == (0, epoch)
+    group = shard.machine.classic_groups.groups["g"]
+    assert (group.state, list(group.members), group.generation) == (ClassicGroupState.STABLE, [a.name], epoch)
+    assert a.sync().error_code == 0
+    assert a.owned == [0, 1, 2, 3, 4, 5], "it was known to be there: nobody is asked to come together"
+    assert a.beat() == 0
+
+
+def test_a_static_member_of_the_older_protocol_comes_back_in_the_new_one() -> None:
+    """178: it need not have left before."""
+    shard, new, a = mixed()
+    static = ClassicMemberClient(shard, "i")
+    static.join()
+    answer = shard.heartbeat("x", 0, instance_id="i")
+    assert (answer.error_code, answer.member_id) == (0, "x")
+    assert set(shard.consumer.members) == {"new", a.name, "x"}
+    assert shard.consumer.members["x"].classic_metadata is None
+    assert static.beat() == E.FENCED_INSTANCE_ID
+    assert new.beat().error_code == 0
+
+
+def test_several_members_leave_at_once_in_one_epoch() -> None:
+    """177, 192."""
+    shard, new, a = mixed()
+    b = ClassicMemberClient(shard, "i")
+    b.join()
+    epoch = shard.consumer.epoch
+    who = [
+        lg.MemberIdentity(a.name),
+        lg.MemberIdentity("", "i"),
+        lg.MemberIdentity("nobody"),
+        lg.MemberIdentity("", "z"),
+    ]
+    answer = shard.call(lg.LeaveGroupRequest("g", members=who), 5)
+    assert [row.error_code for row in answer.members] == [0, 0, E.UNKNOWN_MEMBER_ID, E.UNKNOWN_MEMBER_ID]
+    assert (set(shard.consumer.members), shard.consumer.epoch) == ({"new"}, epoch + 1)
+    reconcile_members(new)
+    assert new.owned == {"t": [0, 1, 2, 3, 4, 5]}
+
+
+def test_a_member_of_the_older_protocol_goes_on_in_the_new_one() -> None:
+    """165, 190."""
+    shard, _, a = mixed()
+    rows = [hb.ConsumerGroupHeartbeatRequestTopicPartitions(T, a.owned)]
+    answer = shard.heartbeat(a.name, a.generation, topic_partitions=rows)
+    assert (answer.error_code, assignment_by_letter(answer.assignment)) == (0, None)
+    member = shard.consumer.members[a.name]
+    assert (member.classic_metadata, member.state) == (None, ConsumerMemberState.STABLE)
+
+
+@pytest.mark.parametrize("decode", [consumer_protocol.decode_subscription, consumer_protocol.decode_assignment])
+def test_embedded_metadata_that_no_record_can_hold_is_refused_undecoded(decode: Callable[[bytes], Any]) -> None:
+    with pytest.raises(WireError, match=f"too large: {consumer_protocol.LARGEST_BYTES + 1} bytes"):
+        decode(bytes(consumer_protocol.LARGEST_BYTES + 1))
+    decode(bytes(100))

@@ -1,0 +1,103 @@
+"""Positions of consumer groups, and how such groups end; the numbers are those of the list of facts."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.groups.committed_offsets import OffsetToCommit
+from ottla.broker.groups.state_machine import CommitOffsets, DeleteGroup, DeleteOffsets
+from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard, two_reconciled_members
+from ottla.broker.tests.handler_fixture import topic_id_of
+from ottla.wire.errors import ErrorCode as E
+
+T = topic_id_of("t")
+
+
+def commit(shard: ConsumerGroupShard, member: str, epoch: int, partition: int = 0, version: int = 9) -> int:
+    new = [OffsetToCommit("t", T, partition, 5, -1, "")]
+    ticket = f"commit-{len(shard.answers)}"
+    event = CommitOffsets(ticket, "g", member, None, epoch, -1, new, version)
+    shard.apply(shard.machine.handle(shard.now, event))
+    code: int = shard.answers[ticket]
+    return code
+
+
+@pytest.mark.parametrize(
+    ("member", "epoch", "partition", "version", "code"),
+    [
+        ("a", 3, 0, 9, 0),
+        ("a", 3, 5, 9, 0),
+        ("a", 3, 0, 8, E.UNSUPPORTED_VERSION),
+        ("a", 4, 0, 9, E.STALE_MEMBER_EPOCH),
+        ("a", 2, 0, 9, 0),
+        ("a", 2, 5, 9, E.STALE_MEMBER_EPOCH),
+        ("a", 1, 0, 9, E.STALE_MEMBER_EPOCH),
+        ("b", 2, 5, 9, E.STALE_MEMBER_EPOCH),
+        ("nobody", 3, 0, 9, E.UNKNOWN_MEMBER_ID),
+        ("", -1, 0, 9, E.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_positions_are_committed_in_the_members_epoch_or_since_it_has_the_partition(
+    member: str, epoch: int, partition: int, version: int, code: int
+) -> None:
+    """183: a has 0 to 2 since epoch 2, b 3 to 5 since 3."""
+    shard, _, _ = two_reconciled_members()
+    assert commit(shard, member, epoch, partition, version) == code
+
+
+def test_anybody_commits_to_a_group_without_members() -> None:
+    """183."""
+    shard, _, _ = two_reconciled_members()
+    shard.heartbeat("a", -1)
+    shard.heartbeat("b", -1)
+    assert commit(shard, "", -1) == 0
+    assert "g" not in shard.machine.classic_groups.groups
+
+
+def test_a_group_with_members_is_not_deleted_and_one_without_goes_with_everything() -> None:
+    """186."""
+    shard, _, _ = two_reconciled_members()
+    commit(shard, "a", 3)
+    shard.apply(shard.machine.handle(shard.now, DeleteGroup("no", "g")))
+    assert shard.answers["no"] == E.NON_EMPTY_GROUP
+    shard.heartbeat("a", -1)
+    shard.heartbeat("b", -1)
+    written = len(shard.log)
+    shard.apply(shard.machine.handle(shard.now, DeleteGroup("yes", "g")))
+    assert shard.answers["yes"] == E.NONE
+    assert shard.records(written) == ["-OffsetCommitKey", "-6", "-4", "-3"]
+    assert shard.machine.find_consumer_group("g") is None
+
+
+def test_positions_of_topics_somebody_reads_are_not_deleted() -> None:
+    """185, 186."""
+    shard, _, _ = two_reconciled_members()
+    shard.apply(shard.machine.handle(shard.now, DeleteOffsets("x", "g", [("t", 0), ("u", 0)])))
+    assert shard.answers["x"] == {"t"}
+
+
+def test_positions_nobody_reads_and_groups_without_members_are_forgotten_after_their_time() -> None:
+    """185."""
+    shard, _, _ = two_reconciled_members()
+    commit(shard, "a", 3)
+    again = shard.restart()
+    week = again.settings.offsets_retention_ms
+    for name in "ab":
+        again.heartbeat(name, -1)
+    again.wait(week - 600_000)
+    assert again.consumer.state == "Empty"
+    again.wait(1_200_000)
+    assert again.machine.find_consumer_group("g") is None
+    assert not again.machine.offsets.groups()
+
+
+def test_a_simple_consumers_group_becomes_a_consumer_group() -> None:
+    """184, 189."""
+    shard = ConsumerGroupShard()
+    assert commit(shard, "", -1) == 0
+    assert "g" in shard.machine.classic_groups.groups
+    written = len(shard.log)
+    assert shard.heartbeat("a", 0).member_epoch == 2
+    assert shard.records(written)[:2] == ["-GroupMetadataKey", "5a"]
+    assert "g" not in shard.machine.classic_groups.groups
+    assert "g" not in shard.restart().machine.classic_groups.groups

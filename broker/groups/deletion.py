@@ -1,0 +1,136 @@
+"""Groups and positions that somebody wants gone: of every kind.
+
+Source: ``GroupMetadataManager.deleteGroup``, ``OffsetMetadataManager.deleteOffsets`` (apache/kafka 4.3.1).
+
+From KIP-229, KIP-496.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroupState, subscribed_topics
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.committed_offsets import CommittedOffsets, offset_tombstone, unpack_offset
+from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.tombstones import modern_group_tombstones
+from ottla.jobs.state_machine import RequestReply
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import offset_records as o
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.classic.groups import ClassicGroups
+    from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+    from ottla.broker.groups.share.share_group import ShareGroup
+    from ottla.broker.groups.streams.groups import StreamsGroups
+    from ottla.broker.groups.streams.streams_group import StreamsGroup
+
+
+class GroupStore(Protocol):
+    """The groups of all kinds of a shard, and their positions: `ottla.broker.groups.state_machine.GroupStateMachine`."""
+
+    classic_groups: ClassicGroups
+    offsets: CommittedOffsets
+
+    @property
+    def streams_groups(self) -> StreamsGroups:
+        """All of that kind."""
+
+    def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """A consumer group."""
+
+    def find_share_group(self, group_id: str) -> ShareGroup | None:
+        """A share group."""
+
+    def find_streams_group(self, group_id: str) -> StreamsGroup | None:
+        """A streams group."""
+
+
+def _find_modern_group(kinds: GroupStore, group_id: str) -> ConsumerGroup | StreamsGroup | None:
+    return kinds.find_consumer_group(group_id) or kinds.find_streams_group(group_id)
+
+
+def delete_group(kinds: GroupStore, ticket: Any, group_id: str) -> GroupEffects:
+    """Forget a group that has no members."""
+    fx = GroupEffects()
+    classic, share = kinds.classic_groups.groups.get(group_id), kinds.find_share_group(group_id)
+    new_kind = _find_modern_group(kinds, group_id)
+    code = ErrorCode.NONE
+    if share is not None:
+        share.state_deletion_started_ms = None  # it is over
+    if any(group is not None and group.members for group in (share, new_kind)):
+        code = ErrorCode.NON_EMPTY_GROUP
+    elif share is not None:
+        from ottla.broker.groups.share import records as share_records
+
+        fx.add_records(share_records.group_tombstones(share))
+    elif new_kind is not None:
+        fx.add_records(chain(kinds.offsets.tombstones(group_id), modern_group_tombstones(new_kind)))
+        if kinds.find_streams_group(group_id) is not None:
+            kinds.streams_groups.cancel_initial_delay(group_id, fx)
+    elif (
+        classic is None and group_id not in kinds.classic_groups.persisted_groups
+    ):  # whose first record may never be committed
+        code = ErrorCode.GROUP_ID_NOT_FOUND
+    elif classic is not None and classic.state is not ClassicGroupState.EMPTY:
+        code = ErrorCode.NON_EMPTY_GROUP
+    else:
+        end = GroupRecord(o.GroupMetadataKey(group_id), None)
+        fx.add_records(chain(kinds.offsets.tombstones(group_id), [end]))
+    fx.replies.append(RequestReply(ticket, code))
+    return fx
+
+
+def delete_offsets(kinds: GroupStore, ticket: Any, group_id: str, partitions: list[tuple[str, int]]) -> GroupEffects:
+    """Forget positions in topics that nobody of the group reads."""
+    fx = GroupEffects()
+    classic = kinds.classic_groups.groups.get(group_id)
+    new_kind = _find_modern_group(kinds, group_id)
+    if classic is None and new_kind is None:
+        fx.replies.append(RequestReply(ticket, ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)))
+        return fx
+    if classic is not None and classic.members and classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        fx.replies.append(RequestReply(ticket, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
+        return fx
+    kept: set[str] = set()
+    fx.add_records(_tombstones_for_unused(kinds, group_id, partitions, kept))
+    fx.replies.append(RequestReply(ticket, kept))
+    return fx
+
+
+def _tombstones_for_unused(
+    kinds: GroupStore, group_id: str, partitions: list[tuple[str, int]], kept: set[str]
+) -> Iterator[GroupRecord | None]:
+    """Tombstones for what nobody reads; ``kept`` takes the topics that are."""
+    classic, new_kind = kinds.classic_groups.groups.get(group_id), _find_modern_group(kinds, group_id)
+    read: Container[str] | None = () if new_kind is None else new_kind.subscribed_topic_names
+    if classic is not None:
+        read = yield from subscribed_topics(classic)
+    for topic, partition in partitions:
+        if read is None or topic in read:
+            kept.add(topic)
+            yield None
+        else:
+            there = kinds.offsets.has_offset(group_id, topic, partition)
+            yield offset_tombstone(group_id, topic, partition) if there else None
+
+
+def tombstones_for_topics(offsets: CommittedOffsets, ids: Mapping[str, bytes]) -> Iterator[GroupRecord | None]:
+    """Tombstones for what was committed to these topics, or to topics of these names before ids were kept."""
+    for group in offsets.pending.groups():
+        yield None
+        for topic, partition in offsets.pending.group_partitions(group):
+            if topic in ids:
+                yield offset_tombstone(group, topic, partition)
+    for group in offsets.groups():
+        yield None
+        topics = offsets.group_offsets(group)
+        few, many = (topics, ids) if len(topics) < len(ids) else (ids, topics)
+        for topic in [name for name in few if name in many]:
+            topic_id = ids[topic]
+            for partition, raw in list(offsets.topic_offsets(group, topic).items()):
+                fits = unpack_offset(raw).topic_id in (topic_id, ZERO_UUID)
+                yield offset_tombstone(group, topic, partition) if fits else None

@@ -1,0 +1,112 @@
+"""Which committed positions have been kept long enough, and which groups nobody needs any more.
+
+A group's positions are kept while it lives. `offsets.retention.minutes` run from the moment the group became empty;
+for topics a stable group no longer reads, and for simple consumers, from the last commit. A group without members
+goes with its last position.
+
+Source: ``ClassicGroup.offsetExpirationCondition``, ``OffsetMetadataManager.cleanupExpiredOffsets``,
+``GroupCoordinatorShard.cleanupGroupMetadata`` (apache/kafka 4.3.1).
+
+From when on a position counts as unused: KIP-211.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from ottla.broker.groups.classic.classic_group import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroup,
+    ClassicGroupState,
+    subscribed_topics,
+)
+from ottla.broker.groups.classic.groups import ClassicGroups
+from ottla.broker.groups.committed_offsets import CommittedOffsets, OffsetAndMetadata, offset_tombstone, unpack_offset
+from ottla.broker.groups.records import GroupRecord
+from ottla.wire.messages import offset_records as o
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+    from ottla.broker.groups.streams.streams_group import StreamsGroup
+
+
+def _retention_start_ms(group: ClassicGroup | None, value: OffsetAndMetadata) -> int | None:
+    """When a position's time began; None while the group's state keeps it whatever its age."""
+    if group is None or group.protocol_type is None:
+        return value.commit_ms
+    if group.state is ClassicGroupState.EMPTY:
+        return group.state_since_ms if group.state_since_ms >= 0 else value.commit_ms
+    if group.state is ClassicGroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        return value.commit_ms
+    return None
+
+
+def _is_expired(group: ClassicGroup | None, value: OffsetAndMetadata, retention_ms: int, now_ms: int) -> bool:
+    since = _retention_start_ms(group, value)
+    return since is not None and _is_retention_over(value, since, retention_ms, now_ms)
+
+
+def _is_retention_over(value: OffsetAndMetadata, since: int, retention_ms: int, now_ms: int) -> bool:
+    if value.expire_ms >= 0:  # the client set the time itself (OffsetCommit up to v4)
+        return now_ms >= value.expire_ms
+    return now_ms - since >= retention_ms
+
+
+def _expire_classic_group(
+    group_id: str, group: ClassicGroup | None, offsets: CommittedOffsets, retention_ms: int, now_ms: int
+) -> Iterator[GroupRecord | None]:
+    read: set[str] | None = set()
+    if group is not None and group.members:
+        read = yield from subscribed_topics(group)
+    if read is None:
+        return  # what it reads cannot be told: nothing of it is given up
+    kept = offsets.pending.has_group(group_id)
+    for topic, partitions in list(offsets.group_offsets(group_id).items()):
+        pending = offsets.pending.producers_by_partition(group_id, topic)
+        for partition, raw in list(partitions.items()):
+            gone = topic not in read and _is_expired(group, unpack_offset(raw), retention_ms, now_ms)
+            gone = gone and partition not in pending  # what it will be is not known yet
+            kept = kept or not gone
+            yield offset_tombstone(group_id, topic, partition) if gone else None
+    if not kept and group is not None and group.state is ClassicGroupState.EMPTY and not group.pending_join_members:
+        yield GroupRecord(o.GroupMetadataKey(group_id), None)
+
+
+def _expire_modern_group(
+    group: ConsumerGroup | StreamsGroup, offsets: CommittedOffsets, retention_ms: int, now_ms: int
+) -> Iterator[GroupRecord | None]:
+    """Positions of the new kinds have their time from the commit; a group without members goes with the last."""
+    kept = offsets.pending.has_group(group.id)
+    for topic, partitions in list(offsets.group_offsets(group.id).items()):
+        pending = offsets.pending.producers_by_partition(group.id, topic)
+        for partition, raw in list(partitions.items()):
+            gone = topic not in group.subscribed_topic_names and _is_retention_over(
+                unpack_offset(raw), unpack_offset(raw).commit_ms, retention_ms, now_ms
+            )
+            gone = gone and partition not in pending
+            kept = kept or not gone
+            yield offset_tombstone(group.id, topic, partition) if gone else None
+    if not kept and not group.members:
+        from ottla.broker.groups.tombstones import modern_group_tombstones
+
+        yield from modern_group_tombstones(group)
+
+
+def expire_groups_and_offsets(
+    groups: ClassicGroups,
+    offsets: CommittedOffsets,
+    retention_ms: int,
+    now_ms: int,
+    consumers: Sequence[ConsumerGroup | StreamsGroup] = (),
+) -> Iterator[GroupRecord | None]:
+    """Tombstones for what is over; None for each look that finds nothing to do."""
+    others = {group.id for group in consumers}
+    for group in consumers:
+        yield None
+        yield from _expire_modern_group(group, offsets, retention_ms, now_ms)
+    alone = (name for name in offsets.groups() if name not in groups.groups and name not in others)
+    for group_id in chain(list(groups.groups), alone):
+        yield None
+        yield from _expire_classic_group(group_id, groups.groups.get(group_id), offsets, retention_ms, now_ms)

@@ -1,0 +1,58 @@
+"""Members of the new kinds of groups whose time is over: one that the log did not let go is let go a little later.
+
+Source: ``CoordinatorTimerImpl.schedule`` with ``retry`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.groups.classic.rebalance import ExpiredMember, GroupEffects
+from ottla.jobs.state_machine import ScheduleTimer
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.share.groups import ShareGroups
+
+RETRY_MS = 500
+
+
+def on_timer(machine: Any, key: tuple[str, ...], now_ms: int) -> GroupEffects:
+    """A member's time is over, or something of its group's is. ``machine``: the groups, a `GroupStateMachine`."""
+    member = _find_member(machine, key)
+    fx = _expire(machine, key, now_ms)
+    if member is not None and (fx.records or fx.continuation is not None):
+        fx.on_commit_outcome = ExpiredMember(key, member)
+    return fx
+
+
+def _expire(machine: Any, key: tuple[str, ...], now_ms: int) -> GroupEffects:
+    if key[0].startswith("share-"):
+        shares: ShareGroups = machine.share_groups
+        return shares.on_timer(key)
+    if key[0].startswith("streams-"):
+        from ottla.broker.groups.streams.target_assignment import on_timer as streams_timer
+
+        return streams_timer(machine.streams_groups, key, now_ms)
+    from ottla.broker.groups.consumer.member_removal import on_timer as consumer_timer
+
+    return consumer_timer(machine.consumer_groups, key, now_ms)
+
+
+def on_write_result(machine: Any, what: ExpiredMember, error: ErrorCode, now_ms: int) -> GroupEffects:
+    """Whether it could be written is known. Who is another by now has been heard of, or is gone."""
+    again = error is not ErrorCode.NONE and _find_member(machine, what.key) is what.owner
+    return GroupEffects(timers=[ScheduleTimer(what.key, now_ms + RETRY_MS)] if again else [])
+
+
+def _find_member(machine: Any, key: tuple[str, ...]) -> Any:
+    if len(key) < 3:
+        return None
+    kind = key[0].partition("-")[0]
+    find: Any = {
+        "share": machine.find_share_group,
+        "streams": machine.find_streams_group,
+        "consumer": machine.find_consumer_group,
+    }[kind]
+    group = find(key[1])
+    return None if group is None else group.members.get(key[2])

@@ -1,0 +1,1 @@
+"""Iteration orders of Java's hash tables and priority queue, on which Kafka's assignments depend."""

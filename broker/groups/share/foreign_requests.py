@@ -1,0 +1,29 @@
+"""What members of other kinds of groups are told of a share group.
+
+Source: ``GroupMetadataManager.classicGroupJoin``, ``getOrMaybeCreateConsumerGroup`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.jobs.state_machine import RequestReply
+from ottla.wire.errors import ErrorCode as Error
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import consumer_group_heartbeat as chb
+from ottla.wire.messages import join_group as j
+
+
+def reject_foreign_request(call: GroupRequest) -> GroupEffects:
+    """Nobody of another kind joins a share group, and none of them is a member."""
+    request = call.request
+    if isinstance(request, chb.ConsumerGroupHeartbeatRequest):
+        why = f"Group {request.group_id} is not a consumer group."
+        return GroupEffects(
+            replies=[
+                RequestReply(call.pending_request, chb.ConsumerGroupHeartbeatResponse(0, Error.GROUP_ID_NOT_FOUND, why))
+            ]
+        )
+    joins = isinstance(request, j.JoinGroupRequest)
+    code = Error.INCONSISTENT_GROUP_PROTOCOL if joins else Error.UNKNOWN_MEMBER_ID
+    return GroupEffects(replies=[RequestReply(call.pending_request, ProtocolError(code))])

@@ -1,0 +1,265 @@
+"""A share group is deleted: nothing that the persister remembers of it outlives it, or is missing where it stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.groups.share import offset_changes as so
+from ottla.broker.groups.share.groups import INITIALIZE_RETRY_MS
+from ottla.broker.groups.share.tests.test_groups import ShareGroupShard as Groups
+from ottla.broker.groups.share.tests.test_groups import T
+from ottla.broker.handlers.groups import delete_groups
+from ottla.broker.share_state import state_machine as pm
+from ottla.broker.share_state.share_group_offsets import SharePartitionKey
+from ottla.broker.tests.consumer_group_fixture import assignment_by_letter
+from ottla.broker.tests.handler_fixture import topic_id_of
+from ottla.broker.tests.share_group_fixture import ShareGroupNode
+from ottla.jobs.bounded_concurrency import MAX_CONCURRENT
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+
+U = topic_id_of("u")
+
+
+class ShareGroupDeletionFixture(Groups):
+    """The share group "g", the share coordinator's own machine beside it, and DeleteGroups between them."""
+
+    def __init__(self, topics: dict[str, int]) -> None:
+        super().__init__(topics)
+        self.states = pm.ShareStateMachine(pm.ShareCoordinatorSettings(), lambda _: 6)
+        self.meanwhile: Callable[[], Any] = lambda: None
+        """Happens as soon as the persister has forgotten something."""
+        self.refusal: ProtocolError | None = None
+        """Instead of forgetting anything."""
+
+    def persister(self, event: Any) -> Any:
+        fx = self.states.handle(0, event)
+        for number, record in enumerate(fx.records):
+            self.states.replay(number, record)
+        return fx.replies[0].message
+
+    def begin(self) -> None:
+        """Have the persister begin what was asked for last, and tell the group."""
+        done = [
+            self.persister(pm.InitializeShareState(None, SharePartitionKey("g", topic, number), self.group.epoch, -1))
+            is True
+            for topic, numbers in self.asked[-1].items()
+            for number in numbers
+        ]
+        self.ready(done=all(done))
+        self.now += 5_000
+
+    async def forget(self, group_id: str, places: dict[bytes, list[int]]) -> ProtocolError | None:
+        if self.refusal is None:
+            for topic, numbers in places.items():
+                for number in numbers:
+                    assert self.persister(pm.DeleteShareState(None, SharePartitionKey(group_id, topic, number))) is True
+            self.meanwhile()
+        return self.refusal
+
+    def _submit(self, _: str, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
+        ticket = PendingBrokerRequest()
+        self.apply(self.machine.handle(self.now, event_of(ticket)))
+        ticket.deliver(self.answers[ticket])  # type: ignore[index]
+        return ticket
+
+    def delete(self) -> int:
+        """DeleteGroups of "g": its error code."""
+        groups = SimpleNamespace(shard_for=lambda _: SimpleNamespace(machine=self.machine), ask=self._submit)
+        turn = TimeSlice(SimpleNamespace(monotonic_ms=lambda: 0.0))  # type: ignore[arg-type]
+        shares = SimpleNamespace(forget=self.forget)
+        context: Any = SimpleNamespace(
+            services=SimpleNamespace(groups=groups, share_partition_manager=shares), time_slice=turn, version=2
+        )
+
+        async def main() -> Any:
+            answer: Any = delete_groups.handle(context, DeleteGroupsRequest(["g"]))
+            return answer if hasattr(answer, "results") else await answer
+
+        code: int = trio.run(main).results[0].error_code
+        return code
+
+    @property
+    def remembered(self) -> list[bytes]:
+        """The topics of which the persister knows something."""
+        return [key.topic_id for key in self.states.states.by_key]
+
+
+def shared(*names: str) -> ShareGroupDeletionFixture:
+    """A group in a later epoch, without members, that has shared these topics."""
+    stage = ShareGroupDeletionFixture(dict.fromkeys(names, 1))
+    for number in range(4):
+        stage.beat("m1", 0, list(names))
+        if number == 3:
+            stage.begin()
+        stage.beat("m1", -1)
+        stage.now += 5_000
+    return stage
+
+
+def read_again(stage: ShareGroupDeletionFixture, *names: str) -> dict[str, list[int]] | None:
+    """What a member gets of a group of that name that is made anew."""
+    stage.beat("m9", 0, list(names))
+    stage.begin()
+    return assignment_by_letter(stage.beat("m9", stage.group.members["m9"].epoch).assignment)
+
+
+def test_what_could_not_be_forgotten_before_goes_with_the_group() -> None:
+    stage = shared("t", "u")
+    stage.ask(partial(so.delete_offsets, group_id="g", topics=["u"]))  # and the persister cannot be reached
+    assert (list(stage.group.initialized), list(stage.group.deleting)) == ([T], [U])
+    assert stage.delete() == E.NONE
+    assert (stage.remembered, stage.machine.find_share_group("g")) == ([], None)
+    assert read_again(stage, "t", "u") == {"t": [0], "u": [0]}
+
+
+def test_what_was_on_its_way_to_a_state_goes_with_the_group() -> None:
+    stage = shared("t")
+    stage.image({"t": 1, "u": 1})
+    stage.beat("m1", 0, ["t", "u"])
+    stage.persister(
+        pm.InitializeShareState(None, SharePartitionKey("g", U, 0), stage.group.epoch, -1)
+    )  # nobody has heard of it
+    stage.beat("m1", -1)
+    assert stage.delete() == E.NONE
+    assert stage.remembered == []
+    assert read_again(stage, "t", "u") == {"t": [0], "u": [0]}
+
+
+def test_whoever_joins_while_it_is_deleted_gets_partitions_that_have_a_state() -> None:
+    stage = shared("t")
+    stage.meanwhile = lambda: stage.beat("m2", 0, ["t"])
+    assert stage.delete() == E.NON_EMPTY_GROUP
+    assert (stage.asked, stage.group.initialized) == ([], {}), "not begun before all of it is forgotten"
+    stage.now += 5_000
+    assert assignment_by_letter(stage.beat("m2", stage.group.members["m2"].epoch).assignment) in ({}, None)
+    stage.begin()
+    assert assignment_by_letter(stage.beat("m2", stage.group.members["m2"].epoch).assignment) == {"t": [0]}
+    assert (stage.remembered, stage.group.deleting) == ([T], {})
+
+
+def test_a_state_that_was_begun_before_the_deletion_and_told_of_during_it_does_not_count() -> None:
+    stage = ShareGroupDeletionFixture({"t": 1})
+    stage.beat("m1", 0, ["t"])
+    stage.beat("m1", -1)
+
+    def meanwhile() -> None:
+        stage.ready()
+        stage.beat("m2", 0, ["t"])
+
+    stage.meanwhile = meanwhile
+    assert stage.delete() == E.NON_EMPTY_GROUP
+    assert stage.group.initialized == {}
+
+
+def test_where_the_persister_cannot_forget_the_group_stays_and_says_what_is_left() -> None:
+    stage = shared("t")
+    stage.refusal = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
+    assert stage.delete() == E.COORDINATOR_NOT_AVAILABLE
+    group = stage.group
+    assert (group.initializing, group.initialized, group.deleting) == ({}, {}, {T: "t"})
+    stage.beat("m2", 0, ["t"])
+    assert stage.asked == [], "it may still be forgotten"
+    stage.now += INITIALIZE_RETRY_MS
+    stage.beat("m2", stage.group.members["m2"].epoch)
+    stage.begin()
+    assert assignment_by_letter(stage.beat("m2", stage.group.members["m2"].epoch).assignment) == {"t": [0]}
+    stage.beat("m2", -1)
+    stage.refusal = None
+    assert stage.delete() == E.NONE
+    assert stage.remembered == []
+
+
+def test_nothing_is_forgotten_of_a_group_with_members() -> None:
+    stage = shared("t")
+    stage.beat("m2", 0, ["t"])
+    assert stage.delete() == E.NON_EMPTY_GROUP
+    assert (stage.remembered, list(stage.group.initialized)) == ([T], [T])
+
+
+def test_nothing_is_altered_while_it_is_deleted_and_what_stays_may_be_altered_later() -> None:
+    stage = shared("t")
+    alter = partial(so.alter_offsets, group_id="g", topics={"t": frozenset([0])})
+
+    def meanwhile() -> None:
+        answer = stage.ask(alter)
+        if isinstance(answer, so.ShareOffsetsToAlter):  # then the persister begins it
+            stage.persister(pm.InitializeShareState(None, SharePartitionKey("g", T, 0), answer.epoch, 7))
+
+    stage.meanwhile = meanwhile
+    assert stage.delete() == E.NONE
+    assert (stage.remembered, stage.machine.find_share_group("g")) == ([], None)
+    assert read_again(stage, "t") == {"t": [0]}
+    stage.beat("m9", -1)
+    stage.refusal = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
+    assert stage.delete() == E.COORDINATOR_NOT_AVAILABLE
+    assert stage.ask(alter).code is E.COORDINATOR_LOAD_IN_PROGRESS
+    stage.now += INITIALIZE_RETRY_MS
+    assert stage.ask(alter).partitions == {T: frozenset([0])}
+
+
+def test_what_is_begun_anew_while_its_topic_is_forgotten_is_not_shared_without_a_state() -> None:
+    """Each step of both is in order; only the group hears of the beginning after it was asked for the deletion."""
+    stage = shared("t")
+    stage.image({"t": 2})
+    altered = stage.ask(partial(so.alter_offsets, group_id="g", topics={"t": frozenset([1])}))
+    assert stage.persister(pm.InitializeShareState(None, SharePartitionKey("g", T, 1), altered.epoch, 7)) is True
+    doomed = stage.ask(partial(so.delete_offsets, group_id="g", topics=["t"]))
+    assert doomed.partitions == {T: frozenset([0, 1])}
+    for number in (0, 1):
+        assert stage.persister(pm.DeleteShareState(None, SharePartitionKey("g", T, number))) is True
+    stage.asked.append(altered.partitions)
+    stage.ready()
+    stage.ask(partial(so.complete_offset_deletion, group_id="g", topics=frozenset([T])))
+    assert (stage.remembered, stage.group.initializing, stage.group.initialized) == ([], {}, {})
+    assert read_again(stage, "t") == {"t": [0, 1]}
+
+
+def test_of_very_many_partitions_none_is_begun_behind_the_deletion_of_its_group() -> None:
+    """No more than `MAX_CONCURRENT` are begun at once: the others would come when the deletion is over."""
+    node = ShareGroupNode()
+    numbers, known = range(2 * MAX_CONCURRENT + 1), set[SharePartitionKey]()
+
+    async def initialize(key: SharePartitionKey, *_: int) -> None:
+        await trio.sleep(1)
+        known.add(key)
+
+    async def delete(key: SharePartitionKey) -> None:
+        await trio.sleep(1)
+        known.discard(key)
+
+    async def story() -> None:
+        node.persister.initialize, node.persister.delete = initialize, delete
+        shares, refused, told = node.stage.services.share_partition_manager, list[tuple[str, E]](), dict[int, E]()
+
+        async def begin(group_id: str) -> None:
+            try:
+                await shares.initialize(group_id, 1, {T: numbers}, -1)
+            except ProtocolError as error:
+                refused.append((group_id, error.code))
+
+        def failed(key: SharePartitionKey, error: ProtocolError) -> None:
+            told[key.partition] = error.code
+
+        starts = [(SharePartitionKey("g", U, number), number) for number in numbers]
+        async with trio.open_nursery() as nursery:
+            for group_id in ("g", "another"):
+                nursery.start_soon(begin, group_id)
+            nursery.start_soon(shares.begin, "g", 1, starts, failed)
+            await trio.sleep(0.5)
+            assert await shares.forget("g", {T: numbers, U: numbers}) is None
+        assert known == {SharePartitionKey("another", T, number) for number in numbers}
+        assert told == {number: E.COORDINATOR_LOAD_IN_PROGRESS for number in numbers if number >= MAX_CONCURRENT}
+        assert refused == [("g", E.COORDINATOR_LOAD_IN_PROGRESS)], "whoever wants it asks again"
+        await begin("g")
+        assert len(known) == 2 * len(numbers), "what is begun afterwards is another group's"
+
+    node.run(story)

@@ -1,0 +1,424 @@
+"""The machine of one partition of `__consumer_offsets`: groups and committed offsets, driven by events.
+
+Each kind of group has rules of its own; an id belongs to one group of one kind. What the new kinds need is loaded when
+the first of them comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
+from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState, GroupRequest
+from ottla.broker.groups.classic.groups import ClassicGroups, NewGroupJoin
+from ottla.broker.groups.classic.rebalance import GroupEffects, GroupSettings
+from ottla.broker.groups.classic.static_members import StaticMemberReplacement
+from ottla.broker.groups.committed_offsets import (
+    CommittedOffsets,
+    OffsetToCommit,
+    offset_commit_records,
+    validate_offset_commit,
+)
+from ottla.broker.groups.expiration import expire_groups_and_offsets
+from ottla.broker.groups.records import GroupRecord
+from ottla.controller.metadata.image import MetadataImage
+from ottla.jobs.state_machine import RequestReply, ScheduleTimer, TransactionCompletion, TransactionContext
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import consumer_group_heartbeat as chb
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import sync_group as s
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+    from ottla.broker.groups.consumer.groups import ConsumerGroups
+    from ottla.broker.groups.share.groups import ShareGroups
+    from ottla.broker.groups.share.share_group import ShareGroup
+    from ottla.broker.groups.streams.groups import StreamsGroups
+    from ottla.broker.groups.streams.streams_group import StreamsGroup
+
+SHARE_RECORD_TYPES = range(10, 16)
+"""The types of the records of share groups."""
+STREAMS_RECORD_TYPES = range(17, 24)
+"""And of streams groups."""
+
+
+class CommitOffsets(NamedTuple):
+    """Positions to store, topics already resolved; the answer is an error code for all of them."""
+
+    pending_request: Any
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    retention_ms: int
+    offsets: Iterable[OffsetToCommit]
+    version: int
+    txn: TransactionContext | None = None
+    """Within which transaction; None: they count at once."""
+
+
+class EndOffsetsTransaction(NamedTuple):
+    """A transaction ends in this partition, whether or not it has stored anything here; the answer is an error code."""
+
+    pending_request: Any
+    completion: TransactionCompletion
+
+
+class DeleteGroup(NamedTuple):
+    """Forget a group; the answer is an error code."""
+
+    pending_request: Any
+    group_id: str
+
+
+class DeleteOffsets(NamedTuple):
+    """Forget positions; the answer is the topics that somebody reads, or a refusal."""
+
+    pending_request: Any
+    group_id: str
+    partitions: list[tuple[str, int]]
+
+
+class ShareGroupCommand(NamedTuple):
+    """What a share group is asked; the rule says what is answered, also by the ProtocolError it raises."""
+
+    pending_request: Any
+    command: Callable[[ShareGroups, Any, int], GroupEffects]
+    """Takes the groups, this ticket, and the time."""
+
+
+class StreamsGroupCommand(NamedTuple):
+    """What a streams group is asked; the rule says what is answered, also by the ProtocolError it raises."""
+
+    pending_request: Any
+    command: Callable[[StreamsGroups, Any, int], GroupEffects]
+    """Takes the groups, this ticket, and the time."""
+
+
+class TopicMetadataChanged(NamedTuple):
+    """The metadata went on: topics were touched, new ones among them, or deleted (id by name: positions in them mean
+    nothing any more).
+    """
+
+    image: MetadataImage
+    changed_topics: frozenset[str]
+    has_new_topics: bool
+    deleted_topics: Mapping[str, bytes]
+
+
+class GroupStateMachine:
+    """``handle_classic_request`` decides, ``replay`` takes in records; reads go straight to `classic_groups`, `find_consumer_group` and `offsets`."""
+
+    def __init__(self, settings: GroupSettings, image: MetadataImage | None = None) -> None:
+        self.settings = settings
+        self.classic_groups = ClassicGroups(settings)
+        self.offsets = CommittedOffsets()
+        self._image = MetadataImage() if image is None else image
+        self._consumer_groups: ConsumerGroups | None = None
+        self._share_groups: ShareGroups | None = None
+        self._streams_groups: StreamsGroups | None = None
+
+    @property
+    def consumer_groups(self) -> ConsumerGroups:
+        """The consumer groups; loaded with the first."""
+        if self._consumer_groups is None:
+            from ottla.broker.groups.consumer.groups import ConsumerGroups
+            from ottla.broker.groups.topic_metadata import GroupTopicMetadata
+
+            self._consumer_groups = ConsumerGroups(self.classic_groups, GroupTopicMetadata(self._image))
+        return self._consumer_groups
+
+    @cached_property
+    def _heartbeat(self) -> Callable[[GroupRequest, int], GroupEffects]:
+        """What answers a heartbeat of the new protocol."""
+        from ottla.broker.groups.consumer.heartbeat import heartbeat
+
+        return partial(heartbeat, self.consumer_groups)
+
+    def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """A consumer group."""
+        return None if self._consumer_groups is None else self._consumer_groups.groups.get(group_id)
+
+    def list_consumer_groups(self) -> list[ConsumerGroup]:
+        """All consumer groups."""
+        return [] if self._consumer_groups is None else list(self._consumer_groups.groups.values())
+
+    @property
+    def share_groups(self) -> ShareGroups:
+        """The share groups; loaded with the first."""
+        if self._share_groups is None:
+            from ottla.broker.groups.share.groups import ShareGroups
+            from ottla.broker.groups.topic_metadata import GroupTopicMetadata
+
+            self._share_groups = ShareGroups(
+                self.settings.share, GroupTopicMetadata(self._image), self._is_not_share_group
+            )
+        return self._share_groups
+
+    def _is_not_share_group(self, group_id: str) -> bool:
+        """Whether an id is that of a group which is no share group: a classic one has it from its first record on."""
+        return (
+            group_id in self.classic_groups.persisted_groups
+            or group_id in self.classic_groups.groups
+            or self._is_modern_group(group_id)
+        )
+
+    def _is_modern_group(self, group_id: str) -> bool:
+        """Whether an id is that of a consumer group or a streams group."""
+        return self.find_consumer_group(group_id) is not None or self.find_streams_group(group_id) is not None
+
+    def _is_no_classic_group(self, group_id: str) -> bool:
+        """Whether a classic group has become one of another kind, or has been deleted and its id is a share group's."""
+        return self._is_modern_group(group_id) or self.find_share_group(group_id) is not None
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether there is a group of whatever kind."""
+        return group_id in self.classic_groups.groups or self._is_no_classic_group(group_id)
+
+    def find_share_group(self, group_id: str) -> ShareGroup | None:
+        """A share group."""
+        return None if self._share_groups is None else self._share_groups.groups.get(group_id)
+
+    def list_share_groups(self) -> list[ShareGroup]:
+        """All share groups."""
+        return [] if self._share_groups is None else list(self._share_groups.groups.values())
+
+    @property
+    def streams_groups(self) -> StreamsGroups:
+        """The streams groups; loaded with the first."""
+        if self._streams_groups is None:
+            from ottla.broker.groups.streams.groups import StreamsGroups
+            from ottla.broker.groups.topic_metadata import GroupTopicMetadata
+
+            def taken(group_id: str) -> bool:
+                return self.find_consumer_group(group_id) is not None or self.find_share_group(group_id) is not None
+
+            self._streams_groups = StreamsGroups(self.classic_groups, GroupTopicMetadata(self._image), taken)
+        return self._streams_groups
+
+    def find_streams_group(self, group_id: str) -> StreamsGroup | None:
+        """A streams group."""
+        return None if self._streams_groups is None else self._streams_groups.groups.get(group_id)
+
+    def list_streams_groups(self) -> list[StreamsGroup]:
+        """All streams groups."""
+        return [] if self._streams_groups is None else list(self._streams_groups.groups.values())
+
+    def handle(self, now_ms: int, event: Any) -> GroupEffects:
+        """One event."""
+        if type(event) is GroupRequest:  # nearly all of them
+            return self._handle_request(event, now_ms)
+        match event:
+            case ShardLoaded():
+                return self._on_loaded(now_ms)
+            case WriteResult(context=NewGroupJoin() | StaticMemberReplacement()) if self._is_no_classic_group(
+                event.context.call.request.group_id
+            ):
+                return self.handle(now_ms, event.context.call)
+            case WriteResult(context=rb.ExpiredMember()):
+                from ottla.broker.groups.expired_members import on_write_result
+
+                return on_write_result(self, event.context, event.error, now_ms)
+            case WriteResult():
+                return self.classic_groups.on_write_result(event.context, event.error, now_ms)
+            case TimerExpired(key=("expire",)):
+                return self._expire(now_ms)
+            case TimerExpired():
+                return self._on_timer(event.key, now_ms)
+            case RequestDisconnected():
+                return self.classic_groups.on_disconnect(event.key, event.pending_request, now_ms)
+            case ShardUnloaded():
+                return self.classic_groups.on_unloaded(event.error)
+            case TopicMetadataChanged():
+                return self._on_metadata_changed(event)
+            case CommitOffsets():
+                return self._commit(event, now_ms)
+            case EndOffsetsTransaction(ticket, ends):
+                return GroupEffects(replies=[RequestReply(ticket, ErrorCode.NONE)], txn=ends)
+            case DeleteGroup() | DeleteOffsets():
+                return self._delete(event)
+            case ShareGroupCommand() | StreamsGroupCommand():
+                groups: Any = self.share_groups if isinstance(event, ShareGroupCommand) else self.streams_groups
+                try:
+                    return event.command(groups, event.pending_request, now_ms)
+                except ProtocolError as error:
+                    return GroupEffects(replies=[RequestReply(event.pending_request, error.with_traceback(None))])
+            case _:
+                raise AssertionError(event)
+
+    def _handle_request(self, call: GroupRequest, now_ms: int) -> GroupEffects:
+        """A member asks for something."""
+        request = call.request
+        group_id: str = request.group_id
+        if type(request) is j.JoinGroupRequest and not self.classic_groups.settings.allows_session_timeout(
+            request.session_timeout_ms
+        ):
+            wrong = rb.join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, call.version)
+            return GroupEffects(replies=[RequestReply(call.pending_request, wrong)])  # whatever kind its group is of
+        if self._streams_groups is not None and group_id in self._streams_groups.groups:
+            from ottla.broker.groups.streams.foreign_requests import handle_foreign_request as handle_other
+
+            return handle_other(self._streams_groups, call, now_ms)
+        if self._share_groups is not None and group_id in self._share_groups.groups:
+            from ottla.broker.groups.share.foreign_requests import reject_foreign_request
+
+            return reject_foreign_request(call)
+        if type(request) is chb.ConsumerGroupHeartbeatRequest:
+            return self._heartbeat(call, now_ms)
+        if self.find_consumer_group(group_id) is not None:
+            from ottla.broker.groups.consumer.classic_protocol import handle_classic_request
+
+            return handle_classic_request(self.consumer_groups, call, now_ms)
+        match request:
+            case j.JoinGroupRequest():
+                return self.classic_groups.join(call, now_ms)
+            case s.SyncGroupRequest():
+                return self.classic_groups.sync(call, now_ms)
+            case hb.HeartbeatRequest():
+                return self.classic_groups.heartbeat(call, now_ms)
+            case lg.LeaveGroupRequest():
+                return self.classic_groups.leave(call, now_ms)
+            case _:
+                raise AssertionError(request)
+
+    def _on_loaded(self, now_ms: int) -> GroupEffects:
+        fx = self.classic_groups.on_loaded(now_ms)
+        if self._consumer_groups is not None:
+            fx.continuation = chain(fx.continuation or (), self._consumer_groups.restore_timers(now_ms))
+        if self._share_groups is not None:
+            fx.continuation = chain(fx.continuation or (), self._share_groups.restore_timers(now_ms))
+        if self._streams_groups is not None:
+            fx.continuation = chain(fx.continuation or (), self._streams_groups.restore_timers(now_ms))
+        fx.timers.append(ScheduleTimer(("expire",), now_ms + self.settings.expiry_every_ms))
+        return fx
+
+    def _expire(self, now_ms: int) -> GroupEffects:
+        """Forget what has been kept long enough."""
+        fx = GroupEffects(timers=[ScheduleTimer(("expire",), now_ms + self.settings.expiry_every_ms)])
+        new_kinds: list[ConsumerGroup | StreamsGroup] = [*self.list_consumer_groups(), *self.list_streams_groups()]
+        fx.add_records(
+            expire_groups_and_offsets(
+                self.classic_groups, self.offsets, self.settings.offsets_retention_ms, now_ms, new_kinds
+            )
+        )
+        return fx
+
+    def _on_timer(self, key: tuple[str, ...], now_ms: int) -> GroupEffects:
+        if "-" not in key[0]:
+            return self.classic_groups.on_timer(key, now_ms)
+        from ottla.broker.groups.expired_members import on_timer
+
+        return on_timer(self, key, now_ms)
+
+    def _on_metadata_changed(self, event: TopicMetadataChanged) -> GroupEffects:
+        fx = GroupEffects()
+        self._image = event.image
+        if self._consumer_groups is not None:
+            self._consumer_groups.on_metadata_changed(event.image, event.changed_topics, has_new=event.has_new_topics)
+        if self._share_groups is not None:
+            self._share_groups.on_metadata_changed(event.image, event.changed_topics, has_new=event.has_new_topics)
+        if self._streams_groups is not None:
+            self._streams_groups.on_metadata_changed(event.image, event.changed_topics, has_new=event.has_new_topics)
+        if event.deleted_topics:
+            from ottla.broker.groups.deletion import tombstones_for_topics
+
+            shares = (
+                ()
+                if self._share_groups is None
+                else self._share_groups.remove_topics(frozenset(event.deleted_topics.values()))
+            )
+            fx.add_records(chain(shares, tombstones_for_topics(self.offsets, event.deleted_topics)))
+        return fx
+
+    def _delete(self, event: DeleteGroup | DeleteOffsets) -> GroupEffects:
+        from ottla.broker.groups.deletion import delete_group, delete_offsets
+
+        if isinstance(event, DeleteGroup):
+            return delete_group(self, event.pending_request, event.group_id)
+        return delete_offsets(self, event.pending_request, event.group_id, event.partitions)
+
+    def _commit(self, event: CommitOffsets, now_ms: int) -> GroupEffects:
+        fx = GroupEffects()
+        group = self.classic_groups.groups.get(event.group_id)
+        consumer, streams = self.find_consumer_group(event.group_id), self.find_streams_group(event.group_id)
+        whose, txn = (event.member_id, event.instance_id), event.txn is not None
+        try:
+            if self.find_share_group(event.group_id) is not None:
+                raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)
+            if streams is not None:
+                from ottla.broker.groups.streams.offset_validation import validate_offset_commit as check_streams
+
+                event = event._replace(offsets=list(event.offsets))
+                check_streams(streams, *whose, event.generation, event.version, event.offsets, txn=txn)
+            elif consumer is None:
+                validate_offset_commit(group, *whose, event.generation, event.version, txn=txn)
+            else:
+                from ottla.broker.groups.consumer import offset_validation as offsets
+
+                event = event._replace(offsets=list(event.offsets))
+                offsets.validate_offset_commit(
+                    consumer, whose[0], event.generation, event.version, event.offsets, txn=txn
+                )
+        except ProtocolError as error:
+            fx.replies.append(RequestReply(event.pending_request, error.code))
+            return fx
+        if event.txn is not None:
+            # Their records do not say which topic it was.
+            nameless = (x._replace(topic_id=ZERO_UUID) for x in event.offsets)
+            fx.add_records(offset_commit_records(event.group_id, nameless, now_ms, -1), event.txn)
+            fx.replies.append(RequestReply(event.pending_request, ErrorCode.NONE))
+            return fx
+        if group is not None and group.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
+            member = group.members.get(event.member_id)
+            if member is not None:
+                rb.arm_session(group, member, now_ms, fx)
+        expire = -1 if event.retention_ms < 0 else now_ms + event.retention_ms
+        fx.add_records(offset_commit_records(event.group_id, event.offsets, now_ms, expire))
+        fx.replies.append(RequestReply(event.pending_request, ErrorCode.NONE))
+        return fx
+
+    def replay(self, offset: int, record: GroupRecord) -> None:
+        """Take in one record."""
+        key, value = record
+        if isinstance(key, o.OffsetCommitKey):
+            assert value is None or isinstance(value, o.OffsetCommitValue)
+            self.offsets.replay(offset, key, value)
+            if value is not None:
+                self._ensure_simple_group(key.group)
+        elif isinstance(key, o.GroupMetadataKey):
+            assert value is None or isinstance(value, o.GroupMetadataValue)
+            self.classic_groups.replay(key, value)
+        elif key.SPEC.key in SHARE_RECORD_TYPES:  # type: ignore[attr-defined]  # every key has a type
+            self.share_groups.replay(record)
+        elif key.SPEC.key in STREAMS_RECORD_TYPES:  # type: ignore[attr-defined]
+            self.streams_groups.replay(record)
+        else:
+            self.consumer_groups.replay(record)
+
+    def _ensure_simple_group(self, group_id: str) -> None:
+        """Who commits and was in no group before is a simple consumer: its group never has members."""
+        if not self.has_group(group_id):
+            self.classic_groups.groups[group_id] = ClassicGroup(group_id)
+
+    def replay_pending(self, offset: int, producer_id: int, record: GroupRecord) -> None:
+        """Take in one record of a transaction that is open."""
+        key, value = record
+        if not isinstance(key, o.OffsetCommitKey):
+            self.replay(offset, record)
+            return
+        assert value is None or isinstance(value, o.OffsetCommitValue)
+        self.offsets.replay_pending(offset, producer_id, key, value)
+        if value is not None:
+            self._ensure_simple_group(key.group)
+
+    def replay_end(self, producer_id: int, *, commits: bool) -> None:
+        """A producer's transaction has ended."""
+        self.offsets.replay_end(producer_id, commits=commits)

@@ -1,0 +1,25 @@
+"""What members of other kinds of groups are told of a streams group.
+
+Source: ``GroupMetadataManager.classicGroupJoin``, ``maybeDeleteEmptyStreamsGroup`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.share.foreign_requests import reject_foreign_request
+from ottla.broker.groups.streams.groups import StreamsGroups
+from ottla.broker.groups.streams.records import group_tombstones
+from ottla.wire.messages import join_group as j
+
+
+def handle_foreign_request(groups: StreamsGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
+    """One call to a group that is a streams group: a classic member that joins takes an empty one's place."""
+    group = groups.groups[call.request.group_id]
+    if not isinstance(call.request, j.JoinGroupRequest) or group.members:
+        return reject_foreign_request(call)
+    fx = groups.classic_groups.join(call, now_ms)
+    if fx.records:  # it is let in: the group begins anew, as one of the older kind
+        fx.records[:0] = group_tombstones(group)
+        groups.cancel_initial_delay(group.id, fx)
+    return fx

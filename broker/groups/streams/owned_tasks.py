@@ -1,0 +1,80 @@
+"""What a member says it does: whether it may speak in its epoch, and whether there are such tasks.
+
+Source: ``GroupMetadataManager.throwIfStreamsGroupMemberEpochIsInvalid``, ``throwIfRequestContainsInvalidTasks``
+(apache/kafka 4.3.1), KIP-1071.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ottla.broker.groups.streams.configured_topology import ConfiguredSubtopology
+from ottla.broker.groups.streams.streams_group import StreamsGroupMember, TasksBySubtopology, TasksTuple
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequestTaskIds as TaskIds
+
+ReportedRole = Sequence[TaskIds] | None
+ReportedTasks = tuple[ReportedRole, ReportedRole, ReportedRole]
+"""Active, standby and warm-up tasks as a request has them; None where it does not say."""
+
+
+def check_epoch(member: StreamsGroupMember, epoch: int, rows: ReportedTasks) -> None:
+    """Whether a member speaks of its present epoch, or has not heard of the last step.
+
+    Raises:
+        ProtocolError: FENCED_MEMBER_EPOCH.
+    """
+    if epoch == member.epoch:
+        return
+    than = "greater" if epoch > member.epoch else "smaller"
+    if than == "smaller" and epoch == member.previous_epoch:
+        has = member.assigned
+        if all(_is_part(*both) for both in zip(rows, (has.active, has.standby, has.warmup), strict=True)):
+            return
+    why = (
+        f"The streams group member has a {than} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin."
+    )
+    raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)
+
+
+def _is_part(role: ReportedRole, has: Mapping[str, Collection[int]]) -> bool:
+    if role is None:
+        return False
+    return all(row.subtopology_id in has and set(has[row.subtopology_id]).issuperset(row.partitions) for row in role)
+
+
+def check_tasks_exist(subtopologies: Mapping[str, ConfiguredSubtopology], rows: ReportedTasks) -> None:
+    """Whether there are such tasks.
+
+    Raises:
+        ProtocolError: INVALID_REQUEST.
+    """
+    for row in (row for role in rows for row in role or ()):
+        subtopology = subtopologies.get(row.subtopology_id)
+        if subtopology is None:
+            why = f"Subtopology {row.subtopology_id} does not exist in the topology."
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+        for number in row.partitions:
+            if not 0 <= number < subtopology.task_count:
+                why = (
+                    f"Task {number} for subtopology {row.subtopology_id} is invalid. Number of tasks for this "
+                    f"subtopology: {subtopology.task_count}"
+                )
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+
+
+def owned_tasks(rows: ReportedTasks) -> TasksTuple | None:
+    """What a member does, as it says; None where it leaves any of the three out.
+
+    Raises:
+        ProtocolError: UNKNOWN_SERVER_ERROR where it names a subtopology twice, as in Kafka.
+    """
+
+    def tasks(role: ReportedRole) -> TasksBySubtopology:
+        out = {row.subtopology_id: frozenset(row.partitions) for row in role or ()}
+        if len(out) < len(role or ()):
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return out
+
+    return None if None in rows else TasksTuple(*map(tasks, rows))

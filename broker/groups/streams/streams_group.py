@@ -1,0 +1,187 @@
+"""A streams group as its records say it is: topology, members with their tasks, targets, and who does what.
+
+Source: ``StreamsGroup.java``, ``StreamsGroupMember.java``, ``TasksTupleWithEpochs.java`` (apache/kafka 4.3.1),
+KIP-1071.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.groups.modern_group import ModernGroup
+from ottla.broker.groups.streams.topology import StreamsTopology
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.streams.configured_topology import ConfiguredTopology
+
+LEAVE_GROUP_MEMBER_EPOCH = -1
+TasksBySubtopology = Mapping[str, frozenset[int]]
+"""Tasks by subtopology: the numbers of the partitions they read."""
+TaskEpochs = Mapping[str, Mapping[int, int]]
+"""Tasks by subtopology, each with the epoch its member got it in."""
+NO_TASKS: TasksBySubtopology = {}
+
+
+class TasksTuple(NamedTuple):
+    """What a member is to do."""
+
+    active: TasksBySubtopology = NO_TASKS
+    standby: TasksBySubtopology = NO_TASKS
+    warmup: TasksBySubtopology = NO_TASKS
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is nothing at all."""
+        return not (self.active or self.standby or self.warmup)
+
+    def overlaps(self, held: TasksTupleWithEpochs) -> bool:
+        """Whether any of these tasks is among them, in the same role."""
+        roles = zip(self, (held.active, held.standby, held.warmup), strict=True)
+        return any(not tasks[name].isdisjoint(others.get(name, ())) for tasks, others in roles for name in tasks)
+
+
+class TasksTupleWithEpochs(NamedTuple):
+    """What a member does, or has still to give up."""
+
+    active: TaskEpochs = {}  # noqa: RUF012  # never changed
+    standby: TasksBySubtopology = NO_TASKS
+    warmup: TasksBySubtopology = NO_TASKS
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is nothing at all."""
+        return not (self.active or self.standby or self.warmup)
+
+
+EMPTY_TASKS = TasksTuple()
+EMPTY_TASKS_WITH_EPOCHS = TasksTupleWithEpochs()
+
+
+class StreamsMemberState(IntEnum):
+    """Where a member is on its way to its target; the numbers stand in its record."""
+
+    STABLE = 1
+    UNREVOKED_TASKS = 2
+    UNRELEASED_TASKS = 3
+    UNKNOWN = 127
+
+    @classmethod
+    def _missing_(cls, value: object) -> StreamsMemberState:
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupMember:
+    """One member: a thread of an application, in the process ``process_id``."""
+
+    id: str
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: StreamsMemberState = StreamsMemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = -1
+    process_id: str = ""
+    endpoint: tuple[str, int] | None = None
+    """Where others may ask it for what it stores: host and port."""
+    tags: tuple[tuple[str, str], ...] = ()
+    """In order of their keys."""
+    assigned: TasksTupleWithEpochs = EMPTY_TASKS_WITH_EPOCHS
+    revoking: TasksTupleWithEpochs = EMPTY_TASKS_WITH_EPOCHS
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Whether it has all that the target of this epoch gives it."""
+        return self.state is StreamsMemberState.STABLE and self.epoch == epoch
+
+
+class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
+    """One group. `update` and `remove` are for the replay of its records alone."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.validated_epoch = 0
+        """The topology's epoch once all its topics are as they must be; -1 while they are not."""
+        self.configs: dict[str, str] = {}
+        """What the assignor was told last."""
+        self.topology: StreamsTopology | None = None
+        self.active_process_ids: dict[str, dict[int, str]] = {}
+        """Subtopology, partition -> the process that does the task."""
+        self.standby_process_ids: dict[str, dict[int, set[str]]] = {}
+        self.warmup_process_ids: dict[str, dict[int, set[str]]] = {}
+        self.configured: ConfiguredTopology | None = None
+        """Soft: what the topology comes to with the topics there are; None where nobody has looked yet."""
+        self.shutdown_requested_by: str | None = None
+        """Soft: the member that wants the whole application to end."""
+        self.endpoint_epoch = 0
+        """Soft: goes up with every change of what members with endpoints do."""
+        self.cached_endpoint_partitions: dict[str, Any] = {}
+        """Soft: what others are told of a member with an endpoint."""
+
+    # ------------------------------------------------------------------ replay
+
+    def update(self, member: StreamsGroupMember) -> None:
+        """A member is like this now."""
+        old = self.members.get(member.id)
+        self.members[member.id] = member
+        if old is not None:
+            self._remove_owned(old)
+        if member.process_id:
+            self._add_owned(member.assigned, member.process_id)
+            self._add_owned(member.revoking, member.process_id)
+        self.cached_endpoint_partitions.pop(member.id, None)
+
+    def remove(self, member_id: str) -> None:
+        """A member is gone."""
+        old = self.members.pop(member_id, None)
+        if old is not None:
+            self._remove_owned(old)
+        self.cached_endpoint_partitions.pop(member_id, None)
+        if not self.members:
+            self.shutdown_requested_by = None
+
+    def _remove_owned(self, member: StreamsGroupMember) -> None:
+        """What a member did is free, but for what another process has taken over since."""
+        for held in (member.assigned, member.revoking):
+            for name, since in held.active.items():
+                owners = self.active_process_ids.get(name, {})
+                for number in since:
+                    if owners.get(number) == member.process_id:
+                        del owners[number]
+            for tasks, at in ((held.standby, self.standby_process_ids), (held.warmup, self.warmup_process_ids)):
+                for name, numbers in tasks.items():
+                    for number in numbers:
+                        at.get(name, {}).get(number, set()).discard(member.process_id)
+
+    def _add_owned(self, held: TasksTupleWithEpochs, process_id: str) -> None:
+        for name, since in held.active.items():
+            self.active_process_ids.setdefault(name, {}).update(dict.fromkeys(since, process_id))
+        for tasks, at in ((held.standby, self.standby_process_ids), (held.warmup, self.warmup_process_ids)):
+            for name, numbers in tasks.items():
+                owners = at.setdefault(name, {})
+                for number in numbers:
+                    owners.setdefault(number, set()).add(process_id)
+
+    # ------------------------------------------------------------------ what follows from it
+
+    @property
+    def state(self) -> str:
+        """Empty, NotReady, Assigning, Reconciling or Stable."""
+        if not self.members:
+            return "Empty"
+        if self.topology is None or self.topology.epoch != self.validated_epoch:
+            return "NotReady"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        followed = all(member.is_reconciled_to(self.target_epoch) for member in self.members.values())
+        return "Stable" if followed else "Reconciling"
+
+    @property
+    def subscribed_topic_names(self) -> Mapping[str, str]:
+        """Topics its members read, with the subtopology that does; none while there are no members."""
+        return self.topology.subtopology_by_source if self.members and self.topology is not None else {}

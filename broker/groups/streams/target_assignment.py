@@ -1,0 +1,143 @@
+"""A group's new target: what every member is to do. Computed in steps, and written in slices where it is large.
+
+A target that was cut off when the node died does no harm: a process takes an active task only once no other does it,
+and the group's epoch stands before the target's until all of it is written.
+
+Source: ``TargetAssignmentBuilder.java``, ``GroupMetadataManager.maybeUpdateStreamsTargetAssignment`` (apache/kafka
+4.3.1), KIP-1071.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import NamedTuple
+
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.modern_group import run_in_slices
+from ottla.broker.groups.streams import records as sr
+from ottla.broker.groups.streams.configured_topology import ConfiguredTopology
+from ottla.broker.groups.streams.groups import (
+    INITIAL_DELAY_TIMER,
+    SESSION_TIMER,
+    STANDBY_REPLICAS_CONFIG,
+    StreamsGroups,
+)
+from ottla.broker.groups.streams.sticky_task_assignor import (
+    AssignmentMemberSpec,
+    StreamsGroupSpec,
+    SubtopologySpec,
+    assign_sticky,
+)
+from ottla.broker.groups.streams.streams_group import (
+    EMPTY_TASKS,
+    StreamsGroup,
+    StreamsGroupMember,
+    StreamsMemberState,
+    TasksTuple,
+)
+
+MAX_RECORDS_PER_SLICE = 200
+ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
+OnTargetReady = Callable[[int, TasksTuple, GroupEffects], None]
+"""Takes the target's epoch, the target of the member that asks, and what to add to."""
+
+
+class StreamsAssignmentInput(NamedTuple):
+    """What a target is computed from, as it was when the heartbeat came: the group goes on while it runs in slices."""
+
+    group_id: str
+    epoch: int
+    members: Mapping[str, str]
+    """Process ids by member, in the order Kafka looks at them."""
+    target: Mapping[str, TasksTuple]
+    configured: ConfiguredTopology
+    standby_replicas: int
+    now_ms: int
+
+
+def capture_input(
+    group: StreamsGroup,
+    epoch: int,
+    updated: StreamsGroupMember | None,
+    configured: ConfiguredTopology,
+    configs: Mapping[str, str],
+    now_ms: int,
+) -> StreamsAssignmentInput:
+    """Keep what the computation needs. ``updated``: the member that asks, as it is now."""
+    known = iteration_order.timeline_hash_map_order(group.members)
+    if updated is not None and updated.id not in group.members:
+        known.append(updated.id)
+    order = iteration_order.hash_map_order(known, most=len(known))
+    members = {
+        name: (updated if updated is not None and name == updated.id else group.members[name]).process_id
+        for name in order
+    }
+    standbys = configs.get(STANDBY_REPLICAS_CONFIG, "0")
+    number = int(standbys) if standbys.isdecimal() else 0
+    return StreamsAssignmentInput(group.id, epoch, members, dict(group.target), configured, number, now_ms)
+
+
+def work_units(todo: StreamsAssignmentInput) -> int:
+    """About how much work it is, in members: a task is a quarter of one."""
+    subtopologies = todo.configured.subtopologies or {}
+    return len(todo.members) + sum(one.task_count for one in subtopologies.values()) // 4
+
+
+def compute_targets(todo: StreamsAssignmentInput) -> Generator[None, None, dict[str, TasksTuple]]:
+    """The new target of every member; nothing while the topology's topics are not as they must be."""
+    if not todo.configured.is_ready:
+        return dict.fromkeys(todo.members, EMPTY_TASKS)
+    members = {
+        name: AssignmentMemberSpec(process, todo.target.get(name, EMPTY_TASKS))
+        for name, process in todo.members.items()
+    }
+    known = todo.configured.subtopologies or {}
+    extents = {name: SubtopologySpec(one.task_count, one.is_stateful) for name, one in known.items()}
+    return (yield from assign_sticky(StreamsGroupSpec(members, extents, todo.standby_replicas)))
+
+
+def compute_and_write_targets(
+    todo: StreamsAssignmentInput, updated_id: str | None, finish: OnTargetReady
+) -> Iterator[GroupEffects]:
+    """Compute a target, write what is new of it, and let the member that asks go on."""
+    new = yield from run_in_slices(compute_targets(todo))
+    fx = GroupEffects()
+    for name, target in new.items():
+        if todo.target.get(name) != target:
+            fx.records.append(sr.target_assignment_record(todo.group_id, name, target))
+        if len(fx.records) == MAX_RECORDS_PER_SLICE:
+            yield fx
+            fx = GroupEffects()
+    fx.records.append(sr.target_assignment_epoch_record(todo.group_id, todo.epoch, todo.now_ms))
+    finish(todo.epoch, new.get(updated_id or "", EMPTY_TASKS), fx)
+    yield fx
+
+
+def on_timer(groups: StreamsGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:
+    """The wait for first members is over, or a member's time is."""
+    fx = GroupEffects()
+    group = groups.groups.get(key[1])
+    if key[0] == INITIAL_DELAY_TIMER:
+        groups.delayed_groups.discard(key[1])
+        if group is not None:
+            _assign_after_delay(groups, group, now_ms, fx)
+        return fx
+    member = group.members.get(key[2]) if group is not None else None
+    if (
+        group is not None
+        and member is not None
+        and (key[0] == SESSION_TIMER or member.state is StreamsMemberState.UNREVOKED_TASKS)
+    ):
+        groups.fence_member(group, member.id, fx)
+    return fx
+
+
+def _assign_after_delay(groups: StreamsGroups, group: StreamsGroup, now_ms: int, fx: GroupEffects) -> None:
+    """Compute a group's first target, where anybody has looked at its topology; else the next heartbeat does."""
+    configured = group.configured
+    if not group.members or configured is None or group.epoch <= group.target_epoch:
+        return
+    if group.is_assignment_due(groups.setting(group.id, ASSIGNMENT_INTERVAL), now_ms):
+        todo = capture_input(group, group.epoch, None, configured, group.configs, now_ms)
+        fx.continue_with(compute_and_write_targets(todo, None, lambda *_: None), work_units(todo))

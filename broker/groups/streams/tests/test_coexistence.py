@@ -1,0 +1,287 @@
+"""Streams groups beside everything else (facts 234, 244, 246): positions, other kinds of groups, the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.coordinator.events import ShardLoaded
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.committed_offsets import OffsetToCommit
+from ottla.broker.groups.records import decode
+from ottla.broker.groups.state_machine import CommitOffsets, DeleteGroup, DeleteOffsets, GroupStateMachine
+from ottla.broker.groups.streams.offset_validation import validate_offset_commit
+from ottla.broker.groups.streams.streams_group import StreamsGroupMember, TasksTuple, TasksTupleWithEpochs
+from ottla.broker.groups.streams.topology import from_request
+from ottla.broker.tests.handler_fixture import topic_id_of
+from ottla.broker.tests.streams_group_fixture import (
+    StreamsGroupShard,
+    StreamsThreadClient,
+    internal,
+    reconcile_threads,
+    subtopology,
+    topology,
+    two_reconciled_threads,
+)
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import consumer_group_heartbeat as chb
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import sync_group as s
+
+
+@pytest.mark.parametrize(
+    ("member", "epoch", "version", "code"),
+    [
+        ("a", 3, 9, E.NONE),
+        ("a", 3, 8, E.UNSUPPORTED_VERSION),
+        ("a", 4, 9, E.STALE_MEMBER_EPOCH),
+        ("a", 2, 9, E.NONE),  # it has had the task since then
+        ("a", 1, 9, E.STALE_MEMBER_EPOCH),
+        ("b", 2, 9, E.STALE_MEMBER_EPOCH),
+        ("x", 2, 9, E.UNKNOWN_MEMBER_ID),
+        ("", -1, 9, E.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_positions_are_committed_in_the_members_epoch_or_since_it_has_the_task(
+    member: str, epoch: int, version: int, code: E
+) -> None:
+    """244."""
+    stage, a, _ = two_reconciled_threads()
+    assert a.epoch == 3
+    assert commit(stage, member, epoch, version) == code
+
+
+def commit(
+    stage: StreamsGroupShard, member: str, epoch: int, version: int = 9, topic: str = "t", partition: int = 0
+) -> Any:
+    stage._count += 1
+    ticket = f"commit-{stage._count}"
+    new = [OffsetToCommit(topic, topic_id_of(topic), partition, 5, -1, "")]
+    event = CommitOffsets(ticket, "g", member, None, epoch, -1, new, version)
+    stage.apply(stage.machine.handle(stage.now, event))
+    return stage.answers[ticket]
+
+
+def test_a_task_that_is_being_given_up_may_still_be_committed() -> None:
+    """244."""
+    stage = StreamsGroupShard()
+    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    a.beat()
+    b.beat()
+    a.beat()
+    assert stage.group.members["a"].revoking.active["0"].keys() == {3, 4, 5}
+    assert commit(stage, "a", 2, partition=5) == E.NONE
+    assert commit(stage, "a", 2, topic="u") == E.NONE, "in its epoch nobody asks of what"
+    assert commit(stage, "a", 1, topic="u") == E.STALE_MEMBER_EPOCH
+
+
+def test_positions_of_topics_that_are_read_stay() -> None:
+    stage, a, b = two_reconciled_threads()
+    commit(stage, "a", 3)
+    event = DeleteOffsets("d1", "g", [("t", 0), ("u", 0)])
+    stage.apply(stage.machine.handle(stage.now, event))
+    assert stage.answers["d1"] == {"t"}
+    for thread in (a, b):
+        stage.beat(thread.name, -1)
+    stage.apply(stage.machine.handle(stage.now, event._replace(pending_request="d2")))
+    assert stage.answers["d2"] == set()
+    assert not stage.machine.offsets.has_offset("g", "t", 0)
+
+
+def test_a_group_goes_with_all_its_records_once_nobody_is_in_it() -> None:
+    """246."""
+    stage = StreamsGroupShard()
+    stage.beat("a", 0)
+    commit(stage, "a", 2)
+
+    def delete(ticket: str) -> Any:
+        stage.apply(stage.machine.handle(stage.now, DeleteGroup(ticket, "g")))
+        return stage.answers[ticket]
+
+    assert delete("d1") == E.NON_EMPTY_GROUP
+    stage.beat("a", -1)
+    before = len(stage.log)
+    assert delete("d2") == E.NONE
+    assert stage.records(before) == ["-1", "-20", "-17", "-23"]
+    assert stage.machine.find_streams_group("g") is None
+    assert delete("d3") == E.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_without_members_goes_with_its_last_position() -> None:
+    stage = StreamsGroupShard()
+    stage.beat("a", 0)
+    commit(stage, "a", 2)
+    stage.wait(45_000)
+    assert stage.group.state == "Empty"
+    stage.wait(stage.settings.offsets_retention_ms + stage.settings.expiry_every_ms)
+    assert stage.machine.find_streams_group("g") is None
+
+
+# ---------------------------------------------------------------------- other kinds
+
+
+def test_who_is_of_another_kind_is_refused_while_somebody_is_in_the_group() -> None:
+    """234."""
+    stage, _, _ = two_reconciled_threads()
+    answer = stage.call(j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", []), 9)
+    assert answer.code == E.INCONSISTENT_GROUP_PROTOCOL
+    assert stage.call(s.SyncGroupRequest("g", 1, "a"), 5).code == E.UNKNOWN_MEMBER_ID
+    beat = chb.ConsumerGroupHeartbeatRequest("g", "x", 0, None, None, 30_000, ["t"], None, None, [])
+    answer = stage.call(beat)
+    why = "Group g is not a consumer group."
+    assert (answer.error_code, answer.error_message) == (E.GROUP_ID_NOT_FOUND, why)
+    stage.beat("a", -1)
+    stage.beat("b", -1)
+    assert stage.call(beat).error_code == E.GROUP_ID_NOT_FOUND, "nor is an empty one taken over"
+
+
+def test_an_empty_streams_group_makes_room_for_a_classic_member() -> None:
+    """234."""
+    stage = StreamsGroupShard(initial_rebalance_delay_ms=3_000)
+    stage.beat("a", 0)
+    stage.beat("a", -1)
+    before = len(stage.log)
+    stage.enter("c")
+    assert stage.records(before)[:3] == ["-20", "-17", "-23"]
+    assert stage.machine.find_streams_group("g") is None
+    assert "g" in stage.machine.classic_groups.groups
+    assert not stage.machine.streams_groups.delayed_groups
+
+
+def test_an_empty_classic_group_makes_room_and_one_with_members_does_not() -> None:
+    """234."""
+    stage = StreamsGroupShard()
+    commit(stage, "", -1)
+    stage.beat("a", 0)
+    assert stage.kinds[0] == "-2"
+    assert "g" not in stage.machine.classic_groups.groups
+    assert stage.machine.offsets.has_offset("g", "t", 0), "its positions stay"
+    other = StreamsGroupShard()
+    other.enter("c")
+    answer = other.beat("a", 0)
+    assert (answer.code, answer.message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a streams group.")
+
+
+def test_a_consumer_group_is_not_taken_over() -> None:
+    stage = StreamsGroupShard()
+    stage.heartbeat("m", 0)
+    assert stage.beat("a", 0).code == E.GROUP_ID_NOT_FOUND
+    stage.heartbeat("m", -1)
+    assert stage.beat("a", 0).code == E.GROUP_ID_NOT_FOUND, "not even an empty one"
+
+
+# ---------------------------------------------------------------------- the log
+
+
+def restarted(stage: StreamsGroupShard) -> StreamsGroupShard:
+    """The same log, read by another shard."""
+    again = StreamsGroupShard(dict(stage.topics))
+    again.settings = stage.settings
+    again.machine = GroupStateMachine(stage.settings)
+    again.now, again.log = stage.now, list(stage.log)
+    for number, raw in enumerate(stage.log):
+        record = decode(*raw)
+        assert record is not None
+        again.machine.replay(number, record)
+    again.apply(again.machine.handle(again.now, ShardLoaded()))
+    again.image(stage.topics)
+    return again
+
+
+def test_another_node_goes_on_where_the_first_one_was() -> None:
+    stage = StreamsGroupShard()
+    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    a.beat()
+    b.beat()
+    a.beat()
+    again = restarted(stage)
+    assert again.group.members == stage.group.members
+    assert (again.group.epoch, again.group.target_epoch, again.group.target) == (
+        stage.group.epoch,
+        stage.group.target_epoch,
+        stage.group.target,
+    )
+    assert (again.group.active_process_ids, again.group.state) == (stage.group.active_process_ids, "Reconciling")
+    a.stage = b.stage = again
+    reconcile_threads(a, b)
+    assert (sorted(a.active["0"]), sorted(b.active["0"])) == ([0, 1, 2], [3, 4, 5])
+    again.wait(45_000)
+    assert again.group.state == "Empty", "sessions run here too"
+
+
+def test_a_member_that_was_giving_up_when_the_node_changed_has_its_time_again() -> None:
+    stage = StreamsGroupShard()
+    a, b = StreamsThreadClient(stage, "a", rebalance_timeout_ms=10_000), StreamsThreadClient(stage, "b")
+    a.beat()
+    b.beat()
+    a.beat()
+    again = restarted(stage)
+    again.wait(9_999)
+    assert "a" in again.group.members
+    again.wait(1)
+    assert "a" not in again.group.members
+
+
+def test_records_about_what_is_not_there_are_passed_over() -> None:
+    stage, _, _ = two_reconciled_threads()
+    machine = restarted(stage).machine
+    for number, raw in enumerate([*reversed(stage.log), *((key, None) for key, _ in stage.log)]):
+        record = decode(*raw)
+        assert record is not None
+        machine.replay(number, record)
+
+
+def test_targets_of_a_large_group_are_written_in_slices_and_the_member_is_answered_once() -> None:
+    stage = StreamsGroupShard({"t": 1_500})
+    threads = [StreamsThreadClient(stage, f"m{number}", f"p{number % 40}") for number in range(300)]
+    for thread in threads:
+        thread.beat()
+    stage.wait(1_000)
+    reconcile_threads(*threads, rounds=6)
+    done = sorted(number for thread in threads for number in thread.active.get("0", ()))
+    assert done == list(range(1_500))
+    assert stage.group.state == "Stable"
+
+
+def test_a_repartition_topic_is_read_by_the_subtopology_behind_it() -> None:
+    stage = StreamsGroupShard({"t": 2, "r": 2})
+    chain = topology(subtopology("0", "t", sinks=("r",)), subtopology("1", repartition=(internal("r"),)))
+    a = StreamsThreadClient(stage, "a", topology=chain)
+    reconcile_threads(a)
+    assert a.active == {"0": [0, 1], "1": [0, 1]}
+    assert stage.group.target["a"] == TasksTuple({"0": frozenset({0, 1}), "1": frozenset({0, 1})})
+    assert commit(stage, "a", a.epoch - 1, topic="r") == E.STALE_MEMBER_EPOCH
+
+
+def test_a_group_that_was_deleted_waits_anew() -> None:
+    """242, 246."""
+    stage = StreamsGroupShard({"t": 1}, initial_rebalance_delay_ms=3_000)
+    stage.beat("a", 0)
+    stage.beat("a", -1)
+    stage.apply(stage.machine.handle(stage.now, DeleteGroup("d", "g")))
+    stage.wait(2_000)
+    b = StreamsThreadClient(stage, "b")
+    b.beat()
+    stage.wait(2_999)
+    b.beat()
+    assert b.active == {}
+    stage.wait(1)
+    b.beat()
+    assert b.active == {"0": [0]}
+
+
+@pytest.mark.parametrize(("epoch", "passes"), [(5, True), (4, True), (3, True), (2, False)])
+def test_what_is_given_up_counts_since_it_was_got(epoch: int, passes: bool) -> None:
+    """244."""
+    group = StreamsGroupShard().machine.streams_groups.get_or_create_group("g", GroupEffects())
+    group.topology = from_request(topology(subtopology("0", "t")))
+    group.update(StreamsGroupMember("m", epoch=5, revoking=TasksTupleWithEpochs({"0": {1: 3}})))
+    new = [OffsetToCommit("t", topic_id_of("t"), 1, 9, -1, "")]
+    if passes:
+        validate_offset_commit(group, "m", None, epoch, 9, new)
+        return
+    with pytest.raises(ProtocolError) as refused:
+        validate_offset_commit(group, "m", None, epoch, 9, new)
+    assert refused.value.code is E.STALE_MEMBER_EPOCH

@@ -1,0 +1,391 @@
+"""Streams groups rule by rule (facts 238 to 246): membership, epochs, who does what and when, what members are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.groups.streams.status import StreamsGroupStatus
+from ottla.broker.groups.streams.streams_group import StreamsMemberState
+from ottla.broker.tests.streams_group_fixture import (
+    StreamsGroupShard,
+    StreamsThreadClient,
+    from_task_ids,
+    reconcile_threads,
+    subtopology,
+    to_task_ids,
+    topology,
+    two_reconciled_threads,
+)
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import streams_group_heartbeat as hb
+
+STATEFUL = topology(subtopology("0", "t", changelogs=("log",)))
+
+
+def refused(answer: Any) -> E:
+    code: E = answer.code
+    return code
+
+
+def test_the_first_member_makes_the_group_and_does_everything() -> None:
+    """239: the order of the records."""
+    stage = StreamsGroupShard()
+    answer = stage.beat("a", 0)
+    assert stage.kinds == ["19", "23", "17", "21", "20", "22"]
+    assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms, answer.status) == ("a", 2, 5_000, [])
+    assert from_task_ids(answer.active_tasks) == {"0": [0, 1, 2, 3, 4, 5]}
+    assert (answer.standby_tasks, answer.warmup_tasks) == ([], [])
+    assert (stage.group.state, stage.group.epoch, stage.group.validated_epoch) == ("Stable", 2, 0)
+    assert stage.group.configs == {"num.standby.replicas": "0"}
+
+
+def test_a_beat_that_brings_nothing_new_writes_nothing() -> None:
+    """245."""
+    stage = StreamsGroupShard()
+    a = StreamsThreadClient(stage, "a")
+    a.beat()
+    answer = a.beat()
+    assert stage.kinds == []
+    assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == (None, None, None)
+
+
+def test_members_hand_tasks_over_giving_up_first() -> None:
+    """243."""
+    stage = StreamsGroupShard()
+    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    a.beat()
+    b.beat()
+    assert b.active == {}, "all are with a"
+    assert stage.group.members["b"].state is StreamsMemberState.UNRELEASED_TASKS
+    assert stage.group.state == "Reconciling"
+    a.beat()
+    assert sorted(a.active["0"]) == [0, 1, 2], "told what to keep"
+    assert stage.group.members["a"].state is StreamsMemberState.UNREVOKED_TASKS
+    b.beat()
+    assert b.active == {}, "not before a says that it has stopped"
+    a.beat()
+    b.beat()
+    assert sorted(b.active["0"]) == [3, 4, 5]
+    assert stage.group.state == "Stable"
+
+
+@pytest.mark.parametrize(
+    ("change", "bumps"),
+    [
+        ({}, False),
+        ({"rack_id": "r"}, True),
+        ({"process_id": "other"}, True),
+        ({"rebalance_timeout_ms": 5}, True),
+        ({"rebalance_timeout_ms": -1}, False),
+        ({"user_endpoint": hb.StreamsGroupHeartbeatRequestEndpoint("h", 1)}, True),
+        ({"client_tags": [hb.KeyValue("zone", "z")]}, True),
+        ({"client_tags": []}, False),
+    ],
+)
+def test_any_change_of_what_a_member_says_of_itself_is_a_new_epoch(change: dict[str, Any], bumps: bool) -> None:
+    """239."""
+    stage = StreamsGroupShard()
+    a = StreamsThreadClient(stage, "a")
+    a.beat()
+    before = stage.group.epoch
+    a.beat(**change)
+    assert stage.group.epoch == before + bumps
+    assert ("19" in stage.kinds) == bumps
+
+
+def test_a_change_of_the_topics_or_of_the_standbys_is_a_new_epoch() -> None:
+    """239."""
+    stage = StreamsGroupShard({"t": 2, "log": 2})
+    a, b = StreamsThreadClient(stage, "a", topology=STATEFUL), StreamsThreadClient(stage, "b", topology=STATEFUL)
+    reconcile_threads(a, b)
+    before = stage.group.epoch
+    stage.image({"t": 2, "log": 2, "other": 1})
+    a.beat()
+    assert stage.group.epoch == before, "a topic that nobody reads"
+    stage.image({"t": 4, "log": 4})
+    reconcile_threads(a, b)
+    assert sorted(a.active["0"] + b.active["0"]) == [0, 1, 2, 3]
+    before = stage.group.epoch
+    stage.image({"t": 4, "log": 4}, streams_num_standby_replicas="1")
+    reconcile_threads(a, b)
+    assert stage.group.epoch == before + 1
+    assert sorted(a.standby["0"] + b.standby["0"]) == [0, 1, 2, 3]
+    assert not set(a.standby["0"]) & set(a.active["0"])
+
+
+def test_the_first_topology_holds() -> None:
+    """239."""
+    stage = StreamsGroupShard({"t": 2, "u": 1})
+    first = topology(subtopology("0", "t"), epoch=3)
+    stage.beat("a", 0, topology=first)
+    assert stage.beat("b", 0, topology=topology(subtopology("0", "t"), epoch=3)).status == []
+    old = stage.beat("c", 0, topology=topology(subtopology("0", "u"), epoch=2))
+    assert [(row.status_code, row.status_detail) for row in old.status] == [
+        (StreamsGroupStatus.STALE_TOPOLOGY, "The member's topology epoch 2 is behind the group's topology epoch 3.")
+    ]
+    for other in (topology(subtopology("0", "u"), epoch=3), topology(subtopology("0", "t"), epoch=4)):
+        answer = stage.beat("d", 0, topology=other)
+        assert (answer.code, answer.message) == (E.INVALID_REQUEST, "Topology updates are not supported yet.")
+    assert "d" not in stage.group.members
+
+
+def test_internal_topics_are_to_be_made_and_nothing_is_done_until_they_are() -> None:
+    """240, 242."""
+    stage = StreamsGroupShard({"t": 2})
+    a = StreamsThreadClient(stage, "a", topology=STATEFUL)
+    answer = a.beat()
+    assert [(row.status_code, row.status_detail) for row in answer.status] == [
+        (StreamsGroupStatus.MISSING_INTERNAL_TOPICS, "Internal topics are missing: log")
+    ]
+    assert {name: topic.partitions for name, topic in stage.to_create.items()} == {"log": 2}
+    assert (a.active, stage.group.state, stage.group.validated_epoch) == ({}, "NotReady", -1)
+    stage.image({"t": 2, "log": 2}, has_new=True)
+    reconcile_threads(a)
+    assert (a.active, a.status, stage.to_create) == ({"0": [0, 1]}, [], {})
+    assert stage.group.validated_epoch == 0
+
+
+def test_a_group_whose_source_goes_gives_everything_up() -> None:
+    """240, 242."""
+    stage = StreamsGroupShard({"t": 2})
+    a = StreamsThreadClient(stage, "a")
+    reconcile_threads(a)
+    stage.image({}, has_new=False)
+    reconcile_threads(a)
+    assert (a.active, a.status, stage.group.state) == ({}, [StreamsGroupStatus.MISSING_SOURCE_TOPICS], "NotReady")
+    stage.image({"t": 2}, has_new=True)
+    reconcile_threads(a)
+    assert a.active == {"0": [0, 1]}
+
+
+def test_an_empty_group_waits_for_its_first_members() -> None:
+    """242."""
+    stage = StreamsGroupShard({"t": 2}, initial_rebalance_delay_ms=3_000)
+    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    answer = a.beat()
+    assert [(row.status_code, row.status_detail) for row in answer.status] == [
+        (StreamsGroupStatus.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")
+    ]
+    assert (answer.member_epoch, a.active) == (1, {})
+    stage.wait(1_000)
+    b.beat()
+    assert b.status == [StreamsGroupStatus.ASSIGNMENT_DELAYED]
+    stage.wait(1_999)
+    a.beat()
+    assert (a.active, stage.group.target_epoch) == ({}, 1)
+    before = len(stage.log)
+    stage.wait(1)
+    assert stage.records(before) == ["21", "21", "20"], "the timer itself computes the target"
+    a.beat()
+    b.beat()
+    assert sorted(a.active["0"] + b.active["0"]) == [0, 1]
+
+
+def test_where_nobody_has_looked_at_the_topology_the_next_heartbeat_computes_the_target() -> None:
+    """242: what the first heartbeat found is not kept, as the group was only just being made."""
+    stage = StreamsGroupShard({"t": 2}, initial_rebalance_delay_ms=3_000)
+    a = StreamsThreadClient(stage, "a")
+    a.beat()
+    before = len(stage.log)
+    stage.wait(3_000)
+    assert stage.records(before) == []
+    a.beat()
+    assert a.active == {"0": [0, 1]}
+
+
+def test_a_target_stands_for_the_assignment_interval() -> None:
+    """242."""
+    stage = StreamsGroupShard({"t": 2}, assignment_interval_ms=1_000)
+    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    a.beat()
+    answer = b.beat()
+    assert [(row.status_code, row.status_detail) for row in answer.status] == [
+        (StreamsGroupStatus.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
+    ]
+    assert (b.active, stage.group.state) == ({}, "Assigning")
+    stage.wait(1_000)
+    reconcile_threads(a, b)
+    assert (a.active, b.active) == ({"0": [0]}, {"0": [1]})
+
+
+@pytest.mark.parametrize(
+    ("member", "epoch", "fields", "code"),
+    [
+        ("a", 99, {}, E.FENCED_MEMBER_EPOCH),
+        ("a", 1, {}, E.FENCED_MEMBER_EPOCH),
+        ("x", 1, {}, E.UNKNOWN_MEMBER_ID),
+        ("a", -1, {}, None),
+        ("x", -1, {}, E.UNKNOWN_MEMBER_ID),
+        ("a", 0, {}, None),
+    ],
+)
+def test_epochs_are_checked(member: str, epoch: int, fields: dict[str, Any], code: E | None) -> None:
+    """244."""
+    stage, _, _ = two_reconciled_threads()
+    answer = stage.beat(member, epoch, **fields)
+    assert getattr(answer, "code", None) == code
+
+
+def test_a_member_that_missed_an_answer_may_speak_in_its_last_epoch() -> None:
+    """244: as long as it claims no more than it has."""
+    stage = StreamsGroupShard()
+    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    a.beat()
+    b.beat()
+    before = a.epoch
+    a.beat()
+    a.beat()
+    member = stage.group.members["a"]
+    assert (member.epoch, member.previous_epoch) == (3, before)
+    mine = {"active_tasks": to_task_ids({"0": [0]}), "standby_tasks": [], "warmup_tasks": []}
+    assert stage.beat("a", before, **mine).member_epoch == 3
+    for theirs in (
+        {**mine, "active_tasks": to_task_ids({"0": [5]})},
+        {**mine, "standby_tasks": to_task_ids({"0": [0]})},
+        {},
+    ):
+        assert refused(stage.beat("a", before, **theirs)) is E.FENCED_MEMBER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        ({"9": [0]}, "Subtopology 9 does not exist in the topology."),
+        ({"0": [6]}, "Task 6 for subtopology 0 is invalid. Number of tasks for this subtopology: 6"),
+        ({"0": [-1]}, "Task -1 for subtopology 0 is invalid. Number of tasks for this subtopology: 6"),
+    ],
+)
+def test_tasks_that_do_not_exist_are_refused(tasks: dict[str, list[int]], message: str) -> None:
+    """244."""
+    stage, a, _ = two_reconciled_threads()
+    answer = a.beat(active_tasks=to_task_ids(tasks))
+    assert (answer.code, answer.message) == (E.INVALID_REQUEST, message)
+    assert len(stage.group.members) == 2
+
+
+def test_groups_that_are_not_there_and_groups_that_are_full() -> None:
+    """238."""
+    stage = StreamsGroupShard(max_size=1)
+    answer = stage.beat("a", 5)
+    assert (answer.code, answer.message) == (E.GROUP_ID_NOT_FOUND, "Streams group g not found.")
+    answer = stage.beat("a", -1)
+    assert (answer.code, answer.message) == (E.GROUP_ID_NOT_FOUND, "Group g not found.")
+    stage.beat("a", 0)
+    for name in ("b", "a"):
+        assert refused(stage.beat(name, 0)) is E.GROUP_MAX_SIZE_REACHED, "also a member that it knows"
+
+
+def test_a_member_that_leaves_or_falls_silent_is_replaced() -> None:
+    """245, 246."""
+    stage, _, b = two_reconciled_threads()
+    answer = stage.beat("a", -1)
+    assert stage.kinds == ["-22", "-21", "-19", "17"]
+    assert (answer.member_id, answer.member_epoch, answer.status) == ("a", -1, [])
+    reconcile_threads(b)
+    assert sorted(b.active["0"]) == [0, 1, 2, 3, 4, 5]
+    before = len(stage.log)
+    stage.wait(45_000)
+    assert stage.records(before) == ["-22", "-21", "-19", "17"]
+    assert stage.group.state == "Empty"
+
+
+def test_a_member_that_does_not_give_up_in_its_time_is_given_up() -> None:
+    """243."""
+    stage = StreamsGroupShard()
+    a, b = StreamsThreadClient(stage, "a", rebalance_timeout_ms=10_000), StreamsThreadClient(stage, "b")
+    a.beat()
+    b.beat()
+    a.beat()
+    for _ in range(9):
+        stage.wait(1_000)
+        stage.beat("a", a.epoch)  # says nothing of its tasks
+        b.beat()
+    assert "a" in stage.group.members
+    stage.wait(1_000)
+    assert "a" not in stage.group.members
+    reconcile_threads(b)
+    assert sorted(b.active["0"]) == [0, 1, 2, 3, 4, 5]
+
+
+def test_who_wants_the_application_to_end_is_heard_by_all_until_nobody_is_left() -> None:
+    """245."""
+    stage, a, b = two_reconciled_threads()
+    answer = a.beat(shutdown_application=True)
+    why = "Streams group member a encountered a fatal error and requested a shutdown for the entire application."
+    assert [(row.status_code, row.status_detail) for row in answer.status] == [
+        (StreamsGroupStatus.SHUTDOWN_APPLICATION, why)
+    ]
+    b.beat()
+    assert b.status == [StreamsGroupStatus.SHUTDOWN_APPLICATION]
+    stage.beat("a", -1)
+    b.beat()
+    assert StreamsGroupStatus.SHUTDOWN_APPLICATION in b.status
+    stage.beat("b", -1)
+    c = StreamsThreadClient(stage, "c")
+    c.beat()
+    assert c.status == []
+
+
+def test_endpoints_are_told_to_members_that_do_not_know_the_last_change() -> None:
+    """245."""
+    stage = StreamsGroupShard({"t": 2, "u": 1})
+    joining = {"topology": topology(subtopology("0", "t", "u"))}
+    a = StreamsThreadClient(stage, "a", user_endpoint=hb.StreamsGroupHeartbeatRequestEndpoint("host-a", 1), **joining)
+    b = StreamsThreadClient(stage, "b", **joining)
+    reconcile_threads(a, b)
+    epoch = stage.group.endpoint_epoch
+    assert epoch > 0
+    answer = b.beat(endpoint_information_epoch=epoch)
+    assert (answer.endpoint_information_epoch, answer.partitions_by_user_endpoint) == (epoch, None)
+    answer = b.beat(endpoint_information_epoch=-1)
+    (row,) = answer.partitions_by_user_endpoint
+    assert (row.user_endpoint.host, row.user_endpoint.port) == ("host-a", 1)
+    number = a.active["0"][0]
+    told_of = {topic.topic: topic.partitions for topic in row.active_partitions}
+    assert told_of == {"t": [number], "u": [number]}, "as many as there are tasks: nobody looks which they are"
+    assert row.standby_partitions == []
+    stage.beat("b", -1)
+    reconcile_threads(a)
+    assert stage.group.endpoint_epoch > epoch
+    answer = a.beat(endpoint_information_epoch=-1)
+    (row,) = answer.partitions_by_user_endpoint
+    assert {topic.topic: topic.partitions for topic in row.active_partitions} == {"t": [0, 1], "u": [0]}
+
+
+def test_endpoints_of_topics_that_are_gone_do_not_fail_the_heartbeat() -> None:
+    stage = StreamsGroupShard({"t": 2})
+    a = StreamsThreadClient(stage, "a", user_endpoint=hb.StreamsGroupHeartbeatRequestEndpoint("host-a", 1))
+    reconcile_threads(a)
+    stage.image({})
+    answer = a.beat(endpoint_information_epoch=-1)
+    (row,) = answer.partitions_by_user_endpoint
+    assert (row.active_partitions, answer.status[0].status_code) == ([], StreamsGroupStatus.MISSING_SOURCE_TOPICS)
+
+
+def test_where_nobody_has_an_endpoint_there_is_nothing_to_tell() -> None:
+    """245."""
+    stage, _, _ = two_reconciled_threads()
+    assert stage.group.endpoint_epoch == 0
+
+
+def test_a_member_with_nothing_to_do_has_its_record_all_the_same() -> None:
+    """239."""
+    stage = StreamsGroupShard({"t": 1})
+    stage.beat("a", 0)
+    stage.beat("b", 0)
+    assert stage.kinds == ["19", "17", "21", "20", "22"]
+
+
+def test_who_comes_after_the_first_has_gone_does_not_wait_anew() -> None:
+    """242."""
+    stage = StreamsGroupShard({"t": 1}, initial_rebalance_delay_ms=3_000)
+    stage.beat("a", 0)
+    stage.beat("a", -1)
+    stage.wait(2_000)
+    b = StreamsThreadClient(stage, "b")
+    b.beat()
+    stage.wait(1_000)
+    b.beat()
+    assert b.active == {"0": [0]}

@@ -1,0 +1,61 @@
+"""A group coordinator, and positions that are committed to it within transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.groups.coordinator import TOPIC, state_machine_of
+from ottla.broker.handlers.transactions import write_txn_markers
+from ottla.broker.tests.fake_transaction_verifier import FakeTransactionVerifier
+from ottla.broker.tests.group_coordinator_fixture import GroupCoordinatorNode, codes
+from ottla.broker.tests.handler_fixture import resolve
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import offset_fetch as f
+from ottla.wire.messages import txn_offset_commit as m
+from ottla.wire.messages import write_txn_markers as w
+
+PID = 7
+
+
+class PendingOffsetsNode(GroupCoordinatorNode):
+    """A group coordinator, and a coordinator of transactions that agrees with everything."""
+
+    def __init__(self, *said: E, **more: bool) -> None:
+        super().__init__(**more)
+        self.coordinator = FakeTransactionVerifier(self.stage.services, *said)
+        self.stage.services.transaction_verifier = lambda: self.coordinator
+
+    async def txn_commit(
+        self, offset: int = 5, *, pid: int = PID, epoch: int = 0, version: int = 5, partition: int = 0, **more: Any
+    ) -> Any:
+        part = m.TxnOffsetCommitRequestPartition(partition, offset, 3, more.pop("metadata", "meta"))
+        topics = [m.TxnOffsetCommitRequestTopic(more.pop("topic", "t"), [part])]
+        request = m.TxnOffsetCommitRequest(
+            "x", more.pop("group", "g"), pid, epoch, more.pop("generation", -1), more.pop("member", ""), None, topics
+        )
+        answer = await resolve(self.ask(ApiKey.TXN_OFFSET_COMMIT, version, request))
+        return codes(answer)[0][1][0][1] if not more.pop("whole", False) else codes(answer)
+
+    async def end(self, *, commits: bool = True, pid: int = PID, epoch: int = 0, version: int = 1) -> int:
+        marker = w.WritableTxnMarker(pid, epoch, commits, [w.WritableTxnMarkerTopic(TOPIC, [0])], 0, version)
+        context = self.stage.context(ApiKey.WRITE_TXN_MARKERS, 2)
+        answer = await resolve(write_txn_markers.handle(context, w.WriteTxnMarkersRequest([marker])))
+        code: int = answer.markers[0].topics[0].partitions[0].error_code
+        return code
+
+    async def fetch(self, *, stable: bool = False, partition: int = 0, every: bool = False) -> Any:
+        topics = None if every else [f.OffsetFetchRequestTopics("t", bytes(16), [partition])]
+        request = f.OffsetFetchRequest(groups=[f.OffsetFetchRequestGroup("g", topics=topics)], require_stable=stable)
+        answer = await resolve(self.ask(ApiKey.OFFSET_FETCH, 9, request))
+        found = [(p.committed_offset, p.error_code) for t in answer.groups[0].topics for p in t.partitions]
+        return found if every else found[0]
+
+    @property
+    def machine(self) -> Any:
+        return state_machine_of(self.groups.shard_for("g"))
+
+    def reload(self) -> None:
+        """As another broker would find it that leads from now on."""
+        self.groups.on_resignation(self.replica)
+        self.groups.on_election(self.replica)

@@ -1,0 +1,110 @@
+"""Assignors: all is given out, evenly, and what can stay stays. That they are Kafka's is shown beside its own."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from ottla.broker.groups.assignors.group_spec import (
+    Assignment,
+    GroupSpec,
+    MemberSubscriptionAndAssignment,
+    PartitionAssignorException,
+)
+from ottla.broker.groups.assignors.registry import assignor_by_name
+from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.tests.run_steps import run_steps
+
+
+def topic(number: int) -> bytes:
+    return bytes([number]) * 16
+
+
+def some_group(rng: random.Random, *, homogeneous: bool) -> GroupSpec:
+    topics = {topic(n): rng.randint(1, 12) for n in range(1, rng.randint(2, 6))}
+    every = tuple(topics)
+    members = {}
+    for n in range(rng.randint(1, 9)):
+        wanted = every if homogeneous else tuple(t for t in every if rng.random() < 0.6)
+        members[f"m{n}"] = MemberSubscriptionAndAssignment(
+            wanted, len(wanted), {}, f"i{n}" if rng.random() < 0.2 else None
+        )
+    return GroupSpec(members, homogeneous, topics)
+
+
+def owners(spec: GroupSpec, out: dict[str, Assignment]) -> Counter[tuple[bytes, int]]:
+    for member, target in out.items():
+        assert set(target) <= set(spec.members[member].topics)
+    return Counter((t, n) for target in out.values() for t, numbers in target.items() for n in numbers)
+
+
+def count(target: Assignment) -> int:
+    return sum(map(len, target.values()))
+
+
+@pytest.mark.parametrize("name", ["uniform", "range"])
+@pytest.mark.parametrize("homogeneous", [True, False])
+def test_every_partition_somebody_wants_has_one_owner(name: str, *, homogeneous: bool) -> None:
+    rng = random.Random(7)
+    for _ in range(150):
+        spec = some_group(rng, homogeneous=homogeneous)
+        held = owners(spec, run_steps(assignor_by_name(name)(spec)))
+        wanted = {t for claim in spec.members.values() for t in claim.topics}
+        assert held == Counter((t, n) for t in wanted for n in range(spec.partitions[t]))
+
+
+def test_uniform_gives_everybody_equally_much_where_all_want_the_same() -> None:
+    rng = random.Random(8)
+    for _ in range(100):
+        spec = some_group(rng, homogeneous=True)
+        sizes = [count(target) for target in run_steps(assignor_by_name("uniform")(spec)).values()]
+        assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("homogeneous", [True, False])
+def test_uniform_moves_no_more_than_it_must_when_somebody_leaves(*, homogeneous: bool) -> None:
+    rng = random.Random(9)
+    for _ in range(100):
+        spec = some_group(rng, homogeneous=homogeneous)
+        first = run_steps(assignor_by_name("uniform")(spec))
+        gone = next(iter(spec.members))
+        rest = {m: c._replace(assignment=first.get(m, {})) for m, c in spec.members.items() if m != gone}
+        second = run_steps(assignor_by_name("uniform")(GroupSpec(rest, homogeneous, spec.partitions)))
+        if homogeneous:
+            for member, claim in rest.items():
+                before = {(t, n) for t, numbers in claim.assignment.items() for n in numbers}
+                assert before <= {(t, n) for t, numbers in second[member].items() for n in numbers}
+        again = {m: c._replace(assignment=second.get(m, {})) for m, c in rest.items()}
+        third = run_steps(assignor_by_name("uniform")(GroupSpec(again, homogeneous, spec.partitions)))
+        assert {m: {t: set(n) for t, n in x.items()} for m, x in third.items()} == {
+            m: {t: set(n) for t, n in x.items()} for m, x in second.items()
+        }
+
+
+def test_range_gives_the_first_in_order_of_instance_and_member_id_the_first_partitions() -> None:
+    claim = MemberSubscriptionAndAssignment((topic(1),), 1, {})
+    members = {"a": claim, "b": claim._replace(instance_id="z"), "c": claim._replace(instance_id="y")}
+    out = run_steps(assignor_by_name("range")(GroupSpec(members, True, {topic(1): 5})))
+    assert {m: t[topic(1)] for m, t in out.items()} == {"c": (0, 1), "b": (2, 3), "a": (4,)}
+
+
+def test_texts_ids_and_numbers_come_as_from_javas_tables() -> None:
+    """What ``String.hashCode``, ``HashMap`` and ``HashSet`` of a JVM gave."""
+    assert iteration_order.string_hash("") == 0
+    assert iteration_order.string_hash("consumer-group") == sum(
+        ord(c) * 31 ** (13 - n) for n, c in enumerate("consumer-group")
+    ) % (1 << 32)
+    assert iteration_order.string_hash("x" * 1500) == sum(120 * 31**n for n in range(1500)) % (1 << 32)
+    assert iteration_order.hash_map_order(["range", "uniform"]) == ["uniform", "range"]
+    squares = [121, 100, 144, 16, 49, 196, 361, 25, 36, 4, 9, 64, 81, 1, 0, 256, 289, 169, 225, 324]
+    assert iteration_order.hash_map_order([f"member-{n * n}" for n in range(20)]) == [f"member-{n}" for n in squares]
+    assert iteration_order.integer_hash_set_order([17, 16, 1, 0]) == (16, 0, 17, 1)
+    assert iteration_order.integer_hash_set_order(range(30)) == tuple(range(30))
+    assert iteration_order.uuid_hash(bytes(15) + b"\x07") == 7
+
+
+def test_assignor_of_an_unknown_name_is_an_error_of_the_group() -> None:
+    with pytest.raises(PartitionAssignorException):
+        assignor_by_name("sticky-from-a-newer-version")

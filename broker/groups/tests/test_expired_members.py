@@ -1,0 +1,72 @@
+"""Members whose time is over while the log takes nothing: they are let go once it does."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.groups.share.heartbeat import heartbeat as share_heartbeat
+from ottla.broker.groups.state_machine import ShareGroupCommand
+from ottla.broker.groups.tests.test_heartbeat_slices import groups, streams
+from ottla.broker.tests.coordinator_runtime_fixture import E, failing_replica, with_runtime
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import consumer_group_heartbeat as chb
+from ottla.wire.messages import share_group_heartbeat as shb
+
+LONGEST_SESSION_S = 50
+
+
+def consumer(ticket: Any, epoch: int = 0) -> Any:
+    names = ["t"] if epoch == 0 else None
+    request = chb.ConsumerGroupHeartbeatRequest("g", "a", epoch, None, None, 30_000, names, None, None, [])
+    return GroupRequest(ticket, request, 1, "c", "h")
+
+
+def share(ticket: Any) -> Any:
+    call = GroupRequest(None, shb.ShareGroupHeartbeatRequest("g", "a", 0, None, ["t"]), 1, "c", "h")
+    return ShareGroupCommand(ticket, partial(share_heartbeat, call=call))
+
+
+@pytest.mark.parametrize("joins", [consumer, share, streams])
+def test_who_is_gone_while_the_log_takes_nothing_is_let_go_once_it_does(joins: Any) -> None:
+    house = groups()
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        await house.runtime.submit(0, joins).wait()
+        shard, replica = house.shard, house.shard.replica
+        machine: Any = shard.machine
+        (group,) = (*machine.list_consumer_groups(), *machine.list_share_groups(), *machine.list_streams_groups())
+        shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+        await trio.sleep(LONGEST_SESSION_S)
+        assert list(group.members) == ["a"]
+        shard.replica = replica
+        await trio.sleep(1)
+        assert list(group.members) == []
+
+    with_runtime(house, story)
+
+
+def test_who_is_heard_of_meanwhile_stays() -> None:
+    house = groups()
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        joined = await house.runtime.submit(0, consumer).wait()
+        shard, replica = house.shard, house.shard.replica
+        machine: Any = shard.machine
+        shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+        await trio.sleep(LONGEST_SESSION_S)
+        shard.replica = replica
+        await house.runtime.submit(0, lambda ticket: consumer(ticket, joined.member_epoch)).wait()
+        await trio.sleep(LONGEST_SESSION_S - 20)
+        assert list(machine.find_consumer_group("g").members) == ["a"]
+        await trio.sleep(20)
+        assert list(machine.find_consumer_group("g").members) == []
+
+    with_runtime(house, story)

@@ -1,0 +1,111 @@
+"""Heartbeats that go in slices: who waits for one is answered, whatever becomes of the slices."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.shard import Serde
+from ottla.broker.groups import records as gr
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.groups.share.heartbeat import heartbeat as share_heartbeat
+from ottla.broker.groups.state_machine import GroupStateMachine, ShareGroupCommand, StreamsGroupCommand
+from ottla.broker.groups.streams.heartbeat import heartbeat as streams_heartbeat
+from ottla.broker.tests import streams_group_fixture
+from ottla.broker.tests.consumer_group_fixture import image_of
+from ottla.broker.tests.coordinator_runtime_fixture import (
+    E,
+    RegisterRuntime,
+    code_of,
+    failing_replica,
+    start_leading,
+    with_runtime,
+)
+from ottla.jobs.state_machine import RECORDS_PER_STEP
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import consumer_group_heartbeat as chb
+from ottla.wire.messages import share_group_heartbeat as shb
+from ottla.wire.messages import streams_group_heartbeat as sth
+
+TOPICS = {"t": 5 * RECORDS_PER_STEP} | {f"t{number}": 1 for number in range(RECORDS_PER_STEP + 1)}
+
+
+def consumer(ticket: Any) -> Any:
+    request = chb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, [*TOPICS], None, None, [])
+    return GroupRequest(ticket, request, 1, "c", "h")
+
+
+def share(ticket: Any) -> Any:
+    call = GroupRequest(None, shb.ShareGroupHeartbeatRequest("g", "a", 0, None, [*TOPICS]), 1, "c", "h")
+    return ShareGroupCommand(ticket, partial(share_heartbeat, call=call))
+
+
+def streams(ticket: Any) -> Any:
+    joins: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": [], "process_id": "p"}
+    request = sth.StreamsGroupHeartbeatRequest(
+        "g", "a", 0, topology=streams_group_fixture.PLAIN, rebalance_timeout_ms=30_000, **joins
+    )
+    return StreamsGroupCommand(ticket, partial(streams_heartbeat, call=GroupRequest(None, request, 0, "c", "h")))
+
+
+def groups() -> RegisterRuntime:
+    """A shard of groups, alone in its ISR."""
+    house, settings = RegisterRuntime(followed=False), streams_group_fixture.StreamsGroupShard().settings
+    house.runtime = CoordinatorRuntime(
+        house.env,
+        house.timers,
+        house._failed,
+        "state",
+        lambda: GroupStateMachine(settings, image_of(TOPICS)),
+        Serde(gr.encode, gr.decode, gr.form),
+        5000,
+    )
+    return start_leading(house)
+
+
+@pytest.mark.parametrize("joins", [consumer, share, streams])
+def test_who_waits_is_answered_once_all_is_done(joins: Any) -> None:
+    house = groups()
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        ticket = house.runtime.submit(0, joins)
+        assert ticket.answer is None, "it goes in slices"
+        answer = await ticket.wait()
+        assert getattr(answer, "response", answer).member_id == "a"
+
+    with_runtime(house, story)
+
+
+@pytest.mark.parametrize("joins", [consumer, share, streams])
+def test_who_waits_hears_that_the_shard_went_between_two_slices(joins: Any) -> None:
+    house = groups()
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        ticket = house.runtime.submit(0, joins)
+        house.runtime.on_resignation(house.replica)
+        assert code_of(ticket) is E.NOT_COORDINATOR
+
+    with_runtime(house, story)
+
+
+@pytest.mark.parametrize("joins", [consumer, share, streams])
+@pytest.mark.parametrize("after", [0, 1])
+def test_who_waits_hears_that_the_log_refused_a_slice(joins: Any, after: int) -> None:
+    house = groups()
+
+    async def story() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS), after)
+        ticket = house.runtime.submit(0, joins)
+        with trio.move_on_after(60):
+            await ticket.wait()
+        assert code_of(ticket) is E.COORDINATOR_NOT_AVAILABLE
+
+    with_runtime(house, story)

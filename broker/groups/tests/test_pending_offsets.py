@@ -1,0 +1,134 @@
+"""What positions of open transactions mean for others: facts 154, 155, 157. Source: ``OffsetMetadataManager.java``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.groups.expiration import expire_groups_and_offsets
+from ottla.broker.groups.state_machine import DeleteGroup, DeleteOffsets
+from ottla.broker.groups.tests.pending_offsets_fixture import PendingOffsetsNode
+from ottla.broker.tests.group_coordinator_fixture import run
+from ottla.wire.errors import ErrorCode as E
+
+
+class PendingOffsetCase(NamedTuple):
+    """What is committed: ``a`` and ``b`` within transactions, ``p`` plainly; capitals are the ends."""
+
+    what: str
+    seen: int
+
+
+ORDERS = [
+    PendingOffsetCase("aA", 1),
+    PendingOffsetCase("aAbB", 2),
+    PendingOffsetCase("abAB", 2),
+    PendingOffsetCase("abBA", 2),
+    PendingOffsetCase("apA", 9),
+    PendingOffsetCase("paA", 1),
+    PendingOffsetCase("abApB", 9),
+]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize("again", [True, False])
+def test_fact_155_the_position_whose_record_lies_furthest_counts(order: PendingOffsetCase, *, again: bool) -> None:
+    house = PendingOffsetsNode()
+    whose = {"a": 1, "b": 2}
+
+    async def story() -> None:
+        for step in order.what:
+            if step == "p":
+                house.commit(offset=9)
+            elif step in whose:
+                assert await house.txn_commit(whose[step], pid=whose[step]) == 0
+            else:
+                assert await house.end(pid=whose[step.lower()]) == 0
+        if again:
+            house.reload()
+            await trio.testing.wait_all_tasks_blocked()
+        assert await house.fetch(stable=True) == (order.seen, 0)
+
+    run(house, story)
+
+
+def test_fact_155_a_tombstone_takes_what_is_pending_along() -> None:
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        await house.txn_commit(5)
+        ticket = house.groups.submit("g", lambda own: DeleteOffsets(own, "g", [("t", 0)]))
+        assert ticket.answer == set()
+        assert await house.fetch(stable=True) == (-1, 0)
+        await house.end()
+        assert await house.fetch(stable=True) == (-1, 0)
+
+    run(house, story)
+
+
+def test_a_group_that_is_deleted_takes_what_is_pending_along() -> None:
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        await house.txn_commit(5)
+        assert house.groups.submit("g", lambda own: DeleteGroup(own, "g")).answer == E.NONE
+        assert not house.machine.offsets.pending.has("g")
+        await house.end()
+        assert await house.fetch(stable=True) == (-1, 0)
+
+    run(house, story)
+
+
+def test_fact_157_what_is_pending_keeps_a_position_and_its_group() -> None:
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        house.commit(offset=2)
+        await house.txn_commit(5)
+        machine = house.machine
+        later = house.stage.env.now_ms() + 10**9
+        assert not [
+            r for r in expire_groups_and_offsets(machine.classic_groups, machine.offsets, 1000, later) if r is not None
+        ]
+        await house.end(commits=False)
+        gone = [
+            r for r in expire_groups_and_offsets(machine.classic_groups, machine.offsets, 1000, later) if r is not None
+        ]
+        assert len(gone) == 2, "the position, then the group"
+
+    run(house, story)
+
+
+def test_fact_154_a_consumer_groups_member_commits_in_its_epoch_and_older_producers_without() -> None:
+    from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+    from ottla.broker.groups.consumer.consumer_group import ConsumerGroupMember as Consumer
+
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        group = house.machine.consumer_groups.groups["g"] = ConsumerGroup("g")
+        group.members["m"] = Consumer("m", epoch=4)
+        assert await house.txn_commit(generation=3, member="m") == E.ILLEGAL_GENERATION
+        assert await house.txn_commit(generation=5, member="m") == E.ILLEGAL_GENERATION
+        assert await house.txn_commit(generation=4, member="n") == E.UNKNOWN_MEMBER_ID
+        assert await house.txn_commit(generation=4, member="m") == E.NONE
+        assert await house.txn_commit() == E.NONE
+        later = house.stage.env.now_ms() + 10**9
+        machine = house.machine
+        group.members.clear()
+        assert not [
+            x
+            for x in expire_groups_and_offsets(machine.classic_groups, machine.offsets, 1000, later, [group])
+            if x is not None
+        ]
+        await house.end(commits=False)
+        assert [
+            x
+            for x in expire_groups_and_offsets(machine.classic_groups, machine.offsets, 1000, later, [group])
+            if x is not None
+        ]
+
+    run(house, story)

@@ -1,0 +1,285 @@
+"""Positions committed within transactions: facts 104, 106, 153 to 157.
+
+Sources: ``OffsetMetadataManager.java``, ``CoordinatorRuntime.java``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, ClassicGroupState
+from ottla.broker.groups.coordinator import TOPIC
+from ottla.broker.groups.state_machine import EndOffsetsTransaction
+from ottla.broker.groups.tests.pending_offsets_fixture import PID, PendingOffsetsNode
+from ottla.broker.tests.group_coordinator_fixture import run
+from ottla.broker.tests.handler_fixture import resolve
+from ottla.jobs.state_machine import RECORDS_PER_STEP, TransactionCompletion
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import txn_offset_commit as m
+from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
+from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker
+
+
+def test_positions_are_seen_once_their_transaction_commits() -> None:
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        assert await house.txn_commit(5) == 0
+        assert await house.fetch() == (-1, 0)
+        assert await house.fetch(stable=True) == (-1, E.UNSTABLE_OFFSET_COMMIT)
+        assert await house.end() == 0
+        assert await house.fetch() == await house.fetch(stable=True) == (5, 0)
+
+    run(house, story)
+
+
+def test_positions_of_an_aborted_transaction_are_never_seen() -> None:
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        house.commit(offset=2)
+        await house.txn_commit(5)
+        assert await house.fetch(stable=True) == (-1, E.UNSTABLE_OFFSET_COMMIT)
+        assert await house.fetch(stable=True, every=True) == [(-1, E.UNSTABLE_OFFSET_COMMIT)]
+        assert await house.fetch() == (2, 0)
+        assert await house.end(commits=False) == 0
+        assert await house.fetch(stable=True) == (2, 0)
+
+    run(house, story)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("ended", [True, False])
+def test_fact_106_a_log_that_is_read_again_says_the_same(*, commits: bool, ended: bool) -> None:
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        house.commit(offset=2)
+        await house.txn_commit(5)
+        await house.txn_commit(9, partition=1, pid=8)
+        if ended:
+            await house.end(commits=commits)
+        before = await house.fetch(), await house.fetch(stable=True), await house.fetch(stable=True, partition=1)
+        house.reload()
+        await trio.testing.wait_all_tasks_blocked()
+        assert before == (
+            await house.fetch(),
+            await house.fetch(stable=True),
+            await house.fetch(stable=True, partition=1),
+        )
+        if not ended:
+            await house.end(commits=commits)
+        assert await house.fetch(stable=True) == ((5, 0) if commits else (2, 0))
+        assert await house.fetch(stable=True, partition=1) == (-1, E.UNSTABLE_OFFSET_COMMIT)
+
+    run(house, story)
+
+
+def test_fact_104_a_transactions_positions_are_one_batch_of_its_producer() -> None:
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        parts = [m.TxnOffsetCommitRequestPartition(n, n, -1, "") for n in range(3)]
+        request = m.TxnOffsetCommitRequest("x", "g", PID, 4, topics=[m.TxnOffsetCommitRequestTopic("t", parts)])
+        await resolve(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
+        (header,) = [header for header, _ in house.replica.log.batches()]
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (PID, 4, 0)
+        assert (header.records_count, header.attributes) == (3, TRANSACTIONAL_BIT)
+        (asked,) = house.coordinator.asked
+        assert [(t.name, t.partitions) for t in asked.topics] == [(TOPIC, [0])]
+
+    run(house, story)
+
+
+def test_very_many_positions_go_in_slices_and_the_marker_behind_them_has_them_all() -> None:
+    house, rows = PendingOffsetsNode(), 2 * RECORDS_PER_STEP + 1
+
+    async def story() -> None:
+        parts = [m.TxnOffsetCommitRequestPartition(n % 3, n, -1, "") for n in range(rows)]
+        request = m.TxnOffsetCommitRequest("x", "g", PID, 0, topics=[m.TxnOffsetCommitRequestTopic("t", parts)])
+        ends: list[int] = []
+
+        async def end() -> None:
+            while not house.replica.log.log_end_offset:
+                await trio.lowlevel.checkpoint()
+            ends.append(house.replica.log.log_end_offset)
+            assert await house.fetch(stable=True) == (-1, E.UNSTABLE_OFFSET_COMMIT)
+            await house.end()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end)
+            await resolve(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
+        assert ends in ([RECORDS_PER_STEP], [2 * RECORDS_PER_STEP]), (
+            "others had the loop behind a slice: which one is up to the scheduler"
+        )
+        batches = [header for header, _ in house.replica.log.batches()]
+        assert [header.records_count for header in batches] == [RECORDS_PER_STEP, RECORDS_PER_STEP, 1, 1]
+        assert {(header.producer_id, header.attributes) for header in batches[:-1]} == {(PID, TRANSACTIONAL_BIT)}
+        assert batches[-1].is_control
+        last = [max(range(n, rows, 3)) for n in range(3)]
+        assert [await house.fetch(stable=True, partition=n) for n in range(3)] == [(offset, 0) for offset in last]
+
+    run(house, story)
+
+
+class VerificationErrorCase(NamedTuple):
+    version: int
+    said: E
+    told: E
+
+
+SAID = [
+    VerificationErrorCase(3, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE),
+    VerificationErrorCase(4, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
+    VerificationErrorCase(5, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
+    VerificationErrorCase(5, E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH),
+    VerificationErrorCase(5, E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS),
+    VerificationErrorCase(5, E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS),
+    VerificationErrorCase(2, E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS),
+    VerificationErrorCase(1, E.NETWORK_EXCEPTION, E.COORDINATOR_NOT_AVAILABLE),
+    VerificationErrorCase(0, E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE),
+    VerificationErrorCase(3, E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE),
+    VerificationErrorCase(5, E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING),
+]
+
+
+@pytest.mark.parametrize("row", SAID, ids=str)
+def test_fact_153_what_the_transactions_coordinator_says_and_what_the_producer_hears(
+    row: VerificationErrorCase,
+) -> None:
+    house = PendingOffsetsNode(row.said)
+
+    async def story() -> None:
+        assert await house.txn_commit(version=row.version) == row.told
+        assert house.replica.log.log_end_offset == 0
+        assert len(house.coordinator.asked) == (row.said is not E.NOT_COORDINATOR), "51 is not asked about again"
+        assert all(asked.verify_only is (row.version < 5) for asked in house.coordinator.asked)
+
+    run(house, story)
+
+
+REFUSED = [
+    ({"topic": "none"}, E.UNKNOWN_TOPIC_OR_PARTITION),
+    ({"partition": 9}, E.UNKNOWN_TOPIC_OR_PARTITION),
+    ({"group": ""}, E.INVALID_GROUP_ID),
+    ({"generation": 1, "member": "m"}, E.ILLEGAL_GENERATION),
+    ({"metadata": "longer"}, E.OFFSET_METADATA_TOO_LARGE),
+]
+
+
+@pytest.mark.parametrize(("what", "code"), REFUSED, ids=str)
+def test_fact_153_what_is_refused(what: dict[str, Any], code: E) -> None:
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        assert await house.txn_commit(**what) == code
+        assert house.replica.log.log_end_offset == 0
+
+    run(house, story)
+
+
+MEMBERS = [
+    (-1, "", E.NONE, "as old producers do"),
+    (4, "m", E.NONE, "a member in its generation"),
+    (3, "m", E.ILLEGAL_GENERATION, "a generation that is over"),
+    (4, "n", E.UNKNOWN_MEMBER_ID, "somebody else"),
+    (-1, "m", E.ILLEGAL_GENERATION, "a member without its generation"),
+]
+
+
+@pytest.mark.parametrize(
+    ("generation", "member", "code", "what"), MEMBERS, ids=lambda x: x if isinstance(x, str) else ""
+)
+def test_facts_153_and_154_who_may_commit_while_a_group_has_members(
+    generation: int, member: str, code: E, what: str
+) -> None:
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        group = house.machine.classic_groups.groups["g"] = ClassicGroup("g")
+        group.state, group.generation = ClassicGroupState.COMPLETING_REBALANCE, 4
+        group.members["m"] = ClassicGroupMember("m", None, "client", "/host", 0, 0, [])
+        assert await house.txn_commit(generation=generation, member=member) == code, what
+
+    run(house, story)
+
+
+def test_a_producer_that_was_fenced_in_this_partition_is_told_before_anybody_is_asked() -> None:
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        await house.end(epoch=5)
+        assert await house.txn_commit(epoch=4) == E.INVALID_PRODUCER_EPOCH
+        assert not house.coordinator.asked
+
+    run(house, story)
+
+
+def test_an_abort_that_overtakes_the_coordinators_answer_wins() -> None:
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        def abort() -> None:
+            ends = TransactionCompletion(PID, 0, EndTransactionMarker(ControlRecordType.ABORT, 0), 1)
+            house.groups.submit_to_partition(0, lambda own: EndOffsetsTransaction(own, ends))
+
+        house.coordinator.meanwhile = abort
+        assert await house.txn_commit(version=4) == E.INVALID_TXN_STATE
+        assert await house.fetch(stable=True) == (-1, 0)
+
+    run(house, story)
+
+
+def test_fact_143_markers_for_a_partition_that_is_not_served_here_are_tried_elsewhere() -> None:
+    house = PendingOffsetsNode(led=False)
+
+    async def story() -> None:
+        assert await house.end() == E.NOT_LEADER_OR_FOLLOWER
+
+    run(house, story)
+
+
+def test_a_marker_is_done_and_positions_are_shown_when_it_is_committed() -> None:
+    house = PendingOffsetsNode(followed=True)
+
+    async def story() -> None:
+        done: list[Any] = []
+
+        async def committing() -> None:
+            done.append(await house.txn_commit(5))
+            done.append(await house.end())
+            done.append(await house.fetch())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(committing)
+            for count in range(3):
+                await trio.testing.wait_all_tasks_blocked()
+                assert len(done) == count
+                if count == 1:
+                    assert house.replica.log.last_stable_offset == 0
+                house.commit_log()
+                await trio.testing.wait_all_tasks_blocked()
+                if count == 1:
+                    break
+        assert done == [0, 0, (5, 0)]
+
+    run(house, story)
+
+
+def test_a_marker_that_the_log_refuses_changes_nothing() -> None:
+    house = PendingOffsetsNode()
+
+    async def story() -> None:
+        await house.txn_commit(5, epoch=5)
+        assert await house.end(epoch=4) == E.INVALID_PRODUCER_EPOCH
+        assert await house.end(epoch=5, version=2) == E.INVALID_PRODUCER_EPOCH, "a late one"
+        assert await house.fetch(stable=True) == (-1, E.UNSTABLE_OFFSET_COMMIT)
+        assert await house.end(epoch=6, version=2) == 0
+        assert await house.fetch(stable=True) == (5, 0)
+
+    run(house, story)

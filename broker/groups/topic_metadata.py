@@ -1,0 +1,146 @@
+"""The topics as groups see them: ids, numbers of partitions, and the hash that tells when any of that has changed.
+
+Source: ``Utils.computeTopicHash``, ``Utils.computeGroupHash`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Generator, Iterable, Mapping, Set
+
+from xxhash import xxh3_64_intdigest
+
+from ottla.broker.groups.java_collections import iteration_order
+from ottla.controller.metadata.image import MetadataImage, TopicImage
+
+_LONG = struct.Struct("<q")
+_INT = struct.Struct("<i")
+
+
+def _hash(raw: bytes) -> int:
+    """XXH3 in 64 bits with a sign, as Java has it."""
+    value = xxh3_64_intdigest(raw)
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _text(text: str) -> bytes:
+    """A text as the hash takes it in: its UTF-16 units, then how many they are."""
+    raw = text.encode("utf-16-le", "surrogatepass")
+    return raw + _INT.pack(len(raw) // 2)
+
+
+def topic_hash(topic: TopicImage, image: MetadataImage) -> int:
+    """The hash of a topic: name, id, partitions, and the racks their replicas are in."""
+    count = len(topic.partitions)
+    parts = [b"\x00", topic.id[7::-1], topic.id[:7:-1], _text(topic.name)]
+    racks = {number: broker.rack for number, broker in image.brokers.items() if broker.rack is not None}
+    if not racks:
+        parts.append(struct.pack(f"<{count + 1}i", count, *range(count)))
+        return _hash(b"".join(parts))
+    parts.append(_INT.pack(count))
+    placed: dict[tuple[int, ...], bytes] = {(): b""}
+    for number in range(count):
+        partition = topic.partitions.get(number)
+        replicas = partition.replicas if partition is not None else ()
+        if replicas not in placed:
+            texts = map(_text, sorted(racks[i] for i in replicas if i in racks))
+            placed[replicas] = b"".join(text[-4:] + text for text in texts)
+        parts += (_INT.pack(number), placed[replicas])
+    return _hash(b"".join(parts))
+
+
+MAX_HASHED_PER_SLICE = 500
+"""So many topics are looked at in one turn of the loop, fewer where they have many partitions; a member may be the
+first to want very many."""
+HASHING_WORK = MAX_HASHED_PER_SLICE + 1
+"""In rows of a slice: what is cold never goes at once."""
+_PARTITIONS_PER_WORK_UNIT = 8
+"""So many partitions are as much work as a topic is."""
+
+
+def _hashing_work(topic: TopicImage) -> int:
+    return 1 + len(topic.partitions) // _PARTITIONS_PER_WORK_UNIT
+
+
+class GroupTopicMetadata:
+    """A shard's view of the metadata. Hashes are kept until a topic is touched."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self.last_new_topic_offset = image.offset
+        """The offset of the last image that brought a topic."""
+        self._hashes: dict[str, int] = {}
+        self._name_hashes: dict[str, int] = {}
+        """Java's, of names of topics: all of a large cluster's are too many for `java_order` to remember."""
+
+    def on_metadata_changed(self, image: MetadataImage, touched: Iterable[str], *, has_new: bool) -> None:
+        """The metadata went on, and these topics were touched."""
+        self.image = image
+        if has_new:
+            self.last_new_topic_offset = image.offset
+        for name in touched:
+            self._hashes.pop(name, None)
+            self._name_hashes.pop(name, None)
+
+    def remove(self, name: str) -> None:
+        """Nobody reads this topic any more."""
+        self._hashes.pop(name, None)
+
+    def _existing(self, names: Collection[str]) -> list[str]:
+        """Those that exist, in any order: of the names and the topics the fewer are looked up."""
+        topics = self.image.topics
+        if len(names) > len(topics) and isinstance(names, Set | Mapping):
+            return [name for name in topics if name in names]
+        return [name for name in names if name in topics]
+
+    def unhashed(self, names: Iterable[str]) -> list[str]:
+        """Those that exist and whose hash is not known, where they are more than one turn's; else none."""
+        topics, hashes = self.image.topics, self._hashes
+        found = [name for name in names if name not in hashes and name in topics]
+        return found if sum(_hashing_work(topics[name]) for name in found) > MAX_HASHED_PER_SLICE else []
+
+    def hash_in_steps(self, names: list[str], at_once: int = MAX_HASHED_PER_SLICE) -> Generator[None, None, None]:
+        """Have the hashes of these at hand, step by step; what was touched meanwhile is found later."""
+        work = 0
+        for name in names:
+            topic = self.image.topics.get(name)
+            if topic is not None:
+                self._hashes[name] = topic_hash(topic, self.image)
+                work += _hashing_work(topic)
+            if work >= at_once:
+                yield
+                work = 0
+
+    def hash_of(self, names: Collection[str]) -> int:
+        """The hash of those topics that exist; 0 where there are none."""
+        parts, topics = [], self.image.topics
+        for name in iteration_order.sort_strings(self._existing(names)):
+            known = self._hashes.get(name)
+            if known is None:
+                known = self._hashes[name] = topic_hash(topics[name], self.image)
+            parts.append(_LONG.pack(known))
+        return _hash(b"".join(parts)) if parts else 0
+
+    def ids(self, names: Collection[str]) -> list[bytes]:
+        """The ids of those topics that exist."""
+        topics = self.image.topics
+        return [topics[name].id for name in self._existing(names)]
+
+    def ids_in_hash_set_order(self, names: Collection[str]) -> list[bytes]:
+        """The ids of those topics that exist, in the order of a ``HashSet`` that all the names were copied to."""
+        topics = self.image.topics
+        there = self._existing(names)
+        for name in there:
+            if name not in self._name_hashes:
+                self._name_hashes[name] = iteration_order.string_hash(name)
+        order = iteration_order.hash_map_order(there, copied=len(names), hash_of=self._name_hashes.__getitem__)
+        return [topics[name].id for name in order]
+
+    def total_partitions(self, names: Collection[str]) -> int:
+        """How many partitions those topics have that exist."""
+        topics = self.image.topics
+        return sum(len(topics[name].partitions) for name in self._existing(names))
+
+    def partition_count(self, topic_id: bytes) -> int:
+        """How many partitions a topic has that exists."""
+        return len(self.image.topics[self.image.topic_names[topic_id]].partitions)

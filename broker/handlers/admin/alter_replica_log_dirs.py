@@ -1,0 +1,48 @@
+"""AlterReplicaLogDirs (34), v1-2: move replicas of this node to other directories of it.
+
+Behaviour: a row is answered once there is an empty copy in the other directory; it is filled in the background, and
+takes the replica's place when it has everything. What is asked for again changes nothing; another directory than before
+gives the first move up, and the one in which the replica lies gives up any. A replica that is not here yet will be made
+where it was asked for, and the answer is REPLICA_NOT_AVAILABLE. A partition named twice goes where it was named last.
+
+Source: ``KafkaApis.handleAlterReplicaLogDirsRequest``, ``ReplicaManager.alterReplicaLogDirs`` (apache/kafka 4.3.1).
+
+From KIP-113; cordoned directories: KIP-1066.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> HandlerResult:
+    """Begin, or give up, one move after the other."""
+    return _alter_all(context, request)
+
+
+async def _alter_all(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    moves, turn = context.services.alter_log_dirs, context.time_slice
+    paths: dict[tuple[str, int], str] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for number in topic.partitions:
+                paths[topic.name, number] = directory.path
+                await turn.maybe_yield()
+            await turn.maybe_yield()
+        await turn.maybe_yield()
+    response = AlterReplicaLogDirsResponse()
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for (name, number), path in paths.items():
+        code = await moves.alter((name, number), path)
+        if name not in topics:
+            topics[name] = AlterReplicaLogDirTopicResult(name)
+            response.results.append(topics[name])
+        topics[name].partitions.append(AlterReplicaLogDirPartitionResult(number, code))
+        await turn.maybe_yield()
+    return response

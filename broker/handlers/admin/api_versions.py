@@ -1,0 +1,69 @@
+"""ApiVersions (18), v0-4: what is in the dispatch table, and the feature levels.
+
+Behaviour: an unknown version is answered in the form of v0 with error 35 and only ApiVersions' own range, so that a
+newer client can come down. The response header is always v0. Below v4 supported features whose minimum is 0 are left
+out, since older clients refuse them. From v3 a bad software name or version is INVALID_REQUEST.
+
+Source: ``ApiVersionsRequest.java``, ``ApiVersionsResponse.java``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
+
+From KIP-35; who the client is: KIP-511; feature levels: KIP-584.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.controller.config.config_keys import METRICS_LISTENER
+from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
+from ottla.controller.metadata.record_serde import KRAFT_VERSION
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
+"""Told only where clients' metrics are shown to somebody: else they would push for nobody (KIP-714)."""
+MAX_SOFTWARE_CHARS = 1000
+"""A name may be as long as a request, is looked at before anybody logged in, and is kept as long as the connection."""
+
+
+def unsupported_version_response(context: RequestContext) -> ApiVersionsResponse:
+    """The answer to a version nobody here knows."""
+    own = context.apis[ApiKey.API_VERSIONS]
+    return ApiVersionsResponse(
+        ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(ApiKey.API_VERSIONS, own.min_version, own.max_version)]
+    )
+
+
+def handle(context: RequestContext, request: ApiVersionsRequest) -> HandlerResult:
+    """Say what is spoken here."""
+    if context.version >= 3:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(len(name) <= MAX_SOFTWARE_CHARS and _SOFTWARE.fullmatch(name) for name in names):
+            return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
+        context.peer.software_name, context.peer.software_version = names
+    image = context.image
+    levels = dict(image.features)
+    hidden = () if context.services.config.values.get(METRICS_LISTENER) else _TELEMETRY
+    levels[KRAFT_VERSION] = context.services.metadata.kraft_version
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(key, route.min_version, route.max_version)
+            for key, route in sorted(context.apis.items())
+            if key not in hidden
+        ],
+        supported_features=[
+            SupportedFeatureKey(name, low, high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+            if low > 0 or context.version >= 4
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in levels.items() if level > 0],
+    )

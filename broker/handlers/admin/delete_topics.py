@@ -1,0 +1,26 @@
+"""DeleteTopics (20), v1-6: by name, from v6 also by id. The files are renamed at once and removed a minute later.
+
+Source: ``ReplicationControlManager.deleteTopics``, ``ControllerApis.deleteTopics`` (apache/kafka 4.3.1).
+
+From KIP-4; by id: KIP-516.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.requests.error_responses import build_error_response_steps
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+
+
+def handle(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
+    """Ask the controller, unless ``delete.topic.enable`` forbids it."""
+    return topic_deletion_disabled(context, request) or context.services.controller_forwarder.forward(context, request)
+
+
+def topic_deletion_disabled(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
+    """The refusal where ``delete.topic.enable`` is false."""
+    if context.services.config.flag("delete.topic.enable"):
+        return None
+    code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+    return context.time_slice.start(build_error_response_steps(request, context.version, code))

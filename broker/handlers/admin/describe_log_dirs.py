@@ -1,0 +1,84 @@
+"""DescribeLogDirs (35), v1-5: each data directory, its partitions with their sizes, and the room that is left.
+
+Behaviour: null topics mean all; a partition that does not lie here is left out. A copy on its way to another directory
+is a row of its own there, with how far it is behind. A directory that has failed says KAFKA_STORAGE_ERROR and nothing
+else. Below metadata.version 4.3-IV0 none is called cordoned.
+
+Source: ``ReplicaManager.describeLogDirs`` (apache/kafka 4.3.1).
+
+From KIP-113; room of a directory: KIP-827; whether it is cordoned: KIP-1066.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.controller.control.controller_result import sort_steps
+from ottla.controller.metadata.record_serde import CORDONED_DIRS_MIN_VERSION, METADATA_VERSION
+from ottla.jobs.time_slice import Job
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.file_names import TopicPartition
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def _row(
+    context: RequestContext, directory: LogDirectory, wanted: set[TopicPartition] | None
+) -> Job[DescribeLogDirsResult]:
+    storage = context.services.log_dirs
+    failed = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.full_path)
+    if directory.path in storage.offline:
+        return failed
+    try:
+        total, usable = directory.disk.usage(directory.path)
+    except OSError as error:
+        context.services.fail(error, directory)
+        return failed
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for (name, partition), log in list(directory.logs.items()):
+        if wanted is None or (name, partition) in wanted:
+            lag = _lag(context, log) if log.is_future else 0
+            row = DescribeLogDirsPartition(partition, log.size_bytes, lag, log.is_future)
+            topics.setdefault(name, DescribeLogDirsTopic(name)).partitions.append(row)
+        yield
+    for topic in topics.values():
+        topic.partitions = yield from sort_steps(topic.partitions, key=lambda row: row.partition_index)
+        yield
+    knows = context.image.features.get(METADATA_VERSION, 0) >= CORDONED_DIRS_MIN_VERSION
+    cordoned = knows and storage.is_cordoned(directory)
+    rows = yield from sort_steps(topics.values(), key=lambda row: row.name)
+    return DescribeLogDirsResult(0, directory.full_path, rows, total, usable, cordoned)
+
+
+def _lag(context: RequestContext, future: PartitionLog) -> int:
+    """How many offsets a copy is behind the log it is to replace; -1 where that is not there."""
+    replica = context.services.replica_manager.get(future.topic, future.partition)
+    return -1 if replica is None else replica.log.log_end_offset - future.log_end_offset
+
+
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> HandlerResult:
+    """Describe every directory."""
+    return context.time_slice.start(_answer(context, request))
+
+
+def _answer(context: RequestContext, request: DescribeLogDirsRequest) -> Job[HandlerResult]:
+    directories = context.services.log_dirs.directories
+    wanted: set[TopicPartition] | None = None
+    if request.topics is not None:
+        wanted = set()
+        for topic in request.topics:
+            for number in topic.partitions:
+                if any((topic.topic, number) in directory.logs for directory in directories):
+                    wanted.add((topic.topic, number))
+                yield
+            yield
+    response = DescribeLogDirsResponse()
+    for directory in directories:
+        response.results.append((yield from _row(context, directory, wanted)))
+    return response

@@ -1,0 +1,111 @@
+"""DescribeTopicPartitions (75), v0: topics in name order, in pages of partitions.
+
+Behaviour: no topics means all. A page holds at most ``response_partition_limit`` partitions (2,000 at most); where
+more follow, ``next_cursor`` says where to go on. A topic before the cursor is left out.
+
+Source: ``DescribeTopicPartitionsRequestHandler.java`` (apache/kafka 4.3.1).
+
+From KIP-966.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
+from ottla.controller.control.controller_result import sort_steps
+from ottla.controller.control.create_and_delete_topics import topic_name_error
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.controller.metadata.directory_id import offline_replicas
+from ottla.controller.metadata.image import MetadataImage, TopicImage
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+MAX_PARTITIONS = 2000
+
+
+def _partitions(
+    image: MetadataImage, topic: TopicImage, first: int, limit: int
+) -> list[DescribeTopicPartitionsResponsePartition]:
+    rows = []
+    for number, p in sorted(topic.partitions.items())[first : first + limit]:
+        code = ErrorCode.LEADER_NOT_AVAILABLE if p.leader < 0 else ErrorCode.NONE
+        rows.append(
+            DescribeTopicPartitionsResponsePartition(
+                code,
+                number,
+                p.leader,
+                p.leader_epoch,
+                list(p.replicas),
+                list(p.isr),
+                list(p.elr),
+                list(p.last_known_elr),
+                offline_replicas(image, p),
+            )
+        )
+    return rows
+
+
+def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> HandlerResult:
+    """Fill one page."""
+    return context.time_slice.start(_describe_page(context, request))
+
+
+def _describe_page(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Job[HandlerResult]:
+    image = context.image
+    cursor = request.cursor
+    asked: set[str] = set()
+    for topic_asked in request.topics:
+        asked.add(topic_asked.name)
+        yield
+    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
+        refused = DescribeTopicPartitionsResponse(
+            topics=StreamingArray(DescribeTopicPartitionsResponse, context.version)
+        )
+        for topic_asked in request.topics:
+            row = DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic_asked.name)
+            refused.topics.append(row)
+            yield
+        return refused
+    names = yield from sort_steps(asked or image.topics)
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    left = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
+    response = DescribeTopicPartitionsResponse(topics=StreamingArray(DescribeTopicPartitionsResponse, context.version))
+    denied: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        yield
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            if asked:  # without being asked for, it is left out
+                denied.append(DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
+            continue
+        topic, operations = image.topics.get(name), context.authorized_operations(ResourceType.TOPIC, name)
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if topic is None:
+            bad = topic_name_error(name) is not None
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            row = DescribeTopicPartitionsResponseTopic(code, name, topic_authorized_operations=operations)
+            response.topics.append(row)
+            continue
+        if left == 0:
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(name, first)
+            break
+        rows = _partitions(image, topic, max(first, 0), left)
+        left -= len(rows)
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(0, name, topic.id, name in INTERNAL_TOPICS, rows, operations)
+        )
+        if first + len(rows) < len(topic.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(name, first + len(rows))
+            break
+    for row in denied:
+        response.topics.append(row)
+        yield
+    return response

@@ -1,0 +1,105 @@
+"""IncrementalAlterConfigs (44), v0-1, of a broker: it changes the levels of its loggers, and checks its settings.
+
+Behaviour: a resource of type BROKER_LOGGER must name this node; its changes are applied together or not at all, and are
+not stored. Its row of the answer comes after those of the controller. A controller asks for CLUSTER_ACTION, a broker
+for ALTER_CONFIGS on the cluster.
+
+Source: ``ConfigAdminManager.preprocess``, ``ControllerApis.handleIncrementalAlterConfigs`` (apache/kafka 4.3.1).
+
+From KIP-339; loggers: KIP-412.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from ottla.broker.config import broker_loggers
+from ottla.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.admin.alter_configs import (
+    append_responses,
+    check_and_forward,
+    check_no_duplicates,
+    with_partial_frame,
+)
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+ForwardHandler = Callable[[RequestContext, Message], Awaitable[Any]]
+
+
+def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> HandlerResult:
+    """Change levels of loggers here; ask the controller for all else."""
+    return context.time_slice.start(
+        alter_loggers_and_forward(context, request, check_and_forward, AclOperation.ALTER_CONFIGS)
+    )
+
+
+def alter_loggers_and_forward(
+    context: RequestContext, request: IncrementalAlterConfigsRequest, forward: ForwardHandler, operation: AclOperation
+) -> Job[Any]:
+    """Apply changes of loggers and hand on the rest of the request.
+
+    Args:
+        context: of the request.
+        request: with resources of any type.
+        forward: answers what is not about loggers.
+        operation: what a client must be allowed to do to the cluster in order to change loggers.
+
+    Returns:
+        The answer, or an awaitable of it.
+    """
+    own: dict[str, list[AlterConfigsResource]] = {}
+    others = []
+    for resource in request.resources:
+        yield
+        if resource.resource_type == RESOURCE_BROKER_LOGGER:
+            own.setdefault(resource.resource_name, []).append(resource)
+        else:
+            others.append(resource)
+    if not own:
+        return forward(context, request)
+    rows = []
+    for name, resources in own.items():
+        code, text = yield from _alter_loggers(context, resources, operation, validate_only=request.validate_only)
+        for _ in resources:
+            yield
+            rows.append(AlterConfigsResourceResponse(code, text, RESOURCE_BROKER_LOGGER, name))
+    if not others:
+        return IncrementalAlterConfigsResponse(responses=rows)
+    part = replace(request, resources=others)
+    return append_responses(forward((yield from with_partial_frame(context, part)), part), rows)
+
+
+def _alter_loggers(
+    context: RequestContext, resources: list[AlterConfigsResource], operation: AclOperation, *, validate_only: bool
+) -> Job[tuple[ErrorCode, str | None]]:
+    """Change the loggers of one resource; return its error and message."""
+    changes = resources[0].configs
+    try:
+        if len(resources) > 1:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        yield from check_no_duplicates(changes)
+        if not context.may(operation, ResourceType.CLUSTER):
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            raise ProtocolError(code, code.text if operation is AclOperation.CLUSTER_ACTION else None)
+        broker_loggers.check_node_id(resources[0].resource_name, context.services.config.node_id)
+        for change in changes:
+            yield
+            broker_loggers.check_logger_change(change)
+    except ProtocolError as error:
+        return error.code, error.message
+    if not validate_only:
+        broker_loggers.apply_logger_changes(changes)
+    return ErrorCode.NONE, None

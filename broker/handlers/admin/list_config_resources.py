@@ -1,0 +1,63 @@
+"""ListConfigResources (74), v0-1: which resources have settings.
+
+Behaviour: v0 lists client metrics only; v1 the kinds asked for, or all. A kind nobody knows is UNSUPPORTED_VERSION.
+
+Source: ``KafkaApis.handleListConfigResources`` (apache/kafka 4.3.1).
+
+From KIP-714 made it for client metrics, KIP-1142 for all resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.controller.control.controller_result import YIELD_EVERY, sort_steps
+from ottla.controller.metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    MetadataImage,
+)
+from ottla.jobs.time_slice import Job
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+RESOURCE_TYPES = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
+
+
+def _names(image: MetadataImage, kind: int) -> Job[list[str]]:
+    if kind == RESOURCE_TOPIC:
+        return (yield from sort_steps(image.topics))
+    if kind in (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER):
+        return [str(broker) for broker in sorted(image.brokers)]
+    names: list[str] = []
+    for number, (resource, name) in enumerate(image.configs, 1):
+        if resource == kind:
+            names.append(name)
+        if number % YIELD_EVERY == 0:
+            yield
+    return (yield from sort_steps(names))
+
+
+def handle(context: RequestContext, request: ListConfigResourcesRequest) -> HandlerResult:
+    """List names, kind by kind."""
+    kinds = request.resource_types or (RESOURCE_TYPES if context.version >= 1 else [RESOURCE_CLIENT_METRICS])
+    if any(kind not in RESOURCE_TYPES for kind in kinds):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return context.time_slice.start(_list(context.image, dict.fromkeys(kinds)))
+
+
+def _list(image: MetadataImage, kinds: Iterable[int]) -> Job[HandlerResult]:
+    response = ListConfigResourcesResponse()
+    for kind in kinds:
+        for name in (yield from _names(image, kind)):
+            response.config_resources.append(ConfigResource(name, kind))
+            yield
+    return response

@@ -1,0 +1,177 @@
+"""Metadata (3), v0-13: brokers, and leaders of partitions.
+
+Behaviour: v0 an empty list means all topics; from v1 null does and an empty list means none. From v12 topics may be
+asked for by id: where one is, names count for nothing; v10 and v11 have room for ids and refuse them. A missing topic
+is created when both the client and ``auto.create.topics.enable`` allow it; this answer still says
+UNKNOWN_TOPIC_OR_PARTITION. A topic that is asked for twice is answered once. The controller id is that of a live broker
+(KRaft).
+
+Source: ``KafkaApis.handleTopicMetadataRequest``, ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
+
+Topic ids: KIP-516; authorized operations: KIP-430; leader epochs: KIP-320.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.controller.control.controller_result import sort_steps
+from ottla.controller.control.create_and_delete_topics import topic_name_error
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.controller.metadata.directory_id import offline_replicas
+from ottla.controller.metadata.image import MetadataImage, TopicImage
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+TOPIC_ID_SINCE = 12
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def cluster_authorized_operations(context: RequestContext) -> int:
+    """What who asks may do to the cluster, as bits; nothing where it may not even be described."""
+    return (
+        context.authorized_operations(ResourceType.CLUSTER)
+        if context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+        else 0
+    )
+
+
+def _topic_response(
+    context: RequestContext, image: MetadataImage, topic: TopicImage, request: MetadataRequest
+) -> Job[MetadataResponseTopic]:
+    row = MetadataResponseTopic(0, topic.name, topic.id, topic.name in INTERNAL_TOPICS)
+    for number, p in sorted(topic.partitions.items()):
+        code = ErrorCode.LEADER_NOT_AVAILABLE if p.leader < 0 else ErrorCode.NONE
+        row.partitions.append(
+            MetadataResponsePartition(
+                code,
+                number,
+                p.leader,
+                p.leader_epoch,
+                list(p.replicas),
+                list(p.isr),
+                offline_replicas(image, p),
+            )
+        )
+        yield
+    if request.include_topic_authorized_operations:
+        row.topic_authorized_operations = context.authorized_operations(ResourceType.TOPIC, topic.name)
+    return row
+
+
+def _unauthorized_topic(name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+    """The row of a topic that who asks may not see, or not make: it does not say whether there is one."""
+    return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic_id)
+
+
+def _unknown_topic(
+    context: RequestContext, name: str, request: MetadataRequest, *, create: bool
+) -> MetadataResponseTopic:
+    """The row of a topic that is not there, which may begin to exist because of it."""
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic_name_error(name) is not None:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif create:
+        may_create = context.may(AclOperation.CREATE, ResourceType.CLUSTER) or context.may(
+            AclOperation.CREATE, ResourceType.TOPIC, name
+        )
+        if not may_create:
+            return _unauthorized_topic(name)
+        context.services.controller_forwarder.auto_create(name)
+    row = MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
+    if request.include_topic_authorized_operations:
+        row.topic_authorized_operations = context.authorized_operations(ResourceType.TOPIC, name)
+    return row
+
+
+def _topic_by_id(
+    context: RequestContext, wanted: MetadataRequestTopic, request: MetadataRequest
+) -> Job[MetadataResponseTopic]:
+    topic = context.image.topic_by_id(wanted.topic_id)
+    if topic is None:
+        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None if context.version >= 12 else "", wanted.topic_id)
+    if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        return _unauthorized_topic(None if context.version >= 12 else "", wanted.topic_id)
+    return (yield from _topic_response(context, context.image, topic, request))
+
+
+def _has_no_ids_yet(context: RequestContext, wanted: MetadataRequestTopic) -> bool:
+    """Whether a topic is asked for in a way its version only has room for."""
+    return context.version < TOPIC_ID_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID)
+
+
+def _reject_request(context: RequestContext, request: MetadataRequest) -> Job[MetadataResponse]:
+    """Nothing is told, not even who the brokers are."""
+    refused = MetadataResponse(
+        error_code=ErrorCode.INVALID_REQUEST, topics=StreamingArray(MetadataResponse, context.version)
+    )
+    for wanted in request.topics or ():
+        refused.topics.append(MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))
+        yield
+    return refused
+
+
+def handle(context: RequestContext, request: MetadataRequest) -> HandlerResult:
+    """Answer from the metadata image."""
+    return context.time_slice.start(_describe(context, request))
+
+
+def _describe(context: RequestContext, request: MetadataRequest) -> Job[HandlerResult]:
+    services = context.services
+    image = context.image
+    response = MetadataResponse(
+        cluster_id=services.metadata.cluster_id, topics=StreamingArray(MetadataResponse, context.version)
+    )
+    response.brokers = [MetadataResponseBroker(*e) for e in services.metadata.endpoints(context.peer)]
+    alive = image.unfenced_brokers()
+    if alive:
+        response.controller_id = alive[int(services.env.random() * len(alive))]
+    create = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
+    if request.topics is None or (context.version == 0 and not request.topics):
+        for name in (yield from sort_steps(image.topics)):
+            if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, is_look=True):
+                response.topics.append((yield from _topic_response(context, image, image.topics[name], request)))
+            yield
+        return _add_authorized_operations(context, response, request)
+    asked: set[Hashable] = set()
+    by_id = False
+    for wanted in request.topics:
+        if _has_no_ids_yet(context, wanted):
+            return (yield from _reject_request(context, request))
+        by_id = by_id or wanted.topic_id != ZERO_UUID
+        yield
+    for wanted in request.topics:
+        yield
+        what = wanted.topic_id if by_id or wanted.name is None else wanted.name
+        if what in asked or (by_id and what == ZERO_UUID):
+            continue
+        asked.add(what)
+        if by_id or wanted.name is None:
+            row = yield from _topic_by_id(context, wanted, request)
+        elif not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, wanted.name):
+            row = _unauthorized_topic(wanted.name)
+        elif wanted.name in image.topics:
+            row = yield from _topic_response(context, image, image.topics[wanted.name], request)
+        else:
+            row = _unknown_topic(context, wanted.name, request, create=create)
+        response.topics.append(row)
+    return _add_authorized_operations(context, response, request)
+
+
+def _add_authorized_operations(
+    context: RequestContext, response: MetadataResponse, request: MetadataRequest
+) -> MetadataResponse:
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = cluster_authorized_operations(context)
+    return response

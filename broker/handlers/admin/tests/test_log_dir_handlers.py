@@ -1,0 +1,79 @@
+"""AlterReplicaLogDirs and DescribeLogDirs: what is asked for, and how a move looks from outside."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.broker.dispatch.dispatcher import BROKER_APIS, RequestContext
+from ottla.broker.handlers.admin import alter_replica_log_dirs, describe_log_dirs
+from ottla.broker.requests.peer import Peer
+from ottla.broker.tests.handler_fixture import resolve
+from ottla.broker.tests.log_dir_moves_fixture import TOPIC_PARTITION, LogDirMovesFixture
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import alter_replica_log_dirs as al
+from ottla.wire.messages import describe_log_dirs as dl
+
+
+def context(ground: LogDirMovesFixture, key: ApiKey) -> RequestContext:
+    services: Any = SimpleNamespace(
+        alter_log_dirs=ground.alter_log_dirs,
+        log_dirs=ground.log_dirs,
+        replica_manager=ground.replica_manager,
+        fail=ground.failure_handler.handle_failure,
+        metadata=ground.cache,
+    )
+    version = BROKER_APIS[key].max_version
+    peer = Peer("127.0.0.1", ("here", 9092))
+    return RequestContext(
+        services, peer, key, version, "client", ground.env.now_ms(), TimeSlice(ground.env), BROKER_APIS
+    )
+
+
+async def alter(ground: LogDirMovesFixture, *rows: tuple[str, str, int]) -> list[tuple[str, int, int]]:
+    """Rows of (path, topic, partition); gives (topic, partition, error)."""
+    request = al.AlterReplicaLogDirsRequest(
+        [al.AlterReplicaLogDir(path, [al.AlterReplicaLogDirTopic(name, [number])]) for path, name, number in rows]
+    )
+    answer = await resolve(alter_replica_log_dirs.handle(context(ground, ApiKey.ALTER_REPLICA_LOG_DIRS), request))
+    return [(t.topic_name, p.partition_index, p.error_code) for t in answer.results for p in t.partitions]
+
+
+async def described(ground: LogDirMovesFixture) -> dict[str, list[tuple[int, int, bool]]]:
+    """By directory: partition, lag, and whether it is a copy."""
+    answer = await resolve(
+        describe_log_dirs.handle(context(ground, ApiKey.DESCRIBE_LOG_DIRS), dl.DescribeLogDirsRequest(None))
+    )
+    return {
+        row.log_dir: [(p.partition_index, p.offset_lag, p.is_future_key) for t in row.topics for p in t.partitions]
+        for row in answer.results
+    }
+
+
+def test_each_partition_has_its_row_and_the_last_word_counts() -> None:
+    ground = LogDirMovesFixture(obeys=False)
+
+    async def story() -> None:
+        rows = [("/b", "t", 0), ("/d", "u", 1), ("/d", "t", 7), ("/c", "t", 0)]
+        assert await alter(ground, *rows) == [("t", 0, 0), ("t", 7, 57), ("u", 1, 57)]
+        assert ground.log_dirs.directory_of(ground.future_log).path == "/c"
+        assert await alter(ground) == []
+
+    ground.run_moves(story)
+
+
+def test_a_copy_is_a_row_of_its_own_that_says_how_far_behind_it_is() -> None:
+    ground = LogDirMovesFixture(obeys=False)
+
+    async def story() -> None:
+        ground.write(5)
+        await alter(ground, ("/b", "t", 0))
+        assert await described(ground) == {"/a": [(0, 0, False)], "/b": [(0, 5, True)], "/c": []}
+        await ground.until(lambda: ground.future_log.log_end_offset == 5)
+        ground.write(2)
+        assert (await described(ground))["/b"] == [(0, 2, True)]
+        ground.replica_manager._hosted.pop(TOPIC_PARTITION)
+        assert (await described(ground))["/b"] == [(0, -1, True)], "nothing to hold it against"
+
+    ground.run_moves(story)

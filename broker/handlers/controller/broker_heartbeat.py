@@ -1,0 +1,22 @@
+"""BrokerHeartbeat (63), v0-2: a broker keeps its lease.
+
+Behaviour: that it was heard counts from the moment the request is here, before it waits for its turn.
+
+Source: ``QuorumController.processBrokerHeartbeat`` (apache/kafka 4.3.1).
+
+From KIP-631; directories that failed: KIP-858.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.controller import controller_requests
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+
+
+def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> HandlerResult:
+    """Note the contact, and ask the controller in this process."""
+    services, broker_id, epoch = context.services, request.broker_id, request.broker_epoch
+    services.controller.record_heartbeat(broker_id, epoch)
+    services.liveness_probe().on_heartbeat(context.peer, broker_id, epoch)
+    return controller_requests.handle(context, request)

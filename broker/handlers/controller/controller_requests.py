@@ -1,0 +1,45 @@
+"""Requests the active controller decides: which ones they are stands in the controller listener's table.
+
+The answer leaves once what it changed is committed. A controller that is not the active one says so wherever that API
+has its errors, and names the one that is.
+
+Source: ``ControllerApis.scala``, ``QuorumController.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.requests.error_responses import build_error_response_steps
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+
+def handle(context: RequestContext, request: Message) -> HandlerResult:
+    """Ask the controller in this process."""
+    return submit_to_controller(context, request, request)
+
+
+async def submit_to_controller(context: RequestContext, request: Message, event: Any) -> Message:
+    """Hand in what stands for a request."""
+    controller, changes = context.services.controller, context.mutation_quota()
+    try:
+        if changes is None:
+            answer: Message = await controller.submit(event, context.version)
+        else:
+            answer = await controller.submit(event, context.version, changes.record)
+            changes.set_throttle_time(answer)
+    except ProtocolError as error:
+        text = error.message
+        if error.code is ErrorCode.NOT_CONTROLLER:
+            text = not_controller_message(controller.leader_id)
+        return await context.time_slice.run(build_error_response_steps(request, context.version, error.code, text))
+    return answer
+
+
+def not_controller_message(leader_id: int) -> str:
+    """What is said with NOT_CONTROLLER (``ControllerExceptions.java``)."""
+    if leader_id < 0:
+        return "No controller appears to be active."
+    return f"The active controller appears to be node {leader_id}."

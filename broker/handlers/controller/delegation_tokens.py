@@ -1,0 +1,21 @@
+"""CreateDelegationToken (38), RenewDelegationToken (39), ExpireDelegationToken (40), as a controller answers them.
+
+`ottla.broker.handlers.security.delegation_tokens` is the broker's side. What a broker passes on may come in plain text: the
+client's own connection was looked at there.
+
+Source: ``ControllerApis.handleCreateDelegationTokenRequest`` and its neighbours (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.controller import controller_requests
+from ottla.broker.handlers.security.delegation_tokens import error_response
+from ottla.controller.control.delegation_tokens import TokenRequestContext
+from ottla.wire.codec.schema import Message
+
+
+def handle(context: RequestContext, request: Message) -> HandlerResult:
+    """Ask the controller in this process, as who sent it."""
+    asked = TokenRequestContext(request, context.peer.principal, context.now_ms)
+    return error_response(context, request) or controller_requests.submit_to_controller(context, request, asked)

@@ -1,0 +1,47 @@
+"""DescribeCluster (60), v0-2, at a controller: its nodes are the controllers, its controller the quorum's leader.
+
+Behaviour: the endpoint type must be controllers (MISMATCHED_ENDPOINT_TYPE), for v0 INVALID_REQUEST either way. A
+controller is named once it is registered and has an endpoint under the listener the request came in on; a leader that
+is not named is told as -1.
+
+Source: ``ControllerApis.handleDescribeCluster``, ``AuthHelper.computeDescribeClusterResponse`` (apache/kafka 4.3.1).
+
+From KIP-919.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.admin.describe_cluster import BROKER_ENDPOINT, CONTROLLER_ENDPOINT
+from ottla.broker.handlers.admin.metadata import cluster_authorized_operations
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+_WRONG_TYPE = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+
+
+def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
+    """Answer from the metadata image."""
+    if request.endpoint_type != CONTROLLER_ENDPOINT:
+        known = request.endpoint_type == BROKER_ENDPOINT
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        return DescribeClusterResponse(
+            error_code=ErrorCode.INVALID_REQUEST if context.version == 0 else code,
+            error_message=_WRONG_TYPE if known else f"Unsupported endpoint type {request.endpoint_type}",
+        )
+    services = context.services
+    response = DescribeClusterResponse(endpoint_type=CONTROLLER_ENDPOINT, cluster_id=services.metadata.cluster_id)
+    for node_id, registered in sorted(context.image.controllers.items()):
+        end = next((e for e in registered.end_points if e.name == context.peer.listener), None)
+        if end is not None:
+            response.brokers.append(DescribeClusterBroker(node_id, end.host, end.port))
+    leader_id = services.controller.leader_id
+    if any(node.broker_id == leader_id for node in response.brokers):
+        response.controller_id = leader_id
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = cluster_authorized_operations(context)
+    return response

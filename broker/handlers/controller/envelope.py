@@ -1,0 +1,152 @@
+"""Envelope (58), v0: a client's request that a broker passes on, with who the client is and where it sits.
+
+Behaviour: what may not be forwarded, and an address that is none, is INVALID_REQUEST; a principal that does not parse
+PRINCIPAL_DESERIALIZATION_FAILURE; a request that nobody here can read UNSUPPORTED_VERSION, for which the broker closes
+the client's connection. The inner answer travels with its own header. Where it says that this is not the controller,
+the envelope says it instead, and the broker asks another; for DescribeQuorum that is NOT_LEADER_OR_FOLLOWER.
+
+Source: ``EnvelopeUtils.scala``, ``RequestChannel.buildResponseSend`` (apache/kafka 4.3.1).
+
+From KIP-590.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Any
+
+from ottla.broker.dispatch.dispatcher import (
+    ApiSpec,
+    HandlerResult,
+    RequestContext,
+    is_large,
+    load_handler,
+    with_authorization,
+)
+from ottla.broker.requests.error_responses import contains_error_steps
+from ottla.broker.requests.peer import Peer
+from ottla.env.hosts import canonical_host
+from ottla.wire.api_keys import ApiKey, request_class
+from ottla.wire.codec import compiler
+from ottla.wire.codec.decode_budget import DecodeBudget
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.framing import RequestFrame, encode_response_job, parse_request
+from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+FORWARDABLE = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+    }
+)
+"""``ApiKeys.forwardable``."""
+_PRINCIPAL_VERSION = bytes(2)
+_SIZE_BYTES = 4
+
+
+def handle(context: RequestContext, request: EnvelopeRequest) -> HandlerResult:
+    """Open it, answer what is inside, and seal the answer."""
+    return _open_envelope(context, request)
+
+
+async def _open_envelope(context: RequestContext, envelope: EnvelopeRequest) -> EnvelopeResponse:
+    try:
+        return await _handle_inner_request(context, envelope)
+    except ProtocolError as error:
+        return EnvelopeResponse(error_code=error.code)
+
+
+async def _handle_inner_request(context: RequestContext, envelope: EnvelopeRequest) -> EnvelopeResponse:
+    """Raises ProtocolError: what is wrong with the envelope."""
+    peer = _peer(context, envelope)
+    request, route = _parse_inner_request(context, envelope.request_data)
+    inner = replace(
+        context,
+        key=request.key,
+        version=request.version,
+        client_id=request.client_id,
+        peer=peer,
+        frame=request.frame,
+    )
+    handler = load_handler(route.handler_module)
+    if context.has_authorizer:
+        handler = with_authorization(handler, request.key, at_controller=True)
+    answer: Any = handler(inner, await _decode_inner_body(context, request))
+    if isinstance(answer, Awaitable):
+        answer = await answer
+    assert isinstance(answer, Message), "a request that may be forwarded has an answer"
+    moved = ErrorCode.NOT_LEADER_OR_FOLLOWER if request.key is ApiKey.DESCRIBE_QUORUM else ErrorCode.NOT_CONTROLLER
+    if await context.time_slice.run(contains_error_steps(answer, moved)):
+        raise ProtocolError(ErrorCode.NOT_CONTROLLER)
+    chunks = await context.time_slice.run(
+        encode_response_job(request.key, request.version, request.correlation_id, answer)
+    )
+    return EnvelopeResponse(b"".join(chunks)[_SIZE_BYTES:])
+
+
+def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
+    """Who the client is, and where it sits."""
+    raw = envelope.request_principal or b""
+    try:
+        if raw[:2] != _PRINCIPAL_VERSION:
+            raise WireError("a principal of another version")
+        principal = compiler.decode_exact(DefaultPrincipalData, 0, raw[2:])
+    except WireError as error:
+        raise ProtocolError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from None
+    if len(envelope.client_host_address) not in (4, 16):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "a client's address has 4 or 16 bytes")
+    peer = Peer(canonical_host(envelope.client_host_address), context.peer.local, context.peer.listener)
+    peer.principal = f"{principal.type}:{principal.name}"
+    peer.token_authenticated = principal.token_authenticated
+    peer.is_forwarded = True
+    return peer
+
+
+def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestFrame, ApiSpec]:
+    """The request inside, and how it is answered here."""
+    try:
+        request = parse_request(memoryview(data))
+    except WireError as error:
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
+    if request.key not in FORWARDABLE:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{request.key.name} is not forwarded")
+    route = context.apis.get(request.key)
+    if route is None or not route.min_version <= request.version <= route.max_version:
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"{request.key.name} v{request.version} is not served here")
+    return request, route
+
+
+async def _decode_inner_body(context: RequestContext, request: RequestFrame) -> Any:
+    """The request's body, within a budget and in slices where it is large."""
+    cls, size_bytes = request_class(request.key), len(request.frame)
+    try:
+        if not is_large(request.key, size_bytes):
+            return compiler.decode(cls, request.version, request.frame, request.body_position)[0]
+        steps = compiler.decode_job(
+            cls, request.version, request.frame, request.body_position, DecodeBudget(size_bytes)
+        )
+        return (await context.time_slice.run(steps))[0]
+    except WireError as error:
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None

@@ -1,0 +1,22 @@
+"""IncrementalAlterConfigs (44), v0-1, of a controller: it changes the levels of its own loggers, and decides all else.
+
+Source: ``ControllerApis.handleIncrementalAlterConfigs`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.admin.incremental_alter_configs import alter_loggers_and_forward
+from ottla.broker.handlers.controller.controller_requests import submit_to_controller
+from ottla.controller.metadata.acl import AclOperation
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+
+def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> HandlerResult:
+    """Change levels of loggers of this node; submit the rest to the controller in this process."""
+    return context.time_slice.start(alter_loggers_and_forward(context, request, _submit, AclOperation.CLUSTER_ACTION))
+
+
+async def _submit(context: RequestContext, request: Message) -> Message:
+    return await submit_to_controller(context, request, request)

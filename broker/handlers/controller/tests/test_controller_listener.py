@@ -1,0 +1,404 @@
+"""What the controller listener answers, and how it refuses where this node is not the active controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
+from ottla.broker.dispatch.dispatcher import BROKER_APIS, Dispatcher, load_handler
+from ottla.broker.handlers.controller.envelope import FORWARDABLE
+from ottla.broker.requests.error_responses import contains_error
+from ottla.broker.requests.peer import Peer
+from ottla.broker.tests.handler_fixture import VirtualEnv, resolve, run_virtual
+from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
+from ottla.controller.metadata.image import MetadataImage
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_class, response_header_version
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.framing import encode_request, parse_request
+from ottla.wire.messages import alter_client_quotas as cq
+from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import alter_user_scram_credentials as us
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import create_acls as ca
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_acls as da
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import describe_cluster as dc
+from ottla.wire.messages import describe_configs as dcf
+from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.wire.messages.headers import ResponseHeader
+
+NOT_ACTIVE = ProtocolError(ErrorCode.NOT_CONTROLLER)
+RAFT = {
+    ApiKey.FETCH,
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UPDATE_RAFT_VOTER,
+}
+HERE = {
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    *(ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS),
+    *(ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN),  # not to anybody
+}
+CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
+MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_message=None)])
+
+
+class FakeQuorum:
+    """The controller in this process: says what it was told to."""
+
+    def __init__(self) -> None:
+        self.leader_id = 2
+        self.said: list[Any] = []
+        self.answer: Any = NOT_ACTIVE
+
+    def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
+        self.said.append((broker_id, broker_epoch))
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        self.said.append((request, version))
+        await trio.lowlevel.checkpoint()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    async def handle_raft_request(self, message: Any, version: int, listener: str) -> Any:
+        return await self.submit((message, listener), version)
+
+
+class ControllerListenerFixture:
+    """A controller listener without connections."""
+
+    def __init__(self, **settings: str) -> None:
+        self.env: Any = VirtualEnv()
+        self.quorum = FakeQuorum()
+        self.image = MetadataImage()
+        listener = self
+
+        class Metadata:
+            cluster_id, kraft_version = "cluster", 1
+
+            @property
+            def image(self) -> MetadataImage:
+                return listener.image
+
+        services: Any = SimpleNamespace(
+            env=self.env,
+            config=NodeConfig({k.replace("_", "."): v for k, v in settings.items()}),
+            controller=self.quorum,
+            liveness_probe=lambda: SimpleNamespace(heard=lambda *x: self.quorum.said.append(x[1:])),
+            metadata=Metadata(),
+            log_creator=(),
+            authorizer=None,
+            quota_holder=SimpleNamespace(quotas=None, times_requests=False),
+        )
+        self.dispatcher = Dispatcher(services, CONTROLLER_APIS, "CONTROLLER")
+
+    def ask(self, request: Any, version: int) -> Any:
+        """The answer as it reads on the other side."""
+        key = ApiKey(request.SPEC.key)
+        frame = memoryview(encode_request(key, version, 5, "7", request)[4:])
+
+        async def story() -> Any:
+            peer = Peer("10.0.0.2", ("here", 9093), "CONTROLLER")
+            return await resolve(self.dispatcher.handle_request(peer, parse_request(frame), TimeSlice(self.env)))
+
+        answer = run_virtual(story)
+        return compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
+
+
+SAYING = {
+    ApiKey.CREATE_PARTITIONS: cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("a", 3)]),
+    ApiKey.ALTER_CONFIGS: ac.AlterConfigsRequest([ac.AlterConfigsResource(2, "a")]),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(2, "a")]),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: us.AlterUserScramCredentialsRequest([us.ScramCredentialDeletion("a", 1)]),
+    ApiKey.CREATE_ACLS: ca.CreateAclsRequest([ca.AclCreation()]),
+    ApiKey.ALTER_CLIENT_QUOTAS: cq.AlterClientQuotasRequest([cq.AlterClientQuotasRequestEntryData()]),
+    ApiKey.DELETE_ACLS: da.DeleteAclsRequest([da.DeleteAclsFilter()]),
+    ApiKey.ELECT_LEADERS: el.ElectLeadersRequest(0, [el.TopicPartitions("a", [0])]),
+}
+
+
+def of(key: ApiKey, version: int) -> Any:
+    """A request with something in it where its rows have the errors."""
+    match key:
+        case ApiKey.CREATE_TOPICS:
+            return CREATE
+        case ApiKey.DELETE_TOPICS:
+            names = ["a"] if version < 6 else []
+            return dt.DeleteTopicsRequest([] if names else [dt.DeleteTopicState("a")], names)
+        case _:
+            return SAYING.get(key) or request_class(key)()
+
+
+VERSIONS = [
+    (key, version)
+    for key, route in CONTROLLER_APIS.items()
+    for version in range(route.min_version, route.max_version + 1)
+]
+
+
+# ------------------------------------------------------------------ the table
+
+
+def test_what_is_advertised_is_a_controllers_and_in_the_versions_there_are() -> None:
+    for key, route in CONTROLLER_APIS.items():
+        spec = request_spec(key)
+        assert "controller" in spec.listeners, key.name
+        newest = spec.versions.high - (1 if spec.latest_unstable else 0)
+        assert (route.min_version, route.max_version) == (spec.versions.low, newest), key.name
+        assert callable(load_handler(route.handler_module))
+
+
+def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
+    modules = ("forwarded", "delete_topics", "alter_configs", "incremental_alter_configs")
+    passed_on = {key for key, route in BROKER_APIS.items() if route.handler_module in modules}
+    assert set() < passed_on <= set(CONTROLLER_APIS) & FORWARDABLE
+
+
+def test_the_rest_ends_the_connection() -> None:
+    with pytest.raises(WireError):
+        ControllerListenerFixture().ask(request_class(ApiKey.METADATA)(), 12)
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [x for x in VERSIONS if x[0] not in RAFT | HERE | {ApiKey.ENVELOPE}], ids=str
+)
+def test_a_controller_that_is_not_the_active_one_says_so_where_the_api_has_its_errors(
+    key: ApiKey, version: int
+) -> None:
+    listener = ControllerListenerFixture()
+    assert contains_error(listener.ask(of(key, version), version), ErrorCode.NOT_CONTROLLER)
+    assert listener.quorum.said[-1] == (of(key, version), version)
+
+
+@pytest.mark.parametrize(
+    ("leader_id", "text"),
+    [(2, "The active controller appears to be node 2."), (-1, "No controller appears to be active.")],
+)
+def test_it_names_the_one_that_is(leader_id: int, text: str) -> None:
+    listener = ControllerListenerFixture()
+    listener.quorum.leader_id = leader_id
+    assert listener.ask(CREATE, 7).topics[0].error_message == text
+
+
+def test_the_active_one_answers_as_its_rules_say() -> None:
+    listener = ControllerListenerFixture()
+    listener.quorum.answer = MADE
+    assert listener.ask(CREATE, 7) == MADE
+    listener.quorum.answer = ProtocolError(ErrorCode.POLICY_VIOLATION, "too many")
+    row = listener.ask(CREATE, 7).topics[0]
+    assert (row.error_code, row.error_message) == (ErrorCode.POLICY_VIOLATION, "too many")
+
+
+def test_r276_a_heartbeat_counts_before_it_is_decided() -> None:
+    listener = ControllerListenerFixture()
+    beat = bh.BrokerHeartbeatRequest(3, 17, 100)
+    listener.ask(beat, 2)
+    assert listener.quorum.said == [(3, 17), (3, 17), (beat, 2)]  # by the lease, and by who watches the connection
+
+
+@pytest.mark.parametrize(("version", "code"), [(1, 42), (3, ErrorCode.TOPIC_DELETION_DISABLED)])
+def test_topics_are_not_deleted_where_that_is_forbidden(version: int, code: int) -> None:
+    listener = ControllerListenerFixture(delete_topic_enable="false")
+    assert [r.error_code for r in listener.ask(of(ApiKey.DELETE_TOPICS, version), version).responses] == [code]
+    assert listener.quorum.said == []
+
+
+@pytest.mark.parametrize("key", sorted(RAFT & set(CONTROLLER_APIS)), ids=lambda key: str(key.name))
+def test_the_quorums_own_requests_go_to_raft_with_the_listener_they_came_in_on(key: ApiKey) -> None:
+    listener = ControllerListenerFixture()
+    version = CONTROLLER_APIS[key].max_version
+    request, answer = request_class(key)(), response_class(key)()
+    listener.quorum.answer = answer
+    assert listener.ask(request, version) == answer
+    assert listener.quorum.said == [((request, "CONTROLLER"), version)]
+    listener.quorum.answer = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert contains_error(listener.ask(request, version), ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def test_r248_a_controller_says_what_it_speaks_with_features_from_zero() -> None:
+    answer = ControllerListenerFixture().ask(ApiVersionsRequest("ottla", "1"), 4)
+    assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {
+        key: (route.min_version, route.max_version) for key, route in CONTROLLER_APIS.items()
+    }
+    told = {f.name: (f.min_version, f.max_version) for f in answer.supported_features}
+    assert told == SUPPORTED_FEATURES
+
+
+def test_a_controller_describes_its_own_settings() -> None:
+    asked = dcf.DescribeConfigsRequest([dcf.DescribeConfigsResource(4, "1", ["node.id", "min.insync.replicas"])])
+    (row,) = ControllerListenerFixture(min_insync_replicas="2").ask(asked, 4).results
+    assert (row.error_code, {c.name: c.value for c in row.configs}["min.insync.replicas"]) == (0, "2")
+
+
+# ------------------------------------------------------------------ DescribeCluster
+
+
+def controller(node_id: int, *names: str) -> m.RegisterControllerRecord:
+    ends = [m.ControllerEndpoint(name, f"h{node_id}", 9000 + node_id, 0) for name in names]
+    return m.RegisterControllerRecord(node_id, b"i" * 16, False, ends, [])
+
+
+@pytest.mark.parametrize(("leader", "told"), [(2, 2), (1, 1), (3, -1), (9, -1), (-1, -1)])
+def test_controllers_are_told_where_they_have_an_address_for_who_asks(leader: int, told: int) -> None:
+    listener = ControllerListenerFixture()
+    listener.image = MetadataImage(
+        controllers={1: controller(1, "OTHER", "CONTROLLER"), 3: controller(3, "OTHER"), 2: controller(2, "CONTROLLER")}
+    )
+    listener.quorum.leader_id = leader
+    answer = listener.ask(dc.DescribeClusterRequest(endpoint_type=2), 2)
+    assert (answer.error_code, answer.endpoint_type, answer.cluster_id) == (0, 2, "cluster")
+    assert answer.controller_id == told
+    assert [(b.broker_id, b.host, b.port) for b in answer.brokers] == [(1, "h1", 9001), (2, "h2", 9002)]
+    assert answer.cluster_authorized_operations == -(2**31)
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "code"),
+    [
+        (2, 1, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+        (1, 7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+        (0, 1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_brokers_are_not_told_at_a_controller(version: int, kind: int, code: ErrorCode) -> None:
+    assert ControllerListenerFixture().ask(dc.DescribeClusterRequest(endpoint_type=kind), version).error_code == code
+
+
+# ------------------------------------------------------------------ Envelope
+
+BOB = bytes(2) + compiler.encode(DefaultPrincipalData("User", "bob"), 0)
+ADDRESS = bytes([10, 1, 2, 3])
+
+
+def enveloped(request: Any, version: int, **fields: Any) -> EnvelopeRequest:
+    inner = encode_request(ApiKey(request.SPEC.key), version, 99, "the client", request)[4:]
+    return EnvelopeRequest(**{"request_data": inner, "request_principal": BOB, "client_host_address": ADDRESS} | fields)
+
+
+@pytest.mark.parametrize("version", [2, 4, 5, 7])
+def test_r304_the_inner_answer_travels_with_its_own_header(version: int) -> None:
+    listener = ControllerListenerFixture()
+    listener.quorum.answer = MADE
+    answer = listener.ask(enveloped(CREATE, version), 0)
+    assert answer.error_code == 0
+    head, pos = compiler.decode(
+        ResponseHeader, response_header_version(ApiKey.CREATE_TOPICS, version), answer.response_data
+    )
+    assert head.correlation_id == 99
+    assert compiler.decode_exact(ct.CreateTopicsResponse, version, answer.response_data[pos:]).topics[0].name == "a"
+    assert listener.quorum.said == [(CREATE, version)]
+
+
+def test_a_large_request_inside_is_taken_apart_in_slices() -> None:
+    listener = ControllerListenerFixture()
+    listener.quorum.answer = MADE
+    many = ct.CreateTopicsRequest([ct.CreatableTopic(f"topic-{n}", 1, 1) for n in range(5_000)])
+    assert listener.ask(enveloped(many, 7), 0).error_code == 0
+    assert listener.quorum.said == [(many, 7)]
+
+
+def quorum_answer(code: ErrorCode) -> dq.DescribeQuorumResponse:
+    part = dq.DescribeQuorumResponsePartitionData(0, code)
+    return dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "answer", "code"),
+    [
+        (CREATE, 7, NOT_ACTIVE, ErrorCode.NOT_CONTROLLER),
+        (CREATE, 7, ProtocolError(ErrorCode.POLICY_VIOLATION), ErrorCode.NONE),
+        (dq.DescribeQuorumRequest(), 2, quorum_answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NOT_CONTROLLER),
+        (dq.DescribeQuorumRequest(), 2, quorum_answer(ErrorCode.NONE), ErrorCode.NONE),
+    ],
+)
+def test_r305_that_this_is_not_the_controller_is_said_by_the_envelope(
+    request_: Any, version: int, answer: Any, code: ErrorCode
+) -> None:
+    listener = ControllerListenerFixture()
+    listener.quorum.answer = answer
+    found = listener.ask(enveloped(request_, version), 0)
+    assert found.error_code == code
+    assert (found.response_data is None) == (code != ErrorCode.NONE)
+
+
+def of_raw(raw: bytes) -> EnvelopeRequest:
+    return EnvelopeRequest(raw, BOB, ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("envelope", "code"),
+    [
+        (enveloped(CREATE, 7, client_host_address=b"12345"), ErrorCode.INVALID_REQUEST),
+        (enveloped(CREATE, 7, client_host_address=b""), ErrorCode.INVALID_REQUEST),
+        (enveloped(CREATE, 7, request_principal=b"\0\1" + BOB[2:]), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (enveloped(CREATE, 7, request_principal=BOB + b"!"), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (enveloped(CREATE, 7, request_principal=None), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (enveloped(bh.BrokerHeartbeatRequest(), 0), ErrorCode.INVALID_REQUEST),
+        (enveloped(enveloped(CREATE, 7), 0), ErrorCode.INVALID_REQUEST),
+        (enveloped(dc.DescribeClusterRequest(), 0), ErrorCode.INVALID_REQUEST),
+        (of_raw(b"\0\0"), ErrorCode.UNSUPPORTED_VERSION),
+        (of_raw(b"\x7f\xff" + enveloped(CREATE, 7).request_data[2:]), ErrorCode.UNSUPPORTED_VERSION),
+        (of_raw(b"\0\x13\0\x09" + enveloped(CREATE, 7).request_data[4:]), ErrorCode.UNSUPPORTED_VERSION),
+        (of_raw(enveloped(CREATE, 7).request_data[:-6]), ErrorCode.UNSUPPORTED_VERSION),
+    ],
+    ids=[
+        "address",
+        "no address",
+        "principal's version",
+        "long principal",
+        "no principal",
+        "not forwarded",
+        "an envelope",
+        "everybody's",
+        "no header",
+        "unknown api",
+        "unknown version",
+        "torn",
+    ],
+)
+def test_r304_what_is_wrong_with_an_envelope_is_told_by_it(envelope: EnvelopeRequest, code: ErrorCode) -> None:
+    listener = ControllerListenerFixture()
+    assert listener.ask(envelope, 0) == EnvelopeResponse(None, code)
+    assert listener.quorum.said == []
+
+
+def test_who_is_inside_is_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def handle(context: Any, request: Any) -> Any:
+        seen.append(context)
+        return MADE
+
+    def found(module: str) -> Callable[..., Any]:
+        return handle
+
+    monkeypatch.setattr("ottla.broker.handlers.controller.envelope.handler_of", found)
+    listener = ControllerListenerFixture()
+    assert listener.ask(enveloped(CREATE, 7, client_host_address=bytes(15) + b"\1"), 0).error_code == 0
+    (context,) = seen
+    assert (context.key, context.version, context.client_id) == (ApiKey.CREATE_TOPICS, 7, "the client")
+    assert [context.peer.principal, context.peer.host] == ["User:bob", "0:0:0:0:0:0:0:1"]

@@ -1,0 +1,366 @@
+"""Fetch (1), v4-18: ranges of segment files, straight from the page cache to the socket.
+
+Behaviour: partitions are read in request order. The first batch of the first partition that has something comes
+whole even above the limits; after it limits are hard: a partition whose first batch does not fit gets nothing, a later
+batch may be cut off. The answer waits until ``min_bytes`` are there (at most what the limits allow), an error turns up,
+or ``max_wait_ms`` is over; a partition that is unknown or not authorized ends the wait only where there is no other.
+Consumers see records below the high watermark, or below the last stable offset with read_committed.
+
+A request with a replica id is a follower's: it reads up to the log end, and says by each offset what it has. That
+counts once, when the request comes, and not when a parked one is read again.
+
+Version notes: v7 sessions; v9 leader epochs; v11 any replica serves consumers; v12 diverging epochs; v13 topic ids; v16
+leader endpoints.
+
+Source: ``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMessages``, ``Partition.fetchRecords``,
+``DelayedFetch.scala`` (apache/kafka 4.3.1).
+
+Limits in bytes: KIP-74; sessions: KIP-227; epochs: KIP-320; any replica: KIP-392; topic ids: KIP-516; a follower's
+broker epoch: KIP-903.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.fetch_sessions.fetch_session import CachedPartition, FetchContext, FetchRowBuffer
+from ottla.broker.handlers.fetch.delayed_fetch import PARTITIONS_PER_STEP, AvailableBytes, UnreadablePartitions
+from ottla.broker.handlers.fetch.fetch_params import (
+    ANY_REPLICA_SINCE,
+    CONSUMER_FETCH_PARAMS,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FetchParams,
+    diverging_epoch,
+    resolve_fetch_params,
+)
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.replication.partition_state import LeaderState
+from ottla.broker.requests.peer import UNKNOWN_QUOTA, CachedQuota
+from ottla.broker.requests.purgatory import DelayedOperation
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.fetch_sessions.follower_session import PartitionChangeListener
+    from ottla.broker.quotas.replication_quota import ReplicationQuota
+
+PARTITION_OVERHEAD_BYTES = 60
+"""What a partition's row takes besides its records, about."""
+_UNREADABLE = (
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
+"""Errors of partitions that are not read at all (``erroneous`` in ``KafkaApis.handleFetchRequest``)."""
+STORAGE_ERROR_SINCE, TOPIC_IDS_SINCE = 6, 13
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def _partition_to_read(context: RequestContext, want: CachedPartition, follower: int) -> HostedPartition:
+    if want.topic is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+    authorizer = context.services.authorizer
+    if authorizer is not None and (follower >= 0 or want.topic not in context.peer.readable_topics):
+        is_broker = follower >= 0 and context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        if not is_broker and (follower >= 0 or not authorizer.may_read(context, want.topic)):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if want.topic_id != ZERO_UUID:
+        known = context.image.topics.get(want.topic)
+        if known is not None and known.id != want.topic_id:
+            raise ProtocolError(ErrorCode.INCONSISTENT_TOPIC_ID)
+    return context.services.replica_manager.hosted(want.topic, want.partition)
+
+
+def _read_partition(
+    context: RequestContext, want: CachedPartition, max_bytes: int, reader: FetchParams, *, first: bool, arrives: bool
+) -> PartitionData:
+    """Read one partition; an error becomes its error code."""
+    try:
+        follower = reader.replica_id
+        replica = _partition_to_read(context, want, follower)
+        if reader.leader_only:
+            replica.check_leader(want.current_leader_epoch)
+        elif want.current_leader_epoch != -1:
+            replica.check_epoch(want.current_leader_epoch)
+        if follower >= 0:
+            named = want.current_leader_epoch >= 0
+            replica.check_follower(follower, reader.broker_epoch, names_epoch=named)
+        log = replica.log
+        upper, stable = log.high_watermark, log.last_stable_offset
+        out = PartitionData(want.partition, 0, upper, stable, log.log_start_offset, aborted_transactions=None)
+        if reader.client_rack and _redirect_to_preferred_replica(context, replica, want, reader, out):
+            return out
+        if want.last_fetched_epoch >= 0:
+            diverging = diverging_epoch(replica, want)
+            if diverging is not None:
+                out.diverging_epoch = diverging
+                out.records = b""
+                return out
+        committed = reader.read_committed
+        if committed:
+            upper = stable
+        elif follower >= 0:
+            upper = log.log_end_offset
+        limit = want.max_bytes
+        limit = limit if limit < max_bytes else max_bytes
+        part = log.read(want.fetch_offset, limit, upper, at_least_one=first)
+        out.records = b"" if part is None else part
+        # null, not empty, where the first batch does not fit: ``ReplicaManager.readFromLog`` (firstEntryIncomplete)
+        if committed and (part is not None or limit <= 0 or want.fetch_offset >= upper):
+            aborted = log.aborted_txns_in_slice(part, want.fetch_offset) if part is not None else []
+            out.aborted_transactions = [AbortedTransaction(a.producer_id, a.first_offset) for a in aborted]
+        if follower >= 0:
+            _update_follower(context, reader, replica, want, out, arrives=arrives)
+        return out
+    except ProtocolError as error:
+        return _error_partition(context, want, error.code)
+    except OSError as error:
+        context.services.fail(error, replica.log)
+        return _error_partition(context, want, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _error_partition(context: RequestContext, want: CachedPartition, code: ErrorCode) -> PartitionData:
+    """Return the row of a partition that is not read. Before v6 readers do not know KAFKA_STORAGE_ERROR."""
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and context.version < STORAGE_ERROR_SINCE:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    aborted: list[AbortedTransaction] | None = [] if code in _UNREADABLE else None
+    return PartitionData(want.partition, code, -1, records=b"", aborted_transactions=aborted)
+
+
+def _redirect_to_preferred_replica(
+    context: RequestContext, replica: HostedPartition, want: CachedPartition, reader: FetchParams, row: PartitionData
+) -> bool:
+    """Send a consumer to a replica in its own rack, where there is one; then it gets nothing here."""
+    from ottla.broker.replication.rack_aware_selector import READ_FROM_LEADER, select_replica  # few nodes have racks
+
+    state, elsewhere = replica.state, READ_FROM_LEADER
+    if type(state) is LeaderState:
+        elsewhere = select_replica(state, reader.broker_racks, reader.client_rack, want.fetch_offset, context.now_ms)
+    if elsewhere == READ_FROM_LEADER:
+        return False
+    row.preferred_read_replica, row.records = elsewhere, b""
+    return True
+
+
+def _update_follower(
+    context: RequestContext,
+    reader: FetchParams,
+    replica: HostedPartition,
+    want: CachedPartition,
+    row: PartitionData,
+    *,
+    arrives: bool,
+) -> None:
+    """A follower's fetch counts when it comes; it may get nothing for now all the same."""
+    if arrives:
+        end = replica.log.log_end_offset
+        replica.update_follower_fetch_state(
+            reader.replica_id, reader.broker_epoch, want.fetch_offset, want.start_offset, end, context.now_ms
+        )
+    if reader.is_throttled(context, replica):
+        row.records = b""
+
+
+class _ReadAttempt:
+    """One reading of everything a fetch wants."""
+
+    def __init__(self, limit: int, rows: FetchRowBuffer, takes: CachedQuota | None) -> None:
+        self.max_bytes = self.remaining_bytes = limit
+        self.bytes = 0
+        self.count = 0
+        self.urgent = False
+        self.unreadable = UnreadablePartitions()
+        """The partitions that are answered with one of the errors in `_UNREADABLE`."""
+        self.partition_responses = rows
+        self.allowance = takes
+        """What the reader may take; None where nobody counts that."""
+        self.leaders: set[int] = set()
+        """Whom the answer sends the reader to."""
+
+    def add_current_leader(self, context: RequestContext, want: CachedPartition, row: PartitionData) -> None:
+        """Say who leads a partition that is not led here, where that is known."""
+        topic = context.image.topics.get(want.topic) if want.topic is not None else None
+        partition = topic.partitions.get(want.partition) if topic is not None else None
+        if partition is not None:
+            row.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+            self.leaders.add(partition.leader)
+
+
+def _read_all(
+    context: RequestContext,
+    request: FetchRequest,
+    reader: FetchParams,
+    wanted: Iterable[CachedPartition | None],
+    rows: FetchRowBuffer,
+    *,
+    arrives: bool,
+) -> Job[_ReadAttempt]:
+    """Read everything that is wanted, as far as the limits go: a step a few partitions."""
+    most = min(request.max_bytes, context.services.fetch_max_bytes)
+    quotas, takes = context.services.quota_holder.quotas, None
+    if quotas is not None and reader.replica_id < 0:
+        takes = context.peer.fetch_quota
+        if context.client_id != takes.client_id:
+            most, takes = quotas.max_fetch_bytes(context.peer, context.client_id, most), UNKNOWN_QUOTA
+        elif most > takes.max_in_window:
+            most = takes.max_in_window
+    attempt = _ReadAttempt(most, rows, takes)
+    for number, want in enumerate(wanted, 1):
+        if number % PARTITIONS_PER_STEP == 0:
+            yield
+        if want is None:
+            continue
+        left = attempt.remaining_bytes
+        row = _read_partition(context, want, left, reader, first=attempt.bytes == 0, arrives=arrives)
+        size = len(row.records)
+        attempt.bytes += size
+        attempt.remaining_bytes = left - size if left > size else 0
+        if row.error_code or row.diverging_epoch.epoch >= 0 or row.preferred_read_replica >= 0:
+            if row.error_code in _UNREADABLE:
+                attempt.unreadable.add(number)
+            else:
+                attempt.urgent = True
+            if row.error_code in _LEADER_ERRORS and context.version >= 16:
+                attempt.add_current_leader(context, want, row)
+        rows.append((want, row))
+        attempt.count += 1
+    return attempt
+
+
+def handle(context: RequestContext, request: FetchRequest) -> HandlerResult:
+    """Read now if that is enough, else wait for more."""
+    return context.time_slice.start(_fetch(context, request))
+
+
+def _reject_request(context: RequestContext, request: FetchRequest) -> Job[FetchResponse]:
+    """Refuse a whole request. Source: ``FetchRequest.getErrorResponse``."""
+    response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, session_id=request.session_id)
+    response.responses = StreamingArray(FetchResponse, context.version)
+    for topic in request.topics if context.version < TOPIC_IDS_SINCE else ():
+        rows: list[PartitionData] = StreamingArray(FetchResponse, context.version)
+        for part in topic.partitions:
+            rows.append(PartitionData(part.partition, ErrorCode.UNKNOWN_SERVER_ERROR, -1, records=b""))
+            yield
+        response.responses.append(FetchableTopicResponse(topic.topic, topic.topic_id, rows))
+        yield
+    return response
+
+
+def _fetch(context: RequestContext, request: FetchRequest) -> Job[HandlerResult]:
+    session = yield from context.services.fetch_sessions.new_context(
+        context.image.topic_names, context.version, request, context
+    )
+    if isinstance(session, FetchResponse):
+        return session
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return (yield from _reject_request(context, request))
+    wanted = session.requested_partitions()
+    reader = CONSUMER_FETCH_PARAMS[request.isolation_level == READ_COMMITTED, context.version < ANY_REPLICA_SINCE]
+    if session.is_follower or request.rack_id:
+        reader = resolve_fetch_params(context, request, session, reader)
+    attempt = yield from _read_all(context, request, reader, wanted, session.create_row_buffer(), arrives=True)
+    min_bytes = min(request.min_bytes, attempt.max_bytes)
+    nothing = attempt.count == attempt.unreadable.count and session.wait_key is None
+    if request.max_wait_ms <= 0 or nothing or attempt.bytes >= min_bytes or attempt.urgent:
+        return (yield from _respond(context, reader, session, attempt))
+    available = AvailableBytes(context, reader, min_bytes, session.wait_key)
+    return _wait_for_bytes(context, request, reader, session, available, wanted, attempt.unreadable)
+
+
+def _record_throttled_bytes(context: RequestContext, throttle: ReplicationQuota, rows: Any) -> Job[None]:
+    """What goes to followers of partitions that may be held back."""
+    now = context.services.env.monotonic_ms()
+    for number, (want, row) in enumerate(rows, 1):
+        if number % PARTITIONS_PER_STEP == 0:
+            yield
+        if len(row.records) and throttle.is_throttled(context.image, want.topic, want.partition):
+            throttle.record(len(row.records), now)
+
+
+def _register_listener(
+    context: RequestContext, broker: int, want: CachedPartition, row: PartitionData, line: PartitionChangeListener
+) -> bool:
+    """Have a follower's session told of the next change, where a row has told all there is."""
+    replica = context.services.replica_manager.get(want.topic, want.partition) if want.topic is not None else None
+    if replica is None:
+        return False
+    return replica.register_listener(broker, want.fetch_offset, row.high_watermark, row.log_start_offset, line)
+
+
+def _update_follower_session(
+    context: RequestContext, reader: FetchParams, session: FetchContext, attempt: _ReadAttempt
+) -> Job[None]:
+    """What a follower is told counts towards its rate, and may be all there is."""
+    if context.peer.request_timer is not None:
+        context.peer.request_timer.is_exempt = True
+    if reader.quota is not None and isinstance(attempt.partition_responses, list):  # of very many nothing is kept
+        yield from _record_throttled_bytes(context, reader.quota, attempt.partition_responses)
+    if session.session is not None and session.is_session_owner:
+        watch = partial(_register_listener, context, reader.replica_id)
+        yield from session.session.on_response(
+            attempt.partition_responses, watch, context.services.purgatory.check_and_complete
+        )
+
+
+def _respond(
+    context: RequestContext, reader: FetchParams, session: FetchContext, attempt: _ReadAttempt
+) -> Job[FetchResponse]:
+    takes = attempt.allowance
+    if takes is not None and not takes.try_record(
+        attempt.bytes + attempt.count * PARTITION_OVERHEAD_BYTES, context.now_ms
+    ):
+        quotas, size_bytes = (
+            context.services.quota_holder.quotas,
+            attempt.bytes + attempt.count * PARTITION_OVERHEAD_BYTES,
+        )
+        delay_ms = quotas and quotas.fetch_throttle_ms(context.peer, context.client_id, size_bytes, context.now_ms)
+        if delay_ms:  # what was read would be over: nothing comes of it (KIP-219)
+            session_id = 0 if session.session is None else session.session.id
+            return FetchResponse(throttle_time_ms=delay_ms, session_id=session_id)
+    response = yield from session.build_response(attempt.partition_responses)
+    if reader.replica_id >= 0:
+        yield from _update_follower_session(context, reader, session, attempt)
+    elif context.version >= 16 and attempt.urgent:
+        endpoints = context.services.metadata.endpoints(context.peer)
+        response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in attempt.leaders]
+    return response
+
+
+async def _wait_for_bytes(
+    context: RequestContext,
+    request: FetchRequest,
+    reader: FetchParams,
+    session: FetchContext,
+    available: AvailableBytes,
+    wanted: Iterable[CachedPartition | None],
+    unreadable: UnreadablePartitions,
+) -> Message | None:
+    """Park until enough bytes are there or the time is over, then read again."""
+    purgatory, parked = context.services.purgatory, DelayedOperation(available.is_enough_after)
+    try:
+        if not await context.time_slice.run(available.count_available(purgatory, parked, wanted, unreadable)):
+            await purgatory.wait_for(parked, request.max_wait_ms)
+            context.now_ms = context.services.env.now_ms()
+    finally:
+        await purgatory.release(parked)
+    again = _read_all(
+        context, request, reader, session.requested_partitions(), session.create_row_buffer(), arrives=False
+    )
+    attempt = await context.time_slice.run(again)
+    return await context.time_slice.run(_respond(context, reader, session, attempt))

@@ -1,0 +1,91 @@
+"""Parameters of a Fetch request: which replica or consumer reads, and how far.
+
+Source: ``FetchParams.java``, ``FetchIsolation.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ottla.broker.dispatch.dispatcher import RequestContext
+from ottla.broker.fetch_sessions.fetch_session import CachedPartition, FetchContext
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.replication.partition_state import LeaderState
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.fetch import EpochEndOffset, FetchRequest
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+SELECTOR_KEY = "replica.selector.class"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+ANY_REPLICA_SINCE = 11
+"""Consumers of this version on may read from followers."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParams:
+    """Replica id and isolation of a fetch. Slots: each partition of each fetch looks at it."""
+
+    read_committed: bool
+    leader_only: bool
+    replica_id: int
+    """Its broker id; -1 for a consumer."""
+    broker_epoch: int
+    client_rack: str = ""
+    """Where it wants to be sent to a replica of its own rack: its rack."""
+    broker_racks: Mapping[int, str | None] = field(default_factory=dict)
+    """Of the brokers it can reach."""
+    quota: Any = None
+    """A `ReplicationQuota`, where followers that are behind may be held back."""
+
+    def last_fetchable_offset(self, replica: HostedPartition) -> int:
+        """Return the first offset that the reader does not get now."""
+        log = replica.log
+        if self.replica_id >= 0:
+            return log.log_end_offset
+        return log.last_stable_offset if self.read_committed else log.high_watermark
+
+    def is_throttled(self, context: RequestContext, replica: HostedPartition) -> bool:
+        """Whether a follower gets no records of a partition for now (R341)."""
+        throttle, state, image = self.quota, replica.state, context.image
+        return (
+            throttle is not None
+            and type(state) is LeaderState
+            and self.replica_id not in state.committed_isr
+            and throttle.names(image, replica.topic, replica.partition)
+            and throttle.is_over(image, context.services.env.monotonic_ms())
+        )
+
+
+CONSUMER_FETCH_PARAMS = {
+    (committed, leader_only): FetchParams(committed, leader_only, -1, -1)
+    for committed in (False, True)
+    for leader_only in (False, True)
+}
+
+
+def resolve_fetch_params(
+    context: RequestContext, request: FetchRequest, session: FetchContext, plain: FetchParams
+) -> FetchParams:
+    """A follower, or a consumer that says where it is; ``plain``: what it would be if it did not."""
+    if session.is_follower:
+        state, throttle = request.replica_state, context.services.replica_manager.leader_quota
+        held = None if throttle.bytes_per_second(context.image) is None else throttle
+        broker = max(request.replica_id, state.replica_id)
+        return FetchParams(False, True, broker, state.replica_epoch, quota=held)
+    if plain.leader_only or context.services.config.text(SELECTOR_KEY) != RACK_AWARE_SELECTOR:
+        return plain
+    racks = {x[0]: x[3] for x in context.services.metadata.endpoints(context.peer)}
+    return replace(plain, client_rack=request.rack_id, broker_racks=racks)
+
+
+def diverging_epoch(replica: HostedPartition, want: CachedPartition) -> EpochEndOffset | None:
+    """Where the leader's log ends for the epoch the reader saw last, if the reader's log goes on beyond it."""
+    log = replica.log
+    epoch, end = log.epochs.end_offset_for(want.last_fetched_epoch, log.log_end_offset)
+    if epoch < 0 or end < 0 or want.fetch_offset < log.log_start_offset:
+        raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < want.last_fetched_epoch or end < want.fetch_offset:
+        return EpochEndOffset(epoch, end)
+    return None

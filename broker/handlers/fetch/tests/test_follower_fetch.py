@@ -1,0 +1,334 @@
+"""A follower's Fetch at its leader, rule by rule (R324-R332, R339, R340)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.handlers.fetch import fetch
+from ottla.broker.handlers.fetch.tests.test_fetch import request, row, rows_of, send
+from ottla.broker.handlers.offsets import list_offsets
+from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies, PendingIsrChange
+from ottla.broker.replication.partition_state import AlterPartitionOutcome, AlterPartitionResult, LeaderState
+from ottla.broker.replication.replica_manager import follower_fetch_key
+from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixture, led_topic
+from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, resolve, run_virtual
+from ottla.broker.tests.scripted_leader_fixture import leader_batch
+from ottla.controller.metadata.image import PartitionRegistration
+from ottla.log.tests.log_fixtures import make_batch
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import list_offsets as lo
+
+SIZE = len(make_batch(10))
+EPOCH_OF_2 = 70
+
+
+class LeaderPartitionFixture(HandlerFixture):
+    """A partition led from here, with four batches of three records; broker 2 is in sync, broker 3 is not."""
+
+    def __init__(self, epochs: tuple[int, ...] = (3, 3, 3, 3)) -> None:
+        super().__init__()
+        self.asked: list[PendingIsrChange] = []
+        self.committed: list[int] = []
+        self.eligible = {2: True, 3: True}
+        self.replica: HostedPartition = self.hosted.host("t", isr=(1, 2), replicas=(1, 2, 3))
+        self.replica._isr = IsrDependencies(
+            30_000,
+            lambda broker, epoch: self.eligible[broker],
+            self.asked.append,
+            lambda replica: self.committed.append(replica.log.high_watermark),
+            lambda broker: EPOCH_OF_2 if broker == 2 else -1,
+        )
+        for self.replica.leader_epoch in epochs:
+            self.replica.append(make_batch(10), NOW_MS)
+
+    @property
+    def leading(self) -> LeaderState:
+        assert isinstance(self.replica.state, LeaderState)
+        return self.replica.state
+
+
+def by(broker: int, offset: int, broker_epoch: int = -1, log_start: int = 0, **more: Any) -> f.FetchRequest:
+    """What a follower asks for, in version 15 and later."""
+    what = request(("t", 0, offset), **more)
+    what.replica_state = f.ReplicaState(broker, broker_epoch)
+    what.topics[0].partitions[0].log_start_offset = log_start
+    return what
+
+
+ROWS = [
+    # broker, its epoch, offset, more -> error, bytes
+    pytest.param(2, 70, 0, {}, E.NONE, 4 * SIZE, id="up to the log end, whatever is committed"),
+    pytest.param(2, -1, 9, {}, E.NONE, SIZE, id="without a broker epoch"),
+    pytest.param(2, 71, 9, {}, E.NONE, SIZE, id="a broker epoch this node does not know yet"),
+    pytest.param(2, 69, 0, {}, E.NOT_LEADER_OR_FOLLOWER, 0, id="an earlier process of the broker"),
+    pytest.param(3, 1, 0, {}, E.NONE, 4 * SIZE, id="of a broker that is not alive no epoch is known"),
+    pytest.param(4, -1, 0, {}, E.NOT_LEADER_OR_FOLLOWER, 0, id="not a replica"),
+    pytest.param(4, -1, 0, {"epoch": 3}, E.UNKNOWN_LEADER_EPOCH, 0, id="not a replica yet, and it names the epoch"),
+    pytest.param(4, -1, 0, {"epoch": 2}, E.FENCED_LEADER_EPOCH, 0, id="the leader epoch comes before that"),
+    pytest.param(2, -1, 13, {}, E.OFFSET_OUT_OF_RANGE, 0, id="beyond the end"),
+    pytest.param(2, -1, 12, {}, E.NONE, 0, id="at the end"),
+    pytest.param(2, -1, 12, {"isolation": 1}, E.NONE, 0, id="read committed means nothing"),
+    pytest.param(2, -1, 12, {"last_epoch": 9}, E.OFFSET_OUT_OF_RANGE, 0, id="an epoch nobody knows"),
+]
+
+
+@pytest.mark.parametrize(("broker", "broker_epoch", "offset", "more", "code", "size"), ROWS)
+def test_r325_r326_what_a_follower_is_answered(
+    broker: int, broker_epoch: int, offset: int, more: dict[str, Any], code: E, size: int
+) -> None:
+    led = LeaderPartitionFixture()
+    answer, _ = send(led, by(broker, offset, broker_epoch, **more))
+    (got,) = rows_of(answer)
+    assert (got.error_code, len(got.records), got.aborted_transactions) == (code, size, None)
+    assert answer.node_endpoints == [], "R325"
+    moved = led.leading.followers[broker].end_offset if broker in led.leading.followers else -1
+    assert moved == (offset if code is E.NONE else -1)
+
+
+@pytest.mark.parametrize(("limit", "size"), [(1, SIZE), (2 * SIZE, 2 * SIZE), (1 << 20, 4 * SIZE)])
+def test_fetch_of_a_follower_is_limited_by_fetch_max_bytes_of_the_broker(limit: int, size: int) -> None:
+    led = LeaderPartitionFixture()
+    led.services.fetch_max_bytes = limit
+    (got,) = rows_of(send(led, by(2, 0))[0])
+    assert len(got.records) == size
+
+
+def test_r326_a_follower_with_another_past_is_told_and_not_counted_even_beyond_the_leaders_end() -> None:
+    led = LeaderPartitionFixture(epochs=(2, 2, 3, 3))
+    for offset, last_epoch, told in ((7, 2, (2, 6)), (50, 3, (3, 12)), (50, 2, (2, 6))):
+        (got,) = rows_of(send(led, by(2, offset, last_epoch=last_epoch))[0])
+        assert (got.error_code, got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == (E.NONE, *told)
+        assert len(got.records) == 0
+        assert led.leading.followers[2].end_offset == -1
+    led.replica.log.follow_high_watermark(6)
+    assert led.replica.log.maybe_increment_log_start_offset(5)
+    assert rows_of(send(led, by(2, 4, last_epoch=2))[0])[0].error_code == E.OFFSET_OUT_OF_RANGE, "below the log start"
+
+
+def test_r327_each_fetch_counts_when_it_comes_and_its_row_tells_the_high_watermark_before() -> None:
+    led = LeaderPartitionFixture()
+    waiting: list[int] = []
+    for offset, told, then in ((3, 0, 3), (3, 3, 3), (12, 3, 12)):
+        (got,) = rows_of(send(led, by(2, offset, log_start=1))[0])
+        assert (got.high_watermark, led.replica.log.high_watermark) == (told, then)
+        waiting.append(then)
+    assert led.committed == [3, 12]
+    follower = led.leading.followers[2]
+    assert (follower.end_offset, follower.log_start_offset, follower.broker_epoch) == (12, 1, -1)
+
+
+def test_r331_who_has_everything_joins_and_only_one_change_is_under_way() -> None:
+    led = LeaderPartitionFixture()
+    send(led, by(2, 12))
+    led.eligible[3] = False
+    send(led, by(3, 12, 30))
+    assert led.asked == []
+    led.eligible[3] = True
+    send(led, by(3, 11, 30))
+    assert led.asked == [], "below the high watermark"
+    for _ in range(2):
+        send(led, by(3, 12, 30))
+    (asked,) = led.asked
+    assert (asked.change.isr, asked.change.broker_epochs) == ((1, 2, 3), (-1, -1, 30))
+    assert asked.is_current
+    led.replica.apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 3, 1), NOW_MS)
+    assert not asked.is_current, "the image was quicker"
+
+
+LESS, MORE = AlterPartitionResult(0, 3, 1, (1,)), AlterPartitionResult(0, 3, 1, (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "isr", "committed"),
+    [
+        pytest.param(LESS, AlterPartitionOutcome.APPLIED, (1,), [12], id="who has nothing holds nothing up any more"),
+        pytest.param(MORE, AlterPartitionOutcome.APPLIED, (1, 2), [], id="it is as it was"),
+        pytest.param(
+            AlterPartitionResult(E.OPERATION_NOT_ATTEMPTED), AlterPartitionOutcome.REVERTED, (1, 2), [], id="not now"
+        ),
+    ],
+)
+def test_r334_what_the_controller_says_to_a_change_of_the_isr_may_commit(
+    answer: AlterPartitionResult, outcome: AlterPartitionOutcome, isr: tuple[int, ...], committed: list[int]
+) -> None:
+    led = LeaderPartitionFixture()
+    led.replica.maybe_shrink_isr(NOW_MS + 30_001)
+    (asked,) = led.asked
+    assert led.replica.handle_alter_partition_result(asked, answer, NOW_MS + 30_001) is outcome
+    assert (led.leading.isr.maximal_isr, led.committed) == (isr, committed)
+    assert led.replica.handle_alter_partition_result(asked, LESS, NOW_MS + 30_001) is AlterPartitionOutcome.IGNORED, (
+        "it is about a change of the past"
+    )
+    assert led.committed == committed
+
+
+def test_r334_an_answer_that_comes_after_the_image_is_ignored() -> None:
+    led = LeaderPartitionFixture()
+    led.replica.maybe_shrink_isr(NOW_MS + 30_001)
+    (asked,) = led.asked
+    led.replica.apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
+    led.replica.maybe_shrink_isr(NOW_MS + 60_002)
+    assert not asked.is_current
+    assert (
+        led.replica.handle_alter_partition_result(asked, AlterPartitionResult(0, 4, 2, (1,)), NOW_MS + 60_002)
+        is AlterPartitionOutcome.IGNORED
+    )
+    assert led.committed == []
+
+
+BEGINS = [
+    # the batch's offsets -> where the log begins and ends then
+    pytest.param(3, 7, 3, 8, id="the leader's log starts within the batch"),
+    pytest.param(3, 5, 3, 6, id="with its last record"),
+    pytest.param(5, 7, 5, 8, id="with its first"),
+    pytest.param(6, 8, 5, 9, id="behind it there is a hole"),
+    pytest.param(3, 4, None, 5, id="all of it lies before: refused"),
+]
+
+
+@pytest.mark.parametrize(("first", "last", "begins", "ends"), BEGINS)
+def test_r319_an_empty_log_begins_with_the_whole_batch_its_end_lies_within(
+    first: int, last: int, begins: int | None, ends: int
+) -> None:
+    stage = HandlerFixture()
+    replica = stage.hosted.host("t", leader=2, isr=(2,), replicas=(1, 2))
+    replica.log.truncate_fully_and_start_at(5, NOW_MS)
+    batch = leader_batch(first, last - first + 1)
+    if begins is None:
+        with pytest.raises(ProtocolError, match="OFFSET_OUT_OF_RANGE"):
+            replica.append_as_follower(batch, NOW_MS)
+    else:
+        assert not replica.append_as_follower(batch, NOW_MS)
+        assert replica.log.base_offsets == [begins]
+    assert replica.log.log_end_offset == ends
+
+
+def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> None:
+    led = LeaderPartitionFixture()
+    came: list[tuple[str, float, int]] = []
+
+    async def ask(who: str, what: f.FetchRequest) -> None:
+        answer = await resolve(fetch.handle(led.context(ApiKey.FETCH, 18), what))
+        came.append((who, trio.current_time(), len(rows_of(answer)[0].records)))
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, "follower", by(2, 12, wait=500))
+            await trio.sleep(0.05)
+            nursery.start_soon(ask, "consumer", request(("t", 0, 12), wait=5000))
+            await trio.sleep(0.05)
+            assert came == []
+            assert led.replica.log.high_watermark == 12
+            led.replica.append(make_batch(10), NOW_MS)
+            await trio.sleep(0.1)
+            assert came == [("follower", 0.1, SIZE)]
+            assert led.leading.followers[2].end_offset == 12, "R327: not counted again when its answer leaves"
+            nursery.start_soon(ask, "follower", by(2, 15, wait=500))
+            await trio.sleep(0.1)
+            assert came[1:] == [("consumer", 0.2, SIZE)]
+
+    led.leading.followers.pop(3)
+    run_virtual(story)
+
+
+def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_here_and_a_consumers_does() -> None:
+    led = LeaderPartitionFixture()
+    came: list[tuple[str, float, int]] = []
+
+    async def ask(who: str, what: f.FetchRequest) -> None:
+        answer = await resolve(fetch.handle(led.context(ApiKey.FETCH, 18), what))
+        came.append((who, trio.current_time(), rows_of(answer)[0].error_code))
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            for broker in (2, 3):
+                nursery.start_soon(ask, f"follower {broker}", by(broker, 12, wait=500))
+            await trio.sleep(0.05)
+            nursery.start_soon(ask, "consumer", request(("t", 0, 12), wait=450))
+            await trio.sleep(0.05)
+            led.services.purgatory.wake(follower_fetch_key(2))
+            await trio.sleep(0.1)
+            assert came == [("follower 2", 0.1, 0)]
+
+    run_virtual(story)
+    assert sorted(came[1:]) == [("consumer", 0.5, 0), ("follower 3", 0.5, 0)]
+
+
+def test_who_begins_to_lead_has_the_fetches_of_its_followers_answered() -> None:
+    """They do not name the partition; a follower that waits for one of them begins half a second later."""
+    ground = BrokerStorageFixture()
+
+    async def story() -> None:
+        ground.commit_topics(led_topic("t", 1, leader=2, replicas=(NODE_ID, 2, 3), partition_epoch=0))
+        await ground.publisher.wait_applied_and_created()
+        assert not {follower_fetch_key(2), follower_fetch_key(3)} & set(ground.woken)
+        ground.commit_topics(led_topic("t", 1, leader_epoch=1, replicas=(NODE_ID, 2, 3), partition_epoch=1))
+        await ground.publisher.wait_applied_and_created()
+        assert [k for k in ground.woken if k[0] == "follower"] == [follower_fetch_key(2), follower_fetch_key(3)]  # type: ignore[index]
+        ground.woken.clear()
+        ground.commit_topics(led_topic("t", 1, leader_epoch=1, replicas=(NODE_ID, 2, 3), partition_epoch=2))
+        await ground.publisher.wait_applied_and_created()
+        assert not {follower_fetch_key(2), follower_fetch_key(3)} & set(ground.woken), "it led before"
+
+    ground.run(story)
+
+
+def test_r340_any_replica_serves_consumers_up_to_its_own_high_watermark() -> None:
+    stage = HandlerFixture()
+    replica = stage.hosted.host("t", leader=2, isr=(1, 2), replicas=(1, 2))
+    for n in range(2):
+        batch = make_batch(10)
+        batch[7] = 3 * n
+        replica.append_as_follower(batch, NOW_MS)
+    replica.update_leader_offsets(3, 0)
+    got = row(stage, ("t", 0, 0), version=11)
+    assert (got.error_code, len(got.records), got.high_watermark) == (E.NONE, SIZE, 3)
+    assert row(stage, ("t", 0, 0), version=10).error_code == E.NOT_LEADER_OR_FOLLOWER
+
+    async def later() -> None:
+        await trio.sleep(0.2)
+        replica.update_leader_offsets(6, 0)
+
+    answer, took = send(stage, request(("t", 0, 3), wait=5000), meanwhile=later)
+    assert (len(rows_of(answer)[0].records), took) == (SIZE, 0.2)
+
+
+@pytest.mark.parametrize(("replica_id", "which", "offset"), [(2, -1, 12), (2, -2, 0), (-1, -1, 0), (-1, -2, 0)])
+def test_r330_a_replica_asks_for_the_log_end(replica_id: int, which: int, offset: int) -> None:
+    led = LeaderPartitionFixture()
+    wanted = lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, 3, which)])
+    answer: Any = list_offsets.handle(
+        led.context(ApiKey.LIST_OFFSETS, 7), lo.ListOffsetsRequest(replica_id, 0, [wanted])
+    )
+    (found,) = answer.topics[0].partitions
+    assert (found.error_code, found.offset) == (E.NONE, offset)
+
+
+@pytest.mark.parametrize(
+    ("version", "timestamp", "code"),
+    [
+        (11, -1, E.OFFSET_NOT_AVAILABLE),
+        (4, -1, E.LEADER_NOT_AVAILABLE),
+        (5, 0, E.OFFSET_NOT_AVAILABLE),
+        (5, NOW_MS * 9, E.OFFSET_NOT_AVAILABLE),
+        (7, -3, E.OFFSET_NOT_AVAILABLE),
+        (5, -2, E.NONE),
+    ],
+)
+def test_while_a_new_leader_does_not_know_what_is_committed_it_does_not_say(
+    version: int, timestamp: int, code: E
+) -> None:
+    led = LeaderPartitionFixture()
+    led.replica.apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
+    wanted = lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, -1, timestamp)])
+    request = lo.ListOffsetsRequest(-1, 0, [wanted])
+    for told in (code, E.NONE):
+        answer: Any = list_offsets.handle(led.context(ApiKey.LIST_OFFSETS, version), request)
+        assert answer.topics[0].partitions[0].error_code == told
+        send(led, by(2, 12))

@@ -1,0 +1,70 @@
+"""ConsumerGroupDescribe (69), v0-1: state, epochs and members of groups of the new protocol.
+
+Behaviour: a group of another kind, or none, is GROUP_ID_NOT_FOUND with a message. A member is shown with what it has,
+what it still has to give up among that, and with its target. Where any of those topics may not be described the group
+shows nothing but TOPIC_AUTHORIZATION_FAILED.
+Deviation: a group asked for twice is answered once.
+
+Source: ``KafkaApis.handleConsumerGroupDescribe``, ``ConsumerGroup.asDescribedGroup`` (apache/kafka 4.3.1).
+
+From KIP-848; kinds of members: KIP-1099.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.state_machine import GroupStateMachine
+from ottla.broker.handlers.groups.consumer_group_heartbeat import is_served
+from ottla.broker.handlers.groups.group_descriptions import (
+    GroupDescriber,
+    assignor_fields,
+    describe_groups,
+    named_assignment,
+)
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import consumer_group_describe as m
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
+
+
+def _group(machine: GroupStateMachine, group_id: str) -> ConsumerGroup:
+    group = machine.find_consumer_group(group_id)
+    if group is None:
+        other = f"Group {group_id} is not a consumer group."
+        why = other if machine.has_group(group_id) else f"Group {group_id} not found."
+        raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why)
+    return group
+
+
+def _assignor(machine: GroupStateMachine, group: ConsumerGroup) -> str:
+    return group.preferred_assignor() or machine.settings.consumer.assignors[0]
+
+
+def _member(context: RequestContext, group: ConsumerGroup, member: ConsumerGroupMember) -> m.Member:
+    held = {topic: list(numbers) for topic, numbers in member.assigned.items()}
+    for topic, numbers in member.revoking.items():
+        held[topic] = [*held.get(topic, ()), *numbers]
+    return m.Member(
+        member.id,
+        member.instance_id,
+        member.rack_id,
+        member.epoch,
+        member.client_id,
+        member.client_host,
+        sorted(member.subscribed_topic_names),
+        member.subscribed_regex,
+        named_assignment(context, m, held),
+        named_assignment(context, m, group.target.get(member.id, {})),
+        1 if member.classic_metadata is None else 0,
+    )
+
+
+KIND = GroupDescriber(m, m.ConsumerGroupDescribeResponse, is_served, _group, assignor_fields(_assignor), _member)
+
+
+def handle(context: RequestContext, request: m.ConsumerGroupDescribeRequest) -> HandlerResult:
+    """Answer each group on its own."""
+    return describe_groups(context, KIND, request)

@@ -1,0 +1,108 @@
+"""ConsumerGroupHeartbeat (68), v0-1: be in a group of the new protocol; the one request that joins, goes on, leaves.
+
+Behaviour: v0 may leave the member's id to the coordinator; v1 may subscribe by a regular expression. Where the new
+protocol is switched off (``group.coordinator.rebalance.protocols``, the feature group.version) it is
+UNSUPPORTED_VERSION. The rules are in `broker.groups.consumer`.
+
+Source: ``KafkaApis.handleConsumerGroupHeartbeat``, ``GroupCoordinatorService``, ``GroupMetadataManager`` (apache/kafka
+4.3.1).
+
+From KIP-848.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.groups.group_requests import kafka_uuid, submit_group_request
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+MANY_TOPICS = 1_000
+"""More names than this are taken in step by step."""
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+
+
+def is_served(context: RequestContext) -> bool:
+    """Whether groups of the new protocol may be used here."""
+    protocols = context.services.config.text("group.coordinator.rebalance.protocols")
+    return "consumer" in protocols.split(",") and context.image.features.get("group.version", 0) >= 1
+
+
+def _error_response(code: ErrorCode, message: str | None = None) -> Message:
+    return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
+
+
+def validate(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
+    """Whether a request makes sense by itself.
+
+    Raises:
+        ProtocolError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.
+    """
+    epoch = request.member_epoch
+
+    def unless(holds: object, why: str) -> None:
+        if not holds:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+
+    named = version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH
+    unless(not named or request.member_id.strip(), "MemberId can't be empty.")
+    unless(request.group_id.strip(), "GroupId can't be empty.")
+    unless(request.instance_id is None or request.instance_id.strip(), "InstanceId can't be empty.")
+    unless(request.rack_id is None or request.rack_id.strip(), "RackId can't be empty.")
+    if epoch == 0:
+        unless(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
+        unless(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
+        unless(
+            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        )
+    elif epoch == STATIC_LEAVE_EPOCH:
+        unless(request.instance_id is not None, "InstanceId can't be null.")
+    unless(epoch >= STATIC_LEAVE_EPOCH, "MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        why = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
+        raise ProtocolError(ErrorCode.UNSUPPORTED_ASSIGNOR, why)
+
+
+def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HandlerResult:
+    """Ask the group's machine."""
+    if not is_served(context):
+        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
+    if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    names = request.subscribed_topic_names or ()
+    if len(names) > MANY_TOPICS:
+        return context.time_slice.start(_submit_large(context, request))
+    for name in names if context.has_authorizer else ():
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            return _error_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return _submit(context, request)
+
+
+def _submit_large(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Job[HandlerResult]:
+    from ottla.broker.handlers.groups.large_subscriptions import check_subscription
+
+    try:
+        request.subscribed_topic_names = yield from check_subscription(
+            context, request.group_id, request.subscribed_topic_names or []
+        )
+    except ProtocolError as error:
+        return _error_response(error.code)
+    return _submit(context, request)
+
+
+def _submit(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HandlerResult:
+    try:
+        validate(request, context.version, context.services.groups.settings.consumer.assignors)
+    except ProtocolError as error:
+        return _error_response(error.code, error.message)
+    sees = (
+        None if context.services.authorizer is None else partial(context.may, AclOperation.DESCRIBE, ResourceType.TOPIC)
+    )
+    return submit_group_request(context, request, _error_response, kafka_uuid, sees)

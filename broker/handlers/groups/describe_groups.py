@@ -1,0 +1,105 @@
+"""DescribeGroups (15), v0-6: state and members of classic groups.
+
+Behaviour: a group nobody knows is "Dead" without an error up to v5, GROUP_ID_NOT_FOUND with a message from v6.
+Member metadata and assignments are shown for a stable group only, metadata empty otherwise.
+Deviation: a group asked for twice is answered once.
+
+Source: ``GroupMetadataManager.describeGroups``, ``ClassicGroup.describe`` (apache/kafka 4.3.1).
+
+Static members: KIP-345; authorized operations: KIP-430; GROUP_ID_NOT_FOUND from v6: KIP-1043.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState
+from ottla.broker.groups.coordinator import state_machine_of
+from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import WaitingJob
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+
+def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
+    stable = group.state is ClassicGroupState.STABLE
+    return [
+        DescribedGroupMember(
+            m.id,
+            m.instance_id,
+            m.client_id,
+            m.client_host,
+            m.metadata_for(group.protocol or "") if stable else b"",
+            m.assignment,
+        )
+        for m in group.members.values()
+    ]
+
+
+def _describe(context: RequestContext, group: ClassicGroup | None, group_id: str, *, other: bool) -> DescribedGroup:
+    """One group; ``other``: there is one of another kind."""
+    if group is not None:
+        stable = group.state is ClassicGroupState.STABLE
+        protocol = (group.protocol or "") if stable else ""
+        return DescribedGroup(
+            0, None, group_id, group.state.value, group.protocol_type or "", protocol, _members(group)
+        )
+    if context.version >= 6:
+        why = f"Group {group_id} is not a classic group." if other else f"Group {group_id} not found."
+        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, why, group_id, ClassicGroupState.DEAD.value)
+    return DescribedGroup(0, None, group_id, ClassicGroupState.DEAD.value)
+
+
+def _describe_all(context: RequestContext, request: DescribeGroupsRequest) -> WaitingJob[HandlerResult]:
+    out, waits = (
+        DescribeGroupsResponse(groups=StreamingArray(DescribeGroupsResponse, context.version)),
+        PendingResults(),
+    )
+    for group_id in distinct(request.groups):
+        yield None
+        if group_id is None:
+            continue
+        if not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+            out.groups.append(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
+            continue
+        try:
+            shard = context.services.groups.shard_for(group_id)
+        except ProtocolError as error:
+            out.groups.append(DescribedGroup(error.code, group_id=group_id))
+        else:
+            machine = state_machine_of(shard)
+            row = _describe(
+                context, machine.classic_groups.groups.get(group_id), group_id, other=machine.has_group(group_id)
+            )
+            if request.include_authorized_operations and row.error_code == 0:
+                row.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
+            out.groups.append(row)
+            ticket = shard.read_barrier()
+            if ticket is not None:
+                waits.append((ticket, partial(_apply_result, row)))
+        if len(out.groups) % MAX_PENDING_RESULTS == 0:  # while the rows are still at hand
+            yield from wait_for_results(waits)
+    yield from wait_for_results(waits)
+    return out
+
+
+def _apply_result(row: DescribedGroup, answer: Any) -> None:
+    """What was read may never be committed: then nothing is told of the group."""
+    if isinstance(answer, ProtocolError):
+        row.error_code, row.error_message, row.group_state = answer.code, None, ""
+        row.protocol_type = row.protocol_data = ""
+        row.members, row.authorized_operations = [], DescribedGroup().authorized_operations
+
+
+def handle(context: RequestContext, request: DescribeGroupsRequest) -> HandlerResult:
+    """Answer each group on its own."""
+    return context.time_slice.start(_describe_all(context, request))

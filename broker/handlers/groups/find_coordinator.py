@@ -1,0 +1,84 @@
+"""FindCoordinator (10), v0-6: which broker leads the partition a group, a transactional id, or a share partition is in.
+
+Behaviour: the first look-up of a group makes `__consumer_offsets`, that of a transactional id `__transaction_state`;
+that answer is COORDINATOR_NOT_AVAILABLE and the client asks again. v4 asks for several keys at once.
+Version notes: v6 finds the coordinators of share partitions, for brokers.
+
+Source: ``KafkaApis.getCoordinator``, ``DefaultAutoTopicCreationManager`` (apache/kafka 4.3.1).
+
+Several keys in one request: KIP-699.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.coordinator import partition_for_key
+from ottla.broker.metadata.controller_forwarder import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP, TRANSACTION, SHARE = range(3)
+SHARE_SINCE = 6
+UUID_CHARS = 22
+COORDINATOR_TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC, SHARE: SHARE_TOPIC}
+COORDINATOR_RESOURCES = {
+    GROUP: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    TRANSACTION: (ResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+}
+
+
+def _error_coordinator(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key, -1, "", -1, code, message)
+
+
+def _share_key_error(context: RequestContext, key: str) -> ErrorCode | None:
+    """Only brokers ask for a share partition's coordinator, as ``group:topicId:partition``."""
+    if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    parts = key.rsplit(":", 2)
+    is_well_formed = len(parts) == 3 and all(parts) and len(parts[1]) == UUID_CHARS and parts[2].isdecimal()
+    return None if context.version >= SHARE_SINCE and is_well_formed else ErrorCode.INVALID_REQUEST
+
+
+def _find(context: RequestContext, key: str, kind: int) -> Coordinator:
+    name = COORDINATOR_TOPICS.get(kind)
+    if name is None:
+        return _error_coordinator(key, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.text)
+    if kind == SHARE:
+        refusal = _share_key_error(context, key)
+        if refusal is not None:
+            return _error_coordinator(key, refusal, refusal.text)
+    elif not context.may(AclOperation.DESCRIBE, COORDINATOR_RESOURCES[kind][0], key):
+        refusal = COORDINATOR_RESOURCES[kind][1]
+        return _error_coordinator(key, refusal, refusal.text)
+    services = context.services
+    topic = context.image.topics.get(name)
+    if topic is None:
+        services.controller_forwarder.auto_create(name)
+        return _error_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
+    partition = topic.partitions[partition_for_key(key, len(topic.partitions))]
+    for broker_id, host, port, _ in services.metadata.endpoints(context.peer):
+        if broker_id == partition.leader:
+            return Coordinator(key, broker_id, host, port, 0, "NONE" if context.version < 4 else "")
+    return _error_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
+
+
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
+    """Answer each key on its own."""
+    if context.version >= 4:
+        return context.time_slice.start(_find_all(context, request))
+    row = _find(context, request.key, request.key_type)
+    return FindCoordinatorResponse(
+        error_code=row.error_code, error_message=row.error_message, node_id=row.node_id, host=row.host, port=row.port
+    )
+
+
+def _find_all(context: RequestContext, request: FindCoordinatorRequest) -> Job[HandlerResult]:
+    rows = StreamingArray(FindCoordinatorResponse, context.version)
+    for key in request.coordinator_keys:
+        rows.append(_find(context, key, request.key_type))
+        yield
+    return FindCoordinatorResponse(coordinators=rows)

@@ -1,0 +1,131 @@
+"""What describing groups of the new kinds has in common: one row a group, and what is not for everybody is hidden.
+
+Source: ``KafkaApis.scala``, ``GroupCoordinatorService.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.coordinator import state_machine_of
+from ottla.broker.groups.state_machine import GroupStateMachine
+from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+
+class GroupDescriber(NamedTuple):
+    """A kind of groups: the module of its messages, the class of the answer, and its own rules."""
+
+    messages: Any
+    response: type[Any]
+    is_served: Callable[[RequestContext], bool]
+    group: Callable[[GroupStateMachine, str], Any]
+    """A group, or Raises: ProtocolError."""
+    group_fields: Callable[[RequestContext, GroupStateMachine, Any], Job[Mapping[str, Any]]]
+    """What the row of a group has that those of other kinds have not, or Raises: Hidden."""
+    member: Callable[[RequestContext, Any, Any], Any]
+    """The row of a group's member, or Raises: Hidden."""
+    hidden_message: str = "The group has described topic(s) that the client is not authorized to describe."
+
+
+class TopicsHidden(Exception):
+    """A group has to do with a topic that who asks may not describe."""
+
+
+def assignor_fields(assignor: Callable[[GroupStateMachine, Any], str]) -> Callable[..., Job[Mapping[str, Any]]]:
+    """The head of a row that names the group's assignor."""
+
+    def head(context: RequestContext, machine: GroupStateMachine, group: Any) -> Job[Mapping[str, Any]]:
+        yield from ()
+        return {"assignor_name": assignor(machine, group)}
+
+    return head
+
+
+def named_assignment(context: RequestContext, messages: Any, held: Mapping[bytes, Iterable[int]]) -> Any:
+    """Partitions with their topics' names, as the messages of a kind say it; topics that are gone are left out."""
+    rows = []
+    for topic, numbers in held.items():
+        name = context.image.topic_names.get(topic)
+        if name is None:
+            continue
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            raise TopicsHidden
+        rows.append(messages.TopicPartitions(topic, name, list(numbers)))
+    return messages.Assignment(rows)
+
+
+def _describe(context: RequestContext, kind: GroupDescriber, machine: GroupStateMachine, group: Any) -> Job[Any]:
+    try:
+        row = kind.messages.DescribedGroup(
+            group_id=group.id,
+            group_state=group.state,
+            group_epoch=group.epoch,
+            assignment_epoch=group.target_epoch,
+            **(yield from kind.group_fields(context, machine, group)),
+        )
+        for member in list(group.members.values()):
+            row.members.append(kind.member(context, group, member))
+            yield
+    except TopicsHidden:
+        return kind.messages.DescribedGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, kind.hidden_message, group.id)
+    return row
+
+
+def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str, waits: PendingResults) -> Job[Any]:
+    """One group."""
+    if not group_id:
+        return kind.messages.DescribedGroup(ErrorCode.INVALID_GROUP_ID, group_id=group_id)
+    try:
+        shard = context.services.groups.shard_for(group_id)
+        machine = state_machine_of(shard)
+        group = kind.group(machine, group_id)
+    except ProtocolError as error:
+        return kind.messages.DescribedGroup(error.code, error.message or None, group_id)
+    row = yield from _describe(context, kind, machine, group)
+    ticket = shard.read_barrier()
+    if ticket is not None:
+        waits.append((ticket, partial(_apply_result, row)))
+    return row
+
+
+def _apply_result(row: Any, answer: Any) -> None:
+    """What was read may never be committed: then nothing is told of the group."""
+    if isinstance(answer, ProtocolError):
+        empty = type(row)(answer.code, None, row.group_id)
+        for name in row.__struct_fields__:
+            setattr(row, name, getattr(empty, name))
+
+
+def _describe_all(context: RequestContext, kind: GroupDescriber, request: Any) -> WaitingJob[HandlerResult]:
+    out, waits = kind.response(groups=StreamingArray(kind.response, context.version)), PendingResults()
+    described = kind.messages.DescribedGroup
+    for group_id in distinct(request.group_ids):
+        yield None
+        if group_id is None:
+            continue
+        if not kind.is_served(context):
+            row = described(ErrorCode.UNSUPPORTED_VERSION, group_id=group_id)
+        elif not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+            row = described(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
+        else:
+            row = yield from _describe_group(context, kind, group_id, waits)
+            if request.include_authorized_operations and not row.error_code:
+                row.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
+        out.groups.append(row)
+        if len(out.groups) % MAX_PENDING_RESULTS == 0:  # while the rows are still at hand
+            yield from wait_for_results(waits)
+    yield from wait_for_results(waits)
+    answer: HandlerResult = out
+    return answer
+
+
+def describe_groups(context: RequestContext, kind: GroupDescriber, request: Any) -> HandlerResult:
+    """Answer each group on its own."""
+    return context.time_slice.start(_describe_all(context, kind, request))

@@ -1,0 +1,68 @@
+"""How a handler asks the group coordinator: hand in a call, wait where the machine makes it wait."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+ErrorResponse = Callable[[ErrorCode], Message]
+
+
+def java_uuid(raw: bytes) -> str:
+    """8-4-4-4-12 hex digits, as ``java.util.UUID`` prints itself."""
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def kafka_uuid(raw: bytes) -> str:
+    """22 letters of base64, as Kafka's own ``Uuid`` prints itself."""
+    return urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def submit_group_request(
+    context: RequestContext,
+    request: Any,
+    refuse: ErrorResponse,
+    text_of: Callable[[bytes], str] = java_uuid,
+    sees: Callable[[str], bool] | None = None,
+) -> HandlerResult:
+    """Give a membership request to its group's machine; ``to_text`` makes the id of a member that has none, ``sees``
+    says which topics it may describe.
+    """
+    if not request.group_id:
+        return refuse(ErrorCode.INVALID_GROUP_ID)
+    services = context.services
+    fresh = text_of(services.env.uuid()) if not getattr(request, "member_id", "") else ""
+    ticket = services.groups.submit(
+        request.group_id,
+        lambda own: GroupRequest(own, request, context.version, context.client_id, context.peer.host, fresh, sees),
+    )
+    if ticket.answer is not None:
+        return _response(ticket.answer, refuse)
+    return _wait_for_response(context, request.group_id, ticket, refuse)
+
+
+def _response(answer: Any, refuse: ErrorResponse) -> Message:
+    if isinstance(answer, ProtocolError):
+        return refuse(answer.code)
+    assert isinstance(answer, Message)
+    return answer
+
+
+async def _wait_for_response(
+    context: RequestContext, group_id: str, ticket: PendingBrokerRequest, refuse: ErrorResponse
+) -> Message:
+    """Wait for the answer; the group hears if the client leaves before it comes."""
+    forget = context.peer.on_close(partial(context.services.groups.on_disconnect, group_id, ticket))
+    try:
+        return _response(await ticket.wait(), refuse)
+    finally:
+        forget()

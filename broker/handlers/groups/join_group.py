@@ -1,0 +1,32 @@
+"""JoinGroup (11), v0-9: enter a group, wait for its next generation.
+
+Behaviour: from v4 a member without id is given one first (MEMBER_ID_REQUIRED); the answer is held until
+the join phase ends. The rules are in `broker.groups.classic`.
+
+Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
+
+A member id first: KIP-394; static members: KIP-345; protocol type: KIP-559; reasons: KIP-800.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.classic.rebalance import join_error
+from ottla.broker.handlers.groups.group_requests import submit_group_request
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupRequest
+
+MAX_PROTOCOLS = 1_000
+"""Assignors that a member may name. Each is compared with those of all members while the event loop waits."""
+
+
+def handle(context: RequestContext, request: JoinGroupRequest) -> HandlerResult:
+    """Ask the group's machine."""
+
+    def refuse(code: ErrorCode) -> Message:
+        return join_error(code, request.member_id, context.version)
+
+    if len(request.protocols) > MAX_PROTOCOLS:
+        return refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return submit_group_request(context, request, refuse)

@@ -1,0 +1,54 @@
+"""The very many topics that a member of a group may name: taken in step by step before its group hears of them.
+
+What a member says of itself is one record. Names that do not fit into it are refused before they are put in order: with
+what their group would say once it had tried to write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import cast
+
+from ottla.broker.dispatch.dispatcher import RequestContext
+from ottla.broker.groups.java_collections.iteration_order import MAX_SORTED_PER_STEP, sort_strings_in_steps
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+_CHECKS_PER_STEP = 100
+
+
+def check_subscription(context: RequestContext, group_id: str, names: list[str]) -> Generator[None, None, list[str]]:
+    """The names as a `JavaSortedStrings`, each once, where the member may see all of them.
+
+    Raises:
+        ProtocolError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR: they are too much for a record.
+    """
+    if context.has_authorizer:
+        yield from _check_authorized(context, names)
+    every: dict[str, None] = {}
+    left = _max_record_bytes(context, group_id)
+    for at in range(0, len(names), MAX_SORTED_PER_STEP):
+        new = [name for name in dict.fromkeys(names[at : at + MAX_SORTED_PER_STEP]) if name not in every]
+        every.update(dict.fromkeys(new))
+        left -= sum(map(len, new))
+        if left < 0:
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        yield
+    return cast("list[str]", (yield from sort_strings_in_steps(every)))  # written and gone through as one
+
+
+def _check_authorized(context: RequestContext, names: list[str]) -> Generator[None, None, None]:
+    for number, name in enumerate(names):
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if number % _CHECKS_PER_STEP == 0:
+            yield
+
+
+def _max_record_bytes(context: RequestContext, group_id: str) -> int:
+    """The size of the largest record of a group here.
+
+    Raises:
+        ProtocolError: the group is not served here.
+    """
+    return context.services.groups.shard_for(group_id).replica.log.config.max_message_bytes

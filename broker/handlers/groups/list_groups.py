@@ -1,0 +1,103 @@
+"""ListGroups (16), v0-5: the groups this node coordinates.
+
+Behaviour: v4 filters by state, v5 by type, both without regard to case; a name nobody knows matches nothing. While a
+shard is still being read the answer is COORDINATOR_LOAD_IN_PROGRESS.
+
+Source: ``GroupCoordinatorService.listGroups`` (apache/kafka 4.3.1).
+
+By state: KIP-518; by type: KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE
+from ottla.broker.groups.coordinator import state_machine_of
+from ottla.broker.handlers.item_results import PendingResults, wait_for_results
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import WaitingJob
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+CLASSIC, SHARE, STREAMS = "classic", "share", "streams"
+_STATE_SPELLINGS = {"NotReady": "not_ready"}
+"""States that are filtered by another text than they are shown with."""
+_STATES = frozenset(
+    {
+        "unknown",
+        "preparingrebalance",
+        "completingrebalance",
+        "stable",
+        "dead",
+        "empty",
+        "assigning",
+        "reconciling",
+        "not_ready",
+    }
+)
+"""``ClassicGroupState.java``, in lower case."""
+_TYPES = frozenset({CLASSIC, CONSUMER_PROTOCOL_TYPE, SHARE, STREAMS})
+
+
+def _recognized_names(names: Iterable[str], known: frozenset[str]) -> WaitingJob[set[str]]:
+    """Return those names of a filter that a group can have: no more is kept, however many there are."""
+    found: set[str] = set()
+    for name in names:
+        lower = name.lower()
+        if lower in known:
+            found.add(lower)
+        yield None
+    return found
+
+
+def _list(context: RequestContext, request: ListGroupsRequest) -> WaitingJob[HandlerResult]:
+    out, waits = ListGroupsResponse(groups=StreamingArray(ListGroupsResponse, context.version)), PendingResults()
+    may_all = context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+    states = yield from _recognized_names(request.states_filter, _STATES)
+    types = yield from _recognized_names(request.types_filter, _TYPES)
+    by_state, by_type = len(request.states_filter) > 0, len(request.types_filter) > 0
+
+    def take(answer: Any) -> None:
+        if isinstance(answer, ProtocolError):
+            out.error_code, out.groups = answer.code, []
+
+    try:
+        shards = list(context.services.groups.active_shards())
+    except ProtocolError as error:
+        out.error_code = error.code
+        return out
+    for shard in shards:
+        machine = state_machine_of(shard)
+        rows = chain(
+            (
+                ListedGroup(g.id, g.protocol_type or "", g.state.value, CLASSIC)
+                for g in list(machine.classic_groups.groups.values())
+            ),
+            (
+                ListedGroup(g.id, CONSUMER_PROTOCOL_TYPE, g.state, CONSUMER_PROTOCOL_TYPE)
+                for g in machine.list_consumer_groups()
+            ),
+            (ListedGroup(g.id, SHARE, g.state, SHARE) for g in machine.list_share_groups()),
+            (ListedGroup(g.id, STREAMS, g.state, STREAMS) for g in machine.list_streams_groups()),
+        )
+        for row in rows:
+            may_see = may_all or context.may(AclOperation.DESCRIBE, ResourceType.GROUP, row.group_id)
+            state = _STATE_SPELLINGS.get(row.group_state, row.group_state.lower())
+            if may_see and (not by_state or state in states) and (not by_type or row.group_type in types):
+                out.groups.append(row)
+            yield None
+        ticket = shard.read_barrier()
+        if ticket is not None:
+            waits.append((ticket, take))
+    yield from wait_for_results(waits)
+    return out
+
+
+def handle(context: RequestContext, request: ListGroupsRequest) -> HandlerResult:
+    """List every group that passes the filters."""
+    return context.time_slice.start(_list(context, request))

@@ -1,0 +1,212 @@
+"""StreamsGroupHeartbeat (88), v0: be in a streams group; the one request that joins, goes on, leaves.
+
+Behaviour: the first member says what the application is made of; topics it needs for itself are made in the background,
+where who asks may make them, and members hear of it in the answer's status. Static members, warm-up tasks, offsets of
+tasks and sources by regular expression are INVALID_REQUEST, as in Kafka 4.3.1. Where streams groups are switched off
+(``group.coordinator.rebalance.protocols``, the feature streams.version) it is UNSUPPORTED_VERSION. The rules are in
+`broker.groups.streams`.
+
+Source: ``KafkaApis.handleStreamsGroupHeartbeat``, ``GroupCoordinatorService.streamsGroupHeartbeat`` (apache/kafka
+4.3.1).
+
+From KIP-1071.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import chain
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.groups.state_machine import StreamsGroupCommand
+from ottla.broker.groups.streams.configured_topology import MAX_TASKS, ConfiguredInternalTopic
+from ottla.broker.groups.streams.heartbeat import StreamsHeartbeatResult, heartbeat
+from ottla.broker.groups.streams.status import StreamsGroupStatus
+from ottla.broker.groups.streams.topology import topic_names_in
+from ottla.controller.control.create_and_delete_topics import topic_name_error
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import streams_group_heartbeat as hb
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+STATIC_LEAVE_EPOCH = -2
+MAX_TOPOLOGY_WEIGHT = 10_000
+TOPIC_WEIGHT = 5
+"""Of a topic that is named; of a setting, and of a place in a copartition group, it is 1."""
+MAX_TOPICS_IN_MESSAGE = 3
+"""So many topics are named that could not be made."""
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def is_served(context: RequestContext) -> bool:
+    """Whether streams groups may be used here."""
+    protocols = context.services.config.text("group.coordinator.rebalance.protocols")
+    return "streams" in protocols.split(",") and context.image.features.get("streams.version", 0) >= 1
+
+
+def _error_response(code: ErrorCode, message: str | None = None) -> Message:
+    return hb.StreamsGroupHeartbeatResponse(error_code=code, error_message=message)
+
+
+def _require(holds: object, why: str) -> None:
+    if not holds:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+
+
+def validate(request: hb.StreamsGroupHeartbeatRequest) -> None:
+    """Whether a request makes sense by itself, and asks for nothing that is not there yet (facts 237, 238).
+
+    Raises:
+        ProtocolError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
+    """
+    tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    _require(request.instance_id is None, "Static membership is not yet supported.")
+    _require(request.task_offsets is None, "TaskOffsets are not supported yet.")
+    _require(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
+    _require(not request.warmup_tasks, "WarmupTasks are not supported yet.")
+    for row in request.topology.subtopologies if request.topology is not None else ():
+        _require(not row.source_topic_regex, "Regular expressions for source topics are not supported yet.")
+    _require(request.member_id.strip(), "MemberId can't be empty.")
+    _require(request.group_id.strip(), "GroupId can't be empty.")
+    _require(request.rack_id is None or request.rack_id.strip(), "RackId can't be empty.")
+    epoch = request.member_epoch
+    if epoch == 0:
+        _require(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
+        for name, rows in zip(("Active", "Standby", "Warmup"), tasks, strict=True):
+            _require(rows == [], f"{name}Tasks must be empty when (re-)joining.")
+        _require(request.topology is not None, "Topology must be non-null when (re-)joining.")
+        validate_changelogs(request.topology or hb.Topology())
+    _require(epoch != STATIC_LEAVE_EPOCH, "InstanceId can't be null.")
+    _require(epoch > STATIC_LEAVE_EPOCH, f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
+    _require(
+        all(rows is None for rows in tasks) or None not in tasks,
+        "If one task-type is non-null, all must be non-null.",
+    )
+    _require(epoch == 0 or request.topology is None, "Topology can only be provided when (re-)joining.")
+
+
+def validate_changelogs(topology: hb.Topology) -> None:
+    """Whether the coordinator may say how many partitions changelogs have.
+
+    Raises:
+        ProtocolError: STREAMS_INVALID_TOPOLOGY.
+    """
+    for topic in (topic for row in topology.subtopologies for topic in row.state_changelog_topics):
+        if topic.partitions != 0:
+            why = (
+                f"Changelog topic {topic.name} must have an undefined partition count, but it is set to "
+                f"{topic.partitions}."
+            )
+            raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
+
+
+def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> Job[None]:
+    """Whether a request is small enough to be looked at in one turn of the loop.
+
+    Raises:
+        ProtocolError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
+    """
+    rows = chain(request.active_tasks or (), request.standby_tasks or (), request.warmup_tasks or ())
+    weight = len(request.client_tags or ())
+    for task_ids in rows:
+        weight += 1 + len(task_ids.partitions)
+        _require(weight <= 2 * MAX_TASKS, "There are not so many tasks.")
+        yield
+    _require(weight <= 2 * MAX_TASKS, "There are too many client tags.")
+    weight = 0
+    for row in request.topology.subtopologies if request.topology is not None else ():
+        internal = (row.state_changelog_topics, row.repartition_source_topics)
+        named = len(row.source_topics) + len(row.repartition_sink_topics) + sum(map(len, internal)) + 1
+        weight += TOPIC_WEIGHT * named + len(row.copartition_groups)
+        if weight <= MAX_TOPOLOGY_WEIGHT:
+            weight += sum(len(topic.topic_configs) for topic in chain(*internal))
+            weight += sum(len(x.source_topics) + len(x.repartition_source_topics) for x in row.copartition_groups)
+        if weight > MAX_TOPOLOGY_WEIGHT:
+            why = "The topology is too large: some 1000 topics with five settings each are the most that is taken here."
+            raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
+        yield
+
+
+def _check_topics(context: RequestContext, topology: hb.Topology) -> Job[None]:
+    """Whether the application's topics may be such, and who asks may see them all."""
+    names = list(dict.fromkeys(topic_names_in(topology)))
+    yield
+    prohibited = [name for name in names if name in INTERNAL_TOPICS]
+    if prohibited:
+        why = f"Use of Kafka internal topics {','.join(prohibited)} in a Kafka Streams topology is prohibited."
+        raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
+    invalid = []
+    for name in names:
+        if topic_name_error(name) is not None:
+            invalid.append(name)
+        yield
+    if invalid:
+        why = f"Topic names {','.join(invalid)} are not valid topic names."
+        raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
+    for name in names:
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        yield
+
+
+def handle(context: RequestContext, request: hb.StreamsGroupHeartbeatRequest) -> HandlerResult:
+    """Ask the group's machine; then see to the topics that are to be made."""
+    if not is_served(context):
+        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
+    if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    return _heartbeat(context, request)
+
+
+async def _heartbeat(context: RequestContext, request: hb.StreamsGroupHeartbeatRequest) -> Message:
+    try:
+        await context.time_slice.run(_check_size(request))
+        if request.topology is not None:
+            await context.time_slice.run(_check_topics(context, request.topology))
+        validate(request)
+    except ProtocolError as error:
+        return _error_response(error.code, error.message)
+    call = GroupRequest(None, request, context.version, context.client_id, context.peer.host)
+    rule = partial(heartbeat, call=call)
+    answer = await context.services.groups.submit(request.group_id, lambda own: StreamsGroupCommand(own, rule)).wait()
+    if isinstance(answer, ProtocolError):
+        return _error_response(answer.code, answer.message)
+    assert isinstance(answer, StreamsHeartbeatResult)
+    if answer.internal_topics_to_create:
+        _create(context, answer.response, answer.internal_topics_to_create)
+    return answer.response
+
+
+def _create(
+    context: RequestContext, response: hb.StreamsGroupHeartbeatResponse, topics: Mapping[str, ConfiguredInternalTopic]
+) -> None:
+    """Have internal topics made, as far as who asks may, and tell what is in the way of it (fact 241)."""
+    denied = []
+    if not context.may(AclOperation.CREATE, ResourceType.CLUSTER):
+        denied = [name for name in topics if not context.may(AclOperation.CREATE, ResourceType.TOPIC, name)]
+    if denied:
+        _add_status(response, f"; Unauthorized to CREATE on topics {', '.join(denied)}.")
+        return
+    internal = context.services.controller_forwarder.streams_internal_topics(context.services.env.now_ms)
+    internal.create(map(_creatable, topics.values()), 2 * response.heartbeat_interval_ms)
+    failed = [f"{name} ({why})" for name in topics if (why := internal.failure(name)) is not None]
+    if failed:
+        more = f" and {len(failed) - MAX_TOPICS_IN_MESSAGE} more" if len(failed) > MAX_TOPICS_IN_MESSAGE else ""
+        _add_status(response, f"; Creation failed: {', '.join(failed[:MAX_TOPICS_IN_MESSAGE])}{more}.")
+
+
+def _add_status(response: hb.StreamsGroupHeartbeatResponse, detail: str) -> None:
+    rows: Iterable[hb.Status] = response.status or ()
+    for row in rows:
+        if row.status_code == StreamsGroupStatus.MISSING_INTERNAL_TOPICS:
+            row.status_detail += detail
+            return
+
+
+def _creatable(topic: ConfiguredInternalTopic) -> CreatableTopic:
+    configs = [CreatableTopicConfig(key, value) for key, value in topic.configs]
+    return CreatableTopic(topic.name, topic.partitions, topic.replication_factor or -1, configs=configs)

@@ -1,0 +1,33 @@
+"""SyncGroup (14), v0-5: the leader hands out the assignment, the others wait for it.
+
+Behaviour: answered when the assignment is committed to the log.
+The rules are in `broker.groups.classic`.
+
+Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
+
+Static members: KIP-345; protocol type and name: KIP-559.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.groups.group_requests import submit_group_request
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+MAX_ASSIGNMENTS = 100_000
+"""More members than a record of a group can hold: Kafka refuses to write it."""
+
+
+def handle(context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
+    """Ask the group's machine."""
+
+    def refuse(code: ErrorCode) -> Message:
+        return SyncGroupResponse(error_code=code)
+
+    if context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if len(request.assignments) > MAX_ASSIGNMENTS:
+        return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return submit_group_request(context, request, refuse)

@@ -1,0 +1,215 @@
+"""ConsumerGroupHeartbeat, ConsumerGroupDescribe and what the older group APIs say of consumer groups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.tests.group_coordinator_fixture import GroupCoordinatorNode, run
+from ottla.broker.tests.handler_fixture import topic_id_of
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import consumer_group_describe as cd
+from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.messages import delete_groups as dg
+from ottla.wire.messages import describe_groups as ds
+from ottla.wire.messages import heartbeat as old
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import list_groups as ls
+from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import sync_group as s
+
+JOIN = hb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, ["t"], None, None, [])
+ROWS = [hb.ConsumerGroupHeartbeatRequestTopicPartitions(topic_id_of("t"), [0])]
+
+
+def served(level: int = 1) -> GroupCoordinatorNode:
+    """A node that knows the new protocol, and "t" with three partitions."""
+    node = GroupCoordinatorNode()
+    image = replace(node.stage.hosted.image, features={"group.version": level})
+    node.stage.hosted.image = image
+    node.groups.publish(image, MetadataDelta.from_empty(image))
+    return node
+
+
+def beat(node: GroupCoordinatorNode, version: int = 1, **fields: Any) -> hb.ConsumerGroupHeartbeatResponse:
+    request = hb.ConsumerGroupHeartbeatRequest(
+        **{name: getattr(JOIN, name) for name in JOIN.__struct_fields__} | fields
+    )
+    answer: hb.ConsumerGroupHeartbeatResponse = node.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, request)
+    return answer
+
+
+def test_a_member_joins_and_has_its_partitions() -> None:
+    answer = beat(served())
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2)
+    assert answer.assignment is not None
+    assert [(row.topic_id, row.partitions) for row in answer.assignment.topic_partitions] == [
+        (topic_id_of("t"), [0, 1, 2])
+    ]
+
+
+def test_an_id_the_coordinator_makes_is_22_letters_of_base64() -> None:
+    """172."""
+    name = beat(served(), 0, member_id="").member_id
+    assert name is not None
+    assert len(name) == 22
+    assert name.replace("-", "").replace("_", "").isalnum()
+
+
+@pytest.mark.parametrize(
+    ("version", "fields", "code"),
+    [
+        (1, {"group_id": " "}, E.INVALID_REQUEST),
+        (1, {"member_id": ""}, E.INVALID_REQUEST),
+        (0, {"member_id": "", "member_epoch": 1}, E.INVALID_REQUEST),
+        (0, {"member_id": "", "member_epoch": -1}, E.INVALID_REQUEST),
+        (1, {"instance_id": ""}, E.INVALID_REQUEST),
+        (1, {"rack_id": ""}, E.INVALID_REQUEST),
+        (1, {"rebalance_timeout_ms": -1}, E.INVALID_REQUEST),
+        (1, {"topic_partitions": None}, E.INVALID_REQUEST),
+        (1, {"topic_partitions": ROWS}, E.INVALID_REQUEST),
+        (1, {"subscribed_topic_names": None}, E.INVALID_REQUEST),
+        (1, {"subscribed_topic_names": None, "subscribed_topic_regex": ""}, 0),
+        (1, {"member_epoch": -2}, E.INVALID_REQUEST),
+        (1, {"member_epoch": -3}, E.INVALID_REQUEST),
+        (1, {"server_assignor": "sticky"}, E.UNSUPPORTED_ASSIGNOR),
+        (1, {"server_assignor": "range"}, 0),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(version: int, fields: dict[str, Any], code: int) -> None:
+    """164."""
+    assert beat(served(), version, **fields).error_code == code
+
+
+def test_where_the_new_protocol_is_switched_off_it_is_an_unknown_version() -> None:
+    """163."""
+    off = served(level=0)
+    assert beat(off).error_code == E.UNSUPPORTED_VERSION
+    described = off.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest(["g"]))
+    assert described.groups[0].error_code == E.UNSUPPORTED_VERSION
+    without = served()
+    without.stage.config.values["group.coordinator.rebalance.protocols"] = "classic"
+    assert beat(without).error_code == E.UNSUPPORTED_VERSION
+
+
+def forbidding(node: GroupCoordinatorNode, *names: str) -> None:
+    """Nobody may do anything to what has these names."""
+    node.stage.services.authorizer = SimpleNamespace(
+        decisions={},
+        may=lambda peer, operation, resource, name: name not in names,
+        authorized_operations=lambda *what: 0,
+    )
+
+
+def test_groups_and_topics_that_may_not_be_used_are_refused() -> None:
+    """163."""
+    for name, code in (("g", E.GROUP_AUTHORIZATION_FAILED), ("t", E.TOPIC_AUTHORIZATION_FAILED)):
+        node = served()
+        forbidding(node, name)
+        assert beat(node).error_code == code
+    node = served()
+    beat(node)
+    forbidding(node, "t")
+    row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest(["g"])).groups[0]
+    assert (row.error_code, row.group_id, row.members) == (E.TOPIC_AUTHORIZATION_FAILED, "g", [])
+    forbidding(node, "g")
+    row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest(["g"])).groups[0]
+    assert (row.error_code, row.group_id) == (E.GROUP_AUTHORIZATION_FAILED, "g")
+
+
+def test_a_group_is_described_with_its_members_and_their_targets() -> None:
+    """186, 187."""
+    node = served()
+    beat(node, rack_id="r", instance_id="i")
+    beat(node, member_id="b")
+    beat(node, member_epoch=2, topic_partitions=None, instance_id="i")
+    request = cd.ConsumerGroupDescribeRequest(["g", "nobody", "g", ""], include_authorized_operations=True)
+    group, nobody, empty = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, request).groups
+    assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Assigning", 3, 2)
+    assert (group.assignor_name, group.authorized_operations) == ("uniform", 3400)
+    a, b = group.members
+    assert (a.member_id, a.instance_id, a.rack_id, a.member_epoch, a.member_type) == ("a", "i", "r", 2, 1)
+    assert (a.client_host, a.subscribed_topic_names, a.subscribed_topic_regex) == ("/127.0.0.1", ["t"], "")
+    assert [(p.topic_name, p.partitions) for p in a.assignment.topic_partitions] == [("t", [0, 1, 2])]
+    assert [(p.topic_name, p.partitions) for p in a.target_assignment.topic_partitions] == [("t", [0, 1, 2])]
+    assert (b.member_epoch, b.assignment.topic_partitions) == (2, [])
+    assert (nobody.error_code, nobody.error_message) == (E.GROUP_ID_NOT_FOUND, "Group nobody not found.")
+    assert empty.error_code == E.INVALID_GROUP_ID
+
+
+def test_the_older_apis_know_groups_of_the_new_kind() -> None:
+    """186, 187, 189."""
+    node = served()
+    beat(node)
+    listed = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(types_filter=["Consumer"])).groups
+    assert [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in listed] == [
+        ("g", "consumer", "Stable", "consumer")
+    ]
+    assert node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(types_filter=["classic"])).groups == []
+    described = node.ask(ApiKey.DESCRIBE_GROUPS, 6, ds.DescribeGroupsRequest(["g"])).groups[0]
+    assert (described.error_code, described.error_message) == (
+        E.GROUP_ID_NOT_FOUND,
+        "Group g is not a classic group.",
+    )
+    deleted = node.ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g"])).results[0]
+    assert deleted.error_code == E.NON_EMPTY_GROUP
+
+
+@pytest.mark.parametrize(
+    ("member", "epoch", "code"),
+    [(None, -1, 0), ("a", 2, 0), ("a", 1, E.STALE_MEMBER_EPOCH), ("b", 2, E.UNKNOWN_MEMBER_ID)],
+)
+def test_positions_are_read_from_outside_or_in_the_members_epoch(member: str | None, epoch: int, code: int) -> None:
+    """184."""
+    node = served()
+    beat(node)
+    rows = [oc.OffsetCommitRequestPartition(0, 7)]
+    commit = oc.OffsetCommitRequest("g", 2, "a", topics=[oc.OffsetCommitRequestTopic("t", partitions=rows)])
+    assert node.ask(ApiKey.OFFSET_COMMIT, 9, commit).topics[0].partitions[0].error_code == 0
+    wanted = of.OffsetFetchRequestGroup("g", member, epoch, None)
+    group = node.ask(ApiKey.OFFSET_FETCH, 9, of.OffsetFetchRequest(groups=[wanted])).groups[0]
+    assert group.error_code == code
+    assert [p.committed_offset for t in group.topics for p in t.partitions] == ([7] if code == 0 else [])
+
+
+def test_members_of_the_older_protocol_are_not_known_in_a_group_of_the_new_one() -> None:
+    node = served()
+    beat(node)
+    protocols = [j.JoinGroupRequestProtocol("range", b"meta")]
+    join = j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
+    assert node.ask(ApiKey.JOIN_GROUP, 9, join).error_code == E.MEMBER_ID_REQUIRED
+    assert node.ask(ApiKey.HEARTBEAT, 4, old.HeartbeatRequest("g", 2, "a")).error_code == E.UNKNOWN_MEMBER_ID
+    assert (
+        node.ask(ApiKey.SYNC_GROUP, 5, s.SyncGroupRequest("g", 2, "a", None, "consumer", "range")).error_code
+        == E.UNKNOWN_MEMBER_ID
+    )
+    who = [lg.MemberIdentity("nobody"), lg.MemberIdentity("a")]
+    left = node.ask(ApiKey.LEAVE_GROUP, 5, lg.LeaveGroupRequest("g", members=who))
+    assert [row.error_code for row in left.members] == [E.UNKNOWN_MEMBER_ID, 0], "an administrator may take them out"
+    beat(node)
+    assert node.ask(ApiKey.LEAVE_GROUP, 2, lg.LeaveGroupRequest("g", "b")).error_code == E.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_without_members_goes_over_to_the_older_protocol() -> None:
+    """189."""
+    node = served()
+    beat(node)
+    beat(node, member_epoch=-1)
+
+    async def story() -> None:
+        protocols = [j.JoinGroupRequestProtocol("range", b"meta")]
+        join = j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
+        answer = node.ask(ApiKey.JOIN_GROUP, 3, join)
+        assert (answer.error_code, answer.generation_id) == (0, 1)
+        listed = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).groups
+        assert [(g.group_id, g.group_type) for g in listed] == [("g", "classic")]
+        assert beat(node).error_code == E.GROUP_ID_NOT_FOUND
+
+    run(node, story)

@@ -1,0 +1,193 @@
+"""Groups: listed, described, deleted, over a real coordinator in virtual time."""
+
+from __future__ import annotations
+
+from inspect import isawaitable
+from typing import cast
+
+import pytest
+
+from ottla.broker.groups.coordinator import TOPIC, java_string_hash, partition_for_key, state_machine_of
+from ottla.broker.tests.group_coordinator_fixture import GroupCoordinatorNode, run
+from ottla.log.log_validator import AppendOrigin
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import delete_groups as dg
+from ottla.wire.messages import describe_groups as ds
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import list_groups as ls
+from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import sync_group as sg
+from ottla.wire.record_batch import records as r
+
+
+def test_groups_are_listed_by_state_and_type_without_regard_to_case() -> None:
+    node = GroupCoordinatorNode(partitions=3)
+    for number in range(20):
+        node.commit(f"g{number}")
+    assert {g.group_id for g in node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).groups} == {
+        f"g{n}" for n in range(20)
+    }
+    row = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).groups[0]
+    assert (row.protocol_type, row.group_state, row.group_type) == ("", "Empty", "classic")
+    for states, types, count in [
+        (["EMPTY"], [], 20),
+        (["stable"], [], 0),
+        (["stable", "empty"], ["Classic"], 20),
+        ([], ["consumer"], 0),
+    ]:
+        assert len(node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types)).groups) == count
+
+
+def test_while_a_shard_is_read_groups_are_not_listed_and_heartbeats_are_believed() -> None:
+    node = GroupCoordinatorNode(led=False)
+    batch = r.build_batch([r.NewRecord(b"\x00\x63", b"", 1)])
+    node.replica.append(bytearray(batch), 1, AppendOrigin.COORDINATOR)
+    node.groups.on_election(node.replica)
+    assert node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert node.ask(ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest("g", 1, "m")).error_code == 0
+    described = node.ask(ApiKey.DESCRIBE_GROUPS, 5, ds.DescribeGroupsRequest(["g"])).groups[0]
+    assert (described.error_code, described.group_id) == (E.COORDINATOR_LOAD_IN_PROGRESS, "g")
+
+    async def story() -> None:
+        assert node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).error_code == 0
+        assert node.ask(ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest("g", 1, "m")).error_code == E.UNKNOWN_MEMBER_ID
+
+    run(node, story)
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00", b"\x00\x09", b"\x00\x03\xff"])
+def test_a_value_that_does_not_parse_fails_its_shard_and_groups_elsewhere_are_listed(value: bytes) -> None:
+    node = GroupCoordinatorNode(led=False, partitions=2)
+    key = b"\x00\x01" + b"\x00\x01g" + b"\x00\x01t" + b"\x00\x00\x00\x00"
+    node.replica.append(bytearray(r.build_batch([r.NewRecord(key, value, 1)])), 1, AppendOrigin.COORDINATOR)
+    for number in range(2):
+        node.groups.on_election(node.stage.hosted.replicas[TOPIC, number])
+
+    async def story() -> None:
+        name = next(n for n in map(str, range(99)) if partition_for_key(n, 2) == 1)
+        node.commit(name)
+        listed = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest())
+        assert (listed.error_code, [g.group_id for g in listed.groups]) == (0, [name])
+        lost = next(n for n in map(str, range(99)) if partition_for_key(n, 2) == 0)
+        answer = node.ask(
+            ApiKey.OFFSET_FETCH, 8, of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(lost, topics=None)])
+        )
+        assert answer.groups[0].error_code == E.NOT_COORDINATOR
+
+    run(node, story)
+
+
+def joined(node: GroupCoordinatorNode) -> str:
+    """A group of one in its first generation."""
+    protocols = [j.JoinGroupRequestProtocol("range", b"meta")]
+    request = j.JoinGroupRequest("m", 10_000, 30_000, "", None, "consumer", protocols)
+    answer = node.ask(ApiKey.JOIN_GROUP, 3, request)
+    return cast("str", answer.member_id)
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, 0), (6, E.GROUP_ID_NOT_FOUND)])
+def test_groups_are_described_each_once(version: int, code: int) -> None:
+    node = GroupCoordinatorNode()
+    member = joined(node)
+    request = ds.DescribeGroupsRequest(["m", "nobody", "m"], include_authorized_operations=True)
+    first, second = node.ask(ApiKey.DESCRIBE_GROUPS, version, request).groups
+    assert (first.group_state, first.protocol_type, first.protocol_data) == ("CompletingRebalance", "consumer", "")
+    assert [(m.member_id, m.member_metadata) for m in first.members] == [(member, b"")]
+    assert first.authorized_operations == 3400
+    assert (second.error_code, second.group_state, second.group_id) == (code, "Dead", "nobody")
+    assert (second.authorized_operations == 3400) is (code == 0)
+    state_machine_of(node.groups.shard_for("m")).classic_groups.groups["m"].state = type(
+        state_machine_of(node.groups.shard_for("m")).classic_groups.groups["m"].state
+    )("Stable")
+    stable = node.ask(ApiKey.DESCRIBE_GROUPS, version, ds.DescribeGroupsRequest(["m"])).groups[0]
+    assert (stable.protocol_data, stable.members[0].member_metadata) == ("range", b"meta")
+    assert stable.authorized_operations != 3400
+
+
+def test_readers_of_groups_wait_and_give_up_as_readers_of_positions_do() -> None:
+    node = GroupCoordinatorNode(followed=True)
+
+    async def story() -> None:
+        node.commit()
+        listed = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest())
+        described = node.ask(ApiKey.DESCRIBE_GROUPS, 5, ds.DescribeGroupsRequest(["g"]))
+        assert isawaitable(listed)
+        assert isawaitable(described)
+        answer = await listed
+        assert (answer.error_code, answer.groups) == (E.COORDINATOR_NOT_AVAILABLE, [])
+        row = (await described).groups[0]
+        assert (row.error_code, row.group_id, row.group_state) == (E.COORDINATOR_NOT_AVAILABLE, "g", "")
+        again = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest())
+        node.commit_log()
+        assert [g.group_id for g in (await again).groups] == ["g"]
+
+    run(node, story)
+
+
+def test_a_group_whose_name_has_no_room_in_a_record_is_refused() -> None:
+    node = GroupCoordinatorNode()
+    request = j.JoinGroupRequest("g" * 40_000, 10_000, protocol_type="consumer")
+    request.protocols = [j.JoinGroupRequestProtocol("range", b"meta")]
+    answer = node.ask(ApiKey.JOIN_GROUP, 9, request)
+    assert (answer.error_code, answer.generation_id) == (E.UNKNOWN_SERVER_ERROR, -1)
+    assert node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).groups == []
+
+
+def test_groups_are_deleted_each_with_its_own_answer() -> None:
+    node = GroupCoordinatorNode()
+    node.commit()
+    joined(node)
+    answer = node.ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g", "nobody", "m", "g"]))
+    assert [(row.group_id, row.error_code) for row in answer.results] == [
+        ("g", 0),
+        ("nobody", E.GROUP_ID_NOT_FOUND),
+        ("m", E.NON_EMPTY_GROUP),
+    ]
+    assert (
+        GroupCoordinatorNode(led=False)
+        .ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g"]))
+        .results[0]
+        .error_code
+        == 16
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("ab", 3105),
+        ("polygenelubricants", -(2**31)),
+        ("\U0001f600", 1772899),
+        ("hello", 99162322),
+    ],
+)
+def test_a_hash_is_javas(text: str, value: int) -> None:
+    assert java_string_hash(text) == value
+
+
+def test_a_group_belongs_where_the_topic_says_also_at_a_node_that_leads_nothing_of_it() -> None:
+    """Whoever coordinates transactions adds a group's partition to them, and may lead none (fact 130)."""
+    node = GroupCoordinatorNode(led=False, partitions=3, offsets_topic_num_partitions="50")
+    assert node.groups.partition_for("hello") == partition_for_key("hello", 3) != partition_for_key("hello", 50)
+
+
+def test_the_partition_of_a_group_is_kafkas_also_for_the_number_without_a_positive_twin() -> None:
+    assert partition_for_key("polygenelubricants", 50) == 0
+    assert partition_for_key("hello", 50) == 22
+    long = "x" * 100_000
+    assert partition_for_key(long, 50) == abs(java_string_hash(long)) % 50
+
+
+def test_join_group_with_too_many_assignors_and_sync_group_with_too_many_assignments_are_refused() -> None:
+    node = GroupCoordinatorNode()
+    many = [j.JoinGroupRequestProtocol(str(n), b"") for n in range(1001)]
+    join = j.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", many)
+    assert node.ask(ApiKey.JOIN_GROUP, 4, join).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    del many[1000:]
+    assert node.ask(ApiKey.JOIN_GROUP, 4, join) is not None
+    sync = sg.SyncGroupRequest("g", 1, "m", assignments=[sg.SyncGroupRequestAssignment("m", b"")] * 100_001)
+    assert node.ask(ApiKey.SYNC_GROUP, 3, sync).error_code == E.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,316 @@
+"""StreamsGroupHeartbeat, StreamsGroupDescribe and what the older group APIs say of streams groups."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.tests.group_coordinator_fixture import GroupCoordinatorNode, run
+from ottla.broker.tests.streams_group_fixture import internal, subtopology, to_task_ids, topology
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import consumer_group_describe as cd
+from ottla.wire.messages import delete_groups as dg
+from ottla.wire.messages import describe_groups as ds
+from ottla.wire.messages import list_groups as ls
+from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import streams_group_describe as sd
+from ottla.wire.messages import streams_group_heartbeat as hb
+from ottla.wire.messages.create_topics import CreatableTopic
+
+APP = topology(subtopology("0", "t", sinks=("r",)), subtopology("1", repartition=(internal("r"),), changelogs=("log",)))
+READS = topology(subtopology("0", "t"))
+
+
+class StreamsHandlersNode(GroupCoordinatorNode):
+    """A node that serves streams groups, and "t" with three partitions; topics to be made are kept."""
+
+    def __init__(self, level: int = 1, **settings: str) -> None:
+        super().__init__(**settings)
+        image = replace(self.stage.hosted.image, features={"streams.version": level})
+        self.stage.hosted.image = image
+        self.groups.publish(image, MetadataDelta.from_empty(image))
+        self.created: list[tuple[list[CreatableTopic], int]] = []
+        self.failures_of: dict[str, str] = {}
+        internal_topics = SimpleNamespace(
+            create=lambda topics, quiet_ms: self.created.append((list(topics), quiet_ms)), failure=self.failures_of.get
+        )
+        self.stage.services.controller_forwarder = SimpleNamespace(
+            streams_internal_topics=lambda now_ms: internal_topics
+        )
+
+    def beat(self, **fields: Any) -> hb.StreamsGroupHeartbeatResponse:
+        joining = {"rebalance_timeout_ms": 30_000, "topology": READS, "process_id": "p"}
+        joining |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+        request = hb.StreamsGroupHeartbeatRequest(
+            **{"group_id": "g", "member_id": "a", "member_epoch": 0, **joining, **fields}
+        )
+        return self.waited(self.ask(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, request))
+
+    def waited(self, answer: Any) -> Any:
+        out: list[Any] = []
+
+        async def story() -> None:
+            out.append(await answer if isinstance(answer, Awaitable) else answer)
+
+        run(self, story)
+        return out[0]
+
+    def describe(self, *groups: str, **more: Any) -> list[sd.DescribedGroup]:
+        answer = self.waited(
+            self.ask(ApiKey.STREAMS_GROUP_DESCRIBE, 0, sd.StreamsGroupDescribeRequest(list(groups), **more))
+        )
+        return list(answer.groups)
+
+    def allow(self, *denied: tuple[AclOperation, ResourceType, str]) -> None:
+        """Everything is allowed but this."""
+        self.stage.services.authorizer = SimpleNamespace(
+            decisions={},
+            may=lambda peer, operation, resource, name: (operation, resource, name) not in denied,
+            authorized_operations=lambda *what: 7,
+        )
+
+
+def test_a_member_joins_and_has_its_tasks() -> None:
+    answer = StreamsHandlersNode().beat()
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2) or answer.status
+    assert answer.active_tasks is not None
+
+
+def test_without_a_wait_for_others_a_member_has_its_tasks_at_once() -> None:
+    node = StreamsHandlersNode(group_streams_initial_rebalance_delay_ms="0")
+    answer = node.beat()
+    assert answer.active_tasks is not None
+    assert [(row.subtopology_id, row.partitions) for row in answer.active_tasks] == [("0", [0, 1, 2])]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"instance_id": "i"}, E.INVALID_REQUEST),
+        ({"instance_id": "i", "member_epoch": -2, "topology": None}, E.INVALID_REQUEST),
+        ({"task_offsets": []}, E.INVALID_REQUEST),
+        ({"task_end_offsets": []}, E.INVALID_REQUEST),
+        ({"warmup_tasks": to_task_ids({"0": [0]})}, E.INVALID_REQUEST),
+        ({"topology": hb.Topology(0, [hb.Subtopology("0", ["t"], ["t.*"])])}, E.INVALID_REQUEST),
+        ({"member_id": " "}, E.INVALID_REQUEST),
+        ({"group_id": ""}, E.INVALID_REQUEST),
+        ({"rack_id": ""}, E.INVALID_REQUEST),
+        ({"rebalance_timeout_ms": -1}, E.INVALID_REQUEST),
+        ({"active_tasks": None}, E.INVALID_REQUEST),
+        ({"standby_tasks": to_task_ids({"0": [0]})}, E.INVALID_REQUEST),
+        ({"warmup_tasks": None}, E.INVALID_REQUEST),
+        ({"topology": None}, E.INVALID_REQUEST),
+        ({"member_epoch": 1}, E.INVALID_REQUEST),  # only who joins says the topology
+        ({"member_epoch": 1, "topology": None, "standby_tasks": None}, E.INVALID_REQUEST),
+        ({"member_epoch": -2, "topology": None}, E.INVALID_REQUEST),
+        ({"member_epoch": -3, "topology": None}, E.INVALID_REQUEST),
+        ({"member_epoch": 1, "topology": None}, E.GROUP_ID_NOT_FOUND),
+        ({"client_tags": [hb.KeyValue("k", "1"), hb.KeyValue("k", "2")]}, E.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(fields: dict[str, Any], code: int) -> None:
+    """237, 238."""
+    assert StreamsHandlersNode().beat(**fields).error_code == code
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (
+            topology(hb.Subtopology("0", ["t"], [], [internal("log", 3)])),
+            "Changelog topic log must have an undefined partition count, but it is set to 3.",
+        ),
+        (
+            topology(subtopology("0", "t", sinks=("__transaction_state",))),
+            "Use of Kafka internal topics __transaction_state in a Kafka Streams topology is prohibited.",
+        ),
+        (topology(subtopology("0", "t", "a b", "c d")), "Topic names a b,c d are not valid topic names."),
+        (topology(subtopology("0", *(f"t{n}" for n in range(2_000)))), "The topology is too large"),
+        (
+            topology(hb.Subtopology("0", ["t"], [], [], [], [], [hb.CopartitionGroup([0] * 10_000)])),
+            "The topology is too large",
+        ),
+    ],
+)
+def test_topologies_that_cannot_be_are_refused(said: hb.Topology, message: str) -> None:
+    """237, 238."""
+    answer = StreamsHandlersNode().beat(topology=said)
+    assert answer.error_code == E.STREAMS_INVALID_TOPOLOGY
+    assert (answer.error_message or "").startswith(message)
+
+
+def test_more_tasks_than_there_can_be_are_not_even_looked_at() -> None:
+    fields: dict[str, Any] = {"member_epoch": 1, "topology": None, "active_tasks": to_task_ids({"0": [0] * 50_000})}
+    assert StreamsHandlersNode().beat(**fields).error_code == E.INVALID_REQUEST
+
+
+def test_where_streams_groups_are_switched_off_it_is_an_unknown_version() -> None:
+    """237."""
+    off = StreamsHandlersNode(level=0)
+    assert off.beat().error_code == E.UNSUPPORTED_VERSION
+    assert off.describe("g")[0].error_code == E.UNSUPPORTED_VERSION
+    without = StreamsHandlersNode()
+    without.stage.config.values["group.coordinator.rebalance.protocols"] = "classic,consumer"
+    assert without.beat().error_code == E.UNSUPPORTED_VERSION
+
+
+def test_groups_and_topics_that_may_not_be_used_are_refused() -> None:
+    """237."""
+    node = StreamsHandlersNode()
+    node.allow((AclOperation.READ, ResourceType.GROUP, "g"))
+    assert node.beat().error_code == E.GROUP_AUTHORIZATION_FAILED
+    for name in ("t", "r", "log"):
+        node.allow((AclOperation.DESCRIBE, ResourceType.TOPIC, name))
+        assert node.beat(topology=APP).error_code == E.TOPIC_AUTHORIZATION_FAILED
+    assert node.beat(member_epoch=-1, topology=None).error_code == E.GROUP_ID_NOT_FOUND, "nothing was done"
+
+
+CREATE_CLUSTER = (AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
+
+
+def test_internal_topics_are_made_as_they_were_asked_for() -> None:
+    """241."""
+    node = StreamsHandlersNode()
+    node.beat(topology=APP)
+    ((topics, quiet_ms),) = node.created
+    assert [(t.name, t.num_partitions, t.replication_factor) for t in topics] == [("r", 3, -1), ("log", 3, -1)]
+    assert quiet_ms == 10_000, "two heartbeats"
+
+
+def test_who_may_not_make_topics_is_told() -> None:
+    """241."""
+    node = StreamsHandlersNode()
+    node.allow(CREATE_CLUSTER, (AclOperation.CREATE, ResourceType.TOPIC, "log"))
+    status = node.beat(topology=APP).status or []
+    (detail,) = [row.status_detail for row in status if row.status_code == 3]
+    assert detail.endswith("; Unauthorized to CREATE on topics log.")
+    assert node.created == []
+    node.allow(CREATE_CLUSTER)
+    node.beat(topology=APP)
+    assert len(node.created) == 1, "each of the topics is enough"
+
+
+def test_what_could_not_be_made_is_told() -> None:
+    """241."""
+    node = StreamsHandlersNode()
+    node.failures_of["log"] = "no room"
+    status = node.beat(topology=APP).status or []
+    (detail,) = [row.status_detail for row in status if row.status_code == 3]
+    assert detail == "Internal topics are missing: r, log; Creation failed: log (no room)."
+
+
+# ---------------------------------------------------------------------- what is told of a group
+
+
+def test_a_group_is_described_with_its_topology_and_members() -> None:
+    """246."""
+    node = StreamsHandlersNode(group_streams_initial_rebalance_delay_ms="0")
+    node.beat(
+        user_endpoint=hb.StreamsGroupHeartbeatRequestEndpoint("h", 9), client_tags=[hb.KeyValue("z", "1")], rack_id="r"
+    )
+    (group,) = node.describe("g", include_authorized_operations=True)
+    assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Stable", 2, 2)
+    assert group.topology is not None
+    assert [(row.subtopology_id, row.source_topics) for row in group.topology.subtopologies or ()] == [("0", ["t"])]
+    (member,) = group.members
+    assert (member.member_id, member.member_epoch, member.process_id, member.rack_id) == ("a", 2, "p", "r")
+    assert (member.user_endpoint, member.client_tags) == (sd.Endpoint("h", 9), [sd.KeyValue("z", "1")])
+    assert member.assignment == member.target_assignment == sd.Assignment([sd.TaskIds("0", [0, 1, 2])])
+    assert member.is_classic is False
+
+
+def test_internal_topics_are_shown_as_large_as_they_are_once_that_is_known() -> None:
+    """246."""
+    node = StreamsHandlersNode()
+    node.beat(topology=APP)
+    (group,) = node.describe("g")
+    assert (group.group_state, shown(group)) == ("NotReady", {"r": 0, "log": 0})
+    node.stage.hosted.host("r", partitions=3)
+    node.stage.hosted.host("log", partitions=3)
+    image = replace(node.stage.hosted.image, features={"streams.version": 1})
+    node.stage.hosted.image = image
+    node.groups.publish(image, MetadataDelta.from_empty(image))
+    member = {"member_epoch": group.members[0].member_epoch, "topology": None}
+    answer = node.beat(**member)
+    assert answer.error_code == 0
+    (group,) = node.describe("g")
+    assert shown(group) == {"r": 3, "log": 3}
+
+
+def shown(group: sd.DescribedGroup) -> dict[str, int]:
+    assert group.topology is not None
+    parts = group.topology.subtopologies or ()
+    return {
+        t.name: t.partitions for row in parts for t in [*row.repartition_source_topics, *row.state_changelog_topics]
+    }
+
+
+def test_groups_that_are_none_or_may_not_be_seen() -> None:
+    """246."""
+    node = StreamsHandlersNode()
+    node.beat(topology=APP)
+    node.commit(group="simple")
+    missing, other, empty = node.describe("x", "simple", "")
+    assert (missing.error_code, missing.error_message) == (E.GROUP_ID_NOT_FOUND, "Group x not found.")
+    assert (other.error_code, other.error_message) == (E.GROUP_ID_NOT_FOUND, "Group simple is not a streams group.")
+    assert empty.error_code == E.INVALID_GROUP_ID
+    node.allow((AclOperation.DESCRIBE, ResourceType.GROUP, "g"))
+    assert node.describe("g")[0].error_code == E.GROUP_AUTHORIZATION_FAILED
+    node.allow((AclOperation.DESCRIBE, ResourceType.TOPIC, "log"))
+    (hidden,) = node.describe("g")
+    assert (hidden.error_code, hidden.topology, hidden.members) == (E.TOPIC_AUTHORIZATION_FAILED, None, [])
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "found"),
+    [
+        ([], [], True),
+        (["not_ready"], ["Streams"], True),
+        (["NotReady"], [], False),
+        (["stable"], [], False),
+        ([], ["consumer"], False),
+    ],
+)
+def test_the_list_of_groups_has_them(states: list[str], types: list[str], found: bool) -> None:
+    """246: a state of two words is asked for with a line between them."""
+    node = StreamsHandlersNode()
+    node.beat(topology=APP)
+    answer = node.waited(node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types)))
+    row = ls.ListedGroup("g", "streams", "NotReady", "streams")
+    assert list(answer.groups) == ([row] if found else [])
+
+
+def test_the_older_apis_know_what_it_is() -> None:
+    node = StreamsHandlersNode()
+    node.beat()
+    (row,) = node.waited(node.ask(ApiKey.DESCRIBE_GROUPS, 6, ds.DescribeGroupsRequest(["g"]))).groups
+    assert (row.error_code, row.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a classic group.")
+    image = replace(node.stage.hosted.image, features={"streams.version": 1, "group.version": 1})
+    node.stage.hosted.image = image
+    (row,) = node.waited(node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest(["g"]))).groups
+    assert (row.error_code, row.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a consumer group.")
+    (gone,) = node.waited(node.ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g"]))).results
+    assert gone.error_code == E.NON_EMPTY_GROUP
+    node.beat(member_epoch=-1, topology=None)
+    (gone,) = node.waited(node.ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g"]))).results
+    assert gone.error_code == E.NONE
+
+
+@pytest.mark.parametrize(
+    ("member", "epoch", "code"),
+    [(None, -1, E.NONE), ("a", 1, E.NONE), ("a", 0, E.STALE_MEMBER_EPOCH), ("x", 1, E.UNKNOWN_MEMBER_ID)],
+)
+def test_positions_are_read_in_the_members_epoch(member: str | None, epoch: int, code: E) -> None:
+    """244."""
+    node = StreamsHandlersNode()
+    assert node.beat().member_epoch == 1, "its first target waits for others"
+    wanted = of.OffsetFetchRequestGroup("g", member, epoch)
+    (group,) = node.waited(node.ask(ApiKey.OFFSET_FETCH, 9, of.OffsetFetchRequest(groups=[wanted]))).groups
+    assert group.error_code == code

@@ -1,0 +1,153 @@
+"""ListOffsets (2), v1-11: offsets by time.
+
+Behaviour: -1 latest (high watermark, or last stable offset with read_committed), -2 earliest, -3 the record with the
+largest timestamp (v7), -4 earliest local (v8; the same as -2 without tiered storage), -5 latest tiered (v9) and -6
+earliest pending upload (v11), both -1 here. A timestamp finds the first record, in offset order, as late as it.
+A special value before its version is UNSUPPORTED_VERSION; a partition named twice is INVALID_REQUEST. A consumer finds
+no record at or above the high watermark, or the last stable offset with read_committed: neither by time nor by the
+largest timestamp. Any replica id but -1 is answered up to the log end, and -2 also by a follower. While the high
+watermark of a new leader lags, a consumer gets OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5) instead of the
+latest offset and of what it does not find below the high watermark.
+
+Source: ``ListOffsetsRequest.java``, ``UnifiedLog.fetchOffsetByTimestamp`` (apache/kafka 4.3.1).
+
+By time: KIP-79; epochs: KIP-320; the largest timestamp: KIP-734; local and tiered ends: KIP-405, KIP-1005.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.replication.partition_state import LeaderState
+from ottla.broker.requests.decompression_limiter import DecompressionLimiter
+from ottla.jobs.time_slice import WaitingJob
+from ottla.log.timestamp_lookup import find_max_timestamp_job, find_offset_by_timestamp_job
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID = -1, -2
+NOT_AVAILABLE_SINCE = 5
+
+
+def _find(
+    replica: HostedPartition, part: ListOffsetsPartition, upper: int, unpackings: DecompressionLimiter, *, unknown: bool
+) -> WaitingJob[tuple[int, int, int]]:
+    """(timestamp, offset, leader epoch); -1 for what is not there. ``unknown``: what lies behind ``upper`` may count.
+
+    Raises:
+        ProtocolError: OFFSET_NOT_AVAILABLE.
+    """
+    log = replica.log
+    match part.timestamp:
+        case -1:
+            if unknown:
+                raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE)
+            return -1, upper, replica.leader_epoch
+        case -2 | -4:
+            return -1, log.log_start_offset, log.epochs.epoch_for_offset(log.log_start_offset)
+        case -5 | -6:
+            return -1, -1, -1
+        case -3:
+            found = yield from unpackings.as_job(find_max_timestamp_job(log))
+        case _:
+            found = yield from unpackings.as_job(find_offset_by_timestamp_job(log, part.timestamp, log.log_end_offset))
+    if found is not None and found.offset < upper:
+        return found.timestamp_ms, found.offset, found.leader_epoch
+    if unknown:
+        raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return -1, -1, -1
+
+
+def _last_fetchable_offset(replica: HostedPartition, request: ListOffsetsRequest) -> int:
+    """Return the first offset that is not told (``lastFetchableOffset``)."""
+    log = replica.log
+    if request.replica_id != CONSUMER_REPLICA_ID:
+        return log.log_end_offset
+    return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+
+
+def _is_high_watermark_unknown(replica: HostedPartition, request: ListOffsetsRequest) -> bool:
+    """Whether a new leader does not know yet how much of what it found is committed (``Partition.scala``)."""
+    state = replica.state
+    if request.replica_id != CONSUMER_REPLICA_ID or type(state) is not LeaderState:
+        return False
+    return state.is_high_watermark_unknown(replica.log.high_watermark)
+
+
+def _list_partition(
+    context: RequestContext, topic: str, twice: set[int], request: ListOffsetsRequest, part: ListOffsetsPartition
+) -> WaitingJob[ListOffsetsPartitionResponse]:
+    """One partition's answer.
+
+    Raises:
+        ProtocolError: there is none.
+    """
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka has no word for it
+    if part.partition_index in twice:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST)
+    if part.timestamp < EARLIEST_PENDING or context.version < _SINCE.get(part.timestamp, 0):
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
+    replica = context.services.replica_manager.hosted(topic, part.partition_index)
+    if request.replica_id == DEBUGGING_REPLICA_ID:
+        replica.check_epoch(part.current_leader_epoch)
+    else:
+        replica.check_leader(part.current_leader_epoch)
+    upper, unknown = _last_fetchable_offset(replica, request), _is_high_watermark_unknown(replica, request)
+    try:
+        timestamp_ms, offset, epoch = yield from _find(
+            replica, part, upper, context.services.decompression_limiter, unknown=unknown
+        )
+    except WireError:
+        raise ProtocolError(ErrorCode.CORRUPT_MESSAGE) from None
+    except OSError as error:
+        context.services.fail(error, replica.log)
+        raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
+    leader_epoch = epoch if context.version >= 4 else -1
+    return ListOffsetsPartitionResponse(
+        part.partition_index, timestamp=timestamp_ms, offset=offset, leader_epoch=leader_epoch
+    )
+
+
+def _list_all(context: RequestContext, request: ListOffsetsRequest) -> WaitingJob[HandlerResult]:
+    response = ListOffsetsResponse(topics=StreamingArray(ListOffsetsResponse, context.version))
+    seen: defaultdict[str, set[int]] = defaultdict(set)
+    twice: defaultdict[str, set[int]] = defaultdict(set)
+    for topic in request.topics:
+        before = seen[topic.name]
+        for part in topic.partitions:
+            (twice[topic.name] if part.partition_index in before else before).add(part.partition_index)
+            yield None
+        yield None
+    for topic in request.topics:
+        rows: list[ListOffsetsPartitionResponse] = StreamingArray(ListOffsetsResponse, context.version)
+        for part in topic.partitions:
+            try:
+                row = yield from _list_partition(context, topic.name, twice[topic.name], request, part)
+            except ProtocolError as error:
+                code = error.code
+                if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < NOT_AVAILABLE_SINCE:
+                    code = ErrorCode.LEADER_NOT_AVAILABLE
+                row = ListOffsetsPartitionResponse(part.partition_index, code)
+            rows.append(row)
+            yield None
+        response.topics.append(ListOffsetsTopicResponse(topic.name, rows))
+        yield None
+    return response
+
+
+def handle(context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
+    """Answer each partition on its own."""
+    return context.time_slice.start(_list_all(context, request))

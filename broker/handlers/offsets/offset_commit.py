@@ -1,0 +1,114 @@
+"""OffsetCommit (8), v2-10: store a group's positions; answered once they are committed to the log.
+
+Behaviour: the empty group id is a group like any other. An unknown topic or partition fails on its own (3, v10:
+unknown id 100); the group's verdict holds for all the rest, and where it is good, metadata that is too long is 12.
+Each topic is answered once, what is unknown first. v2-4 may carry a retention time.
+
+Source: ``KafkaApis.handleOffsetCommitRequest``, ``OffsetMetadataManager.commitOffset`` (apache/kafka 4.3.1).
+
+Leader epochs: KIP-320; static members: KIP-345; topic ids: KIP-848.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.state_machine import CommitOffsets
+from ottla.broker.handlers.item_results import wait_for_result
+from ottla.broker.handlers.offsets.valid_offsets import ValidPartitions, is_metadata_too_long, new_offsets
+from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+
+class _OffsetCommit:
+    """One request on its way."""
+
+    def __init__(self, context: RequestContext, request: OffsetCommitRequest) -> None:
+        self._context = context
+        self._request = request
+        self._image = context.image
+        self._limit = context.services.groups.settings.max_metadata_bytes
+        self._topic_responses: dict[Any, OffsetCommitResponseTopic] = {}
+        self.valid_partitions: list[ValidPartitions] = []
+        self.response = OffsetCommitResponse()
+
+    def _row(self, name: str, topic_id: bytes) -> OffsetCommitResponseTopic:
+        """A topic's answer: one, by name up to v9, by id from v10."""
+        key = name if self._context.version < 10 else topic_id
+        row = self._topic_responses.get(key)
+        if row is None:
+            row = self._topic_responses[key] = OffsetCommitResponseTopic(
+                name, topic_id, StreamingArray(OffsetCommitResponse, self._context.version)
+            )
+            self.response.topics.append(row)
+        return row
+
+    def validate(self) -> Job[None]:
+        """Answer for what is not there, keep the rest."""
+        by_id = self._context.version >= 10
+        for wanted in self._request.topics:
+            name = self._image.topic_names.get(wanted.topic_id) if by_id else wanted.name
+            topic = self._image.topics.get(name) if name is not None else None
+            code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            good: list[OffsetCommitRequestPartition] = []
+            for part in wanted.partitions:
+                if topic is not None and part.partition_index in topic.partitions:
+                    good.append(part)
+                else:
+                    row = self._row(wanted.name, wanted.topic_id)
+                    row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
+                yield
+            if good and topic is not None:
+                self.valid_partitions.append(ValidPartitions(topic.name, topic.id, good))
+            yield
+
+    def submit(self) -> PendingBrokerRequest:
+        """Hand the positions to the group's machine."""
+        request = self._request
+        return self._context.services.groups.submit(
+            request.group_id,
+            lambda own: CommitOffsets(
+                own,
+                request.group_id,
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id_or_member_epoch,
+                request.retention_time_ms,
+                new_offsets(self.valid_partitions, self._limit),
+                self._context.version,
+            ),
+        )
+
+    def apply_result(self, answer: Any) -> Job[None]:
+        """Give every position that was handed in the group's verdict."""
+        verdict = answer.code if isinstance(answer, ProtocolError) else answer
+        for name, topic_id, partitions in self.valid_partitions:
+            row = self._row(name, topic_id)
+            for part in partitions:
+                long = verdict == ErrorCode.NONE and is_metadata_too_long(part, self._limit)
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict
+                row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
+                yield
+            yield
+
+
+def handle(context: RequestContext, request: OffsetCommitRequest) -> HandlerResult:
+    """Check each position, hand the good ones to the group's machine."""
+    return context.time_slice.start(_commit(_OffsetCommit(context, request)))
+
+
+def _commit(work: _OffsetCommit) -> WaitingJob[HandlerResult]:
+    yield from work.validate()
+    if work.valid_partitions:
+        yield from work.apply_result((yield from wait_for_result(work.submit())))
+    return work.response

@@ -1,0 +1,61 @@
+"""OffsetDelete (47), v0: forget positions of a group.
+
+Behaviour: a topic that members are subscribed to is GROUP_SUBSCRIBED_TO_TOPIC; a group that uses another protocol
+type must be empty; a group nobody knows is GROUP_ID_NOT_FOUND. A position that was never there is no error.
+
+Source: ``OffsetMetadataManager.deleteOffsets`` (apache/kafka 4.3.1).
+
+From KIP-496.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.state_machine import DeleteOffsets
+from ottla.broker.handlers.item_results import wait_for_result
+from ottla.jobs.time_slice import WaitingJob
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def _delete(context: RequestContext, request: OffsetDeleteRequest) -> WaitingJob[HandlerResult]:
+    """Hand in the positions that can be there, then answer for each."""
+    image, out = context.image, OffsetDeleteResponse()
+    wanted: list[tuple[str, int]] = []
+    for topic in request.topics:
+        known = image.topics.get(topic.name)
+        for part in topic.partitions:
+            if known is not None and part.partition_index in known.partitions:
+                wanted.append((topic.name, part.partition_index))
+            yield None
+        yield None
+    ticket = context.services.groups.submit(request.group_id, lambda own: DeleteOffsets(own, request.group_id, wanted))
+    answer = yield from wait_for_result(ticket)
+    if isinstance(answer, ProtocolError):
+        out.error_code = answer.code
+        return out
+    for topic in request.topics:
+        known = image.topics.get(topic.name)
+        good = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in answer else ErrorCode.NONE
+        rows = StreamingArray(OffsetDeleteResponse, context.version)
+        for part in topic.partitions:
+            is_there = known is not None and part.partition_index in known.partitions
+            code = good if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            rows.append(OffsetDeleteResponsePartition(part.partition_index, code))
+            yield None
+        out.topics.append(OffsetDeleteResponseTopic(topic.name, rows))
+        yield None
+    return out
+
+
+def handle(context: RequestContext, request: OffsetDeleteRequest) -> HandlerResult:
+    """Check the partitions, hand the good ones to the group's machine."""
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    return context.time_slice.start(_delete(context, request))

@@ -1,0 +1,231 @@
+"""OffsetFetch (9), v1-10: read a group's positions.
+
+Behaviour: what was never committed is -1 with empty metadata and no error, also for a group nobody knows. Null topics
+mean all positions of the group (v2). v8 asks for several groups at once, v10 names topics by id; ids nobody knows are
+answered last. While positions wait for the disk or for followers, so does the answer that shows them. Who asks for
+stable positions (v7) is told UNSTABLE_OFFSET_COMMIT where a transaction that is open may change one.
+Deviation: a group whose every position is asked for twice is answered once.
+
+Source: ``OffsetMetadataManager.fetchOffsets``, ``KafkaApis.handleOffsetFetchRequest`` (apache/kafka 4.3.1).
+
+Several groups: KIP-709; only stable positions: KIP-447.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.committed_offsets import INVALID_OFFSET, CommittedOffsets, unpack_offset
+from ottla.broker.groups.coordinator import state_machine_of
+from ottla.broker.groups.state_machine import GroupStateMachine
+from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, wait_for_results
+from ottla.controller.control.controller_result import collect_steps
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.controller.metadata.image import MetadataImage
+from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import offset_fetch as m
+
+PartitionResponse = m.OffsetFetchResponsePartition | m.OffsetFetchResponsePartitions
+
+
+class _OffsetReader:
+    """One request: rows of the form its version has."""
+
+    def __init__(self, context: RequestContext, *, stable: bool) -> None:
+        self.context = context
+        self._stable = stable
+        self.image: MetadataImage = context.image
+        self.response_class = m.OffsetFetchResponsePartition if context.version < 8 else m.OffsetFetchResponsePartitions
+        self.pending_reads = PendingResults()
+
+    def unstable_partitions(self, offsets: CommittedOffsets, group_id: str, topic: str) -> Container[int]:
+        """Partitions that must not be shown, as a transaction is open there."""
+        return offsets.pending.producers_by_partition(group_id, topic) if self._stable else ()
+
+    def add_offsets(
+        self,
+        out: list[Any],
+        partitions: Iterable[int],
+        stored: Mapping[int, bytes],
+        topic_id: bytes,
+        unstable: Container[int],
+    ) -> Job[None]:
+        """A topic's positions; those of an earlier topic of the same name are none."""
+        row = self.response_class
+        for number in partitions:
+            if unstable and number in unstable:
+                out.append(row(number, INVALID_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                yield
+                continue
+            raw = stored.get(number)
+            found = None if raw is None else unpack_offset(raw)
+            if found is None or (topic_id != ZERO_UUID and found.topic_id not in (ZERO_UUID, topic_id)):
+                out.append(row(number, INVALID_OFFSET, -1, ""))
+            else:
+                out.append(row(number, found.offset, found.leader_epoch, found.metadata))
+            yield
+
+    def add_errors(self, out: list[Any], partitions: Iterable[int], code: int) -> Job[None]:
+        """A topic's positions, each with an error."""
+        for number in partitions:
+            out.append(self.response_class(number, INVALID_OFFSET, -1, "", code))
+            yield
+
+    def id_of(self, name: str) -> bytes:
+        """A topic's id; zeros where there is no such topic."""
+        known = self.image.topics.get(name)
+        return ZERO_UUID if known is None else known.id
+
+
+def _read_all_topics(
+    reader: _OffsetReader, offsets: CommittedOffsets, group_id: str, out: m.OffsetFetchResponseGroup
+) -> Job[None]:
+    for name, stored in list(offsets.group_offsets(group_id).items()):
+        topic_id = reader.id_of(name)
+        if reader.context.version >= 10 and topic_id == ZERO_UUID:
+            continue
+        if not reader.context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            continue
+        topic = m.OffsetFetchResponseTopics(
+            name, topic_id, StreamingArray(m.OffsetFetchResponse, reader.context.version)
+        )
+        out.topics.append(topic)
+        unstable = reader.unstable_partitions(offsets, group_id, name)
+        yield from reader.add_offsets(topic.partitions, list(stored), stored, topic_id, unstable)
+        yield
+
+
+def _read_topics(
+    reader: _OffsetReader, offsets: CommittedOffsets, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup
+) -> Job[None]:
+    by_id = reader.context.version >= 10
+    failed = []
+    for asked in wanted.topics or ():
+        topic = m.OffsetFetchResponseTopics(
+            asked.name, asked.topic_id, StreamingArray(m.OffsetFetchResponse, reader.context.version)
+        )
+        name = reader.image.topic_names.get(asked.topic_id) if by_id else asked.name
+        if name is None:
+            failed.append(topic)
+            yield from reader.add_errors(topic.partitions, asked.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
+        elif not reader.context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            failed.append(topic)
+            yield from reader.add_errors(
+                topic.partitions, asked.partition_indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            )
+        else:
+            out.topics.append(topic)
+            stored = offsets.topic_offsets(wanted.group_id, name)
+            unstable = reader.unstable_partitions(offsets, wanted.group_id, name)
+            yield from reader.add_offsets(
+                topic.partitions, asked.partition_indexes, stored, reader.id_of(name), unstable
+            )
+        yield
+    out.topics += failed
+
+
+def _set_error(out: m.OffsetFetchResponseGroup, answer: Any) -> None:
+    if isinstance(answer, ProtocolError):
+        out.error_code, out.topics = answer.code, []
+
+
+def _check_fetch(machine: GroupStateMachine, wanted: m.OffsetFetchRequestGroup) -> None:
+    """Whether who asks may read a group's positions now."""
+    consumer, streams = machine.find_consumer_group(wanted.group_id), machine.find_streams_group(wanted.group_id)
+    if consumer is not None:
+        from ottla.broker.groups.consumer.offset_validation import validate_offset_fetch
+
+        validate_offset_fetch(consumer, wanted.member_id, wanted.member_epoch)
+    elif streams is not None:
+        from ottla.broker.groups.streams.offset_validation import validate_offset_fetch as check_streams
+
+        check_streams(streams, wanted.member_id, wanted.member_epoch)
+
+
+def _read_group(reader: _OffsetReader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup) -> Job[None]:
+    """One group, in the form of v8 and later."""
+    if not reader.context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
+        out.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return
+    try:
+        shard = reader.context.services.groups.shard_for(wanted.group_id)
+    except ProtocolError as error:
+        out.error_code = error.code
+        return
+    machine = state_machine_of(shard)
+    try:
+        _check_fetch(machine, wanted)
+    except ProtocolError as error:
+        out.error_code = error.code
+        return
+    offsets = machine.offsets
+    if wanted.topics is None:
+        yield from _read_all_topics(reader, offsets, wanted.group_id, out)
+    else:
+        yield from _read_topics(reader, offsets, wanted, out)
+    ticket = shard.read_barrier()
+    if ticket is not None:
+        reader.pending_reads.append((ticket, partial(_set_error, out)))
+
+
+def _read_groups(
+    reader: _OffsetReader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse
+) -> WaitingJob[None]:
+    whole: set[str] = set()
+    for wanted in request.groups:
+        if wanted.topics is None and wanted.group_id in whole:
+            continue
+        if wanted.topics is None:
+            whole.add(wanted.group_id)
+        out = m.OffsetFetchResponseGroup(wanted.group_id)
+        response.groups.append(out)
+        yield from _read_group(reader, wanted, out)
+        yield None
+        if len(response.groups) % MAX_PENDING_RESULTS == 0:  # while they are still at hand
+            yield from wait_for_results(reader.pending_reads)
+    yield from wait_for_results(reader.pending_reads)
+
+
+def _read_before_v8(
+    reader: _OffsetReader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse
+) -> WaitingJob[None]:
+    """The form up to v7: one group, topics by name."""
+    asked, topics = request.topics, None
+    if asked is not None:
+        topics = yield from collect_steps(
+            m.OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked
+        )
+    out = m.OffsetFetchResponseGroup(request.group_id)
+    yield from _read_group(reader, m.OffsetFetchRequestGroup(request.group_id, topics=topics), out)
+    yield from wait_for_results(reader.pending_reads)
+    response.error_code = out.error_code
+    for found in out.topics:
+        rows: list[Any] = found.partitions
+        response.topics.append(m.OffsetFetchResponseTopic(found.name, rows))
+        yield None
+    if out.error_code and reader.context.version < 2:  # v1 has no error at the top: each partition carries it
+        for wanted in asked or ():
+            topic = m.OffsetFetchResponseTopic(
+                wanted.name, StreamingArray(m.OffsetFetchResponse, reader.context.version)
+            )
+            response.topics.append(topic)
+            yield from reader.add_errors(topic.partitions, wanted.partition_indexes, out.error_code)
+            yield None
+
+
+def handle(context: RequestContext, request: m.OffsetFetchRequest) -> HandlerResult:
+    """Read positions straight from the shard's state, and wait until what was read is committed."""
+    return context.time_slice.start(_fetch_offsets(context, request))
+
+
+def _fetch_offsets(context: RequestContext, request: m.OffsetFetchRequest) -> WaitingJob[HandlerResult]:
+    response = m.OffsetFetchResponse(groups=StreamingArray(m.OffsetFetchResponse, context.version))
+    reader = _OffsetReader(context, stable=request.require_stable)
+    yield from (_read_before_v8 if context.version < 8 else _read_groups)(reader, request, response)
+    return response

@@ -1,0 +1,55 @@
+"""OffsetForLeaderEpoch (23), v2-4: where a leader epoch ended.
+
+Behaviour: the largest epoch not above the one asked for, and its end; an epoch above the current one gives -1/-1
+without an error. Consumers use it to see whether the log was cut behind them (KIP-320).
+
+Source: ``ReplicaManager.lastOffsetForLeaderEpoch``, ``LeaderEpochFileCache.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.item_results import collect_results
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def _epoch_end_offset(context: RequestContext, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
+    replica = context.services.replica_manager.hosted(topic, part.partition)
+    replica.check_leader(part.current_leader_epoch)
+    log = replica.log
+    epoch, end = log.epochs.end_offset_for(part.leader_epoch, log.log_end_offset)
+    return EpochEndOffset(0, part.partition, epoch, end)
+
+
+def _error_result(part: OffsetForLeaderPartition, error: ProtocolError) -> EpochEndOffset:
+    return EpochEndOffset(error.code, part.partition)
+
+
+def _answer(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Job[HandlerResult]:
+    response = OffsetForLeaderEpochResponse(topics=StreamingArray(OffsetForLeaderEpochResponse, context.version))
+    for topic in request.topics:
+        rows = yield from collect_results(
+            StreamingArray(OffsetForLeaderEpochResponse, context.version),
+            topic.partitions,
+            partial(_epoch_end_offset, context, topic.topic),
+            _error_result,
+        )
+        response.topics.append(OffsetForLeaderTopicResult(topic.topic, rows))
+        yield
+    return response
+
+
+def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> HandlerResult:
+    """Answer each partition on its own."""
+    return context.time_slice.start(_answer(context, request))

@@ -1,0 +1,156 @@
+"""ListOffsets: what bounds an answer, and the leader epoch it names. Source: ``Partition.fetchOffsetForTimestamp`` and
+``ReplicaManager.fetchOffset`` (4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers.admin import delete_records
+from ottla.broker.handlers.offsets import list_offsets
+from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, as_decoded, resolve, run_virtual
+from ottla.log.log_config import LogConfig
+from ottla.log.log_validator import AppendOrigin
+from ottla.log.partition_log import PartitionLog
+from ottla.log.tests.log_fixtures import UNVERIFIED_TXN
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import delete_records as dr
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+
+NOTHING = (E.NONE, -1, -1, -1)
+DEBUGGING = -2
+
+
+def append(log: PartitionLog, leader_epoch: int, *times: int, **fields: Any) -> None:
+    """Append a batch of records with these times."""
+    raw = bytearray(r.build_batch([r.NewRecord(None, b"v", NOW_MS + t) for t in times], **fields))
+    log.append_as_leader(raw, leader_epoch, NOW_MS, AppendOrigin.COORDINATOR, txn=UNVERIFIED_TXN)
+
+
+IN_TRANSACTION = {"attributes": b.TRANSACTIONAL_BIT, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+
+
+def ask(
+    stage: HandlerFixture, timestamp: int, *, replica: int = -1, isolation: int = 0, epoch: int = -1
+) -> tuple[int, ...]:
+    """(error code, offset, timestamp, leader epoch) that t-0 is answered with."""
+    wanted = lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, epoch, timestamp)])
+    request = lo.ListOffsetsRequest(replica, isolation, [wanted])
+
+    async def main() -> Any:
+        return await resolve(list_offsets.handle(stage.context(ApiKey.LIST_OFFSETS, 11), request))
+
+    (row,) = as_decoded(run_virtual(main), 11).topics[0].partitions
+    time = row.timestamp if row.timestamp < 0 else row.timestamp - NOW_MS
+    return row.error_code, row.offset, time, row.leader_epoch
+
+
+@pytest.fixture
+def stage() -> HandlerFixture:
+    """Offsets 0-1 committed, 2 in an open transaction, 3-4 above the high watermark; times rise with offsets."""
+    out = HandlerFixture()
+    replica = out.hosted.host("t", isr=(1, 2), replicas=(1, 2))
+    append(replica.log, 3, 10, 20)
+    append(replica.log, 3, 30, **IN_TRANSACTION)
+    append(replica.log, 4, 40, 50)
+    replica.log.set_high_watermark(3)
+    assert (replica.log.last_stable_offset, replica.log.high_watermark, replica.log.log_end_offset) == (2, 3, 5)
+    return out
+
+
+FOUND = [
+    # timestamp -> uncommitted, committed, replica
+    pytest.param(-1, (E.NONE, 3, -1, 3), (E.NONE, 2, -1, 3), (E.NONE, 5, -1, 3), id="latest"),
+    pytest.param(-2, (E.NONE, 0, -1, 3), (E.NONE, 0, -1, 3), (E.NONE, 0, -1, 3), id="earliest"),
+    pytest.param(-3, NOTHING, NOTHING, (E.NONE, 4, 50, 4), id="max timestamp"),
+    pytest.param(NOW_MS + 11, (E.NONE, 1, 20, 3), (E.NONE, 1, 20, 3), (E.NONE, 1, 20, 3), id="below both"),
+    pytest.param(NOW_MS + 21, (E.NONE, 2, 30, 3), NOTHING, (E.NONE, 2, 30, 3), id="above the last stable offset"),
+    pytest.param(NOW_MS + 31, NOTHING, NOTHING, (E.NONE, 3, 40, 4), id="above the high watermark"),
+    pytest.param(NOW_MS + 51, NOTHING, NOTHING, NOTHING, id="none"),
+]
+
+
+@pytest.mark.parametrize(("timestamp", "uncommitted", "committed", "replica"), FOUND)
+def test_list_offsets_returns_nothing_above_the_last_fetchable_offset(
+    stage: HandlerFixture,
+    timestamp: int,
+    uncommitted: tuple[int, ...],
+    committed: tuple[int, ...],
+    replica: tuple[int, ...],
+) -> None:
+    assert ask(stage, timestamp) == uncommitted
+    assert ask(stage, timestamp, isolation=1) == committed
+    for number in (0, 2, DEBUGGING, -3):
+        assert ask(stage, timestamp, replica=number, isolation=1) == replica
+
+
+def test_list_offsets_max_timestamp_below_the_last_stable_offset_is_found_by_all() -> None:
+    stage = HandlerFixture()
+    log = stage.hosted.host("t").log
+    append(log, 3, 90, 90)
+    append(log, 3, 30, **IN_TRANSACTION)
+    log.set_high_watermark(3)
+    for isolation in (0, 1):
+        assert ask(stage, -3, isolation=isolation) == (E.NONE, 0, 90, 3)
+
+
+def test_list_offsets_names_the_leader_epoch_of_the_batch(stage: HandlerFixture) -> None:
+    log = stage.hosted.replicas["t", 0].log
+    log.set_high_watermark(5)
+    log.maybe_increment_log_start_offset(4)
+    assert ask(stage, -3) == (E.NONE, 4, 50, 4)
+    log.maybe_increment_log_start_offset(5)
+    assert ask(stage, -3) == (E.NONE, 4, 50, 4), "also below the log start"
+    assert ask(stage, NOW_MS) == NOTHING
+
+
+def test_list_offsets_of_a_follower_is_refused_unless_the_replica_id_is_for_debugging() -> None:
+    stage = HandlerFixture()
+    replica = stage.hosted.host("t", leader=2, isr=(1, 2), replicas=(1, 2))
+    append(replica.log, 3, 10, 20)
+    for number in (-1, 0, 2):
+        assert ask(stage, -1, replica=number)[0] == E.NOT_LEADER_OR_FOLLOWER
+    assert ask(stage, -1, replica=DEBUGGING) == (E.NONE, 2, -1, 3)
+    assert ask(stage, -1, replica=DEBUGGING, epoch=2)[0] == E.FENCED_LEADER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("compact", "delete", "topic", "partition", "code"),
+    [
+        (True, False, "t", 0, E.POLICY_VIOLATION),
+        (True, True, "t", 0, E.NONE),
+        (False, True, "t", 0, E.NONE),
+        (False, False, "t", 0, E.NONE),  # an empty cleanup.policy
+        (False, True, "__consumer_offsets", 0, E.INVALID_TOPIC_EXCEPTION),
+        (False, True, "__consumer_offsets", 5, E.UNKNOWN_TOPIC_OR_PARTITION),
+        (False, True, "__share_group_state", 0, E.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_delete_records_by_cleanup_policy_and_topic_is_answered_as_kafka_does(
+    *, compact: bool, delete: bool, topic: str, partition: int, code: E
+) -> None:
+    stage = HandlerFixture()
+    stage.hosted.host("__consumer_offsets", leader=2, replicas=(2,), isr=(2,))
+    stage.hosted.host("t", settings=LogConfig(compact=compact, delete=delete))
+    stage.services.log_dirs = FakeLogDirs()
+    request = dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, [dr.DeleteRecordsPartition(partition, -1)])], 100)
+
+    async def main() -> Any:
+        return await resolve(delete_records.handle(stage.context(ApiKey.DELETE_RECORDS, 2), request))
+
+    (row,) = as_decoded(run_virtual(main), 2).topics[0].partitions
+    assert row.error_code == code
+
+
+class FakeLogDirs:
+    """One log directory, whose checkpoints are not written."""
+
+    def directory_of(self, _log: Any) -> FakeLogDirs:
+        return self
+
+    def note_starts(self, logs: Any) -> None: ...

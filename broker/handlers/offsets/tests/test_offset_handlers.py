@@ -1,0 +1,267 @@
+"""Positions: committed, read, deleted, over a real coordinator in virtual time."""
+
+from __future__ import annotations
+
+from inspect import isawaitable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.groups.committed_offsets import OffsetToCommit
+from ottla.broker.groups.coordinator import state_machine_of
+from ottla.broker.groups.state_machine import CommitOffsets
+from ottla.broker.tests.group_coordinator_fixture import UNKNOWN_ID, GroupCoordinatorNode, codes, run
+from ottla.broker.tests.handler_fixture import as_decoded, topic_id_of
+from ottla.controller.metadata.delta import MetadataDelta, TopicDelta
+from ottla.controller.metadata.image import MetadataImage, TopicImage
+from ottla.jobs.state_machine import RECORDS_PER_STEP
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import offset_delete as od
+from ottla.wire.messages import offset_fetch as of
+
+
+def fetch(version: int, *partitions: int, topic: str = "t", topic_id: bytes | None = None, group: str = "g") -> Any:
+    if version < 8:
+        return of.OffsetFetchRequest(group, [of.OffsetFetchRequestTopic(topic, list(partitions))])
+    topics = [of.OffsetFetchRequestTopics(topic, topic_id or topic_id_of(topic), list(partitions))]
+    return of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group, topics=topics)])
+
+
+def rows(topics: list[Any]) -> list[tuple[str, int, int, int, str, int]]:
+    return [
+        (t.name, p.partition_index, p.committed_offset, p.committed_leader_epoch, p.metadata, p.error_code)
+        for t in topics
+        for p in t.partitions
+    ]
+
+
+NONE_ROW = (-1, -1, "", 0)
+
+
+@pytest.mark.parametrize("version", [1, 2, 7, 8, 9, 10])
+def test_positions_are_read_and_what_was_never_committed_is_minus_one(version: int) -> None:
+    node = GroupCoordinatorNode()
+    node.commit(partition=1)
+    answer = node.ask(ApiKey.OFFSET_FETCH, version, fetch(version, 1, 0, 1, 99))
+    topics = answer.topics if version < 8 else answer.groups[0].topics
+    found = ("t", 1, 5, 3, "meta", 0)
+    assert rows(topics) == [found, ("t", 0, *NONE_ROW), found, ("t", 99, *NONE_ROW)]
+    assert answer.error_code == 0
+
+
+def test_an_id_nobody_knows_is_answered_last() -> None:
+    node = GroupCoordinatorNode()
+    node.commit()
+    topics = [of.OffsetFetchRequestTopics("", UNKNOWN_ID, [7]), of.OffsetFetchRequestTopics("", topic_id_of("t"), [0])]
+    request = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("g", topics=topics)])
+    answer = node.ask(ApiKey.OFFSET_FETCH, 10, request)
+    assert [t.topic_id for t in answer.groups[0].topics] == [topic_id_of("t"), UNKNOWN_ID]
+    assert rows(answer.groups[0].topics)[1] == ("", 7, -1, -1, "", E.UNKNOWN_TOPIC_ID)
+
+
+@pytest.mark.parametrize(("version", "names"), [(9, ["gone", "t"]), (10, ["t"])])
+def test_all_positions_of_a_group_and_from_v10_only_those_whose_topic_has_an_id(version: int, names: list[str]) -> None:
+    node = GroupCoordinatorNode()
+    node.commit(partition=0)
+    node.commit(partition=2)
+    node.commit(topic="gone")
+    asked = [of.OffsetFetchRequestGroup(group, topics=None) for group in ("g", "other", "g")]
+    answer = node.ask(ApiKey.OFFSET_FETCH, version, of.OffsetFetchRequest(groups=asked))
+    assert [g.group_id for g in answer.groups] == ["g", "other"], "each once: what it costs is bounded by the request"
+    assert sorted(t.name for t in answer.groups[0].topics) == names
+    assert {row[1] for row in rows(answer.groups[0].topics) if row[0] == "t"} == {0, 2}
+    assert answer.groups[1].topics == []
+    old = node.ask(ApiKey.OFFSET_FETCH, 5, of.OffsetFetchRequest("g", None))
+    assert len(rows(old.topics)) == 3
+
+
+def test_a_position_of_an_earlier_topic_of_that_name_is_none() -> None:
+    node = GroupCoordinatorNode()
+    new = [OffsetToCommit("t", UNKNOWN_ID, 0, 5, 3, ""), OffsetToCommit("t", bytes(16), 1, 6, 3, "")]
+    node.groups.submit("g", lambda own: CommitOffsets(own, "g", "", None, -1, -1, new, 9))
+    answer = node.ask(ApiKey.OFFSET_FETCH, 8, fetch(8, 0, 1))
+    assert [row[2] for row in rows(answer.groups[0].topics)] == [-1, 6], "one without an id is believed"
+
+
+@pytest.mark.parametrize(("version", "top", "each"), [(1, E.NOT_COORDINATOR, True), (2, E.NOT_COORDINATOR, False)])
+def test_who_is_not_the_coordinator_says_so(version: int, top: E, each: bool) -> None:
+    answer = GroupCoordinatorNode(led=False).ask(ApiKey.OFFSET_FETCH, version, fetch(version, 0, 1))
+    assert answer.error_code == top
+    assert [row[1:] for row in rows(answer.topics)] == ([(n, -1, -1, "", top) for n in (0, 1)] if each else [])
+    answer = GroupCoordinatorNode(led=False).ask(ApiKey.OFFSET_FETCH, 8, fetch(8, 0))
+    assert (answer.groups[0].error_code, answer.groups[0].topics) == (top, [])
+
+
+@pytest.mark.parametrize("version", [5, 9])
+def test_what_is_read_is_told_once_it_is_committed(version: int) -> None:
+    node = GroupCoordinatorNode(followed=True)
+
+    async def story() -> None:
+        node.commit()
+        waiting = node.ask(ApiKey.OFFSET_FETCH, version, fetch(version, 0))
+        assert isawaitable(waiting)
+        async with trio.open_nursery() as nursery:
+            got: list[Any] = []
+
+            async def wait() -> None:
+                got.append(await waiting)
+
+            nursery.start_soon(wait)
+            await trio.sleep(4)
+            assert not got
+            node.commit_log()
+        topics = got[0].topics if version < 8 else got[0].groups[0].topics
+        assert rows(topics) == [("t", 0, 5, 3, "meta", 0)]
+
+    run(node, story)
+
+
+@pytest.mark.parametrize("version", [1, 5, 9])
+def test_what_is_not_committed_in_time_is_not_told(version: int) -> None:
+    node = GroupCoordinatorNode(followed=True)
+
+    async def story() -> None:
+        node.commit()
+        answer = await node.ask(ApiKey.OFFSET_FETCH, version, fetch(version, 0))
+        assert trio.current_time() == pytest.approx(5, abs=0.1)
+        group = answer if version < 8 else answer.groups[0]
+        assert group.error_code == E.COORDINATOR_NOT_AVAILABLE
+        assert len(group.topics) == (version == 1)
+
+    run(node, story)
+
+
+def commit_request(*topics: Any, group: str = "g", generation: int = -1) -> Any:
+    return oc.OffsetCommitRequest(group, generation, topics=list(topics))
+
+
+def commit_topic(name: str, *partitions: int, metadata: str = "", topic_id: bytes | None = None) -> Any:
+    parts = [oc.OffsetCommitRequestPartition(n, 40 + n, 3, metadata) for n in partitions]
+    return oc.OffsetCommitRequestTopic(name, topic_id or topic_id_of(name), parts)
+
+
+def test_each_topic_of_a_commit_is_answered_once_what_is_unknown_first() -> None:
+    node = GroupCoordinatorNode()
+    request = commit_request(
+        commit_topic("t", 0, 99), commit_topic("unheard", 0), commit_topic("t", 1), commit_topic("t", 2)
+    )
+    answer = node.ask(ApiKey.OFFSET_COMMIT, 9, request)
+    assert codes(answer) == [
+        ("t", [(99, E.UNKNOWN_TOPIC_OR_PARTITION), (0, 0), (1, 0), (2, 0)]),
+        ("unheard", [(0, E.UNKNOWN_TOPIC_OR_PARTITION)]),
+    ]
+    offsets = state_machine_of(node.groups.shard_for("g")).offsets
+    stored = offsets.get("g", "t", 1)
+    assert stored is not None
+    assert (stored.offset, stored.leader_epoch, stored.topic_id) == (41, 3, topic_id_of("t"))
+
+
+def test_from_v10_topics_are_told_apart_by_id() -> None:
+    node = GroupCoordinatorNode()
+    request = commit_request(commit_topic("", 0, topic_id=topic_id_of("t")), commit_topic("", 0, topic_id=UNKNOWN_ID))
+    answer = node.ask(ApiKey.OFFSET_COMMIT, 10, request)
+    assert [(t.topic_id, t.partitions[0].error_code) for t in answer.topics] == [
+        (UNKNOWN_ID, E.UNKNOWN_TOPIC_ID),
+        (topic_id_of("t"), 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "generation", "code"),
+    [
+        ("12345", -1, E.NONE),
+        ("123456", -1, E.OFFSET_METADATA_TOO_LARGE),
+        ("1234é", -1, E.NONE),
+        ("123\U0001f600", -1, E.NONE),
+        ("1234\U0001f600", -1, E.OFFSET_METADATA_TOO_LARGE),
+        ("123456", 7, E.GROUP_ID_NOT_FOUND),
+    ],
+)
+def test_metadata_is_measured_in_utf16_and_the_groups_verdict_comes_first(
+    metadata: str, generation: int, code: E
+) -> None:
+    node = GroupCoordinatorNode()
+    request = commit_request(commit_topic("t", 0, metadata=metadata), generation=generation)
+    assert codes(node.ask(ApiKey.OFFSET_COMMIT, 9, request)) == [("t", [(0, code)])]
+    assert (state_machine_of(node.groups.shard_for("x")).offsets.get("g", "t", 0) is not None) is (code is E.NONE)
+
+
+def test_where_nothing_is_known_nobody_is_asked() -> None:
+    node = GroupCoordinatorNode(led=False)
+    answer = node.ask(ApiKey.OFFSET_COMMIT, 9, commit_request(commit_topic("unheard", 0)))
+    assert codes(answer) == [("unheard", [(0, E.UNKNOWN_TOPIC_OR_PARTITION)])]
+    answer = node.ask(ApiKey.OFFSET_COMMIT, 9, commit_request(commit_topic("t", 0)))
+    assert codes(answer) == [("t", [(0, E.NOT_COORDINATOR)])]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_large_commit_and_a_large_fetch_let_others_have_the_loop(known: bool) -> None:
+    node = GroupCoordinatorNode()
+    many = 20 * RECORDS_PER_STEP
+    image = node.stage.hosted.image
+    topic = TopicImage("t", topic_id_of("t"), dict.fromkeys(range(many), image.topics["t"].partitions[0]))
+    node.stage.hosted.image = MetadataImage(topics={**image.topics, "t": topic}, topic_names=image.topic_names)
+
+    async def story() -> None:
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            at = 0 if known else many
+            request = commit_request(commit_topic("t", *range(at, at + many)))
+            answer = as_decoded(await node.ask(ApiKey.OFFSET_COMMIT, 9, request, each_ms=0.02), 9)
+            assert {code for _, parts in codes(answer) for _, code in parts} == {0 if known else 3}
+            assert sum(len(parts) for _, parts in codes(answer)) == many
+            assert turns >= (50 if known else 15), "sorted out, written and answered"
+            turns = 0
+            if known:
+                got = as_decoded(await node.ask(ApiKey.OFFSET_FETCH, 9, fetch(9, *range(many)), each_ms=0.02), 9)
+                assert [row[2] for row in rows(got.groups[0].topics)] == [40 + n for n in range(many)]
+                assert turns >= 15
+            nursery.cancel_scope.cancel()
+
+    run(node, story)
+
+
+def test_positions_are_deleted_and_each_partition_is_answered() -> None:
+    node = GroupCoordinatorNode()
+    node.commit(partition=0)
+    node.commit(partition=1)
+    parts = [od.OffsetDeleteRequestPartition(n) for n in (0, 99)]
+    request = od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic("t", parts)])
+    answer = node.ask(ApiKey.OFFSET_DELETE, 0, request)
+    assert codes(answer) == [("t", [(0, 0), (99, E.UNKNOWN_TOPIC_OR_PARTITION)])]
+    assert list(state_machine_of(node.groups.shard_for("g")).offsets.topic_offsets("g", "t")) == [1]
+    request.group_id = "nobody"
+    answer = node.ask(ApiKey.OFFSET_DELETE, 0, request)
+    assert (answer.error_code, answer.topics) == (E.GROUP_ID_NOT_FOUND, [])
+    request.group_id = ""
+    assert node.ask(ApiKey.OFFSET_DELETE, 0, request).error_code == E.INVALID_GROUP_ID
+
+
+def test_positions_go_with_their_topic_and_others_of_that_name_stay() -> None:
+    node = GroupCoordinatorNode()
+    new = [
+        OffsetToCommit("t", topic_id_of("t"), 0, 5, 3, ""),
+        OffsetToCommit("t", UNKNOWN_ID, 1, 5, 3, ""),
+        OffsetToCommit("t", bytes(16), 2, 5, 3, ""),
+    ]
+    node.groups.submit("g", lambda own: CommitOffsets(own, "g", "", None, -1, -1, new, 9))
+    node.commit(topic="other")
+    topic = node.stage.hosted.image.topics["t"]
+    node.groups.publish(MetadataImage(), MetadataDelta({"t": TopicDelta(topic, topic, frozenset({1}))}))
+    offsets = state_machine_of(node.groups.shard_for("g")).offsets
+    assert len(offsets.topic_offsets("g", "t")) == 3
+    node.groups.publish(MetadataImage(), MetadataDelta({"t": TopicDelta(topic, None, frozenset())}))
+    assert list(offsets.topic_offsets("g", "t")) == [1], "O onTopicsDeleted: the deleted id, or none"
+    assert list(offsets.topic_offsets("g", "other")) == [0]

@@ -1,0 +1,454 @@
+"""Produce (0), v3-13 (advertised from 0, as Kafka does).
+
+Behaviour: one batch of format 2 for each partition. Its header is checked, base offset and leader epoch are stamped
+where it lies in the receive buffer, and it goes to the page cache: no record is looked at unless a topic's settings
+ask for it, and then others have their turn between two pieces of a large batch. Internal topics take records from
+coordinators, and from clients only under an admin tool's client id. acks=0 gets no answer, and an error then closes the
+connection; acks=-1 waits for the high watermark. Where a batch belongs to a transaction, `transactional` goes before.
+
+Version notes: v8 names the records at fault; v10 tells the current leader; v12 adds its partitions to the transaction;
+v13 has topic ids (unknown: 100).
+
+Source: ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecords`` (apache/kafka 4.3.1).
+
+Idempotent producers: KIP-98; errors by record: KIP-467; topic ids: KIP-516.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, Uncancellable
+from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
+from ottla.broker.handlers.produce.batch_precheck import ADMIN_CLIENT_ID, TRANSACTIONAL, find_batch_problem, topic_name
+from ottla.broker.handlers.produce.produce_acks import wait_for_acks
+from ottla.broker.network.connection import CloseConnection
+from ottla.broker.replication.delayed_produce import DelayedProduce
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.jobs.time_slice import Job
+from ottla.log.log_validator import (
+    AppendOrigin,
+    RecordValidationError,
+    ValidatedBatch,
+    ValidationJob,
+    ValidationPending,
+    parse_single_batch,
+)
+from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
+from ottla.wire.codec.schema import Message
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.handlers.produce.txn_verification import TransactionVerification
+
+MIN_ZSTD_VERSION = 7
+MAX_RECORD_ERRORS = 10_000
+"""So many records at fault are named in one answer."""
+_ACKS = (-1, 0, 1)
+_CLIENT = AppendOrigin.CLIENT
+_MANY_PARTITIONS = 64
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+# Refusals that say nothing of the log they were meant for; all others tell its start (`appendToLocalLog`).
+_WITHOUT_LOG_START = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+
+
+def _error_partition(
+    part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1
+) -> PartitionProduceResponse:
+    out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
+    if isinstance(error, RecordValidationError) and error.record_errors:
+        out.error_message = error.message
+        out.record_errors = [BatchIndexAndErrorMessage(index, text) for index, text in error.record_errors]
+    return out
+
+
+def _rejected_partition(
+    part: PartitionProduceData, error: ProtocolError, replica: HostedPartition
+) -> PartitionProduceResponse:
+    """A refusal by the log itself."""
+    return _error_partition(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
+
+
+def _append(
+    context: RequestContext,
+    replica: HostedPartition,
+    part: PartitionProduceData,
+    checked: ValidatedBatch | None,
+    txn: TxnAppendContext,
+) -> PartitionProduceResponse:
+    """Append one partition's batch.
+
+    Raises:
+        ProtocolError: it was refused; LookFirst: it has many records that must be looked at.
+    """
+    data = part.records
+    if data is None or len(data) == 0:
+        raise ProtocolError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {context.version} must have at least one record batch per partition",
+        )
+    header = parse_single_batch(data)
+    if header.attributes & 0x07 == 4 and context.version < MIN_ZSTD_VERSION:
+        raise ProtocolError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {context.version} are not allowed to use ZStandard compression",
+        )
+    try:
+        done = replica.append(data, context.now_ms, _CLIENT, header, checked, at_once=False, txn=txn)
+    except OSError as error:
+        context.services.fail(error, replica.log)
+        raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
+    except ProtocolError as error:
+        return _rejected_partition(part, error, replica)
+    return PartitionProduceResponse(
+        part.index, 0, done.first_offset, done.log_append_time_ms, replica.log.log_start_offset
+    )
+
+
+def _append_partition(
+    context: RequestContext,
+    name: str | None,
+    part: PartitionProduceData,
+    acks: int,
+    checked: ValidatedBatch | None = None,
+    txn: TxnAppendContext = NO_TXN_CONTEXT,
+) -> tuple[PartitionProduceResponse, HostedPartition | None]:
+    replica = None
+    try:
+        if name is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+        authorizer = context.services.authorizer
+        if (
+            authorizer is not None
+            and name not in context.peer.writable_topics
+            and not authorizer.may_write(context, name)
+        ):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if name in INTERNAL_TOPICS and name in context.image.topics and context.client_id != ADMIN_CLIENT_ID:
+            raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS)
+        replica = context.services.replica_manager.leader(name, part.index)
+        if acks not in _ACKS:
+            raise ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
+        if acks == -1 and not replica.is_sole_replica:
+            replica.check_min_isr()
+        return _append(context, replica, part, checked, txn), replica
+    except ProtocolError as error:
+        return _error_partition(part, error), replica
+
+
+class _DeferredAppend(NamedTuple):
+    """A partition whose records must be looked at first, and where its row belongs."""
+
+    name: str
+    part: PartitionProduceData
+    responses: list[PartitionProduceResponse]
+    row_index: int
+    steps: ValidationJob
+    txn: TxnAppendContext
+
+
+class _ProduceResult:
+    """What a request has come to so far."""
+
+    __slots__ = (
+        "_context",
+        "_has_failed",
+        "_leaders",
+        "_record_error_count",
+        "_request",
+        "_delayed",
+        "deferred",
+        "response",
+    )
+
+    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
+        self._context = context
+        self._request = request
+        self.response = ProduceResponse()
+        self._has_failed = False
+        self._delayed: list[DelayedProduce] = []
+        self._leaders: set[int] = set()
+        self._record_error_count = 0
+        """Records at fault that are named."""
+        self.deferred: list[_DeferredAppend] = []
+        """What must be looked at first."""
+
+    def append_partition(
+        self,
+        name: str | None,
+        part: PartitionProduceData,
+        rows: list[PartitionProduceResponse],
+        txn: TxnAppendContext = NO_TXN_CONTEXT,
+    ) -> None:
+        """Append one partition's batch, and give it its row."""
+        try:
+            row, replica = _append_partition(self._context, name, part, self._request.acks, None, txn)
+        except ValidationPending as first:
+            assert name is not None
+            self.deferred.append(_DeferredAppend(name, part, rows, len(rows), first.steps, txn))
+            rows.append(PartitionProduceResponse(part.index))
+            return
+        self.record_result(name, row, replica)
+        rows.append(row)
+
+    def add_error(self, part: PartitionProduceData, error: ProtocolError, rows: list[PartitionProduceResponse]) -> None:
+        """Give a partition its row where nothing of the request is looked at."""
+        (row := _error_partition(part, error)).error_message = error.message
+        self.record_result(None, row, None)
+        rows.append(row)
+
+    def record_result(self, name: str | None, row: PartitionProduceResponse, replica: HostedPartition | None) -> None:
+        """Take a partition's row into account."""
+        if row.error_code:
+            self._has_failed = True
+            self._record_error_count += len(row.record_errors)
+            if self._record_error_count > MAX_RECORD_ERRORS:
+                row.record_errors = []
+            if row.error_code in _LEADER_ERRORS and name is not None and self._context.version >= 10:
+                _add_current_leader(self._context, name, row.index, row, self._leaders)
+        elif replica is not None and (self._request.acks == -1 or replica.is_flushing):
+            log = replica.log
+            if log.high_watermark < log.log_end_offset:
+                self._delayed.append(DelayedProduce.for_log_end(replica, row))
+
+    def response_or_wait(self) -> HandlerResult:
+        """The answer, once every partition has its row."""
+        context, quotas = self._context, self._context.services.quota_holder.quotas
+        if quotas is not None:
+            peer, client_id, size_bytes, now_ms = context.peer, context.client_id, len(context.frame), context.now_ms
+            if client_id != peer.produce_quota.client_id or not peer.produce_quota.try_record(size_bytes, now_ms):
+                self.response.throttle_time_ms = quotas.produce.maybe_record_and_get_throttle_ms(
+                    peer, client_id, size_bytes, now_ms
+                )
+        if self._request.acks == 0:
+            if self._has_failed:
+                raise CloseConnection
+            return None
+        if self._leaders:
+            endpoints = context.services.metadata.endpoints(context.peer)
+            self.response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in self._leaders]
+        if self._delayed:
+            return wait_for_acks(self._context, self._request, self.response, self._delayed)
+        return self.response
+
+
+class _VerifiedProduceResult(_ProduceResult):
+    """One where coordinators have refused some partitions, and given the proof for others."""
+
+    __slots__ = ("_confirmation",)
+
+    def __init__(self, context: RequestContext, request: ProduceRequest, confirmation: TransactionVerification) -> None:
+        super().__init__(context, request)
+        self._confirmation = confirmation
+
+    def append_partition(
+        self,
+        name: str | None,
+        part: PartitionProduceData,
+        rows: list[PartitionProduceResponse],
+        txn: TxnAppendContext = NO_TXN_CONTEXT,
+    ) -> None:
+        """Append one partition's batch where it may be, and give it its row."""
+        at = name or "", part.index
+        error = self._confirmation.refused.get(at)
+        if error is None:
+            super().append_partition(name, part, rows, self._confirmation.txns.get(at, txn))
+            return
+        row = _error_partition(part, error)
+        if error.code is ErrorCode.INVALID_TXN_STATE:
+            row.error_message = error.message
+        self.record_result(name, row, None)
+        rows.append(row)
+
+
+def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult | Uncancellable:
+    """Append every partition's batch; each has its own outcome."""
+    outcome = _ProduceResult(context, request)
+    topics = request.topic_data
+    if len(topics) > _MANY_PARTITIONS:
+        return Uncancellable(_produce_many(context, request, outcome))
+    corrupt = None
+    for topic in topics:
+        if len(topic.partition_data) > _MANY_PARTITIONS:
+            return Uncancellable(_produce_many(context, request, outcome))
+        corrupt = corrupt or find_batch_problem(topic.partition_data)
+    if corrupt is TRANSACTIONAL:
+        return Uncancellable(_transactional(context, request))
+    for topic in topics:
+        name = topic.name if context.version < 13 else topic_name(context, topic)
+        rows: list[PartitionProduceResponse] = []
+        for part in topic.partition_data:
+            if corrupt is None:
+                outcome.append_partition(name, part, rows)
+            else:
+                outcome.add_error(part, corrupt, rows)
+        outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
+    return (
+        Uncancellable(_validate_deferred(context, request, outcome)) if outcome.deferred else outcome.response_or_wait()
+    )
+
+
+async def _validate_deferred(
+    context: RequestContext, request: ProduceRequest, outcome: _ProduceResult
+) -> HandlerResult:
+    """Look at the records of what waits for it, a piece at a time, and append it then."""
+    for one in outcome.deferred:
+        row, replica = await _validate_and_append(context, request, one)
+        outcome.record_result(one.name, row, replica)
+        one.responses[one.row_index] = row
+    return outcome.response_or_wait()
+
+
+async def _produce_many(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> HandlerResult:
+    """The same for a request of many partitions, a step each. All is appended whether or not the client stays."""
+    corrupt = await context.time_slice.run(_find_corrupt_batch(request))
+    if corrupt is TRANSACTIONAL:
+        return await _transactional(context, request)
+    if corrupt is not None:
+        return await _reject_all(context, request, outcome, corrupt)
+    return await _append_all(context, request, outcome)
+
+
+async def _reject_all(
+    context: RequestContext, request: ProduceRequest, outcome: _ProduceResult, error: ProtocolError
+) -> HandlerResult:
+    await context.time_slice.run(_add_all_errors(context, request, outcome, error))
+    return outcome.response_or_wait()
+
+
+async def _transactional(context: RequestContext, request: ProduceRequest) -> HandlerResult:
+    """A request with batches of a transaction: its coordinator is asked first."""
+    from ottla.broker.handlers.produce.txn_verification import verify_transaction
+
+    try:
+        confirmation = await verify_transaction(context, request)
+    except ProtocolError as error:
+        return await _reject_all(context, request, _ProduceResult(context, request), error)
+    return await _append_all(context, request, _VerifiedProduceResult(context, request, confirmation))
+
+
+async def _append_all(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> HandlerResult:
+    every = await context.time_slice.run(_append_compactly(context, request, outcome))
+    answer = await _validate_deferred(context, request, outcome)
+    return None if answer is None else _expand_response(context, request, answer, every)
+
+
+def _find_corrupt_batch(request: ProduceRequest) -> Job[ProtocolError | None]:
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            wrong = find_batch_problem((part,))
+            if wrong is not None:
+                return wrong
+            yield
+        yield
+    return None
+
+
+def _add_all_errors(
+    context: RequestContext, request: ProduceRequest, outcome: _ProduceResult, corrupt: ProtocolError
+) -> Job[None]:
+    for topic in request.topic_data:
+        rows: list[PartitionProduceResponse] = StreamingArray(ProduceResponse, context.version)
+        for part in topic.partition_data:
+            outcome.add_error(part, corrupt, rows)
+            yield
+        yield
+        outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
+
+
+CompactResult = PartitionProduceResponse | ErrorCode
+"""A row, or all there is to say in it: until all is known there may be very many."""
+
+
+def _append_compactly(
+    context: RequestContext, request: ProduceRequest, outcome: _ProduceResult
+) -> Job[list[list[CompactResult]]]:
+    every = []
+    for topic in request.topic_data:
+        name = topic_name(context, topic)
+        rows: list[Any] = []
+        for part in topic.partition_data:
+            outcome.append_partition(name, part, rows)
+            row = rows[-1]
+            if row == PartitionProduceResponse(part.index, row.error_code, -1):
+                rows[-1] = ErrorCode(row.error_code)
+            yield
+        every.append(rows)
+        yield
+    return every
+
+
+async def _expand_response(
+    context: RequestContext,
+    request: ProduceRequest,
+    answer: Message | Awaitable[Message | None],
+    every: list[list[CompactResult]],
+) -> Message | None:
+    """The answer with a row for every partition, once what it waits for is known."""
+    response = answer if isinstance(answer, Message) else await answer
+    if isinstance(response, ProduceResponse):
+        response.responses = await context.time_slice.run(_topic_responses(context, request, every))
+    return response
+
+
+def _topic_responses(
+    context: RequestContext, request: ProduceRequest, every: list[list[CompactResult]]
+) -> Job[list[TopicProduceResponse]]:
+    out: list[TopicProduceResponse] = StreamingArray(ProduceResponse, context.version)
+    for topic, told in zip(request.topic_data, every, strict=True):
+        rows: list[PartitionProduceResponse] = StreamingArray(ProduceResponse, context.version)
+        for part, row in zip(topic.partition_data, told, strict=True):
+            rows.append(PartitionProduceResponse(part.index, row, -1) if isinstance(row, ErrorCode) else row)
+            yield
+        out.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
+        yield
+    return out
+
+
+async def _validate_and_append(
+    context: RequestContext, request: ProduceRequest, one: _DeferredAppend
+) -> tuple[PartitionProduceResponse, HostedPartition | None]:
+    steps = one.steps
+    while True:
+        try:
+            checked = await context.services.decompression_limiter.run(steps)
+            # Meanwhile the leadership may have gone, and the settings may be others.
+            return _append_partition(context, one.name, one.part, request.acks, checked, one.txn)
+        except ValidationPending as again:
+            steps = again.steps
+        except ProtocolError as error:
+            replica = context.services.replica_manager.get(one.name, one.part.index)
+            return (
+                _error_partition(one.part, error) if replica is None else _rejected_partition(one.part, error, replica)
+            ), None
+
+
+def _add_current_leader(
+    context: RequestContext, topic: str, index: int, row: PartitionProduceResponse, leaders: set[int]
+) -> None:
+    known = context.image.topics.get(topic)
+    partition = known.partitions.get(index) if known is not None else None
+    if partition is not None:
+        row.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+        leaders.add(partition.leader)

@@ -1,0 +1,42 @@
+"""When a produced batch counts: once it is below the high watermark, of the leader that took it, at enough replicas.
+
+Deviation: where the leadership goes to a broker that is alive, Kafka answers NOT_LEADER_OR_FOLLOWER at once, though the
+batch mostly lies at the new leader already: a producer without idempotence writes it twice then, and librdkafka with it
+too where it has raised its epoch meanwhile. Here the answer waits a moment for what the new leader says: a high
+watermark above a batch that still lies here is above the same batch there.
+
+Source: ``DelayedProduce.java``, ``Partition.checkEnoughReplicasReachOffset`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import RequestContext
+from ottla.broker.replication.delayed_produce import DelayedProduce, wait_for_completion
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
+
+
+def _failure_code(context: RequestContext, replica: HostedPartition) -> ErrorCode:
+    """What a client is told of a replica that stopped leading while its batch waited."""
+    try:
+        context.services.replica_manager.leader(replica.topic, replica.partition)
+    except ProtocolError as error:
+        return error.code
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def wait_for_acks(
+    context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[DelayedProduce]
+) -> Message | None:
+    """Wait until every batch is below its high watermark; what is not in time says so, though it stays in the log."""
+    await wait_for_completion(context.services.purgatory, waiting, request.timeout_ms)
+    for one in waiting:
+        if one.is_failed:
+            one.response.error_code = _failure_code(context, one.replica)
+        elif not one.is_completed:
+            one.response.error_code = ErrorCode.REQUEST_TIMED_OUT
+        elif request.acks == -1 and not one.is_led_elsewhere and not one.replica.has_enough_replicas():
+            one.response.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return response

@@ -1,0 +1,316 @@
+"""Produce: what is answered, and when. Sources: ``KafkaApis.handleProduceRequest``, ``ReplicaManager`` (4.3.1)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.handlers.produce import produce
+from ottla.broker.network.connection import CloseConnection
+from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual, topic_id_of
+from ottla.log.log_config import LogConfig
+from ottla.log.log_validator import PIECE_BYTES
+from ottla.log.partition_log import PartitionLog
+from ottla.log.tests.log_fixtures import NOW, make_batch
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import produce as p
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
+from ottla.wire.record_batch.compression import CompressionType
+
+NEWEST = 13
+
+
+def request(*parts: tuple[str, int, Any], acks: int = -1, timeout_ms: int = 1000) -> p.ProduceRequest:
+    topics = [
+        p.TopicProduceData(name, topic_id_of(name), [p.PartitionProduceData(number, raw)])
+        for name, number, raw in parts
+    ]
+    return p.ProduceRequest(None, acks, timeout_ms, topics)
+
+
+def send(stage: HandlerFixture, what: p.ProduceRequest, version: int = NEWEST, client_id: str = "client") -> Any:
+    answer = produce.handle(stage.context(ApiKey.PRODUCE, version, client_id), what)
+    if answer is None or isinstance(answer, Message):
+        return answer
+    return run_virtual(partial(resolve, answer))
+
+
+def row_of(answer: Any) -> p.PartitionProduceResponse:
+    row: p.PartitionProduceResponse = answer.responses[0].partition_responses[0]
+    return row
+
+
+@pytest.fixture
+def stage() -> HandlerFixture:
+    out = HandlerFixture()
+    out.hosted.host("t")
+    return out
+
+
+def test_a_batch_gets_the_next_offsets_and_tells_the_log_start(stage: HandlerFixture) -> None:
+    assert row_of(send(stage, request(("t", 0, make_batch(0))))).base_offset == 0
+    row = row_of(send(stage, request(("t", 0, make_batch(3)))))
+    assert (row.index, row.error_code, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
+        0,
+        0,
+        3,
+        -1,
+        0,
+    )
+    assert stage.hosted.replicas["t", 0].log.high_watermark == 6
+
+
+REFUSED = [
+    pytest.param("t", 0, None, -1, 11, ErrorCode.INVALID_RECORD, id="null records"),
+    pytest.param("t", 0, b"", -1, 11, ErrorCode.INVALID_RECORD, id="no batch"),
+    pytest.param("t", 1, "batch", -1, 11, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="no such partition"),
+    pytest.param("u", 0, "batch", -1, 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="no such topic"),
+    pytest.param("u", 0, "batch", -1, 13, ErrorCode.UNKNOWN_TOPIC_ID, id="trap: no such topic id from v13"),
+    pytest.param("t", 0, "batch", 2, 11, ErrorCode.INVALID_REQUIRED_ACKS, id="acks 2"),
+    pytest.param("t", 0, "batch", -2, 11, ErrorCode.INVALID_REQUIRED_ACKS, id="acks -2"),
+    pytest.param("t", 0, "zstd", -1, 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, id="zstd below v7"),
+    pytest.param("t", 0, "zstd", -1, 7, ErrorCode.NONE, id="zstd from v7"),
+    pytest.param(
+        "t", 0, "transactional", -1, 11, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, id="a transaction of nobody's"
+    ),
+    pytest.param("t", 0, "torn", -1, 11, ErrorCode.CORRUPT_MESSAGE, id="a bad checksum"),
+    pytest.param("elsewhere", 0, "batch", -1, 11, ErrorCode.NOT_LEADER_OR_FOLLOWER, id="led elsewhere"),
+    pytest.param("__consumer_offsets", 0, "batch", -1, 11, ErrorCode.INVALID_TOPIC_EXCEPTION, id="an internal topic"),
+    pytest.param(
+        "__consumer_offsets", 0, "batch", 9, 11, ErrorCode.INVALID_REQUIRED_ACKS, id="acks are looked at first"
+    ),
+    pytest.param("__transaction_state", 0, "batch", -1, 11, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="one that is not"),
+]
+
+
+def bytes_of(what: Any) -> Any:
+    match what:
+        case "batch":
+            return make_batch(0)
+        case "zstd":
+            return make_batch(0, codec=CompressionType.ZSTD)
+        case "transactional":
+            return make_batch(0, attributes=TRANSACTIONAL_BIT, producer_id=1, producer_epoch=0, base_sequence=0)
+        case "torn":
+            raw = make_batch(0)
+            raw[-1] ^= 1
+            return raw
+    return what
+
+
+@pytest.mark.parametrize(("topic", "partition", "what", "acks", "version", "code"), REFUSED)
+def test_what_is_refused_says_why_and_leaves_no_trace(
+    stage: HandlerFixture, topic: str, partition: int, what: Any, acks: int, version: int, code: ErrorCode
+) -> None:
+    stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
+    stage.hosted.host("__consumer_offsets")
+    row = row_of(send(stage, request((topic, partition, bytes_of(what)), acks=acks), version))
+    assert row.error_code == code
+    if code:
+        assert row.base_offset == -1
+        assert all(replica.log.log_end_offset == 0 for replica in stage.hosted.replicas.values())
+
+
+def test_only_an_admin_tool_writes_to_an_internal_topic(stage: HandlerFixture) -> None:
+    stage.hosted.host("__consumer_offsets")
+    what = request(("__consumer_offsets", 0, make_batch(0)))
+    assert row_of(send(stage, what, 11, "__admin_client")).error_code == 0
+    assert row_of(send(stage, what, 11, "__admin_client2")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_from_v10_a_refusal_for_leadership_names_the_leader(stage: HandlerFixture) -> None:
+    stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
+    row = row_of(send(stage, request(("elsewhere", 0, make_batch(0))), 10))
+    assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 3)
+    assert row_of(send(stage, request(("elsewhere", 0, make_batch(0))), 9)).current_leader.leader_id == -1
+
+
+NO_BATCH = [
+    (8, (-12).to_bytes(4, "big", signed=True), "Record size -12 is less than the minimum record overhead (14)"),
+    (8, (13).to_bytes(4, "big"), "Record size 13 is less than the minimum record overhead (14)"),
+    (16, b"\x09", "Invalid magic found in record: 9"),
+    (16, b"\xff", "Invalid magic found in record: -1"),
+]
+
+
+@pytest.mark.parametrize(("at", "what", "text"), NO_BATCH)
+def test_bytes_that_begin_like_no_batch_refuse_the_whole_request(
+    stage: HandlerFixture, at: int, what: bytes, text: str
+) -> None:
+    bad = make_batch(0)
+    bad[at : at + len(what)] = what
+    answer = send(stage, request(("t", 0, make_batch(0)), ("t", 0, bad)), 11)
+    rows = [r for t in answer.responses for r in t.partition_responses]
+    assert [(r.error_code, r.error_message) for r in rows] == [(ErrorCode.CORRUPT_MESSAGE, text)] * 2
+    assert stage.hosted.replicas["t", 0].log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("bad", [make_batch(0)[:40], make_batch(0)[:8] + (25).to_bytes(4, "big") + make_batch(0)[12:]])
+def test_a_batch_that_is_not_all_there_is_refused_alone(stage: HandlerFixture, bad: bytearray) -> None:
+    answer = send(stage, request(("t", 0, make_batch(0)), ("t", 0, bad)), 11)
+    codes = [r.error_code for t in answer.responses for r in t.partition_responses]
+    assert codes == [0, ErrorCode.INVALID_RECORD if len(bad) == 40 else ErrorCode.CORRUPT_MESSAGE]
+
+
+def test_a_refusal_by_the_log_tells_its_start_unless_the_bytes_were_at_fault(stage: HandlerFixture) -> None:
+    """``ReplicaManager.appendToLocalLog``"""
+    unknown_codec = make_batch(0, attributes=7)
+    assert unknown_codec[22] == 7
+    row = row_of(send(stage, request(("t", 0, unknown_codec))))
+    assert (row.error_code, row.log_start_offset) == (ErrorCode.UNKNOWN_SERVER_ERROR, 0)
+    row = row_of(send(stage, request(("t", 0, make_batch(0, base_offset=1)))))
+    assert (row.error_code, row.log_start_offset) == (ErrorCode.INVALID_RECORD, 0)
+    row = row_of(send(stage, request(("t", 0, bytes_of("torn")))))
+    assert (row.error_code, row.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+
+
+def large(count: int, key: bytes | None = b"k") -> bytearray:
+    return bytearray(r.build_batch([r.NewRecord(key, b"v", NOW)] * count))
+
+
+@pytest.fixture
+def compacted() -> HandlerFixture:
+    stage = HandlerFixture()
+    stage.hosted.host("c", settings=LogConfig(compact=True))
+    return stage
+
+
+def test_a_large_batch_whose_records_are_looked_at_lets_others_have_their_turn(compacted: HandlerFixture) -> None:
+    turns = 0
+
+    async def main() -> Any:
+        nonlocal turns
+        answer = produce.handle(
+            compacted.context(ApiKey.PRODUCE, NEWEST), request(("c", 0, large(40_000)), ("c", 0, large(3)))
+        )
+        assert not isinstance(answer, Message)
+        async with trio.open_nursery() as nursery:
+
+            async def other() -> None:
+                nonlocal turns
+                while True:
+                    await trio.lowlevel.checkpoint()
+                    turns += 1
+
+            nursery.start_soon(other)
+            out = await resolve(answer)
+            nursery.cancel_scope.cancel()
+        return out
+
+    answer: Any = run_virtual(main)
+    assert [r.base_offset for t in answer.responses for r in t.partition_responses] == [3, 0]
+    assert turns >= 40_000 * 9 // PIECE_BYTES - 1
+
+
+def test_what_changes_while_records_are_looked_at_counts(compacted: HandlerFixture) -> None:
+    """Leadership and settings are those of the moment of the append."""
+    replica = compacted.hosted.replicas["c", 0]
+
+    def meanwhile(change: Any, keyless: int = 0) -> p.PartitionProduceResponse:
+        items = [r.NewRecord(b"k" if i < 40_000 - keyless else None, b"v", NOW) for i in range(40_000)]
+        raw = bytearray(r.build_batch(items))
+        answer: Any = produce.handle(compacted.context(ApiKey.PRODUCE, NEWEST), request(("c", 0, raw)))
+
+        async def main() -> Any:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(change)
+                return await resolve(answer)
+
+        return row_of(run_virtual(main))
+
+    async def resign() -> None:
+        replica.is_leader = False
+
+    async def limit() -> None:
+        replica.log.update_config(LogConfig(compact=True, max_message_bytes=1000))
+
+    async def same() -> None:
+        replica.log.update_config(LogConfig(compact=True, retention_ms=5))
+
+    assert meanwhile(same).error_code == 0
+    assert meanwhile(limit).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    replica.log.update_config(LogConfig(compact=True))
+    bad = meanwhile(same, keyless=2000)
+    assert (bad.error_code, bad.log_start_offset, len(bad.record_errors)) == (ErrorCode.INVALID_RECORD, 0, 1000)
+    assert meanwhile(resign).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert replica.log.log_end_offset == 40_000
+
+
+def test_an_answer_names_ten_thousand_records_at_fault_and_no_more(compacted: HandlerFixture) -> None:
+    parts = [("c", 0, large(1500, None))] * 12
+    answer = send(compacted, request(*parts))
+    rows = [r for t in answer.responses for r in t.partition_responses]
+    assert [len(r.record_errors) for r in rows] == [1000] * 10 + [0] * 2
+    assert {r.error_code for r in rows} == {ErrorCode.INVALID_RECORD}
+
+
+def test_each_partition_has_its_own_outcome(stage: HandlerFixture) -> None:
+    answer = send(stage, request(("t", 0, make_batch(0)), ("t", 5, make_batch(0)), ("t", 0, make_batch(3))), 11)
+    rows = [r for t in answer.responses for r in t.partition_responses]
+    assert [(r.error_code, r.base_offset) for r in rows] == [(0, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1), (0, 3)]
+    assert [(t.name, t.topic_id) for t in answer.responses] == [("t", topic_id_of("t"))] * 3
+    assert topic_id_of("t") != ZERO_UUID
+
+
+def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(stage: HandlerFixture) -> None:
+    assert send(stage, request(("t", 0, make_batch(0)), acks=0)) is None
+    assert stage.hosted.replicas["t", 0].log.log_end_offset == 3
+    with pytest.raises(CloseConnection):
+        send(stage, request(("t", 9, make_batch(0)), acks=0))
+
+
+def test_a_disk_that_fails_is_told_and_answered_as_a_storage_error(stage: HandlerFixture) -> None:
+    stage.env.disk.fault = lambda what, path: OSError(5, "broken") if what == "pwrite" else None
+    assert row_of(send(stage, request(("t", 0, make_batch(0))))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(stage.failures) == 1
+
+
+def test_acks_all_is_refused_before_the_append_while_too_few_are_in_sync_and_acks_1_is_not() -> None:
+    stage = HandlerFixture()
+    stage.hosted.host("r", isr=(1,), replicas=(1, 2), settings=LogConfig(min_insync_replicas=2))
+    assert row_of(send(stage, request(("r", 0, make_batch(0))))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert stage.hosted.replicas["r", 0].log.log_end_offset == 0
+    assert row_of(send(stage, request(("r", 0, make_batch(0)), acks=1))).error_code == 0
+
+
+def test_who_waits_for_many_partitions_looks_at_the_one_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = 60
+    stage = HandlerFixture()
+    stage.hosted.host("r", isr=(1, 2), replicas=(1, 2), partitions=many)
+    looks = [0]
+
+    def high_watermark(log: Any) -> int:
+        looks[0] += 1
+        offset: int = log.__dict__["high_watermark"]
+        return offset
+
+    def move(log: Any, offset: int) -> None:
+        log.__dict__["high_watermark"] = offset
+
+    async def all_of_them(replica: Any) -> None:
+        await trio.sleep(0.1)
+        monkeypatch.setattr(PartitionLog, "high_watermark", property(high_watermark, move), raising=False)
+        for number in range(many):
+            one = stage.hosted.replicas["r", number]
+            move(one.log, one.log.log_end_offset)
+            one.notify_waiters()
+
+    what = request(*(("r", number, make_batch(0)) for number in (*range(many), 0)))
+    answer: Any = produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(all_of_them, None)
+            response = await answer
+            assert trio.current_time() == pytest.approx(0.1)
+        codes = [row.error_code for topic in response.responses for row in topic.partition_responses]
+        assert len(codes) == many + 1
+
+    run_virtual(main)
+    assert looks[0] < 5 * many

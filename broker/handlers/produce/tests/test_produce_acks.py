@@ -1,0 +1,248 @@
+"""acks=all: what an answer waits for, and what it says (R337). Source: ``DelayedProduce.java`` (4.3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.handlers.admin import delete_records
+from ottla.broker.handlers.produce import produce
+from ottla.broker.handlers.produce.tests.test_produce import NEWEST, request, row_of
+from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, resolve, run_virtual
+from ottla.controller.metadata.image import PartitionRegistration
+from ottla.log.log_config import LogConfig
+from ottla.log.tests.log_fixtures import make_batch
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import delete_records as dr
+from ottla.wire.messages import metadata_records as m
+
+
+def waiting(stage: HandlerFixture, meanwhile: Any, *, acks: int = -1, timeout_ms: int = 1000) -> tuple[int, float]:
+    """Produce to a partition with a follower that has fetched nothing yet; gives the error and how long it took."""
+    what = request(("r", 0, make_batch(0)), acks=acks, timeout_ms=timeout_ms)
+    answer: Any = produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what)
+
+    async def main() -> tuple[int, float]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(meanwhile, stage.hosted.replicas["r", 0])
+            row = row_of(await answer if isinstance(answer, Awaitable) else answer)
+            took = trio.current_time()
+            nursery.cancel_scope.cancel()
+        return row.error_code, took
+
+    return run_virtual(main)
+
+
+@pytest.fixture
+def replicated() -> HandlerFixture:
+    stage = HandlerFixture()
+    stage.hosted.host("r", isr=(1, 2), replicas=(1, 2))
+    return stage
+
+
+async def follower_fetches(replica: Any) -> None:
+    await trio.sleep(0.3)
+    replica.state.fetched(2, -1, 3, 0, 3, 0)
+    replica.on_flushed(3, 0)
+
+
+async def nothing(replica: Any) -> None:
+    await trio.sleep_forever()
+
+
+async def leader_resigns(replica: Any) -> None:
+    await trio.sleep(0.2)
+    replica.resign()
+    replica.notify_waiters()
+
+
+def test_acks_all_waits_until_every_member_has_it(replicated: HandlerFixture) -> None:
+    assert waiting(replicated, follower_fetches) == (0, 0.3)
+
+
+def test_acks_1_waits_for_nobody(replicated: HandlerFixture) -> None:
+    assert waiting(replicated, nothing, acks=1) == (0, 0.0)
+
+
+def test_what_is_not_in_time_says_so_though_it_stays(replicated: HandlerFixture) -> None:
+    assert waiting(replicated, nothing, timeout_ms=700) == (ErrorCode.REQUEST_TIMED_OUT, 0.7)
+    assert replicated.hosted.replicas["r", 0].log.log_end_offset == 3
+
+
+def test_who_waits_is_told_when_leadership_goes(replicated: HandlerFixture) -> None:
+    assert waiting(replicated, leader_resigns) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)
+
+
+def leader_becomes_another(replica: Any) -> None:
+    replica.apply_partition_state(1, PartitionRegistration((1, 2), (1, 2), 2, 4, 1), NOW_MS)
+
+
+async def new_leader_has_it_committed(replica: Any) -> None:
+    await trio.sleep(0.2)
+    leader_becomes_another(replica)
+    await trio.sleep(0.05)
+    replica.update_leader_offsets(3, 0)
+
+
+async def new_leader_has_not_said(replica: Any) -> None:
+    await trio.sleep(0.2)
+    leader_becomes_another(replica)
+    await trio.sleep(0.05)
+    replica.update_leader_offsets(2, 0)
+
+
+async def new_leader_is_without_it(replica: Any) -> None:
+    await trio.sleep(0.2)
+    leader_becomes_another(replica)
+    replica.log.truncate_to(0, NOW_MS)
+    replica.notify_waiters()
+
+
+async def new_leader_has_others_there(replica: Any) -> None:
+    await trio.sleep(0.2)
+    leader_becomes_another(replica)
+    replica.log.truncate_to(0, NOW_MS)
+    replica.append_as_follower(make_batch(0), NOW_MS)
+    replica.update_leader_offsets(3, 0)
+
+
+async def nobody_leads(replica: Any) -> None:
+    await trio.sleep(0.2)
+    replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), -1, 4, 1), NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "told"),
+    [
+        (new_leader_has_it_committed, (0, 0.25)),
+        (new_leader_has_not_said, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1.2)),
+        (new_leader_is_without_it, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
+        (new_leader_has_others_there, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
+        (nobody_leads, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
+    ],
+)
+def test_who_waits_while_the_leadership_goes_hears_what_the_new_leader_says_of_it(
+    replicated: HandlerFixture, meanwhile: Any, told: tuple[int, float]
+) -> None:
+    assert waiting(replicated, meanwhile) == pytest.approx(told)
+
+
+async def leader_is_elected_again(replica: Any) -> None:
+    await trio.sleep(0.2)
+    told = PartitionRegistration((1, 2), (1, 2), 2, 4, 1)
+    replica.apply_partition_state(1, told, NOW_MS)
+    replica.apply_partition_state(1, replace(told, leader=1, leader_epoch=5, partition_epoch=2), NOW_MS)
+    replica.state.fetched(2, -1, 3, 0, 3, 0)
+    replica.on_flushed(3, 0)
+
+
+async def leader_stays_under_another_epoch(replica: Any) -> None:
+    await trio.sleep(0.2)
+    replica.apply_partition_state(1, PartitionRegistration((1, 2), (1, 2), 1, 4, 1), NOW_MS)
+    await follower_fetches(replica)
+
+
+async def leader_stays_under_another_epoch_without_fetches(replica: Any) -> None:
+    """The member has said in the epoch before that it has everything."""
+    await trio.sleep(0.2)
+    replica.state.fetched(2, -1, 3, 0, 3, NOW_MS)
+    replica.apply_partition_state(1, PartitionRegistration((1, 2), (1, 2), 1, 4, 1), NOW_MS)
+    replica.recover_high_watermark(NOW_MS)
+
+
+async def leader_is_alone_under_another_epoch(replica: Any) -> None:
+    await trio.sleep(0.2)
+    replica.apply_partition_state(1, PartitionRegistration((1,), (1,), 1, 4, 1), NOW_MS)
+    replica.recover_high_watermark(NOW_MS)
+
+
+async def minimum_rises(replica: Any) -> None:
+    replica.state.fetched(2, -1, 3, 0, 3, 0)
+    replica.on_flushed(3, 0)
+    replica.log.update_config(LogConfig(min_insync_replicas=2))
+    replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, 3, 1), NOW_MS)
+
+
+def test_what_somebody_else_led_over_meanwhile_is_not_acknowledged(replicated: HandlerFixture) -> None:
+    """Other records may lie at its offsets now."""
+    assert waiting(replicated, leader_is_elected_again) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)
+
+
+def test_a_new_epoch_of_the_same_leader_changes_nothing_for_who_waits(replicated: HandlerFixture) -> None:
+    assert waiting(replicated, leader_stays_under_another_epoch) == (0, 0.5)
+
+
+@pytest.mark.parametrize(
+    "meanwhile", [leader_stays_under_another_epoch_without_fetches, leader_is_alone_under_another_epoch]
+)
+def test_follow_image_with_a_new_epoch_of_the_same_leader_needs_no_fetch_to_commit(
+    replicated: HandlerFixture, meanwhile: Any
+) -> None:
+    """R-329."""
+    assert waiting(replicated, meanwhile) == (0, 0.2)
+
+
+def test_r337_what_lies_at_too_few_replicas_by_now_says_so(replicated: HandlerFixture) -> None:
+    assert waiting(replicated, minimum_rises) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0)
+
+
+# ---------------------------------------------------------------------- DeleteRecords waits for followers too (R338)
+
+
+class AcksLogDirectory:
+    def note_starts(self, logs: Any) -> None:
+        pass
+
+
+def deleting(stage: HandlerFixture, meanwhile: Any, timeout_ms: int = 1000) -> tuple[int, int, float]:
+    """Delete the first batch of a partition of two; gives the error, the low watermark and how long it took."""
+    replica = stage.hosted.replicas["r", 0]
+    directory = AcksLogDirectory()
+    stage.services.log_dirs = SimpleNamespace(from_config=lambda log: directory)
+    stage.hosted.image = replace(
+        stage.hosted.image,
+        brokers={2: m.RegisterBrokerRecord(2, fenced=False), 3: m.RegisterBrokerRecord(3, fenced=True)},
+    )
+    for _ in range(2):
+        replica.append(make_batch(0), NOW_MS)
+    replica.state.update_follower(2, -1, 6, 0, 6, 0)  # type: ignore[union-attr]
+    replica.on_flushed(6, 0)
+    topic = dr.DeleteRecordsTopic("r", [dr.DeleteRecordsPartition(0, 3)])
+
+    async def main() -> tuple[int, int, float]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(meanwhile, replica)
+            context = stage.context(ApiKey.DELETE_RECORDS, 2)
+            answer = await resolve(delete_records.handle(context, dr.DeleteRecordsRequest([topic], timeout_ms)))
+            took = trio.current_time()
+            nursery.cancel_scope.cancel()
+        row = answer.topics[0].partitions[0]
+        return row.error_code, row.low_watermark, took
+
+    return run_virtual(main)
+
+
+async def follower_starts_higher(replica: Any) -> None:
+    for start in (1, 3):
+        await trio.sleep(0.2)
+        replica.update_follower_fetch_state(2, -1, 6, start, 6, 0)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "told"),
+    [
+        pytest.param(follower_starts_higher, (0, 3, 0.4), id="until the follower starts there too"),
+        pytest.param(nothing, (ErrorCode.REQUEST_TIMED_OUT, 0, 1.0), id="until the time is over"),
+        pytest.param(leader_resigns, (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, 0.2), id="until somebody else leads"),
+    ],
+)
+def test_r338_deleting_waits_for_the_replicas_that_are_alive(
+    replicated: HandlerFixture, meanwhile: Any, told: tuple[int, int, float]
+) -> None:
+    assert deleting(replicated, meanwhile) == told

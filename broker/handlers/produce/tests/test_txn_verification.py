@@ -1,0 +1,208 @@
+"""Produce requests with batches of a transaction: facts 146, 150, 152. Source: ``ReplicaManager.scala`` (4.3.1)."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from ottla.broker.handlers.produce import produce
+from ottla.broker.tests.fake_transaction_verifier import FakeTransactionVerifier
+from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual, topic_id_of
+from ottla.log.log_config import LogConfig
+from ottla.log.log_validator import PIECE_BYTES, AppendOrigin
+from ottla.log.producers.transaction_verification import TxnAppendContext
+from ottla.log.tests.log_fixtures import make_batch
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import produce as p
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
+from ottla.wire.record_batch.compression import CompressionType
+from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
+
+PID = 7
+
+
+def a_stage(*codes: E, **settings: str) -> tuple[HandlerFixture, FakeTransactionVerifier]:
+    stage = HandlerFixture(**settings)
+    stage.hosted.host("t", partitions=3)
+    stage.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
+    coordinator = FakeTransactionVerifier(stage.services, *codes)
+    stage.services.transaction_verifier = lambda: coordinator
+    return stage, coordinator
+
+
+def data(sequence: int = 0, epoch: int = 0, pid: int = PID, *, txn: bool = True, **more: Any) -> bytearray:
+    attributes = TRANSACTIONAL_BIT if txn else 0
+    return make_batch(
+        0, 1, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, attributes=attributes, **more
+    )
+
+
+def request(*parts: tuple[str, int, Any], transactional_id: str | None = "x") -> p.ProduceRequest:
+    topics = [
+        p.TopicProduceData(name, topic_id_of(name), [p.PartitionProduceData(number, raw)])
+        for name, number, raw in parts
+    ]
+    return p.ProduceRequest(transactional_id, -1, 1000, topics)
+
+
+def send(stage: HandlerFixture, what: p.ProduceRequest, version: int = 12) -> list[int]:
+    answer = run_virtual(partial(resolve, produce.handle(stage.context(ApiKey.PRODUCE, version), what)))
+    return [row.error_code for topic in answer.responses for row in topic.partition_responses]
+
+
+def marked(
+    stage: HandlerFixture, epoch: int, number: int = 0, kind: int = ControlRecordType.ABORT, version: int = 1
+) -> None:
+    raw = bytearray(build_end_transaction_batch(EndTransactionMarker(kind, 0), PID, epoch, 5))
+    stage.hosted.replicas["t", number].append(
+        raw, 5, AppendOrigin.COORDINATOR, txn=TxnAppendContext(transaction_version=version)
+    )
+
+
+class TransactionalProduceCase(NamedTuple):
+    version: int
+    code: E
+    told: E
+    asked: int = 1
+
+
+RETRIED = 6
+ROWS = [
+    *(TransactionalProduceCase(version, E.NONE, E.NONE) for version in (3, 10, 11, 12, 13)),
+    TransactionalProduceCase(10, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE),
+    TransactionalProduceCase(11, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
+    TransactionalProduceCase(12, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
+    *(TransactionalProduceCase(version, E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH) for version in (10, 12)),
+    *(
+        TransactionalProduceCase(version, E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING)
+        for version in (10, 12)
+    ),
+    *(
+        TransactionalProduceCase(11, code, E.NOT_ENOUGH_REPLICAS)
+        for code in (E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS)
+    ),
+    *(
+        TransactionalProduceCase(12, code, E.NOT_ENOUGH_REPLICAS)
+        for code in (E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS)
+    ),
+    TransactionalProduceCase(12, E.NOT_COORDINATOR, E.NOT_ENOUGH_REPLICAS, 0),
+    TransactionalProduceCase(11, E.CONCURRENT_TRANSACTIONS, E.NOT_ENOUGH_REPLICAS),
+    TransactionalProduceCase(12, E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS, RETRIED),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_facts_146_and_150_what_a_coordinator_says_and_what_the_producer_hears(row: TransactionalProduceCase) -> None:
+    stage, coordinator = a_stage(row.code)
+    assert send(stage, request(("t", 0, data())), row.version) == [row.told]
+    assert len(coordinator.asked) == row.asked
+    assert all(asked.verify_only is (row.version < 12) for asked in coordinator.asked)
+    assert stage.hosted.replicas["t", 0].log.log_end_offset == (row.told is E.NONE)
+
+
+def test_fact_150_from_v12_it_is_asked_again_each_20_ms_until_the_transaction_before_has_ended() -> None:
+    stage, coordinator = a_stage(E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS, E.NONE)
+    assert send(stage, request(("t", 0, data())), 12) == [E.NONE]
+    first = coordinator.at_ms[0]
+    assert [round(at - first) for at in coordinator.at_ms] == [0, 20, 40]
+
+
+def test_only_partitions_where_the_transaction_is_not_open_are_asked_about() -> None:
+    stage, coordinator = a_stage()
+    assert send(stage, request(("t", 0, data()), ("t", 1, data()))) == [0, 0]
+    assert send(stage, request(("t", 0, data(1)), ("t", 2, data()))) == [0, 0]
+    assert send(stage, request(("t", 0, data(2)))) == [0]
+    asked = [[(t.name, t.partitions) for t in transaction.topics] for transaction in coordinator.asked]
+    assert asked == [[("t", [0, 1])], [("t", [2])]]
+    first = coordinator.asked[0]
+    assert (first.transactional_id, first.producer_id, first.producer_epoch) == ("x", PID, 0)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_topics_who_asks_may_not_write_to_are_no_part_of_its_transaction(version: int) -> None:
+    """Else a marker would be written there; and whether it exists would be told."""
+    stage = HandlerFixture()
+    for name in ("t", "closed", "__consumer_offsets", "__transaction_state"):
+        stage.hosted.host(name)
+    coordinator = FakeTransactionVerifier(stage.services, E.INVALID_PRODUCER_ID_MAPPING)
+    stage.services.transaction_verifier = lambda: coordinator
+    stage.services.authorizer = SimpleNamespace(
+        decisions={},
+        may=lambda peer, operation, kind, name: name != "closed",
+        may_write=lambda context, name: name != "closed",
+    )
+    names = ("closed", "__consumer_offsets", "__transaction_state", "t")
+    told = send(stage, request(*((name, 0, data()) for name in names)), version)
+    invalid = E.INVALID_TOPIC_EXCEPTION
+    assert told == [E.TOPIC_AUTHORIZATION_FAILED, invalid, invalid, E.INVALID_PRODUCER_ID_MAPPING]
+    assert [[topic.name for topic in asked.topics] for asked in coordinator.asked] == [["t"]]
+
+
+def test_each_partition_has_its_own_outcome() -> None:
+    stage, coordinator = a_stage()
+    marked(stage, 5, 1, version=2)
+    what = request(("t", 0, data()), ("t", 1, data()), ("away", 0, data()), ("none", 0, data()), ("t", 2, b"x" * 70))
+    fenced, elsewhere, unknown = E.INVALID_PRODUCER_EPOCH, E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_TOPIC_OR_PARTITION
+    assert send(stage, what) == [0, fenced, elsewhere, unknown, E.CORRUPT_MESSAGE]
+    assert [(t.name, t.partitions) for t in coordinator.asked[0].topics] == [("t", [0])]
+
+
+def test_an_abort_that_overtakes_the_answer_wins() -> None:
+    stage, coordinator = a_stage()
+    coordinator.meanwhile = lambda: marked(stage, 0)
+    assert send(stage, request(("t", 0, data())), 11) == [E.INVALID_TXN_STATE]
+    assert stage.hosted.replicas["t", 0].log.log_end_offset == 1, "the marker alone"
+
+
+def test_a_lead_that_went_meanwhile_appends_nothing() -> None:
+    stage, coordinator = a_stage()
+    coordinator.meanwhile = stage.hosted.replicas["t", 0].resign
+    assert send(stage, request(("t", 0, data())), 11) == [E.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_fact_152_two_producers_in_one_request_are_refused_with_all_of_it() -> None:
+    stage, coordinator = a_stage()
+    mapping = E.INVALID_PRODUCER_ID_MAPPING
+    assert send(stage, request(("t", 0, data()), ("t", 1, data(pid=8)))) == [mapping, mapping]
+    assert send(stage, request(("t", 0, data()), ("t", 1, data(epoch=1)))) == [mapping, mapping]
+    assert not coordinator.asked
+
+
+def test_a_transactions_batch_without_a_transactional_id_refuses_all_of_the_request() -> None:
+    stage, _ = a_stage()
+    refused = E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    what = request(("t", 0, make_batch(0)), ("t", 1, data()), transactional_id=None)
+    assert send(stage, what) == [refused, refused]
+    assert not any(replica.log.log_end_offset for replica in stage.hosted.replicas.values())
+
+
+def test_a_request_with_a_transactional_id_and_no_batch_of_a_transaction_asks_nobody() -> None:
+    stage, coordinator = a_stage()
+    assert send(stage, request(("t", 0, data(txn=False)))) == [0]
+    assert not coordinator.asked
+
+
+@pytest.mark.parametrize(("version", "asked"), [(11, 0), (12, 1)])
+def test_fact_146_where_verification_is_off_partitions_are_only_added(version: int, asked: int) -> None:
+    stage, coordinator = a_stage(transaction_partition_verification_enable="false")
+    assert send(stage, request(("t", 0, data())), version) == [0]
+    assert len(coordinator.asked) == asked
+
+
+def test_batches_with_many_records_and_requests_with_many_partitions_go_the_same_way() -> None:
+    stage, coordinator = a_stage()
+    replica = stage.hosted.host("many", partitions=70, settings=LogConfig(compression_type=CompressionType.LZ4))
+    items = [r.NewRecord(b"k", bytes(900), 5) for _ in range(2 + PIECE_BYTES // 900)]
+    whose: dict[str, int] = {"producer_id": PID, "producer_epoch": 0, "base_sequence": 0}
+    large = bytearray(r.build_batch(items, codec=CompressionType.GZIP, attributes=TRANSACTIONAL_BIT, **whose))
+    parts = [p.PartitionProduceData(number, large if number == 3 else data()) for number in range(70)]
+    what = p.ProduceRequest("x", -1, 1000, [p.TopicProduceData("many", topic_id_of("many"), parts)])
+    assert send(stage, what) == [0] * 70
+    assert len(coordinator.asked) == 1
+    assert replica.log.producers.ongoing_txns == {PID: 0}
+    assert stage.hosted.replicas["many", 3].log.log_end_offset == len(items)

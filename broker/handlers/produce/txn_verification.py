@@ -1,0 +1,128 @@
+"""What goes before a Produce request with batches of a transaction: its coordinator confirms each partition.
+
+Up to v11 it is asked whether a partition was added to the transaction; from v12 on it adds the partition. Partitions
+where the transaction is open already are not asked about. While the coordinator ends the transaction before this one
+it is asked again every 20 ms, for 100 ms at most.
+
+Source: ``ReplicaManager.handleProduceAppend``, ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``
+(apache/kafka 4.3.1).
+
+From KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.broker.dispatch.dispatcher import RequestContext
+from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
+from ottla.broker.handlers.produce.batch_precheck import ADMIN_CLIENT_ID, topic_name
+from ottla.broker.transactions.verification import TopicPartition, TransactionSupportedOperation, VerificationRequest
+from ottla.controller.metadata import acl
+from ottla.jobs.time_slice import Job
+from ottla.log.log_validator import parse_single_batch
+from ottla.log.producers.transaction_verification import TxnAppendContext
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.produce import ProduceRequest
+
+_ADDS_SINCE = 12
+_ABORTABLE_SINCE = 11
+_RETRIABLE_ERRORS = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class TransactionVerification(NamedTuple):
+    """What became of each partition that was asked about: refused, or with the proof for its append."""
+
+    refused: Mapping[TopicPartition, ProtocolError]
+    txns: Mapping[TopicPartition, TxnAppendContext]
+
+
+class _TransactionalBatches(NamedTuple):
+    """Whose transaction it is, and the first sequence of each partition's batch."""
+
+    producer_id: int
+    epoch: int
+    sequences: dict[TopicPartition, int]
+
+
+def _may_write(context: RequestContext, name: str) -> bool:
+    """Whether who asks may write there: where not, no marker of its transaction shall be written there either."""
+    is_open = name not in INTERNAL_TOPICS or context.client_id == ADMIN_CLIENT_ID
+    return is_open and context.may(acl.AclOperation.WRITE, acl.ResourceType.TOPIC, name)
+
+
+def _collect_batches(context: RequestContext, request: ProduceRequest) -> Job[_TransactionalBatches]:
+    """Batches of a transaction in partitions that exist, and that it may go to; what is wrong with others is told where
+    they would be appended.
+
+    Raises:
+        ProtocolError: INVALID_PRODUCER_ID_MAPPING: the request has more than one producer.
+    """
+    producers: set[tuple[int, int]] = set()
+    sequences: dict[TopicPartition, int] = {}
+    for topic in request.topic_data:
+        name = topic_name(context, topic)
+        known = None if name is None or not _may_write(context, name) else context.image.topics.get(name)
+        for part in topic.partition_data:
+            yield
+            if name is None or known is None or part.index not in known.partitions or not part.records:
+                continue
+            try:
+                header = parse_single_batch(part.records)
+            except ProtocolError:
+                continue
+            if header.is_transactional and header.producer_id >= 0:
+                producers.add((header.producer_id, header.producer_epoch))
+                sequences[name, part.index] = header.base_sequence
+        yield
+    if len(producers) > 1:
+        text = "Transactional records contained more than one producer ID"
+        raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
+    return _TransactionalBatches(*(producers.pop() if producers else (-1, -1)), sequences)
+
+
+def _to_produce_error(code: ErrorCode, operation: TransactionSupportedOperation) -> ProtocolError:
+    """What a producer is told of its coordinator's answer."""
+    if code in _RETRIABLE_ERRORS or (
+        code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not TransactionSupportedOperation.ADD
+    ):
+        return ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)  # old producers try again then, without new metadata
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return ProtocolError(code, "Partition was not added to the transaction")
+    return ProtocolError(code)
+
+
+async def verify_transaction(context: RequestContext, request: ProduceRequest) -> TransactionVerification:
+    """Have the coordinator confirm what is to be appended.
+
+    Raises:
+        ProtocolError: nothing of the request is appended.
+    """
+    transactional_id, version = request.transactional_id, context.version
+    may = context.may(acl.AclOperation.WRITE, acl.ResourceType.TRANSACTIONAL_ID, transactional_id or "")
+    if transactional_id is None or not may:
+        raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    begun = await context.time_slice.run(_collect_batches(context, request))
+    if not begun.sequences:
+        return TransactionVerification({}, {})
+    operation = TransactionSupportedOperation.VERIFY
+    if version >= _ABORTABLE_SINCE:
+        operation = (
+            TransactionSupportedOperation.ADD
+            if version >= _ADDS_SINCE
+            else TransactionSupportedOperation.VERIFY_ABORTABLE
+        )
+    services = context.services
+    answer = await services.transaction_verifier().verify(VerificationRequest(transactional_id, *begun, operation))
+    context.now_ms = services.env.now_ms()
+    return TransactionVerification(
+        {at: _to_produce_error(code, operation) for at, code in answer.errors.items()}, answer.txns
+    )

@@ -1,0 +1,80 @@
+"""CreateDelegationToken (38), v1-3; RenewDelegationToken (39), v1-2; ExpireDelegationToken (40), v1-2.
+
+Behaviour (items 333, 334): who came by a token, in plain text or by TLS without a certificate is refused; who wants a
+token for another needs CREATE_TOKENS on that user; renewers are users. The rest is the controller's, which looks again.
+Deviation: a token has `MAX_RENEWERS` at most, with `MAX_RENEWER_CHARS` in all their names; in Kafka it must fit into a batch.
+
+Version notes: from v3 on a token may be for somebody else, and the answer says who asked for it.
+
+Source: ``handleCreateTokenRequest`` and its neighbours, ``allowTokenRequests`` in ``KafkaApis.scala`` (apache/kafka
+4.3.1).
+
+From KIP-48, KIP-373.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.requests.error_responses import build_error_response
+from ottla.broker.requests.peer import ANONYMOUS
+from ottla.controller.control.delegation_tokens import USER, create_response, owner_principal
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest
+
+NO_TIME_MS = -1
+MAX_RENEWERS = 1_000
+"""All of them are one record, which every node reads in one go and keeps in memory."""
+MAX_RENEWER_CHARS = 1024 * 1024
+"""A batch of the metadata log may have eight mebibytes, and a character four bytes."""
+
+
+def handle(context: RequestContext, request: Message) -> HandlerResult:
+    """Look whether it may be, and ask the controller."""
+    refused = error_response(context, request)
+    if refused is not None:
+        return refused
+    if isinstance(request, CreateDelegationTokenRequest) and any(x.principal_type != USER for x in request.renewers):
+        return _create_error_response(context, request, ErrorCode.INVALID_PRINCIPAL_TYPE)
+    return context.services.controller_forwarder.forward(context, request)
+
+
+def may_use_tokens(context: RequestContext) -> bool:
+    """Whether tokens may be asked for on this connection."""
+    peer = context.peer
+    if peer.token_authenticated:
+        return False
+    protocol = context.services.config.security_protocol(peer.listener)
+    is_nobody = protocol == "PLAINTEXT" or (protocol == "SSL" and peer.principal == ANONYMOUS)
+    return peer.is_forwarded or not is_nobody
+
+
+def error_response(context: RequestContext, request: Any) -> Message | None:
+    """How a request is refused, at a broker or a controller; None where it may be."""
+    if not isinstance(request, CreateDelegationTokenRequest):
+        if may_use_tokens(context):
+            return None
+        answer: Any = build_error_response(request, context.version, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        answer.expiry_timestamp_ms = NO_TIME_MS
+        return answer  # type: ignore[no-any-return]
+    if request.owner_principal_name and request.owner_principal_type is None:
+        return build_error_response(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if not may_use_tokens(context):
+        return _create_error_response(context, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    owner = owner_principal(request, context.peer.principal)
+    if owner != context.peer.principal and not context.may(AclOperation.CREATE_TOKENS, ResourceType.USER, owner):
+        return _create_error_response(context, request, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+    if len(request.renewers) > MAX_RENEWERS or sum(len(x.principal_name) for x in request.renewers) > MAX_RENEWER_CHARS:
+        return build_error_response(request, context.version, ErrorCode.RECORD_LIST_TOO_LARGE)
+    return None
+
+
+def _create_error_response(context: RequestContext, request: CreateDelegationTokenRequest, code: ErrorCode) -> Message:
+    principal = context.peer.principal
+    answer = create_response(owner_principal(request, principal), principal, context.version)
+    answer.error_code = code
+    answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = NO_TIME_MS
+    return answer

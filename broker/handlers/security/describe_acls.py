@@ -1,0 +1,56 @@
+"""DescribeAcls (29), v1-3: the access rules a filter means, by what they are about.
+
+Behaviour: without an authorizer SECURITY_DISABLED. A filter's pattern MATCH means every rule that covers the name, ANY
+every kind of pattern by its own name. A filter that says UNKNOWN (0) ends the connection; one with a
+code nobody knows finds nothing.
+
+Source: ``AclApis.handleDescribeAcls``, ``DescribeAclsResponse.aclsResources`` (apache/kafka 4.3.1).
+
+From KIP-140; prefixes: KIP-290.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.controller.control.acls import filter_from_request, matching_acls
+from ottla.controller.control.controller_result import sort_steps
+from ottla.controller.metadata.acl import StandardAcl
+from ottla.jobs.time_slice import Job
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+
+def handle(context: RequestContext, request: DescribeAclsRequest) -> HandlerResult:
+    """Look through all rules."""
+    if 0 in (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type):
+        raise WireError(f"DescribeAcls with a filter that says UNKNOWN: {request}")
+    if not context.has_authorizer:
+        code, text = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"
+        return DescribeAclsResponse(error_code=code, error_message=text)
+    return context.time_slice.start(_describe(context, request))
+
+
+def _describe(context: RequestContext, request: DescribeAclsRequest) -> Job[HandlerResult]:
+    acls = yield from matching_acls(context.image, filter_from_request(request))
+    rows: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for acl in acls:
+        row = _resource(rows, acl)
+        row.acls.append(AclDescription(acl.principal, acl.host, int(acl.operation), int(acl.permission)))
+        yield
+    return DescribeAclsResponse(error_message=None, resources=(yield from sort_steps(rows.values(), key=_resource_key)))
+
+
+def _resource_key(row: DescribeAclsResource) -> tuple[int, str, int]:
+    return row.resource_type, row.resource_name, row.pattern_type
+
+
+def _resource(rows: dict[tuple[int, str, int], DescribeAclsResource], acl: StandardAcl) -> DescribeAclsResource:
+    at = int(acl.resource), acl.name, int(acl.pattern)
+    if at not in rows:
+        rows[at] = DescribeAclsResource(*at)
+    return rows[at]

@@ -1,0 +1,85 @@
+"""DescribeDelegationToken (41), v1-3: tokens that somebody may see, with their hmacs.
+
+Behaviour (items 333, 334): no list means everybody's, an empty one nobody's; those are meant that belong to somebody on
+it, were asked for by him, or may be renewed by him. Who asks sees his own in the same sense, and others' by DESCRIBE on
+the token or DESCRIBE_TOKENS on its owner. Tokens that are over are told until they are swept away.
+
+Version notes: from v3 on it says who asked for a token.
+
+Source: ``KafkaApis.handleDescribeTokensRequest``, ``DelegationTokenManager.filterToken`` (apache/kafka 4.3.1).
+
+From KIP-48, KIP-373.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.security.delegation_tokens import may_use_tokens
+from ottla.controller.control.controller_result import YIELD_EVERY
+from ottla.controller.control.delegation_tokens import REQUESTER_SINCE, SECRET, iterate_tokens, token_hmac
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from ottla.wire.messages.metadata_records import DelegationTokenRecord
+
+
+def handle(context: RequestContext, request: DescribeDelegationTokenRequest) -> HandlerResult:
+    """Tell them."""
+    if not may_use_tokens(context):
+        return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    secret = context.services.config.values.get(SECRET, "")
+    if not secret:
+        return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    return context.time_slice.start(_describe_all(context, request, secret))
+
+
+def _describe_all(context: RequestContext, request: DescribeDelegationTokenRequest, secret: str) -> Job[HandlerResult]:
+    response = DescribeDelegationTokenResponse()
+    owners: set[str] | None = None
+    if request.owners is not None:
+        owners = set()
+        for number, asked in enumerate(request.owners, 1):
+            owners.add(f"{asked.principal_type}:{asked.principal_name}")
+            if number % YIELD_EVERY == 0:
+                yield
+        if not owners:
+            return response
+    tokens = yield from iterate_tokens(context.image)
+    for token in tokens:
+        if _matches_owners(token, owners) and _may_see(context, token):
+            response.tokens.append(_row(token, secret, context.version))
+        yield
+    return response
+
+
+def _owners_and_renewers(token: DelegationTokenRecord) -> Collection[str]:
+    return {token.owner, token.requester, *token.renewers}
+
+
+def _matches_owners(token: DelegationTokenRecord, owners: set[str] | None) -> bool:
+    return owners is None or not owners.isdisjoint(_owners_and_renewers(token))
+
+
+def _may_see(context: RequestContext, token: DelegationTokenRecord) -> bool:
+    return (
+        context.peer.principal in _owners_and_renewers(token)
+        or context.may(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or context.may(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+    )
+
+
+def _row(token: DelegationTokenRecord, secret: str, version: int) -> DescribedDelegationToken:
+    kind, _, name = token.owner.partition(":")
+    asked_kind, _, asked_name = token.requester.partition(":") if version >= REQUESTER_SINCE else ("", "", "")
+    renewers = [DescribedDelegationTokenRenewer(*x.split(":", 1)) for x in token.renewers]
+    times = token.issue_timestamp, token.expiration_timestamp, token.max_timestamp
+    hmac = token_hmac(secret, token.token_id)
+    return DescribedDelegationToken(kind, name, asked_kind, asked_name, *times, token.token_id, hmac, renewers)

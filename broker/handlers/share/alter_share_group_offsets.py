@@ -1,0 +1,112 @@
+"""AlterShareGroupOffsets (91), v0: where an empty share group goes on reading.
+
+Behaviour: the group is made where it is not there; what it knew of the partitions is forgotten. A group with members is
+NON_EMPTY_GROUP, one of another kind GROUP_ID_NOT_FOUND, each for the whole request.
+
+Source: ``KafkaApis.handleAlterShareGroupOffsetsRequest``, ``GroupCoordinatorService.alterShareGroupOffsets``
+(apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.share.offset_changes import ShareOffsetsToAlter, alter_offsets
+from ottla.broker.groups.state_machine import ShareGroupCommand
+from ottla.broker.handlers.share.share_acknowledgements import is_served
+from ottla.broker.handlers.share.share_group_heartbeat import report_initialization
+from ottla.broker.share_state.share_group_offsets import SharePartitionKey
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import alter_share_group_offsets as m
+
+TopicResponse = m.AlterShareGroupOffsetsResponseTopic
+PartitionResponse = m.AlterShareGroupOffsetsResponsePartition
+
+
+def _refuse(code: ErrorCode, message: str | None = None) -> Message:
+    return m.AlterShareGroupOffsetsResponse(error_code=code, error_message=message or code.text)
+
+
+def handle(context: RequestContext, request: m.AlterShareGroupOffsetsRequest) -> HandlerResult:
+    """Ask the group, then have the persister begin anew."""
+    if not is_served(context):
+        return _refuse(ErrorCode.UNSUPPORTED_VERSION)
+    if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        return _refuse(ErrorCode.INVALID_GROUP_ID)
+    return _alter(context, request)
+
+
+class _PartitionReset(NamedTuple):
+    """A partition that is to begin elsewhere, and its row in the answer."""
+
+    topic: TopicResponse
+    row: PartitionResponse
+    start_offset: int
+
+
+def _topic_response(
+    context: RequestContext, topic: m.AlterShareGroupOffsetsRequestTopic, begun: list[_PartitionReset]
+) -> Job[TopicResponse]:
+    """A topic's rows; ``begun`` takes those of partitions that exist."""
+    known, refusal = context.image.topics.get(topic.topic_name), ErrorCode.NONE
+    if not context.may(AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
+        refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif known is None:
+        refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    row = TopicResponse(topic.topic_name, ZERO_UUID if known is None else known.id)
+    for part in topic.partitions:
+        code = refusal
+        if not code and known is not None and part.partition_index not in known.partitions:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        text = code.text if code else None
+        row.partitions.append(PartitionResponse(part.partition_index, code, text))
+        if not code:
+            begun.append(_PartitionReset(row, row.partitions[-1], part.start_offset))
+        yield
+    return row
+
+
+async def _alter(context: RequestContext, request: m.AlterShareGroupOffsetsRequest) -> Message:
+    response, begun = m.AlterShareGroupOffsetsResponse(), list[_PartitionReset]()
+    for topic in request.topics:
+        response.responses.append(await context.time_slice.run(_topic_response(context, topic, begun)))
+        await context.time_slice.maybe_yield()
+    good, starts, rows = (
+        dict[str, set[int]](),
+        dict[SharePartitionKey, int](),
+        dict[SharePartitionKey, list[PartitionResponse]](),
+    )
+    for of, row, start_offset in begun:
+        key = SharePartitionKey(request.group_id, of.topic_id, row.partition_index)
+        starts[key] = start_offset  # of one named twice, the last
+        rows.setdefault(key, []).append(row)
+        good.setdefault(of.topic_name, set()).add(row.partition_index)
+        await context.time_slice.maybe_yield()
+    topics = {name: frozenset(numbers) for name, numbers in good.items()}
+    rule = partial(alter_offsets, group_id=request.group_id, topics=topics)
+    answer: Any = await context.services.groups.submit(
+        request.group_id, lambda own: ShareGroupCommand(own, rule)
+    ).wait()
+    if isinstance(answer, ProtocolError):
+        return _refuse(answer.code, answer.message)
+    assert isinstance(answer, ShareOffsetsToAlter)
+    failures: list[ProtocolError] = []
+
+    def failed(key: SharePartitionKey, error: ProtocolError) -> None:
+        failures.append(error)
+        for row in rows[key]:
+            row.error_code, row.error_message = error.code, error.message
+
+    await context.services.share_partition_manager.initialize_each(
+        request.group_id, answer.epoch, starts.items(), failed
+    )
+    if answer.partitions:
+        await report_initialization(context, request.group_id, answer.partitions, done=not failures)
+    return response

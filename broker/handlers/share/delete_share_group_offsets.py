@@ -1,0 +1,84 @@
+"""DeleteShareGroupOffsets (92), v0: an empty share group forgets topics.
+
+Behaviour: the persister forgets first; a topic of which nothing is known is UNKNOWN_TOPIC_OR_PARTITION. A group with
+members is NON_EMPTY_GROUP, one that is not there GROUP_ID_NOT_FOUND, each for the whole request.
+Deviation: a topic asked for twice is answered once.
+
+Source: ``KafkaApis.handleDeleteShareGroupOffsetsRequest``, ``GroupCoordinatorService.deleteShareGroupOffsets``
+(apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.share.offset_changes import ShareOffsetsToDelete, complete_offset_deletion, delete_offsets
+from ottla.broker.groups.state_machine import ShareGroupCommand
+from ottla.broker.handlers.item_results import distinct
+from ottla.broker.handlers.share.share_acknowledgements import is_served
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import delete_share_group_offsets as m
+
+NO_OFFSETS = "There is no offset information to delete."
+
+
+def _error_response(code: ErrorCode, message: str | None = None) -> Message:
+    return m.DeleteShareGroupOffsetsResponse(error_code=code, error_message=message or code.text)
+
+
+def handle(context: RequestContext, request: m.DeleteShareGroupOffsetsRequest) -> HandlerResult:
+    """Ask the group, have the persister forget, and tell the group."""
+    if not is_served(context):
+        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
+    if not context.may(AclOperation.DELETE, ResourceType.GROUP, request.group_id):
+        return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        return _error_response(ErrorCode.INVALID_GROUP_ID)
+    return _delete(context, request)
+
+
+def _topic_response(
+    name: str, topic_id: bytes, code: ErrorCode, text: str | None
+) -> m.DeleteShareGroupOffsetsResponseTopic:
+    return m.DeleteShareGroupOffsetsResponseTopic(name, topic_id, code, text)
+
+
+async def _delete(context: RequestContext, request: m.DeleteShareGroupOffsetsRequest) -> Message:
+    response, topics, unknown = m.DeleteShareGroupOffsetsResponse(), list[str](), list[str]()
+    for name in distinct(topic.topic_name for topic in request.topics):
+        await context.time_slice.maybe_yield()
+        if name is None:
+            continue
+        if context.may(AclOperation.READ, ResourceType.TOPIC, name):
+            (topics if name in context.image.topics else unknown).append(name)
+        else:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            response.responses.append(_topic_response(name, ZERO_UUID, code, code.text))
+    groups, group_id = context.services.groups, request.group_id
+    rule = partial(delete_offsets, group_id=group_id, topics=topics)
+    answer: Any = await groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)).wait()
+    if isinstance(answer, ProtocolError):
+        return _error_response(answer.code, answer.message)
+    assert isinstance(answer, ShareOffsetsToDelete)
+    for name in (*answer.unknown_topics, *unknown):
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        text = NO_OFFSETS if name in context.image.topics else code.text
+        response.responses.append(_topic_response(name, ZERO_UUID, code, text))
+        await context.time_slice.maybe_yield()
+    gone = set()
+    for topic_id, numbers in answer.partitions.items():
+        failure = await context.services.share_partition_manager.delete_state(group_id, {topic_id: sorted(numbers)})
+        name = context.image.topic_names.get(topic_id, "")
+        if failure is None:
+            gone.add(topic_id)
+            response.responses.append(_topic_response(name, topic_id, ErrorCode.NONE, None))
+        else:
+            response.responses.append(_topic_response(name, topic_id, failure.code, failure.code.text))
+    if gone:
+        done = partial(complete_offset_deletion, group_id=group_id, topics=frozenset(gone))
+        await groups.submit(group_id, lambda own: ShareGroupCommand(own, done)).wait()
+    return response

@@ -1,0 +1,27 @@
+"""DeleteShareGroupState (86), v0: forget a share partition.
+
+Behaviour: forgetting what nobody knows succeeds.
+
+Source: ``ShareCoordinatorService.deleteState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.share import share_state_requests
+from ottla.broker.share_state.share_group_offsets import SharePartitionKey
+from ottla.broker.share_state.state_machine import DeleteShareState
+from ottla.wire.messages import delete_share_group_state as wire
+
+
+def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> DeleteShareState:
+    return DeleteShareState(ticket, key)
+
+
+def handle(context: RequestContext, request: wire.DeleteShareGroupStateRequest) -> HandlerResult:
+    """Answer each partition on its own."""
+    kinds = wire.DeleteShareGroupStateResponse, wire.DeleteStateResult, wire.PartitionResult
+    return share_state_requests.submit_state_requests(
+        context, request, kinds, _event, share_state_requests.write_no_result, "delete"
+    )

@@ -1,0 +1,28 @@
+"""InitializeShareGroupState (83), v0: begin to remember a share partition.
+
+Behaviour: an older state epoch is FENCED_STATE_EPOCH, a partition nobody knows UNKNOWN_TOPIC_OR_PARTITION. What was
+there is forgotten. Start offset -1 leaves it to the first reader.
+
+Source: ``ShareCoordinatorService.initializeState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.share import share_state_requests
+from ottla.broker.share_state.share_group_offsets import SharePartitionKey
+from ottla.broker.share_state.state_machine import InitializeShareState
+from ottla.wire.messages import initialize_share_group_state as wire
+
+
+def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> InitializeShareState:
+    return InitializeShareState(ticket, key, part.state_epoch, part.start_offset)
+
+
+def handle(context: RequestContext, request: wire.InitializeShareGroupStateRequest) -> HandlerResult:
+    """Answer each partition on its own."""
+    kinds = wire.InitializeShareGroupStateResponse, wire.InitializeStateResult, wire.PartitionResult
+    return share_state_requests.submit_state_requests(
+        context, request, kinds, _event, share_state_requests.write_no_result, "initialize"
+    )

@@ -1,0 +1,34 @@
+"""ReadShareGroupState (84), v0: what is remembered of a share partition, for its new leader.
+
+Behaviour: older leaders are fenced from then on; what was never begun is INVALID_REQUEST.
+
+Source: ``ShareCoordinatorService.readState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.share import share_state_requests
+from ottla.broker.share_state.share_group_offsets import ShareGroupOffset, SharePartitionKey
+from ottla.broker.share_state.state_machine import ReadShareState
+from ottla.wire.messages import read_share_group_state as wire
+
+
+def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> ReadShareState:
+    return ReadShareState(ticket, key, part.leader_epoch)
+
+
+def _fill(row: Any, state: ShareGroupOffset) -> None:
+    row.state_epoch, row.start_offset = state.state_epoch, state.start_offset
+    row.state_batches = [
+        wire.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in state.batches
+    ]
+
+
+def handle(context: RequestContext, request: wire.ReadShareGroupStateRequest) -> HandlerResult:
+    """Answer each partition on its own."""
+    kinds = wire.ReadShareGroupStateResponse, wire.ReadStateResult, wire.PartitionResult
+    return share_state_requests.submit_state_requests(context, request, kinds, _event, _fill, "read")

@@ -1,0 +1,34 @@
+"""ReadShareGroupStateSummary (87), v0-1: where a group stands in a partition.
+
+Behaviour: start offset -1 where nothing is known.
+
+Version notes: v1 counts the records behind the start offset that are final.
+
+Source: ``ShareCoordinatorService.readStateSummary``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.share import share_state_requests
+from ottla.broker.share_state.share_group_offsets import ShareGroupOffset, SharePartitionKey
+from ottla.broker.share_state.state_machine import ReadShareStateSummary
+from ottla.wire.messages import read_share_group_state_summary as wire
+
+
+def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> ReadShareStateSummary:
+    return ReadShareStateSummary(ticket, key)
+
+
+def _fill(row: Any, state: ShareGroupOffset) -> None:
+    row.state_epoch, row.leader_epoch = state.state_epoch, state.leader_epoch
+    row.start_offset, row.delivery_complete_count = state.start_offset, state.delivery_complete_count
+
+
+def handle(context: RequestContext, request: wire.ReadShareGroupStateSummaryRequest) -> HandlerResult:
+    """Answer each partition on its own."""
+    kinds = wire.ReadShareGroupStateSummaryResponse, wire.ReadStateSummaryResult, wire.PartitionResult
+    return share_state_requests.submit_state_requests(context, request, kinds, _event, _fill, "read")

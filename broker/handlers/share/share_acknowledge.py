@@ -1,0 +1,70 @@
+"""ShareAcknowledge (79), v1-2: what became of records a member of a share group holds.
+
+Behaviour: needs a share session opened by ShareFetch, and counts its epoch up; -1 ends the session, and what the member
+still holds goes to others. Each partition has its own outcome, told once it is written: one wrong batch undoes all of
+that partition's.
+
+Version notes: v2 renews locks, and tells how long they last (KIP-1222).
+
+Source: ``KafkaApis.handleShareAcknowledgeRequest`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.share import share_acknowledgements as acks
+from ottla.broker.share_partitions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
+from ottla.jobs.time_slice import WaitingJob
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import share_acknowledge as wire
+
+
+def handle(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> HandlerResult:
+    """Take everything in at once, then wait until it is written."""
+    refused = acks.request_error(context, request.group_id, request.member_id)
+    if refused is not None:
+        return wire.ShareAcknowledgeResponse(error_code=refused)
+    assert request.group_id is not None
+    assert request.member_id is not None
+    shares, epoch = context.services.share_partition_manager, request.share_session_epoch
+    try:
+        if epoch == INITIAL_EPOCH:
+            raise ProtocolError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        shares.sessions.continue_session(request.group_id, request.member_id, epoch)
+    except ProtocolError as error:
+        return wire.ShareAcknowledgeResponse(error_code=error.code)
+    return context.time_slice.start(_acknowledge(context, request))
+
+
+def _acknowledge(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> WaitingJob[HandlerResult]:
+    shares = context.services.share_partition_manager
+    said: dict[TopicIdPartition, list[Any]] = {}
+    for topic in request.topics:
+        for part in topic.partitions:
+            said[TopicIdPartition(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
+            yield None
+        yield None
+    told = yield from acks.submit_acknowledgements(context, request, said)
+    rows: dict[bytes, list[wire.PartitionData]] = {}
+    leaders: set[int] = set()
+    for place, ticket in told:
+        if ticket.answer is None:
+            yield ticket
+        row = wire.PartitionData(place.partition)
+        if isinstance(ticket.answer, ProtocolError):
+            row.error_code, row.error_message = ticket.answer.code, ticket.answer.message
+            if row.error_code in acks.LEADER_ERRORS:
+                row.current_leader = wire.LeaderIdAndEpoch(*acks.leader_of(context, place))
+                leaders.add(row.current_leader.leader_id)
+        rows.setdefault(place.topic_id, []).append(row)
+        yield None
+    if request.share_session_epoch == FINAL_EPOCH:
+        shares.sessions.close(request.group_id or "", request.member_id or "")
+    endpoints = context.services.metadata.endpoints(context.peer) if leaders else []
+    return wire.ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=shares.group_config.limits(request.group_id or "").lock_duration_ms,
+        responses=[wire.ShareAcknowledgeTopicResponse(topic_id, parts) for topic_id, parts in rows.items()],
+        node_endpoints=[wire.NodeEndpoint(*each) for each in endpoints if each[0] in leaders],
+    )

@@ -1,0 +1,108 @@
+"""Acknowledgements in ShareFetch and ShareAcknowledge: checked, handed to their share partitions, answered.
+
+Source: ``KafkaApis.handleAcknowledgements``, ``KafkaApis.validateAcknowledgementBatches`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import RequestContext
+from ottla.broker.share_partitions.acknowledgement import RENEW, ShareAcknowledgementBatch
+from ottla.broker.share_partitions.share_sessions import TopicIdPartition
+from ottla.controller.control.controller_result import collect_steps
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+MAX_MEMBER_ID_CHARS = 36
+RENEW_SINCE = 2
+"""The version that can renew locks (KIP-1222)."""
+LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def is_served(context: RequestContext) -> bool:
+    """Whether share groups may be used here: the level of the feature says so."""
+    return context.image.features.get("share.version", 0) >= 1
+
+
+def request_error(context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode | None:
+    """Why nothing of a request is looked at; None where it is."""
+    if not is_served(context):
+        return ErrorCode.UNSUPPORTED_VERSION
+    if group_id is None:
+        return ErrorCode.INVALID_REQUEST
+    if not context.may(AclOperation.READ, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not member_id or len(member_id) > MAX_MEMBER_ID_CHARS:
+        return ErrorCode.INVALID_REQUEST
+    return None
+
+
+_TYPES_PER_STEP = 4096
+
+
+def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Job[bool]:
+    """Whether a partition's batches cannot be meant (item 219)."""
+    previous = -1
+    most = RENEW if renews else RENEW - 1
+    for batch in batches:
+        types, span = batch.acknowledge_types, batch.last_offset - batch.first_offset
+        if span < 0 or batch.first_offset < previous or not types or (len(types) > 1 and span != len(types) - 1):
+            return True
+        for at in range(0, len(types), _TYPES_PER_STEP):
+            some = types[at : at + _TYPES_PER_STEP]
+            if min(some) < 0 or max(some) > most or (not is_renewal and RENEW in some):
+                return True
+            yield
+        previous = batch.last_offset
+    return False
+
+
+def submit_acknowledgements(
+    context: RequestContext, request: Any, batches: dict[TopicIdPartition, list[Any]]
+) -> WaitingJob[list[tuple[TopicIdPartition, PendingBrokerRequest]]]:
+    """Hand each partition's acknowledgements in; gives the tickets in which their fate is told.
+
+    Of partitions of which nothing is said nothing is told, but beside others whose acknowledgements are looked at.
+    """
+    told, is_looked_at = [], False
+    shares, group_id, member_id = context.services.share_partition_manager, request.group_id, request.member_id
+    renews = context.version >= RENEW_SINCE
+    for place, said in batches.items():
+        ticket = PendingBrokerRequest()
+        is_wrong = yield from _is_invalid(said, renews=renews, is_renewal=renews and request.is_renew_ack)
+        name = shares.topic_name(place)
+        shared = shares.get(group_id, place)
+        if name is None:
+            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID))
+        elif is_wrong:
+            ticket.deliver(ProtocolError(ErrorCode.INVALID_REQUEST))
+        elif not context.may(AclOperation.READ, ResourceType.TOPIC, name):
+            ticket.deliver(ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif not shares.partition_exists(place):
+            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        elif not said:
+            ticket.deliver(True)
+        elif shared is None:
+            is_looked_at = True
+            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        else:
+            is_looked_at = True
+            rows = yield from collect_steps(
+                ShareAcknowledgementBatch(x.first_offset, x.last_offset, x.acknowledge_types) for x in said
+            )
+            ticket = shared.acknowledge(member_id, rows)
+        told.append((place, ticket))
+        yield None
+    return told if is_looked_at else [each for each in told if each[1].answer is not True]
+
+
+def leader_of(context: RequestContext, place: TopicIdPartition) -> tuple[int, int]:
+    """Who leads a partition, and under which epoch; -1 each where nobody is known."""
+    name = context.services.share_partition_manager.topic_name(place)
+    topic = None if name is None else context.image.topics.get(name)
+    partition = None if topic is None else topic.partitions.get(place.partition)
+    return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)

@@ -1,0 +1,349 @@
+"""ShareFetch (78), v1-2: records of share partitions, a member's for as long as its locks last.
+
+Behaviour: epoch 0 opens a share session on this connection, -1 ends it, any other goes on with it. Acknowledgements
+that come along are taken first. The answer waits until ``min_bytes`` can be handed out, an error turns up, or
+``max_wait_ms`` is over; whole record batches are handed out. Each partition that may hand out anything has the same
+part of ``max_bytes``: of the first that has records a batch goes out whatever its size, of the others what fits. A
+member sees what its *group* may see, up to the high watermark or the last stable offset.
+
+Version notes: v2 can take no more than ``max_records`` strictly (KIP-1206), and renew locks, and then fetches nothing
+(KIP-1222).
+
+Source: ``KafkaApis.handleShareFetchRequest``, ``SharePartitionManager.java``, ``DelayedShareFetch.java`` (apache/kafka
+4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.fetch.fetch import PARTITION_OVERHEAD_BYTES
+from ottla.broker.handlers.share import share_acknowledgements as acks
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.requests.purgatory import DelayedOperation
+from ottla.broker.share_partitions.acquisition import AcquireRequest, FetchedOffsets
+from ottla.broker.share_partitions.record_batch_positions import aborted_batch_offsets, find_batches, slice_acquired
+from ottla.broker.share_partitions.share_partition_leader import SharePartitionLeader
+from ottla.broker.share_partitions.share_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MAX_SESSION_PARTITIONS,
+    ShareSession,
+    TopicIdPartition,
+)
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages import share_fetch as wire
+
+STRICT_ACQUIRE_MODE = 1
+MAX_CONCURRENT_LOADS = 16
+
+
+def _last_fetchable_offset(replica: HostedPartition, *, committed: bool) -> int:
+    return replica.log.last_stable_offset if committed else replica.log.high_watermark
+
+
+class _ShareFetch:
+    """One request's way through its share partitions."""
+
+    def __init__(self, context: RequestContext, request: wire.ShareFetchRequest, session: ShareSession | None) -> None:
+        self._context = context
+        self._request = request
+        self._session = session
+        self._shares = context.services.share_partition_manager
+        self._committed = self._shares.group_config.is_read_committed(request.group_id or "")
+        self._max_bytes = min(request.max_bytes, context.services.fetch_max_bytes)
+        quotas = context.services.quota_holder.quotas
+        if quotas is not None:
+            self._max_bytes = quotas.max_fetch_bytes(context.peer, context.client_id, self._max_bytes)
+        self.partition_responses: dict[TopicIdPartition, wire.PartitionData] = {}
+        """What is known of a partition: errors first, then what was read."""
+        self._shared: dict[TopicIdPartition, SharePartitionLeader] = {}
+        self._by_key: dict[tuple[Hashable, ...], TopicIdPartition] = {}
+        """What a change is told under: of each the log first, then the share partition itself."""
+        self._open: dict[TopicIdPartition, int] = {}
+        """What may be handed out of a partition now, in bytes."""
+        self._total = 0
+        self._left_bytes = self._max_bytes
+        """What may still be read."""
+
+    async def load_partitions(self) -> None:
+        """Have every share partition of the session at hand; what cannot be had has its row."""
+        places = list(self._session.partitions) if self._session is not None else []
+        turn = self._request.share_session_epoch
+        at = turn % len(places) if places and turn > 0 else 0
+        new = 0
+        for place in places[at:] + places[:at]:
+            try:
+                shared = self._shared[place] = self._share_partition(place)
+            except ProtocolError as error:
+                self._add_error(place, error)
+                await self._context.time_slice.maybe_yield()
+                continue
+            self._by_key["fetch", shared.replica.topic, shared.replica.partition] = place
+            self._by_key[shared.purgatory_key] = place
+            new += shared.share_partition is None
+            if new >= MAX_CONCURRENT_LOADS:  # each begins with a call to the persister
+                await self._context.time_slice.yield_now()
+                new = 0
+            await self._context.time_slice.maybe_yield()
+
+    def _share_partition(self, place: TopicIdPartition) -> SharePartitionLeader:
+        name = self._shares.topic_name(place)
+        if name is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if not self._context.may(AclOperation.READ, ResourceType.TOPIC, name):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if not self._shares.partition_exists(place):
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self._shares.get_or_load(self._request.group_id or "", place)
+
+    def _add_error(self, place: TopicIdPartition, error: ProtocolError) -> None:
+        self._shared.pop(place, None)
+        self.partition_responses[place] = wire.PartitionData(place.partition, error.code, error.message, records=b"")
+
+    # ------------------------------------------------------------------ waiting
+
+    async def wait_for_records(self) -> None:
+        """Look at all of them, and wait until enough can be handed out, or something must be told, or the time is over.
+
+        Each is watched before it is looked at: it may change while the others are.
+        """
+        purgatory, turn = self._context.services.purgatory, self._context.time_slice
+        parked, enough = DelayedOperation(self.is_enough_after), not self._shared
+        try:
+            for key, place in self._by_key.items():
+                purgatory.watch(parked, key)
+                if key[0] == "share":
+                    enough = self._update_acquirable(place) or enough
+                await turn.maybe_yield()
+            if not enough and not parked.event.is_set():
+                await purgatory.wait_for(parked, max(self._request.max_wait_ms, 0))
+        finally:
+            await purgatory.release(parked)
+
+    def is_enough_after(self, key: Hashable) -> bool:
+        """Something has changed under a key: look at its partition again."""
+        return self._update_acquirable(self._by_key[key])  # type: ignore[index]  # of what was watched
+
+    def _update_acquirable(self, place: TopicIdPartition) -> bool:
+        shared = self._shared.get(place)
+        if shared is None:
+            return not self._shared
+        self._total -= self._open.pop(place, 0)
+        if shared.load_error is not None:
+            self._add_error(place, shared.load_error)
+            return not self._shared
+        if shared.is_closed:
+            return True  # it may be led elsewhere now
+        offset = shared.next_fetch_offset()
+        if offset is None:
+            return False
+        log = shared.replica.log
+        if offset < log.log_start_offset or offset > log.log_end_offset:
+            return True
+        upper = _last_fetchable_offset(shared.replica, committed=self._committed)
+        available = log.bytes_between(offset, upper)
+        self._open[place] = found = self._max_bytes if available is None else min(available, self._max_bytes)
+        self._total += found
+        if available is None:
+            return True
+        return self._total >= min(self._request.min_bytes, self._max_bytes)
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self) -> Job[None]:
+        """Hand out what there is, in order, as many records as were asked for."""
+        most, left = self._max_bytes // max(1, len(self._open)), self._request.max_records
+        for place, shared in list(self._shared.items()):
+            if self._context.peer.is_disconnected:
+                return  # its session is over: nobody would give back what was handed out now
+            offset = shared.next_fetch_offset()
+            try:
+                if shared.is_closed:
+                    self._shared[place] = self._share_partition(place)
+                if offset is None:
+                    continue
+                left -= self._read(place, shared, offset, min(most, self._left_bytes), left)
+            except ProtocolError as error:
+                self._add_error(place, error)
+            except OSError as error:
+                self._context.services.fail(error, shared.replica.log)
+                self._add_error(place, ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR))
+            yield
+
+    def _read(
+        self, place: TopicIdPartition, shared: SharePartitionLeader, offset: int, max_bytes: int, max_records: int
+    ) -> int:
+        replica, row = shared.replica, wire.PartitionData(place.partition, records=b"")
+        replica.check_leader(-1)
+        log, upper = replica.log, _last_fetchable_offset(replica, committed=self._committed)
+        self.partition_responses[place] = row
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            shared.update_log_start_offset(log.log_start_offset)
+            return 0
+        first = self._left_bytes == self._max_bytes  # nothing was read yet: its first batch is, whatever its size
+        part = log.read(offset, max_bytes, upper, at_least_one=first) if max_records > 0 else None
+        if part is None:
+            return 0
+        try:
+            batches = find_batches(part, shared.first_new_offset, max_records)
+        except WireError as error:
+            raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        self._left_bytes = max(self._left_bytes - (batches[-1].end if batches else 0), 0)
+        aborted = aborted_batch_offsets(batches, log.aborted_txns_in_slice(part, offset)) if self._committed else ()
+        request = self._request
+        asked = AcquireRequest(
+            request.member_id or "",
+            max_records,
+            request.batch_size,
+            is_record_limit_strict=request.share_acquire_mode == STRICT_ACQUIRE_MODE,
+        )
+        acquired = shared.acquire_records(asked, FetchedOffsets(offset, [batch.offsets for batch in batches], aborted))
+        if acquired:
+            row.records = slice_acquired(part, batches, acquired)
+            row.acquired_records = [wire.AcquiredRecords(*each) for each in acquired]
+        return sum(each.last_offset - each.first_offset + 1 for each in acquired)
+
+
+def handle(context: RequestContext, request: wire.ShareFetchRequest) -> HandlerResult:
+    """Take acknowledgements, read now if that is enough, else wait for more."""
+    return context.time_slice.start(_handle(context, request))
+
+
+def _handle(context: RequestContext, request: wire.ShareFetchRequest) -> WaitingJob[HandlerResult]:
+    refused = acks.request_error(context, request.group_id, request.member_id)
+    if refused is None and context.version >= acks.RENEW_SINCE and request.is_renew_ack:
+        limits = (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
+        refused = ErrorCode.INVALID_REQUEST if any(limits) else None
+    if refused is not None:
+        return wire.ShareFetchResponse(error_code=refused)
+    said: dict[TopicIdPartition, list[Any]] = {}
+    for topic in request.topics:
+        for part in topic.partitions:
+            said[TopicIdPartition(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
+            yield None
+        yield None
+    forgotten: set[TopicIdPartition] = set()
+    for gone in request.forgotten_topics_data:
+        for number in gone.partitions:
+            if len(forgotten) <= MAX_SESSION_PARTITIONS:  # one more is too many already
+                forgotten.add(TopicIdPartition(gone.topic_id, number))
+            yield None
+        yield None
+    try:
+        session = _session(context, request, said, forgotten)
+    except ProtocolError as error:
+        response = wire.ShareFetchResponse(error_code=error.code)
+        if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            return _delay_response(context, request, response)
+        return response
+    told = (yield from acks.submit_acknowledgements(context, request, said)) if any(said.values()) else []
+    renews = context.version >= acks.RENEW_SINCE and request.is_renew_ack
+    return _fetch_and_respond(
+        context, request, _ShareFetch(context, request, None if renews else session), session, told
+    )
+
+
+def _session(
+    context: RequestContext,
+    request: wire.ShareFetchRequest,
+    said: dict[TopicIdPartition, list[Any]],
+    forgotten: set[TopicIdPartition],
+) -> ShareSession | None:
+    """The session this request is of; None where it ends it."""
+    sessions, epoch = context.services.share_partition_manager.sessions, request.share_session_epoch
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    if epoch == INITIAL_EPOCH:
+        if any(said.values()):
+            raise ProtocolError(ErrorCode.INVALID_REQUEST)
+        return sessions.open(context.peer, group_id, member_id, said)
+    session = sessions.continue_session(group_id, member_id, epoch)
+    if epoch == FINAL_EPOCH:
+        return None
+    sessions.update(session, said, forgotten)
+    return session
+
+
+async def _delay_response(context: RequestContext, request: wire.ShareFetchRequest, response: Message) -> Message:
+    """There are too many sessions: whoever is one too many does not ask again at once."""
+    await context.services.env.sleep(max(request.max_wait_ms, 0) / 1000)
+    return response
+
+
+async def _fetch_and_respond(
+    context: RequestContext,
+    request: wire.ShareFetchRequest,
+    fetch: _ShareFetch,
+    session: ShareSession | None,
+    told: list[tuple[TopicIdPartition, PendingBrokerRequest]],
+) -> Message:
+    await fetch.load_partitions()
+    if request.max_records > 0 and request.max_bytes > 0:
+        await fetch.wait_for_records()
+        await context.time_slice.run(fetch.read())
+    rows = await context.time_slice.run(_changed_partitions(request, fetch.partition_responses, session))
+    for place, ticket in told:
+        await ticket.wait()
+        _add_acknowledge_result(rows, place, ticket.answer)
+        await context.time_slice.maybe_yield()
+    if request.share_session_epoch == FINAL_EPOCH:
+        context.services.share_partition_manager.sessions.close(request.group_id or "", request.member_id or "")
+    response = await context.time_slice.run(_response(context, request, rows))
+    quotas = context.services.quota_holder.quotas
+    if quotas is not None:
+        size_bytes = sum(len(row.records or b"") + PARTITION_OVERHEAD_BYTES for row in rows.values())
+        response.throttle_time_ms = quotas.fetch.record_and_get_throttle_ms(
+            context.peer, context.client_id, size_bytes, context.services.env.now_ms()
+        )
+    return response
+
+
+def _changed_partitions(
+    request: wire.ShareFetchRequest, rows: dict[TopicIdPartition, wire.PartitionData], session: ShareSession | None
+) -> Job[dict[TopicIdPartition, wire.PartitionData]]:
+    """What the answer must name."""
+    out = {}
+    for place, row in rows.items():
+        if (
+            session is None
+            or request.share_session_epoch == INITIAL_EPOCH
+            or session.must_include(place, brings=len(row.records or b"") > 0, failed=row.error_code != 0)
+        ):
+            out[place] = row
+        yield
+    return out
+
+
+def _add_acknowledge_result(
+    rows: dict[TopicIdPartition, wire.PartitionData], place: TopicIdPartition, answer: Any
+) -> None:
+    row = rows.setdefault(place, wire.PartitionData(place.partition, records=b""))
+    if isinstance(answer, ProtocolError):
+        row.acknowledge_error_code, row.acknowledge_error_message = answer.code, answer.message
+
+
+def _response(
+    context: RequestContext, request: wire.ShareFetchRequest, rows: dict[TopicIdPartition, wire.PartitionData]
+) -> Job[wire.ShareFetchResponse]:
+    topics: dict[bytes, list[wire.PartitionData]] = {}
+    leaders: set[int] = set()
+    for place, row in rows.items():
+        if row.error_code in acks.LEADER_ERRORS:
+            row.current_leader = wire.LeaderIdAndEpoch(*acks.leader_of(context, place))
+            leaders.add(row.current_leader.leader_id)
+        topics.setdefault(place.topic_id, []).append(row)
+        yield
+    endpoints = context.services.metadata.endpoints(context.peer) if leaders else []
+    return wire.ShareFetchResponse(
+        acquisition_lock_timeout_ms=context.services.share_partition_manager.group_config.limits(
+            request.group_id or ""
+        ).lock_duration_ms,
+        responses=[wire.ShareFetchableTopicResponse(topic_id, parts) for topic_id, parts in topics.items()],
+        node_endpoints=[wire.NodeEndpoint(*each) for each in endpoints if each[0] in leaders],
+    )

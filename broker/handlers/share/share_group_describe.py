@@ -1,0 +1,50 @@
+"""ShareGroupDescribe (77), v1: state, epochs and members of share groups.
+
+Behaviour: a group of another kind, or none, is GROUP_ID_NOT_FOUND with a message. Where any topic a member has may not
+be described the group shows nothing but TOPIC_AUTHORIZATION_FAILED.
+Deviation: a group asked for twice is answered once.
+
+Source: ``KafkaApis.handleShareGroupDescribe``, ``ShareGroup.asDescribedGroup`` (apache/kafka 4.3.1).
+
+From KIP-932.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.share.share_group import ShareGroup, ShareGroupMember
+from ottla.broker.groups.state_machine import GroupStateMachine
+from ottla.broker.handlers.groups.group_descriptions import (
+    GroupDescriber,
+    assignor_fields,
+    describe_groups,
+    named_assignment,
+)
+from ottla.broker.handlers.share.share_acknowledgements import is_served
+from ottla.wire.messages import share_group_describe as m
+
+ASSIGNOR = "simple"
+
+
+def _member(context: RequestContext, group: ShareGroup, member: ShareGroupMember) -> m.Member:
+    return m.Member(
+        member.id,
+        member.rack_id,
+        member.epoch,
+        member.client_id,
+        member.client_host,
+        sorted(member.subscribed_topic_names),
+        named_assignment(context, m, member.assigned),
+    )
+
+
+def _group(machine: GroupStateMachine, group_id: str) -> ShareGroup:
+    return machine.share_groups.require_group(group_id)
+
+
+KIND = GroupDescriber(m, m.ShareGroupDescribeResponse, is_served, _group, assignor_fields(lambda *_: ASSIGNOR), _member)
+
+
+def handle(context: RequestContext, request: m.ShareGroupDescribeRequest) -> HandlerResult:
+    """Answer each group on its own."""
+    return describe_groups(context, KIND, request)

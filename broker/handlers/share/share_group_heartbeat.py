@@ -1,0 +1,135 @@
+"""ShareGroupHeartbeat (76), v1: be in a share group; the one request that joins, goes on, leaves.
+
+Behaviour: the member makes its id itself. Partitions of topics that the group has not shared yet get their state first,
+in the background: they are assigned by a later heartbeat. Where the feature share.version is 0 it is
+UNSUPPORTED_VERSION. The rules are in `broker.groups.share`.
+
+Source: ``KafkaApis.handleShareGroupHeartbeat``, ``GroupCoordinatorService.shareGroupHeartbeat`` (apache/kafka 4.3.1).
+
+From KIP-932.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
+from ottla.broker.groups.share.heartbeat import ShareHeartbeatResult, heartbeat
+from ottla.broker.groups.state_machine import ShareGroupCommand
+from ottla.broker.handlers.share.share_acknowledgements import MAX_MEMBER_ID_CHARS, is_served
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+MANY_TOPICS = 1_000
+"""More names than this are taken in step by step."""
+LEAVE_EPOCH = -1
+
+
+def _error_response(code: ErrorCode, message: str | None = None) -> Message:
+    return ShareGroupHeartbeatResponse(error_code=code, error_message=message)
+
+
+def validate(request: ShareGroupHeartbeatRequest) -> None:
+    """Whether a request makes sense by itself (item 208).
+
+    Raises:
+        ProtocolError: INVALID_REQUEST.
+    """
+
+    def unless(holds: object, why: str) -> None:
+        if not holds:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+
+    unless(request.member_id.strip(), "MemberId can't be empty.")
+    unless(request.group_id.strip(), "GroupId can't be empty.")
+    unless(request.rack_id is None or request.rack_id.strip(), "RackId can't be empty.")
+    unless(
+        request.member_epoch != 0 or request.subscribed_topic_names,
+        "SubscribedTopicNames must be set in first request.",
+    )
+    unless(request.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
+
+
+def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> HandlerResult:
+    """Ask the group's machine; then see to the partitions it has to get ready."""
+    if not is_served(context):
+        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
+    if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not 0 < len(request.member_id) <= MAX_MEMBER_ID_CHARS:
+        return _error_response(ErrorCode.INVALID_REQUEST)
+    names = request.subscribed_topic_names or ()
+    if len(names) > MANY_TOPICS:
+        return context.time_slice.start(_submit_large(context, request))
+    for name in names:
+        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            return _error_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return _submit(context, request)
+
+
+def _submit_large(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Job[HandlerResult]:
+    from ottla.broker.handlers.groups.large_subscriptions import check_subscription
+
+    try:
+        request.subscribed_topic_names = yield from check_subscription(
+            context, request.group_id, request.subscribed_topic_names or []
+        )
+    except ProtocolError as error:
+        return _error_response(error.code)
+    return _submit(context, request)
+
+
+def _submit(context: RequestContext, request: ShareGroupHeartbeatRequest) -> HandlerResult:
+    try:
+        validate(request)
+    except ProtocolError as error:
+        return _error_response(error.code, error.message)
+    return _heartbeat(context, request)
+
+
+async def _heartbeat(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Message:
+    call = GroupRequest(None, request, context.version, context.client_id, context.peer.host)
+    rule = partial(heartbeat, call=call)
+    answer = await context.services.groups.submit(request.group_id, lambda own: ShareGroupCommand(own, rule)).wait()
+    if isinstance(answer, ProtocolError):
+        return _error_response(answer.code, answer.message)
+    assert isinstance(answer, ShareHeartbeatResult)
+    if answer.partitions_to_initialize:
+        shares = context.services.share_partition_manager
+        shares.start_task(
+            partial(initialize_share_state, context, request.group_id, answer.epoch, answer.partitions_to_initialize)
+        )
+    return answer.response
+
+
+async def initialize_share_state(
+    context: RequestContext, group_id: str, epoch: int, places: TopicIdPartitions, start_offset: int = -1
+) -> None:
+    """Have the persister begin a group's partitions, and tell the group what came of it: all of them, or none."""
+    shares, done = context.services.share_partition_manager, True
+    try:
+        await shares.initialize(group_id, epoch, places, start_offset)
+    except ProtocolError:
+        done = False
+    await report_initialization(context, group_id, places, done=done)
+
+
+async def report_initialization(
+    context: RequestContext, group_id: str, places: TopicIdPartitions, *, done: bool
+) -> None:
+    """Tell a group what came of partitions that were to get their state."""
+    rule = partial(_initialized, group_id=group_id, places=places, done=done)
+    await context.services.groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)).wait()
+
+
+def _initialized(
+    groups: ShareGroups, ticket: Any, _: int, *, group_id: str, places: TopicIdPartitions, done: bool
+) -> GroupEffects:
+    return groups.on_initialized(ticket, group_id, places, done=done)

@@ -1,0 +1,100 @@
+"""What the five requests to a share coordinator have in common: each share partition is asked for, and has its row.
+
+Source: ``ShareCoordinatorService.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, wait_for_results
+from ottla.broker.share_state.share_group_offsets import SharePartitionKey
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.wire.codec.schema import Message
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+EventFactory = Callable[[PendingBrokerRequest, SharePartitionKey, Any], Any]
+ResultWriter = Callable[[Any, Any], None]
+ResponseClasses = tuple[type[Any], type[Any], type[Any]]
+"""The classes of the response, of a topic in it, and of a row."""
+
+
+def _apply_result(row: Any, fill: ResultWriter, doing: str, answer: Any) -> None:
+    if isinstance(answer, ProtocolError):
+        row.error_code = answer.code
+        row.error_message = answer.message or f"Unable to {doing} share group state: {answer.code.text}"
+    else:
+        fill(row, answer)
+
+
+def _event(event_of: EventFactory, at: SharePartitionKey, part: Any, ticket: PendingBrokerRequest) -> Any:
+    return event_of(ticket, at, part)
+
+
+def _submit_all(
+    context: RequestContext,
+    request: Any,
+    kinds: ResponseClasses,
+    event_of: EventFactory,
+    fill: ResultWriter,
+    doing: str,
+    prepared: Callable[[Any], Job[None]] | None,
+) -> WaitingJob[Message]:
+    response_class, topic_class, row_class = kinds
+    response, waits = response_class(results=StreamingArray(response_class, context.version)), PendingResults()
+    empty = False
+    for topic in request.topics:
+        empty = empty or (not len(topic.partitions) and doing != "initialize")
+        yield None
+    topics = [] if empty or not request.group_id else request.topics
+    allowed = context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    for topic in topics:
+        rows: list[Any] = StreamingArray(response_class, context.version)
+        for part in topic.partitions:
+            row = row_class(part.partition)
+            rows.append(row)
+            if not allowed:
+                _apply_result(row, fill, doing, ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+                yield None
+                continue
+            if prepared is not None:
+                yield from prepared(part)
+            at = SharePartitionKey(request.group_id, topic.topic_id, part.partition)
+            ticket = context.services.share_partition_manager.coordinator.submit(
+                at, partial(_event, event_of, at, part)
+            )
+            waits.append((ticket, partial(_apply_result, row, fill, doing)))
+            yield None
+            if len(waits) >= MAX_PENDING_RESULTS:
+                yield from wait_for_results(waits)
+        yield from wait_for_results(waits)
+        yield None
+        response.results.append(topic_class(topic.topic_id, rows))
+    out: Message = response
+    return out
+
+
+def submit_state_requests(
+    context: RequestContext,
+    request: Any,
+    kinds: ResponseClasses,
+    event_of: EventFactory,
+    fill: ResultWriter,
+    doing: str,
+    prepared: Callable[[Any], Job[None]] | None = None,
+) -> HandlerResult:
+    """One row for every partition: what the coordinator said of it, or its refusal.
+
+    ``prepared``: changes a partition of the request, in steps, before its event is made of it.
+    """
+    return context.time_slice.start(_submit_all(context, request, kinds, event_of, fill, doing, prepared))
+
+
+def write_no_result(row: Any, answer: Any) -> None:
+    """No more is said than that it went well."""

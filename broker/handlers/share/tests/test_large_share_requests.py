@@ -1,0 +1,156 @@
+"""What share groups ask of very many partitions goes in steps, and what happens between two steps is seen."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import RequestContext
+from ottla.broker.groups.share.offset_changes import ShareOffsetsToAlter
+from ottla.broker.handlers.share.share_fetch import _ShareFetch
+from ottla.broker.share_state.share_group_offsets import SharePartitionKey
+from ottla.broker.tests.handler_fixture import AdvancingClock
+from ottla.broker.tests.share_group_fixture import ShareGroupNode, T
+from ottla.jobs.bounded_concurrency import MAX_CONCURRENT
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import alter_share_group_offsets as al
+
+MANY = 200
+
+
+class SlowShareNode(ShareGroupNode):
+    """One whose every step takes a whole turn."""
+
+    def context(self, key: ApiKey, version: int) -> RequestContext:
+        context = super().context(key, version)
+        context.time_slice = TimeSlice(AdvancingClock())  # type: ignore[arg-type]
+        return context
+
+
+def test_a_fetch_of_many_partitions_looks_at_them_and_tells_of_them_in_steps() -> None:
+    node = SlowShareNode(MANY)
+
+    async def story() -> None:
+        fetch = partial(node.fetch, 0, *range(MANY))
+        assert await node.rounds_in(fetch) > 5 * MANY, "named, had at hand, looked at, read, told of, answered"
+
+    node.run(story)
+
+
+def test_what_comes_while_others_are_looked_at_is_not_overlooked() -> None:
+    node = SlowShareNode(MANY)
+
+    async def story() -> None:
+        await node.fetch(0, *range(MANY))
+        began, looked = trio.current_time(), _ShareFetch._update_acquirable
+
+        def once(fetch: Any, place: Any) -> bool:
+            if place.partition == MANY - 1 and _ShareFetch._update_acquirable is once:
+                _ShareFetch._update_acquirable = looked  # type: ignore[method-assign]
+                node.produce(1)  # which has been looked at
+            return looked(fetch, place)
+
+        _ShareFetch._update_acquirable = once  # type: ignore[method-assign]
+        try:
+            (topic,) = (await node.fetch(1, max_wait_ms=60_000)).responses
+        finally:
+            _ShareFetch._update_acquirable = looked  # type: ignore[method-assign]
+        assert [len(row.acquired_records) for row in topic.partitions] == [1]
+        assert trio.current_time() == began
+        assert len(node.stage.services.purgatory) == 0
+
+    node.run(story)
+
+
+async def with_a_long_session(node: ShareGroupNode) -> Any:
+    """A member with one partition more than are let go of at once; each step of that takes a whole turn."""
+    shares = node.stage.services.share_partition_manager
+    shares._env = AdvancingClock()
+    await node.fetch(0, *range(MAX_CONCURRENT + 1))
+    await trio.testing.wait_all_tasks_blocked()
+    return shares
+
+
+def test_a_session_of_many_partitions_is_let_go_of_in_steps_and_what_its_member_held_is_kept_first() -> None:
+    node = ShareGroupNode(MAX_CONCURRENT + 1)
+
+    async def story() -> None:
+        shares = await with_a_long_session(node)
+        node.produce(MAX_CONCURRENT)
+        await node.fetch(1)
+
+        async def left() -> None:
+            node.peer.mark_disconnected()
+            while shares._removals:
+                await trio.lowlevel.checkpoint()
+
+        assert await node.rounds_in(left) > MAX_CONCURRENT
+        await trio.testing.wait_all_tasks_blocked()
+        assert ("write", SharePartitionKey("g", T, MAX_CONCURRENT)) in node.persister.calls
+        assert list(shares._by_key) == []
+
+    node.run(story)
+
+
+def test_a_member_that_is_back_while_it_is_let_go_of_keeps_what_it_has_got_since() -> None:
+    node = ShareGroupNode(MAX_CONCURRENT + 1)
+
+    async def story() -> None:
+        shares = await with_a_long_session(node)
+        shares.sessions.close("g", "m")
+        for number in range(3):
+            assert shares._removals, f"still at it after {number} rounds"
+            await trio.lowlevel.checkpoint()
+        node.produce(MAX_CONCURRENT)
+        (topic,) = (await node.fetch(0, MAX_CONCURRENT)).responses
+        assert [len(row.acquired_records) for row in topic.partitions] == [1]
+        while shares._removals:
+            await trio.lowlevel.checkpoint()
+        shared = shares._by_key["g", T, MAX_CONCURRENT]
+        assert shared.rules.in_flight_count == 5
+        assert not [call for call in node.persister.calls if call[0] == "write"]
+
+    node.run(story)
+
+
+def test_positions_of_many_partitions_are_set_in_steps_and_of_one_named_twice_the_last_counts() -> None:
+    node = SlowShareNode(MANY)
+
+    async def story() -> None:
+        begun: list[tuple[int, int]] = []
+
+        async def initialize(key: SharePartitionKey, epoch: int, start_offset: int) -> None:
+            begun.append((key.partition, start_offset))
+            if key.partition == 0:
+                raise ProtocolError(ErrorCode.FENCED_STATE_EPOCH, "too old")
+
+        class Groups:
+            def ask(self, *_: object) -> PendingBrokerRequest:
+                ticket = PendingBrokerRequest()
+                ticket.deliver(ShareOffsetsToAlter(1, {}))
+                return ticket
+
+        node.persister.initialize = initialize
+        node.stage.services.groups = Groups()
+        parts = [al.AlterShareGroupOffsetsRequestPartition(number, 7) for number in (*range(MANY), 0)]
+        parts[-1].start_offset = 8
+        request = al.AlterShareGroupOffsetsRequest("g", [al.AlterShareGroupOffsetsRequestTopic("t", parts)])
+        answers: list[Any] = []
+
+        async def alter() -> None:
+            answers.append(await node.ask(ApiKey.ALTER_SHARE_GROUP_OFFSETS, request))
+
+        assert await node.rounds_in(alter) > 3 * MANY - 5, "looked at, sorted, begun"
+        assert sorted(set(begun)) == [(0, 8), *((number, 7) for number in range(1, MANY))]
+        assert len(begun) == MANY, "each is begun once"
+        rows = answers[0].responses[0].partitions
+        told = [(row.partition_index, row.error_code, row.error_message) for row in rows if row.error_code]
+        assert told == [(0, ErrorCode.FENCED_STATE_EPOCH, "too old")] * 2, "and both of its rows hear of it"
+
+    node.run(story)

@@ -1,0 +1,322 @@
+"""ShareFetch and its neighbours with very many partitions: what others ask comes in between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import trio
+import trio.testing
+
+from ottla.broker.quotas.client_quotas import QuotaManagers
+from ottla.broker.share_partitions.share_partition_leader import SharePartitionLeader
+from ottla.broker.share_partitions.share_sessions import TopicIdPartition
+from ottla.broker.share_state.share_group_offsets import SharePartitionKey
+from ottla.broker.tests.share_group_fixture import ShareGroupNode, T
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.bounded_concurrency import MAX_CONCURRENT
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import describe_share_group_offsets as d
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import share_fetch as f
+
+MANY = 400
+"""Partitions; the loop goes round at least once for so many calls to the persister:"""
+BEGUN = 16
+
+
+def rows(answer: f.ShareFetchResponse) -> dict[int, tuple[int, int]]:
+    """Error and number of records by partition."""
+    return {
+        row.partition_index: (
+            row.error_code,
+            sum(each.last_offset - each.first_offset + 1 for each in row.acquired_records),
+        )
+        for topic in answer.responses
+        for row in topic.partitions
+    }
+
+
+def test_a_session_of_many_partitions_is_taken_up_a_few_at_a_time() -> None:
+    node = ShareGroupNode(MANY)
+
+    async def story() -> None:
+        node.produce(7)
+        answers = []
+
+        async def fetch() -> None:
+            answers.append(await node.fetch(0, *range(MANY), max_wait_ms=1000))
+
+        assert await node.rounds_in(fetch) >= MANY // BEGUN - 3
+        assert len(node.persister.calls) >= MANY - BEGUN
+        assert rows(answers[0])[7] == (0, 5)
+
+    node.run(story)
+
+
+def test_a_change_is_looked_at_where_it_is() -> None:
+    """A parked fetch of many partitions costs those who write to one of them no more than that one."""
+    node = ShareGroupNode(MANY)
+    looked: list[int] = []
+
+    async def story() -> None:
+        await node.fetch(0, *range(MANY))
+        async with trio.open_nursery() as nursery:
+            answers: list[f.ShareFetchResponse] = []
+
+            async def parked() -> None:
+                answers.append(await node.fetch(1, max_wait_ms=10_000, min_bytes=200))
+
+            nursery.start_soon(parked)
+            while not node.stage.services.purgatory._waiting:
+                await trio.lowlevel.checkpoint()
+            whole = SharePartitionLeader.next_fetch_offset
+
+            def counted(shared: SharePartitionLeader) -> int | None:
+                looked.append(shared.key.partition)
+                return whole(shared)
+
+            SharePartitionLeader.next_fetch_offset = counted  # type: ignore[method-assign]
+            try:
+                node.produce(3, 1)
+                assert set(looked) == {3}, "and that is not enough"
+            finally:
+                SharePartitionLeader.next_fetch_offset = whole  # type: ignore[method-assign]
+            node.produce(4, 40)
+        assert {number: row[1] for number, row in rows(answers[0]).items()} == {3: 1, 4: 40}
+
+    node.run(story)
+
+
+def test_as_many_partitions_as_were_asked_for_records_are_read_and_no_more() -> None:
+    node = ShareGroupNode(3)
+
+    async def story() -> None:
+        await node.fetch(0, 0, 1, 2)
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(3):
+            node.produce(number)
+        await node.fetch(1, max_records=1)
+        counts = [
+            shared.rules.in_flight_count for shared in node.stage.services.share_partition_manager._by_key.values()
+        ]
+        assert counts == [0, 5, 0], "who comes first goes round with the epoch"
+
+    node.run(story)
+
+
+def test_nothing_is_handed_out_to_whoever_has_gone() -> None:
+    node = ShareGroupNode()
+
+    async def story() -> None:
+        await node.fetch(0, 0, max_wait_ms=1000)
+        await trio.testing.wait_all_tasks_blocked()
+        node.produce(0)
+        shared = node.stage.services.share_partition_manager._by_key["g", T, 0]
+        node.peer.is_disconnected = True
+        await node.fetch(1)
+        assert shared.rules.in_flight_count == 0
+
+    node.run(story)
+
+
+def test_a_share_partition_that_cannot_be_had_is_told_and_the_others_are_read() -> None:
+    node = ShareGroupNode(2)
+
+    async def story() -> None:
+        node.produce(0)
+        assert rows(await node.fetch(0, 0, 1, 2))[2] == (E.UNKNOWN_TOPIC_OR_PARTITION, 0)
+        node.persister.denial = ProtocolError(E.NOT_COORDINATOR)
+        shares = node.stage.services.share_partition_manager
+        for shared in list(shares._by_key.values()):
+            shares._forget(shared)
+        assert rows(await node.fetch(1, max_wait_ms=10))[0] == (E.COORDINATOR_NOT_AVAILABLE, 0)
+
+    node.run(story)
+
+
+def test_many_partitions_get_their_state_or_lose_it_and_others_come_in_between() -> None:
+    node = ShareGroupNode()
+
+    async def story() -> None:
+        shares, places = node.stage.services.share_partition_manager, {T: range(2 * MAX_CONCURRENT)}
+        assert await node.rounds_in(lambda: shares.initialize("g", 1, places, -1)) >= 2 * MAX_CONCURRENT
+        assert await node.rounds_in(lambda: shares.forget("g", places)) >= 2 * MAX_CONCURRENT
+        assert len(node.persister.calls) == 4 * MAX_CONCURRENT
+        node.persister.calls.clear()
+        node.persister.denial = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
+        failure = await shares.forget("g", places)
+        assert failure is not None
+        assert failure.code is E.COORDINATOR_NOT_AVAILABLE
+        assert len(node.persister.calls) < MAX_CONCURRENT, "once it is known nobody else is asked"
+
+    node.run(story)
+
+
+def test_offsets_of_many_partitions_are_described_in_order_and_others_come_in_between() -> None:
+    node = ShareGroupNode(MANY)
+
+    async def story() -> None:
+        class Latest:
+            async def of(self, topic: str, partition: int) -> int:
+                return partition
+
+        node.stage.services.share_partition_manager.latest = Latest()
+        topic = d.DescribeShareGroupOffsetsRequestTopic("t", list(range(MANY)))
+        request = d.DescribeShareGroupOffsetsRequest([d.DescribeShareGroupOffsetsRequestGroup("g", [topic])])
+        answers = []
+
+        async def describe() -> None:
+            answers.append(await node.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request))
+
+        assert await node.rounds_in(describe) >= MANY
+        parts = answers[0].groups[0].topics[0].partitions
+        assert [(part.partition_index, part.lag) for part in parts] == [(n, n) for n in range(MANY)]
+
+    node.run(story)
+
+
+def test_describe_share_group_offsets_of_a_partition_that_does_not_exist_asks_no_coordinator() -> None:
+    node = ShareGroupNode(1)
+
+    async def story() -> None:
+        topic = d.DescribeShareGroupOffsetsRequestTopic("t", [7, -1])
+        request = d.DescribeShareGroupOffsetsRequest([d.DescribeShareGroupOffsetsRequestGroup("g", [topic])])
+        node.persister.denial = ProtocolError(E.UNKNOWN_TOPIC_OR_PARTITION)
+        answer = await node.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request)
+        rows = answer.groups[0].topics[0].partitions
+        assert rows == [d.DescribeShareGroupOffsetsResponsePartition(n, -1, 0, -1) for n in (7, -1)], "as Kafka's"
+        assert node.persister.calls == []
+
+    node.run(story)
+
+
+def test_a_parked_fetch_hears_that_its_partition_is_led_elsewhere_now() -> None:
+    node = ShareGroupNode(2)
+
+    async def story() -> None:
+        await node.fetch(0, 0, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        answers: list[f.ShareFetchResponse] = []
+
+        async def parked() -> None:
+            answers.append(await node.fetch(1, max_wait_ms=600_000))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(parked)
+            await trio.testing.wait_all_tasks_blocked()
+            began = trio.current_time()
+            replica = node.stage.hosted.replicas["t", 1]
+            told = replace(node.stage.hosted.image.topics["t"].partitions[1], leader=2, leader_epoch=9)
+            replica.apply_partition_state(1, told, 0)
+            node.stage.services.share_partition_manager.on_resignation(replica)
+        assert trio.current_time() == began
+        assert rows(answers[0]) == {1: (E.NOT_LEADER_OR_FOLLOWER, 0)}
+        assert [key.partition for key in node.stage.services.share_partition_manager._by_key] == [0]
+
+    node.run(story)
+
+
+def test_what_a_group_shared_is_forgotten_with_its_last_session_and_others_are_not() -> None:
+    node = ShareGroupNode(2)
+
+    async def story() -> None:
+        shares = node.stage.services.share_partition_manager
+        await node.fetch(0, 0, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        node.produce(0)
+        await node.fetch(1)
+        shares.serve("other", TopicIdPartition(T, 0))
+        node.peer.mark_disconnected()
+        assert [key.group_id for key in shares._by_key] == ["other"]
+        await trio.testing.wait_all_tasks_blocked()
+        assert ("write", SharePartitionKey("g", T, 0)) in node.persister.calls, "that it was handed out is kept"
+
+    node.run(story)
+
+
+def test_a_new_leader_epoch_begins_anew() -> None:
+    node = ShareGroupNode()
+
+    async def story() -> None:
+        shares = node.stage.services.share_partition_manager
+        old = shares.serve("g", TopicIdPartition(T, 0))
+        assert shares.serve("g", TopicIdPartition(T, 0)) is old
+        old.leader_epoch -= 1
+        new = shares.serve("g", TopicIdPartition(T, 0))
+        assert (new is old, old.closed, new.closed) == (False, True, False)
+        shares._forget(old)
+        assert shares.get("g", TopicIdPartition(T, 0)) is new
+
+    node.run(story)
+
+
+def test_a_group_over_its_quota_gets_its_records_and_waits_afterwards() -> None:
+    node = ShareGroupNode()
+    quotas = QuotaManagers(node.stage.env)  # type: ignore[arg-type]
+    draft = ImageBuilder(MetadataImage())
+    draft.replay(m.ClientQuotaRecord([m.EntityData("user", "ANONYMOUS")], "consumer_byte_rate", 10, False))
+    quotas.publish(draft.image(1, 1), draft.delta(draft.image(1, 1)))
+    node.stage.services.quota_holder.quotas = quotas
+
+    async def story() -> None:
+        node.produce(0)
+        answer = await node.fetch(0, 0, max_wait_ms=1000)
+        assert rows(answer)[0] == (0, 5)
+        assert answer.throttle_time_ms == node.peer.throttle_ms > 0
+
+    node.run(story)
+
+
+def sent(answer: f.ShareFetchResponse) -> dict[int, int]:
+    """Bytes of records by partition."""
+    return {row.partition_index: len(row.records) for topic in answer.responses for row in topic.partitions}
+
+
+def test_only_the_first_partition_that_has_anything_sends_more_than_its_part() -> None:
+    node = ShareGroupNode(4)
+
+    async def story() -> None:
+        await node.fetch(0, 0, 1, 2, 3)
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(1, 4):
+            node.produce(number, 100)
+        size = node.stage.hosted.replicas["t", 1].log.segments[-1].size_bytes
+        answer = await node.fetch(1, max_bytes=100)
+        assert sent(answer) == {1: size}, "whose first batch is larger than all that was asked for"
+        in_flight = [
+            shared.rules.in_flight_count for shared in node.stage.services.share_partition_manager._by_key.values()
+        ]
+        assert in_flight == [0, 100, 0, 0], "of the others nothing is anybody's"
+        assert sent(await node.fetch(2, max_bytes=4 * size)) == {2: size, 3: size}
+
+    node.run(story)
+
+
+def test_each_request_begins_with_another_partition_so_that_none_is_left_out() -> None:
+    node = ShareGroupNode(3)
+
+    async def story() -> None:
+        await node.fetch(0, 0, 1, 2)
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(3):
+            node.produce(number, 100)
+        assert sorted([list(sent(await node.fetch(epoch, max_bytes=100))) for epoch in (1, 2, 3)]) == [[0], [1], [2]]
+
+    node.run(story)
+
+
+def test_what_was_read_of_a_partition_is_not_there_for_the_others() -> None:
+    node = ShareGroupNode(2)
+
+    async def story() -> None:
+        await node.fetch(0, 0, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        node.produce(1, 300)
+        node.produce(0, 1)
+        small, big = (node.stage.hosted.replicas["t", number].log.segments[-1].size_bytes for number in range(2))
+        assert sent(await node.fetch(1, max_bytes=big + small - 1)) == {1: big}, "though it is less than its half"
+
+    node.run(story)

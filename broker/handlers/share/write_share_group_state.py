@@ -1,0 +1,54 @@
+"""WriteShareGroupState (85), v0-1: keep what became of records.
+
+Behaviour: an older leader epoch is FENCED_LEADER_EPOCH, an older state epoch FENCED_STATE_EPOCH; what was never begun
+is INVALID_REQUEST. Start offset -1 keeps the one that is known.
+
+Version notes: v1 counts the records behind the start offset that are final.
+
+Source: ``ShareCoordinatorService.writeState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.share import share_state_requests
+from ottla.broker.share_state.share_group_offsets import SharePartitionKey
+from ottla.broker.share_state.state_batches import PersisterStateBatch
+from ottla.broker.share_state.state_machine import MAX_WRITTEN_BATCHES, WriteShareState
+from ottla.controller.control.controller_result import collect_steps
+from ottla.jobs.time_slice import Job
+from ottla.wire.messages import write_share_group_state as wire
+
+
+def _limit_batches(part: wire.PartitionData) -> Job[None]:
+    """Make the batches of a partition what its coordinator takes; one more than the most is refused there."""
+    some = islice(part.state_batches, MAX_WRITTEN_BATCHES + 1)
+    made: list[Any] = yield from collect_steps(
+        PersisterStateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in some
+    )
+    part.state_batches = made
+
+
+def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> WriteShareState:
+    prepared: Any = part.state_batches  # by `_limit_batches`
+    return WriteShareState(
+        ticket,
+        key,
+        part.state_epoch,
+        part.leader_epoch,
+        part.start_offset,
+        part.delivery_complete_count,
+        tuple(prepared),
+    )
+
+
+def handle(context: RequestContext, request: wire.WriteShareGroupStateRequest) -> HandlerResult:
+    """Answer each partition on its own."""
+    kinds = wire.WriteShareGroupStateResponse, wire.WriteStateResult, wire.PartitionResult
+    return share_state_requests.submit_state_requests(
+        context, request, kinds, _event, share_state_requests.write_no_result, "write", _limit_batches
+    )

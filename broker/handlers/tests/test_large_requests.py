@@ -1,0 +1,317 @@
+"""Requests with many rows let others run in between, and a topic asked for twice is answered once."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.dispatch.dispatcher import RequestContext, Uncancellable
+from ottla.broker.fetch_sessions import fetch_session_cache
+from ottla.broker.handlers.admin import describe_configs, describe_topic_partitions, metadata
+from ottla.broker.handlers.fetch import fetch
+from ottla.broker.handlers.groups import find_coordinator
+from ottla.broker.handlers.produce import produce
+from ottla.broker.handlers.transactions import describe_producers
+from ottla.broker.network.connection import CloseConnection
+from ottla.broker.tests.handler_fixture import (
+    AdvancingClock,
+    HandlerFixture,
+    as_decoded,
+    resolve,
+    run_virtual,
+    topic_id_of,
+)
+from ottla.jobs.time_slice import TimeSlice
+from ottla.log.tests.log_fixtures import NOW, make_batch
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import produce as pr
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.describe_producers import DescribeProducersRequest
+from ottla.wire.messages.describe_producers import TopicRequest as ProducersOf
+from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.wire.messages.describe_topic_partitions import TopicRequest as PartitionsOf
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+
+def names(count: int) -> list[str]:
+    return [f"t{number}" for number in range(count)]
+
+
+LONG: dict[str, tuple[ModuleType, ApiKey, int, Message]] = {
+    "Metadata of many topics": (
+        metadata,
+        ApiKey.METADATA,
+        12,
+        MetadataRequest([MetadataRequestTopic(name=name) for name in names(100)], False),
+    ),
+    "Metadata of many partitions": (metadata, ApiKey.METADATA, 12, MetadataRequest(None)),
+    "FindCoordinator": (find_coordinator, ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest("", 2, names(100))),
+    "DescribeConfigs": (
+        describe_configs,
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        DescribeConfigsRequest([DescribeConfigsResource(2, name) for name in names(100)]),
+    ),
+    "DescribeTopicPartitions": (
+        describe_topic_partitions,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        DescribeTopicPartitionsRequest([PartitionsOf(name) for name in names(100)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_request_with_many_rows_takes_turns_and_is_answered_as_at_once(name: str) -> None:
+    module, key, version, request = LONG[name]
+
+    async def run() -> None:
+        stage = HandlerFixture()
+        stage.hosted.host("t1", partitions=100)
+        context = stage.context(key, version)
+        at_once = module.handle(context, request)
+        assert isinstance(at_once, Message)
+        context.time_slice = TimeSlice(AdvancingClock())  # type: ignore[arg-type]
+        in_turns = module.handle(context, request)
+        assert not isinstance(in_turns, Message), "it must rest"
+        assert await in_turns == at_once
+
+    run_virtual(run)
+
+
+def asked(context: RequestContext, topics: list[MetadataRequestTopic]) -> list[Any]:
+    answer = metadata.handle(context, MetadataRequest(topics, False))
+    return [(row.error_code, row.name) for row in answer.topics]  # type: ignore[union-attr]
+
+
+def test_a_topic_that_is_asked_for_twice_is_answered_once() -> None:
+    async def run() -> None:
+        stage = HandlerFixture()
+        stage.hosted.host("a")
+        stage.hosted.host("b")
+        by_name = [MetadataRequestTopic(ZERO_UUID, name) for name in ("a", "b", "a", "nowhere", "nowhere", "a")]
+        assert asked(stage.context(ApiKey.METADATA, 12), by_name) == [(0, "a"), (0, "b"), (3, "nowhere")]
+        by_id = [MetadataRequestTopic(topic_id_of(name), None) for name in ("b", "a", "b")]
+        assert asked(stage.context(ApiKey.METADATA, 12), by_id) == [(0, "b"), (0, "a")]
+
+    run_virtual(run)
+
+
+def test_342_what_may_be_done_is_told_of_a_topic_that_is_not_there_too() -> None:
+    async def run() -> None:
+        stage = HandlerFixture()
+        stage.hosted.host("a")
+        wanted = [MetadataRequestTopic(ZERO_UUID, name) for name in ("a", "nowhere")]
+        request = MetadataRequest(wanted, False, include_topic_authorized_operations=True)
+        answer: Any = metadata.handle(stage.context(ApiKey.METADATA, 12), request)
+        assert [(row.name, row.topic_authorized_operations) for row in answer.topics] == [
+            ("a", 3576),
+            ("nowhere", 3576),
+        ]
+
+    run_virtual(run)
+
+
+# ---------------------------------------------------------------- what is asked for twice, and what must not be lost
+
+
+def test_a_resource_is_described_once_however_often_it_is_asked_for() -> None:
+    async def run() -> None:
+        stage = HandlerFixture()
+        stage.hosted.host("a")
+        twice = [DescribeConfigsResource(2, "a"), DescribeConfigsResource(2, "b"), DescribeConfigsResource(2, "a")]
+        answer: Any = describe_configs.handle(
+            stage.context(ApiKey.DESCRIBE_CONFIGS, 4), DescribeConfigsRequest([*twice, DescribeConfigsResource(4, "b")])
+        )
+        assert [(row.resource_type, row.resource_name) for row in answer.results] == [(2, "a"), (2, "b"), (4, "b")]
+
+    run_virtual(run)
+
+
+def test_a_partition_tells_its_producers_once_however_often_it_is_asked_for() -> None:
+    async def run() -> None:
+        stage = HandlerFixture()
+        stage.hosted.host("a", partitions=3)
+        asked = [ProducersOf("a", [1, 1, 7, 0]), ProducersOf("a", [1, 2, 7])]
+        answer: Any = describe_producers.handle(
+            stage.context(ApiKey.DESCRIBE_PRODUCERS, 0), DescribeProducersRequest(asked)
+        )
+        rows = [[(row.partition_index, row.error_code) for row in topic.partitions] for topic in answer.topics]
+        assert rows == [[(1, 0), (7, 3), (0, 0)], [(2, 0)]]
+
+    run_virtual(run)
+
+
+def produce_request(count: int, acks: int, *, bad: int = -1, corrupt: int = -1) -> pr.ProduceRequest:
+    parts = [pr.PartitionProduceData(n, make_batch(0)) for n in range(count)]
+    if bad >= 0:
+        parts[bad].records = b""
+    if corrupt >= 0:
+        parts[corrupt].records = b"no batch at all, and longer than its beginning"
+    return pr.ProduceRequest(None, acks, 1000, [pr.TopicProduceData("t", partition_data=parts)])
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_all_of_a_long_produce_is_appended_whether_or_not_its_client_stays(acks: int) -> None:
+    """With acks=0 it hangs up as soon as all is sent. What may be given up is the waiting behind the appends."""
+
+    async def run() -> None:
+        stage = HandlerFixture()
+        stage.hosted.host("t", partitions=100)
+        context = stage.context(ApiKey.PRODUCE, 11)
+        context.time_slice = TimeSlice(AdvancingClock())  # type: ignore[arg-type]
+        answer = produce.handle(context, produce_request(100, acks))
+        assert isinstance(answer, Uncancellable), "the connection never gives this up"
+        behind: Any = await answer.work
+        assert all(replica.log.log_end_offset == 3 for replica in stage.hosted.replicas.values())
+        told = await resolve(behind)
+        if acks == 0:
+            assert told is None
+        else:
+            rows = as_decoded(told, 11).responses[0].partition_responses
+            assert [(row.index, row.error_code, row.base_offset) for row in rows] == [(n, 0, 0) for n in range(100)]
+
+    run_virtual(run)
+
+
+def test_a_long_produce_says_of_each_partition_what_a_short_one_says() -> None:
+    async def run() -> None:
+        said = []
+        for count in (60, 600):
+            stage = HandlerFixture()
+            stage.hosted.host("t", partitions=50)
+            request = produce_request(count, 1, bad=7)
+            answer = await resolve(produce.handle(stage.context(ApiKey.PRODUCE, 11), request))
+            said.append(as_decoded(answer, 11).responses[0].partition_responses)
+        assert said[1][:60] == said[0]
+        assert [row.error_code for row in said[1]] == [0] * 7 + [87] + [0] * 42 + [3] * 550
+        assert [row.index for row in said[1]] == list(range(600))
+
+    run_virtual(run)
+
+
+def test_of_a_long_produce_with_bytes_that_are_no_batch_nothing_is_appended() -> None:
+    async def run() -> None:
+        stage = HandlerFixture()
+        stage.hosted.host("t", partitions=50)
+        request = produce_request(600, 1, corrupt=599)
+        answer = as_decoded(await resolve(produce.handle(stage.context(ApiKey.PRODUCE, 11), request)), 11)
+        assert {row.error_code for row in answer.responses[0].partition_responses} == {2}
+        assert len({row.error_message for row in answer.responses[0].partition_responses}) == 1
+        assert all(replica.log.log_end_offset == 0 for replica in stage.hosted.replicas.values())
+        with pytest.raises(CloseConnection):
+            await resolve(produce.handle(stage.context(ApiKey.PRODUCE, 11), produce_request(600, 0, corrupt=0)))
+
+    run_virtual(run)
+
+
+# ---------------------------------------------------------------- fetches of very many partitions
+
+
+def long_fetch(version: int, *parts: tuple[int, int], epoch: int = -1) -> f.FetchRequest:
+    topic = f.FetchTopic("", topic_id_of("t")) if version >= 13 else f.FetchTopic("t")
+    topic.partitions = [f.FetchPartition(n, -1, offset, partition_max_bytes=1 << 20) for n, offset in parts]
+    return f.FetchRequest(max_wait_ms=0, max_bytes=1 << 24, session_epoch=epoch, topics=[topic])
+
+
+@pytest.mark.parametrize("version", [4, 12, 13, 16])
+def test_a_very_long_fetch_is_answered_as_a_short_one(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    async def run() -> None:
+        stage = HandlerFixture()
+        stage.hosted.host("t", partitions=20)
+        stage.hosted.host("elsewhere", leader=2)
+        for replica in stage.hosted.replicas.values():
+            replica.append(make_batch(0), NOW)
+        asked = [*((n, n % 4) for n in range(40)), (3, 0), (5, 9), (99, 0), (99, 1)]
+        said = []
+        for most in (10_000, 10):
+            monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", most)
+            context = stage.context(ApiKey.FETCH, version)
+            said.append(as_decoded(fetch.handle(context, long_fetch(version, *asked)), version))
+        assert said[0] == said[1]
+        assert len(said[1].responses[0].partitions) == 41, "what is asked for twice is read once"
+
+    run_virtual(run)
+
+
+def test_a_very_long_fetch_opens_no_session_and_sessions_do_not_grow_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 10)
+
+    async def run() -> None:
+        stage = HandlerFixture()
+        stage.hosted.host("t", partitions=20)
+
+        def ask(*parts: tuple[int, int], epoch: int, session: int = 0) -> Any:
+            request = long_fetch(13, *parts, epoch=epoch)
+            request.session_id = session
+            return fetch.handle(stage.context(ApiKey.FETCH, 13), request)
+
+        assert ask(*((n, 0) for n in range(11)), epoch=0).session_id == 0
+        first = ask(*((n, 0) for n in range(10)), epoch=0)
+        assert first.session_id
+        assert ask((3, 0), epoch=1, session=first.session_id).error_code == 0
+        assert ask((10, 0), epoch=2, session=first.session_id).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert len(stage.services.fetch_sessions) == 0
+        again = ask((0, 0), epoch=0).session_id
+        assert ask(*((n, 0) for n in range(11)), epoch=0, session=again).session_id == 0
+        assert len(stage.services.fetch_sessions) == 0, "a full fetch ends the session it names"
+
+    run_virtual(run)
+
+
+def test_all_sessions_together_remember_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session_cache, "MAX_CACHED_PARTITIONS", 12)
+
+    async def run() -> None:
+        stage = HandlerFixture()
+        stage.hosted.host("t", partitions=20)
+
+        def ask(*numbers: int, epoch: int = 0, session: int = 0) -> Any:
+            request = long_fetch(13, *((n, 0) for n in numbers), epoch=epoch)
+            request.session_id = session
+            return fetch.handle(stage.context(ApiKey.FETCH, 13), request)
+
+        assert ask(*range(6)).session_id
+        second = ask(*range(6)).session_id
+        assert second
+        assert ask(0).session_id == 0, "there is no room"
+        assert ask(6, epoch=1, session=second).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert len(stage.services.fetch_sessions) == 1
+        await trio.sleep(fetch_session_cache.MIN_EVICTION_MS / 1000)
+        assert ask(*range(8)).session_id, "one that was not used for two minutes makes room"
+        assert len(stage.services.fetch_sessions) == 1
+
+    run_virtual(run)
+
+
+def test_a_very_long_fetch_waits_as_a_short_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 10)
+
+    async def run() -> None:
+        stage = HandlerFixture()
+        stage.hosted.host("t", partitions=20)
+        request = long_fetch(13, *((n, 0) for n in range(20)))
+        request.max_wait_ms, request.min_bytes = 1000, 1
+        began = trio.current_time()
+        answer: Any = as_decoded(await fetch.handle(stage.context(ApiKey.FETCH, 13), request), 13)  # type: ignore[misc]
+        assert trio.current_time() - began == 1
+        assert len(answer.responses[0].partitions) == 20
+        async with trio.open_nursery() as nursery:
+
+            async def append() -> None:
+                await trio.sleep(0.25)
+                stage.hosted.replicas["t", 17].append(make_batch(0), NOW)
+
+            nursery.start_soon(append)
+            answer = as_decoded(await fetch.handle(stage.context(ApiKey.FETCH, 13), request), 13)  # type: ignore[misc]
+        assert trio.current_time() - began == 1.25
+        assert [len(row.records) > 0 for row in answer.responses[0].partitions].index(True) == 17
+
+    run_virtual(run)

@@ -1,0 +1,131 @@
+"""Requests no client sends, answered as a real Kafka 4.3.1 was seen to answer them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers.admin import describe_configs, describe_topic_partitions, metadata
+from ottla.broker.handlers.offsets import list_offsets
+from ottla.broker.handlers.security import describe_acls
+from ottla.broker.tests.handler_fixture import HandlerFixture, run_virtual, topic_id_of
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import WireError
+from ottla.wire.messages.describe_acls import DescribeAclsRequest
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    TopicRequest,
+)
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+A, NOBODYS = topic_id_of("a"), b"n" * 16
+Topic = MetadataRequestTopic
+
+
+def answered(module: Any, key: ApiKey, version: int, request: Message) -> Any:
+    out: list[Any] = []
+
+    async def run() -> None:
+        stage = HandlerFixture()
+        stage.hosted.host("a")
+        stage.hosted.host("b")
+        out.append(module.handle(stage.context(key, version), request))
+
+    run_virtual(run)
+    return out[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "topics", "rows"),
+    [
+        (10, [Topic(NOBODYS, "a")], [(E.INVALID_REQUEST, "a", NOBODYS)]),
+        (
+            11,
+            [Topic(ZERO_UUID, "b"), Topic(A, "a")],
+            [(E.INVALID_REQUEST, "b", ZERO_UUID), (E.INVALID_REQUEST, "a", A)],
+        ),
+        (11, [Topic(ZERO_UUID, None)], [(E.INVALID_REQUEST, "", ZERO_UUID)]),
+        (12, [Topic(A, "other"), Topic(ZERO_UUID, "b")], [(E.NONE, "a", A)]),
+        (13, [Topic(NOBODYS, "a"), Topic(A, None)], [(E.UNKNOWN_TOPIC_ID, None, NOBODYS), (E.NONE, "a", A)]),
+    ],
+    ids=["room for ids only", "one of them", "no name", "ids count", "ids alone"],
+)
+def test_metadata_is_asked_for_by_names_or_by_ids_not_by_both(
+    version: int, topics: list[Topic], rows: list[Any]
+) -> None:
+    answer = answered(metadata, ApiKey.METADATA, version, MetadataRequest(topics, False))
+    assert [(row.error_code, row.name, row.topic_id) for row in answer.topics] == rows
+    is_refused = version < 12
+    assert bool(answer.brokers) is not is_refused
+    assert (answer.cluster_id, answer.controller_id) == (None, -1) if is_refused else answer.cluster_id == "cluster"
+
+
+@pytest.mark.parametrize(
+    ("topics", "cursor", "rows"),
+    [
+        (["a", "b"], ("c", 0), [(E.INVALID_REQUEST, "a"), (E.INVALID_REQUEST, "b")]),
+        (["a", "b"], ("b", -1), [(E.INVALID_REQUEST, "a"), (E.INVALID_REQUEST, "b")]),
+        (["a", "b"], ("b", 0), [(E.NONE, "b")]),
+        ([], ("aa", 0), [(E.NONE, "b")]),
+        ([], ("a", -1), []),
+    ],
+    ids=["not among them", "no partition", "among them", "of all", "of all, no partition"],
+)
+def test_a_cursor_stands_at_a_topic_that_is_asked_for(
+    topics: list[str], cursor: tuple[str, int], rows: list[Any]
+) -> None:
+    at = DescribeTopicPartitionsRequestCursor(*cursor)
+    request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in topics], 10, at)
+    answer = answered(describe_topic_partitions, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+    assert [(row.error_code, row.name) for row in answer.topics] == rows
+    assert answer.next_cursor is None
+
+
+def test_configurations_of_a_kind_nobody_knows_refuse_all_that_is_asked_with_them() -> None:
+    asked = [DescribeConfigsResource(3, "x"), DescribeConfigsResource(2, "a", ["retention.ms"])]
+    answer = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(asked))
+    assert [(row.error_code, row.resource_type, row.configs) for row in answer.results] == [
+        (E.INVALID_REQUEST, 3, []),
+        (E.INVALID_REQUEST, 2, []),
+    ]
+    assert {row.error_message for row in answer.results} == {E.INVALID_REQUEST.text}
+    known = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(asked[1:]))
+    assert [(row.error_code, len(row.configs)) for row in known.results] == [(E.NONE, 1)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        (4, "abc", "Broker id must be an integer, but it is: abc"),
+        (4, "77", "Unexpected broker id, expected 1 or empty string, but received 77"),
+        (16, "", "Client metrics subscription name must not be empty"),
+        (32, "", "Group name must not be empty"),
+    ],
+)
+def test_describe_configs_of_a_wrong_resource_name_says_why(kind: int, name: str, message: str) -> None:
+    request = DescribeConfigsRequest([DescribeConfigsResource(kind, name)])
+    result = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, request).results[0]
+    assert (result.error_code, result.error_message, result.configs) == (E.INVALID_REQUEST, message, [])
+
+
+@pytest.mark.parametrize(("level", "code"), [(-1, E.UNKNOWN_SERVER_ERROR), (0, 0), (1, 0), (2, E.UNKNOWN_SERVER_ERROR)])
+def test_there_are_two_levels_of_isolation(level: int, code: int) -> None:
+    asked = ListOffsetsTopic("a", [ListOffsetsPartition(0, -1, -1)])
+    answer = answered(list_offsets, ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(-1, level, [asked]))
+    assert [part.error_code for part in answer.topics[0].partitions] == [code]
+
+
+@pytest.mark.parametrize("field", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"])
+def test_a_filter_of_rules_that_says_unknown_ends_the_connection_and_a_code_nobody_knows_does_not(field: str) -> None:
+    asked = DescribeAclsRequest(2, "a", 3, None, None, 3, 3)
+    setattr(asked, field, 0)
+    with pytest.raises(WireError, match="UNKNOWN"):
+        answered(describe_acls, ApiKey.DESCRIBE_ACLS, 2, asked)
+    setattr(asked, field, 85)
+    assert answered(describe_acls, ApiKey.DESCRIBE_ACLS, 2, asked).error_code == E.SECURITY_DISABLED

@@ -1,0 +1,53 @@
+"""AddOffsetsToTxn (25), v0-4: enlist the partition of `__consumer_offsets` that holds a group's positions.
+
+Behaviour: the rules, and the errors, are those of a partition that is added (`broker.txn.enlisting`). Up to v1 a fenced
+producer hears INVALID_PRODUCER_EPOCH. Producers whose transactions have epochs of their own do not ask.
+
+Source: ``KafkaApis.handleAddOffsetsToTxnRequest`` (apache/kafka 4.3.1).
+
+From KIP-98.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.transactions.batched_add_partitions import error_for_version
+from ottla.broker.metadata.controller_forwarder import OFFSETS_TOPIC
+from ottla.broker.transactions.events import AddPartitions
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+E = ErrorCode
+
+
+def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> HandlerResult:
+    """Ask the id's coordinator."""
+    transactional_id = request.transactional_id
+    if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return AddOffsetsToTxnResponse(error_code=E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=E.GROUP_AUTHORIZATION_FAILED)
+    if not transactional_id:
+        return AddOffsetsToTxnResponse(error_code=E.INVALID_REQUEST)
+    partitions = frozenset({(OFFSETS_TOPIC, context.services.groups.partition_for(request.group_id))})
+    producer_id, epoch = request.producer_id, request.producer_epoch
+    ticket = context.services.transaction_coordinator.submit(
+        transactional_id, lambda own: AddPartitions(own, transactional_id, producer_id, epoch, partitions, 0)
+    )
+    return (
+        _response(ticket, context.version) if ticket.answer is not None else _wait_for_response(ticket, context.version)
+    )
+
+
+def _response(ticket: PendingBrokerRequest, version: int) -> Message:
+    answer = ticket.answer
+    code = answer.code if isinstance(answer, ProtocolError) else E.NONE
+    return AddOffsetsToTxnResponse(error_code=error_for_version(code, version))
+
+
+async def _wait_for_response(ticket: PendingBrokerRequest, version: int) -> Message:
+    await ticket.wait()
+    return _response(ticket, version)

@@ -1,0 +1,136 @@
+"""AddPartitionsToTxn without a connection: many transactions at once, asked in this process or over the wire.
+
+Source: ``KafkaApis.handleAddPartitionsToTxnRequest`` (apache/kafka 4.3.1).
+
+Asked by brokers, for many transactions: KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.services import BrokerServices
+from ottla.broker.transactions.events import AddPartitions, VerifyPartitions
+from ottla.broker.transactions.transaction_metadata import EPOCH_BUMP_VERSION, TopicPartition
+from ottla.jobs.time_slice import TimeSlice, WaitingJob
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+FIRST_BATCHED_VERSION = 4
+"""The version from which on only brokers ask, and for producers whose transactions have epochs of their own."""
+FIRST_PRODUCER_FENCED_VERSION = 2
+"""The version from which on a producer understands PRODUCER_FENCED."""
+E = ErrorCode
+TopicCheck = Callable[[str], ErrorCode]
+"""Why a topic may not be added; NONE where it may."""
+PartitionErrors = Callable[[TopicPartition], ErrorCode]
+
+
+async def add_partitions(
+    services: BrokerServices, request: AddPartitionsToTxnRequest, version: int
+) -> AddPartitionsToTxnResponse:
+    """Answer what a broker asks (v4-5), each transaction on its own. Nobody's rights are looked at."""
+    rows: list[AddPartitionsToTxnResult] = await TimeSlice(services.env).run(
+        add_or_verify_partitions(services, request.transactions, version, lambda topic: E.NONE)
+    )
+    return AddPartitionsToTxnResponse(results_by_transaction=rows)
+
+
+def add_or_verify_partitions(
+    services: BrokerServices, transactions: Iterable[AddPartitionsToTxnTransaction], version: int, refuse: TopicCheck
+) -> WaitingJob[list[AddPartitionsToTxnResult]]:
+    """Add, or verify, the partitions of each transaction; one row for each."""
+    asked: list[tuple[AddPartitionsToTxnTransaction, PendingBrokerRequest]] = []
+    rows: list[AddPartitionsToTxnResult] = []
+    for txn in transactions:
+        partitions: set[TopicPartition] = set()
+        codes = yield from _partition_errors(services, txn, refuse, partitions)
+        if codes:
+            rows.append((yield from build_transaction_result(txn, partial(_error_or_not_attempted, codes))))
+        else:
+            asked.append((txn, _submit(services, txn, frozenset(partitions), version)))
+        yield None
+    for txn, ticket in asked:
+        yield None if ticket.answer is not None else ticket
+        rows.append((yield from build_transaction_result(txn, partial(_to_partition_error, ticket.answer, version))))
+    return rows
+
+
+def _partition_errors(
+    services: BrokerServices, txn: AddPartitionsToTxnTransaction, refuse: TopicCheck, partitions: set[TopicPartition]
+) -> WaitingJob[dict[TopicPartition, ErrorCode]]:
+    """The partitions that cannot be added: where there is one, none is. Those that can go into ``partitions``."""
+    out: dict[TopicPartition, ErrorCode] = {}
+    for topic in txn.topics:
+        code, known = refuse(topic.name), services.metadata.image.topics.get(topic.name)
+        for number in topic.partitions:
+            if code is not E.NONE:
+                out[topic.name, number] = code
+            elif known is None or number not in known.partitions:
+                out[topic.name, number] = E.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                partitions.add((topic.name, number))
+            yield None
+        yield None
+    return out
+
+
+def _error_or_not_attempted(codes: dict[TopicPartition, ErrorCode], at: TopicPartition) -> ErrorCode:
+    return codes.get(at, E.OPERATION_NOT_ATTEMPTED)
+
+
+def _submit(
+    services: BrokerServices, txn: AddPartitionsToTxnTransaction, partitions: frozenset[TopicPartition], version: int
+) -> PendingBrokerRequest:
+    transactional_id, producer_id, epoch = txn.transactional_id, txn.producer_id, txn.producer_epoch
+    if not transactional_id:
+        ticket = PendingBrokerRequest()
+        ticket.deliver(ProtocolError(E.INVALID_REQUEST))
+        return ticket
+    if txn.verify_only:
+        return services.transaction_coordinator.submit(
+            transactional_id, lambda own: VerifyPartitions(own, transactional_id, producer_id, epoch, partitions)
+        )
+    client_version = EPOCH_BUMP_VERSION if version >= FIRST_BATCHED_VERSION else 0
+    return services.transaction_coordinator.submit(
+        transactional_id,
+        lambda own: AddPartitions(own, transactional_id, producer_id, epoch, partitions, client_version),
+    )
+
+
+def _to_partition_error(answer: Any, version: int, at: TopicPartition) -> ErrorCode:
+    if isinstance(answer, ProtocolError):
+        return error_for_version(answer.code, version)
+    if isinstance(answer, frozenset) and at not in answer:
+        return E.TRANSACTION_ABORTABLE
+    return E.NONE
+
+
+def error_for_version(code: ErrorCode, version: int) -> ErrorCode:
+    """A code as a producer of this version can take it: an old one does not know that it may be fenced."""
+    return E.INVALID_PRODUCER_EPOCH if code is E.PRODUCER_FENCED and version < FIRST_PRODUCER_FENCED_VERSION else code
+
+
+def build_transaction_result(
+    txn: AddPartitionsToTxnTransaction, code_of: PartitionErrors
+) -> WaitingJob[AddPartitionsToTxnResult]:
+    """One transaction's row: a code for every partition."""
+    out = AddPartitionsToTxnResult(txn.transactional_id)
+    for topic in txn.topics:
+        parts = AddPartitionsToTxnTopicResult(topic.name)
+        out.topic_results.append(parts)
+        for number in topic.partitions:
+            parts.results_by_partition.append(AddPartitionsToTxnPartitionResult(number, code_of((topic.name, number))))
+            yield None
+        yield None
+    return out

@@ -1,0 +1,75 @@
+"""DescribeProducers (61), v0: idempotent and transactional producers a partition remembers.
+
+Behaviour: the leader answers, with the first offset of each transaction that is open (-1 for none) and the epoch of the
+coordinator that ended the last one (-1 where none has): what tools find hanging transactions by. Each partition has its
+own error; a name that no topic can have is 17.
+
+Deviation: a partition asked for twice is answered once.
+
+Source: ``ReplicaManager.activeProducerState`` (apache/kafka 4.3.1).
+
+From KIP-664.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.controller.control.create_and_delete_topics import topic_name_error
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def _active(context: RequestContext, topic: str, number: int) -> Job[list[ProducerState]]:
+    active = StreamingArray(DescribeProducersResponse, context.version)
+    known = context.services.replica_manager.leader(topic, number).log.producers.producers
+    for pid in list(known):
+        p = known.get(pid)
+        if p is not None:  # else it was forgotten meanwhile
+            active.append(
+                ProducerState(pid, p.epoch, p.last_sequence, p.timestamp_ms, p.coordinator_epoch, p.txn_first_offset)
+            )
+        yield
+    return active
+
+
+def _answer(context: RequestContext, request: DescribeProducersRequest) -> Job[HandlerResult]:
+    response = DescribeProducersResponse(topics=StreamingArray(DescribeProducersResponse, context.version))
+    asked: defaultdict[str, set[int]] = defaultdict(set)
+    for topic in request.topics:
+        known = topic.name in context.image.topics
+        wrong = None if known else topic_name_error(topic.name)
+        text = None if known else wrong or "This server does not host this topic-partition."
+        rows = StreamingArray(DescribeProducersResponse, context.version)
+        before = asked[topic.name]
+        for number in topic.partition_indexes:
+            yield
+            if number in before:
+                continue
+            before.add(number)
+            if wrong is not None:
+                rows.append(PartitionResponse(number, ErrorCode.INVALID_TOPIC_EXCEPTION, text))
+                continue
+            try:
+                rows.append(
+                    PartitionResponse(number, active_producers=(yield from _active(context, topic.name, number)))
+                )
+            except ProtocolError as error:
+                rows.append(PartitionResponse(number, error.code, text))
+        response.topics.append(TopicResponse(topic.name, rows))
+        yield
+    return response
+
+
+def handle(context: RequestContext, request: DescribeProducersRequest) -> HandlerResult:
+    """Answer each partition on its own."""
+    return context.time_slice.start(_answer(context, request))

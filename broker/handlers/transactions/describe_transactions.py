@@ -1,0 +1,85 @@
+"""DescribeTransactions (65), v0: what is known of transactional ids.
+
+Behaviour: an id nobody knows is TRANSACTIONAL_ID_NOT_FOUND; while a transaction ends, the partitions that do not know
+of it yet are shown. Topics that the asking one may not see are left out.
+
+Deviation: an id asked for twice is answered once: it may have very many partitions.
+
+Source: ``KafkaApis.handleDescribeTransactionsRequest``, ``TransactionCoordinator.handleDescribeTransactions``
+(apache/kafka 4.3.1).
+
+From KIP-664.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.item_results import distinct
+from ottla.broker.transactions.coordinator import state_machine_of
+from ottla.broker.transactions.transaction_metadata import TransactionMetadata
+from ottla.controller.control.controller_result import sort_steps
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+E = ErrorCode
+
+
+def handle(context: RequestContext, request: DescribeTransactionsRequest) -> HandlerResult:
+    """Answer each id on its own."""
+    return context.time_slice.start(_describe_all(context, request))
+
+
+def _describe_all(context: RequestContext, request: DescribeTransactionsRequest) -> Job[HandlerResult]:
+    rows = StreamingArray(DescribeTransactionsResponse, context.version)
+    for transactional_id in distinct(request.transactional_ids):
+        yield
+        if transactional_id is None:
+            continue
+        try:
+            row = yield from _describe(context, transactional_id)
+        except ProtocolError as error:
+            row = TransactionState(error.code, transactional_id)
+        rows.append(row)
+    return DescribeTransactionsResponse(transaction_states=rows)
+
+
+def _describe(context: RequestContext, transactional_id: str) -> Job[TransactionState]:
+    if not context.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        raise ProtocolError(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not transactional_id:
+        raise ProtocolError(E.INVALID_REQUEST)
+    txn = state_machine_of(context.services.transaction_coordinator.shard_for(transactional_id)).committed_transaction(
+        transactional_id
+    )
+    if txn is None:
+        raise ProtocolError(E.TRANSACTIONAL_ID_NOT_FOUND)
+    return TransactionState(
+        E.NONE,
+        transactional_id,
+        txn.state.state_name,
+        txn.timeout_ms,
+        txn.start_ms,
+        txn.producer_id,
+        txn.producer_epoch,
+        (yield from _topics(context, txn)),
+    )
+
+
+def _topics(context: RequestContext, txn: TransactionMetadata) -> Job[list[TopicData]]:
+    topics: list[TopicData] = []
+    for topic, parts in groupby((yield from sort_steps(txn.partitions)), key=itemgetter(0)):
+        if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
+            topics.append(TopicData(topic, [number for _, number in parts]))
+        yield
+    return topics

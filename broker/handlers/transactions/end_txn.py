@@ -1,0 +1,54 @@
+"""EndTxn (26), v0-5: commit or abort a transaction.
+
+Behaviour: the answer comes when the decision cannot be lost any more, before its partitions know. From v5 on it holds
+the producer's id and epoch for the next transaction, and an abort of nothing is answered as well. Up to v1 a fenced
+producer hears INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.deciding`.
+
+Source: ``KafkaApis.handleEndTxnRequest``, ``TransactionCoordinator.handleEndTransaction`` (apache/kafka 4.3.1).
+
+An epoch for every transaction: KIP-890.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.transactions.batched_add_partitions import error_for_version
+from ottla.broker.transactions.events import EndTransaction
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+_EPOCH_BUMP_SINCE = 5
+E = ErrorCode
+
+
+def handle(context: RequestContext, request: EndTxnRequest) -> HandlerResult:
+    """Ask the id's coordinator."""
+    transactional_id = request.transactional_id
+    if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return EndTxnResponse(error_code=E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not transactional_id:
+        return EndTxnResponse(error_code=E.INVALID_REQUEST)
+    producer_id, epoch, commits = request.producer_id, request.producer_epoch, request.committed
+    bumps = context.version >= _EPOCH_BUMP_SINCE
+    ticket = context.services.transaction_coordinator.submit(
+        transactional_id, lambda own: EndTransaction(own, transactional_id, producer_id, epoch, commits, bumps)
+    )
+    return (
+        _response(ticket, context.version) if ticket.answer is not None else _wait_for_response(ticket, context.version)
+    )
+
+
+def _response(ticket: PendingBrokerRequest, version: int) -> Message:
+    answer = ticket.answer
+    if isinstance(answer, ProtocolError):
+        return EndTxnResponse(error_code=error_for_version(answer.code, version))
+    producer_id, epoch = answer
+    return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
+
+
+async def _wait_for_response(ticket: PendingBrokerRequest, version: int) -> Message:
+    await ticket.wait()
+    return _response(ticket, version)

@@ -1,0 +1,97 @@
+"""InitProducerId (22), v0-5: a producer id and epoch, for an idempotent producer or a transactional one.
+
+Behaviour: without a transactional id every request gets a fresh id, epoch 0, whatever it names (KIP-360 raises epochs
+only for transactional producers); ids come from the controller in blocks of 1,000. With one, whoever had it is fenced:
+its open transaction is aborted, and CONCURRENT_TRANSACTIONS is answered until that is done. Up to v3 a fenced producer
+hears INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.initialising`.
+
+Source: ``KafkaApis.handleInitProducerIdRequest``, ``TransactionCoordinator.handleInitProducerId`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+
+_FENCED_ERROR_SINCE = 4
+"""The version from which on a producer understands PRODUCER_FENCED."""
+E = ErrorCode
+
+
+def _error_response(code: ErrorCode) -> Message:
+    return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+
+
+def handle(context: RequestContext, request: InitProducerIdRequest) -> HandlerResult:
+    """Hand out the next producer id, or the next epoch of a transactional id's."""
+    transactional_id = request.transactional_id
+    if transactional_id is not None:
+        if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return _error_response(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif not context.may(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) and not context.may_any(
+        AclOperation.WRITE, ResourceType.TOPIC
+    ):
+        return _error_response(E.CLUSTER_AUTHORIZATION_FAILED)
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return _error_response(E.INVALID_REQUEST)
+    if transactional_id is not None:
+        return _init_transactional(context, transactional_id, request)
+    fresh = context.services.producer_ids.try_generate()
+    if fresh is not None:
+        return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)
+    return _allocate(context)
+
+
+async def _allocate(context: RequestContext) -> Message:
+    try:
+        fresh = await context.services.producer_ids.generate()
+    except ProtocolError as error:
+        return _error_response(error.code)
+    return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)
+
+
+def _init_transactional(
+    context: RequestContext, transactional_id: str, request: InitProducerIdRequest
+) -> HandlerResult:
+    from ottla.broker.transactions import init_producer_id  # an idempotent producer needs nothing of transactions
+
+    limit_ms = context.services.config.number("transaction.max.timeout.ms")
+    code = init_producer_id.check_request(transactional_id, request.transaction_timeout_ms, limit_ms)
+    return _submit(context, transactional_id, request) if code is E.NONE else _error_response(code)
+
+
+async def _submit(context: RequestContext, transactional_id: str, request: InitProducerIdRequest) -> Message:
+    from ottla.broker.metadata.producer_id_manager import ProducerIdUnavailable
+    from ottla.broker.transactions.events import InitProducerId
+
+    services = context.services
+    expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)
+    timeout_ms = request.transaction_timeout_ms
+
+    def ask() -> PendingBrokerRequest:
+        return services.transaction_coordinator.submit(
+            transactional_id, lambda own: InitProducerId(own, transactional_id, timeout_ms, expected)
+        )
+
+    answer = await ask().wait()
+    if isinstance(
+        answer, ProducerIdUnavailable
+    ):  # only a new transactional id needs one, or one whose epochs are used up
+        try:
+            await services.producer_ids.wait_available()
+        except ProducerIdUnavailable as error:
+            return _error_response(error.code)
+        answer = await ask().wait()
+    if isinstance(answer, ProtocolError):
+        is_old = answer.code is E.PRODUCER_FENCED and context.version < _FENCED_ERROR_SINCE
+        return _error_response(E.INVALID_PRODUCER_EPOCH if is_old else answer.code)
+    producer_id, epoch = answer
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)

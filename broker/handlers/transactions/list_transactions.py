@@ -1,0 +1,101 @@
+"""ListTransactions (66), v0-2: the transactional ids this node coordinates.
+
+Behaviour: filters by state, producer id, from v1 on by how long a transaction has been open, from v2 on by a pattern
+for the whole id; an id must pass all of them. States nobody knows are told, and match nothing. An id that has no
+transaction yet began at -1, so it has been open for very long, as in Kafka. While a shard is still being read the
+answer is COORDINATOR_LOAD_IN_PROGRESS and nothing else.
+
+Source: ``KafkaApis.handleListTransactionsRequest``, ``TransactionStateManager.listTransactionStates``
+(apache/kafka 4.3.1).
+
+From KIP-664; by duration: KIP-994; by pattern: KIP-1152.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.transactions.coordinator import state_machine_of
+from ottla.broker.transactions.transaction_metadata import STATES_BY_NAME, TransactionMetadata
+from ottla.controller.control.controller_result import collect_distinct_steps, collect_steps
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+MAX_PATTERN_BYTES = 1 << 17
+"""A pattern may take so much memory, and with that so much time for an id."""
+
+
+def handle(context: RequestContext, request: ListTransactionsRequest) -> HandlerResult:
+    """List every id that passes the filters."""
+    return context.time_slice.start(_list(context, request))
+
+
+def _list(context: RequestContext, request: ListTransactionsRequest) -> Job[HandlerResult]:
+    states = yield from collect_distinct_steps(request.state_filters)
+    unknown = yield from collect_steps(name for name in states if name not in STATES_BY_NAME)
+    out = ListTransactionsResponse(unknown_state_filters=unknown)
+    passes = _TransactionFilter(request, frozenset(name for name in STATES_BY_NAME if name in states), context.now_ms)
+    try:
+        shards = list(context.services.transaction_coordinator.active_shards())
+        pattern = _pattern(request.transactional_id_pattern)
+    except ProtocolError as error:
+        return ListTransactionsResponse(error_code=error.code)
+    rows = StreamingArray(ListTransactionsResponse, context.version)
+    for shard in shards:
+        machine = state_machine_of(shard)
+        for transactional_id in machine.transactional_ids():
+            txn = machine.committed_transaction(transactional_id)
+            if (
+                txn is not None
+                and passes(txn)
+                and (pattern is None or pattern.fullmatch(transactional_id))
+                and context.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+            ):
+                rows.append(TransactionState(transactional_id, txn.producer_id, txn.state.state_name))
+            yield
+    out.transaction_states = rows
+    return out
+
+
+class _TransactionFilter:
+    """What a request asks for, however long its lists are; ``states``: those of its states that are known."""
+
+    def __init__(self, request: ListTransactionsRequest, states: frozenset[str], now_ms: int) -> None:
+        self._producers = frozenset(request.producer_id_filters)
+        self._states = states
+        self._is_by_state = len(request.state_filters) > 0
+        self._for_ms = request.duration_filter
+        self._now_ms = now_ms
+
+    def __call__(self, txn: TransactionMetadata) -> bool:
+        if self._producers and txn.producer_id not in self._producers:
+            return False
+        if self._is_by_state and txn.state.state_name not in self._states:
+            return False
+        return self._for_ms < 0 or self._now_ms - txn.start_ms > self._for_ms
+
+
+def _pattern(text: str | None) -> Any:
+    """A pattern for ids, as RE2 compiles it; none for an empty one.
+
+    Raises:
+        ProtocolError: INVALID_REGULAR_EXPRESSION.
+    """
+    if not text:
+        return None
+    import re2  # only who asks by a pattern needs it
+
+    options = re2.Options()
+    options.max_mem, options.log_errors = MAX_PATTERN_BYTES, False
+    try:
+        return re2.compile(text, options)
+    except (re2.error, UnicodeError):
+        raise ProtocolError(ErrorCode.INVALID_REGULAR_EXPRESSION) from None

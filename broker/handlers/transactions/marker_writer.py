@@ -1,0 +1,161 @@
+"""Markers of ended transactions, written to the partitions this node leads.
+
+Each partition's marker is a control batch of its own, and done once it is committed. Those of `__consumer_offsets` go
+through the group coordinator, which must know what became of positions.
+
+Source: ``KafkaApis.handleWriteTxnMarkersRequest`` (apache/kafka 4.3.1).
+
+From KIP-98; the protocol's version: KIP-1228.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
+from ottla.broker.groups.state_machine import EndOffsetsTransaction
+from ottla.broker.replication.delayed_produce import DelayedProduce, wait_for_completion
+from ottla.jobs.state_machine import TransactionCompletion
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.log.log_validator import AppendOrigin
+from ottla.log.producers.transaction_verification import TxnAppendContext
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import write_txn_markers as m
+from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
+
+if TYPE_CHECKING:
+    from ottla.broker.services import BrokerServices
+
+MarkerPartitionResult = m.WritableTxnMarkerPartitionResult
+_NOT_COORDINATOR = frozenset(
+    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+)
+
+
+class _OffsetsMarker(NamedTuple):
+    """A marker the group coordinator was handed."""
+
+    pending_request: PendingBrokerRequest
+    row: MarkerPartitionResult
+
+
+class _MarkerWrites:
+    """One request on its way: what waits for its partition's followers, and for the group coordinator."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self.delayed_appends: list[DelayedProduce] = []
+        self.offsets_markers: list[_OffsetsMarker] = []
+
+    def append_all(self, request: m.WriteTxnMarkersRequest, response: m.WriteTxnMarkersResponse) -> Iterator[None]:
+        """Append every marker, and give each its row; of one producer there is one result."""
+        by_producer: dict[int, m.WritableTxnMarkerResult] = {}
+        by_topic: dict[tuple[int, str], list[MarkerPartitionResult]] = {}
+        for marker in request.markers:
+            yield
+            result = by_producer.get(marker.producer_id)
+            if result is None:
+                result = by_producer[marker.producer_id] = m.WritableTxnMarkerResult(marker.producer_id)
+                response.markers.append(result)
+            for topic in marker.topics:
+                yield
+                rows = by_topic.get((marker.producer_id, topic.name))
+                if rows is None:
+                    rows = by_topic[marker.producer_id, topic.name] = []
+                    result.topics.append(m.WritableTxnMarkerTopicResult(topic.name, rows))
+                for number in topic.partition_indexes:
+                    row = MarkerPartitionResult(number)
+                    rows.append(row)
+                    self._write_marker(marker, topic.name, row)
+                    yield
+
+    def _write_marker(self, marker: m.WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
+        try:
+            if topic == OFFSETS_TOPIC:
+                self._submit_to_group_coordinator(marker, row)
+            else:
+                self._append(marker, topic, row)
+        except ProtocolError as error:
+            row.error_code = error.code
+
+    def _submit_to_group_coordinator(self, marker: m.WritableTxnMarker, row: MarkerPartitionResult) -> None:
+        """Have the group coordinator write a marker, and do with its positions as it says.
+
+        Raises:
+            ProtocolError: the partition is not hosted here.
+        """
+        services = self._services
+        if services.replica_manager.get(OFFSETS_TOPIC, row.partition_index) is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        ends = TransactionCompletion(
+            marker.producer_id, marker.producer_epoch, _txn_end(marker), marker.transaction_version
+        )
+        ticket = services.groups.submit_to_partition(row.partition_index, lambda own: EndOffsetsTransaction(own, ends))
+        self.offsets_markers.append(_OffsetsMarker(ticket, row))
+
+    def _append(self, marker: m.WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
+        """Append a marker to a partition of data.
+
+        Raises:
+            ProtocolError: it is not hosted here, not led, has too few in sync, or the log refuses it.
+        """
+        services, number = self._services, row.partition_index
+        replica = services.replica_manager.get(topic, number)
+        if replica is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not replica.is_leader:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        replica.check_min_isr()
+        now_ms = services.env.now_ms()
+        data = bytearray(
+            build_end_transaction_batch(_txn_end(marker), marker.producer_id, marker.producer_epoch, now_ms)
+        )
+        try:
+            replica.append(
+                data,
+                now_ms,
+                AppendOrigin.COORDINATOR,
+                txn=TxnAppendContext(transaction_version=marker.transaction_version),
+            )
+        except OSError as error:
+            services.fail(error, replica.log)
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
+        if replica.log.high_watermark < replica.log.log_end_offset:
+            self.delayed_appends.append(DelayedProduce.for_log_end(replica, row))
+
+    async def await_committed(self, timeout_ms: float, turn: TimeSlice) -> None:
+        """Wait until every marker is committed, or will not be."""
+        await wait_for_completion(self._services.purgatory, self.delayed_appends, timeout_ms)
+        for one in self.delayed_appends:
+            if one.is_failed:
+                one.response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif not one.is_completed:
+                one.response.error_code = ErrorCode.REQUEST_TIMED_OUT
+            elif not one.is_led_elsewhere and not one.replica.has_enough_replicas():
+                one.response.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        for ticket, row in self.offsets_markers:
+            row.error_code = _from_group_coordinator(await ticket.wait())
+            await turn.maybe_yield()
+
+
+def _from_group_coordinator(answer: Any) -> ErrorCode:
+    """The group coordinator's answer, in words the transaction's coordinator expects."""
+    code: ErrorCode = answer.code if isinstance(answer, ProtocolError) else answer
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_COORDINATOR else code
+
+
+def _txn_end(marker: m.WritableTxnMarker) -> EndTransactionMarker:
+    kind = ControlRecordType.COMMIT if marker.transaction_result else ControlRecordType.ABORT
+    return EndTransactionMarker(kind, marker.coordinator_epoch)
+
+
+async def write_markers(services: BrokerServices, request: m.WriteTxnMarkersRequest) -> m.WriteTxnMarkersResponse:
+    """Write markers to the partitions this node leads; answered once each is committed, refused or out of time."""
+    response = m.WriteTxnMarkersResponse()
+    work, turn = _MarkerWrites(services), TimeSlice(services.env, BACKGROUND_SLICE_MS)
+    for _ in work.append_all(request, response):
+        await turn.maybe_yield()
+    await work.await_committed(services.config.number("request.timeout.ms"), turn)
+    return response

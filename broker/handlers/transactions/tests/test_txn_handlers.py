@@ -1,0 +1,397 @@
+"""The handlers of transactions: what they check first, and how errors are said to old clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.tests.handler_fixture import as_decoded, resolve
+from ottla.broker.tests.transaction_coordinator_fixture import (
+    FIRST_ID,
+    TransactionCoordinatorNode,
+    run,
+    wait_until_idle,
+)
+from ottla.broker.transactions.coordinator import TOPIC
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.list_transactions import ListTransactionsRequest
+
+E = ErrorCode
+K = ApiKey
+A = (FIRST_ID, 0)
+
+
+class DenyingAuthorizer:
+    """An authorizer that allows everything but what a test names."""
+
+    def __init__(self, *denied: tuple[AclOperation, ResourceType]) -> None:
+        self._denied = denied
+        self.decisions: dict[Any, bool] = {}
+
+    def may(self, peer: Any, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+        return (operation, resource) not in self._denied
+
+    def may_any(self, peer: Any, operation: AclOperation, resource: ResourceType) -> bool:
+        return (operation, resource) not in self._denied
+
+
+def asked(node: TransactionCoordinatorNode, key: ApiKey, version: int, request: Any) -> Any:
+    out: list[Any] = []
+
+    async def story() -> None:
+        out.append(as_decoded(await resolve(node.api(key, version, request)), version))
+        await wait_until_idle()
+
+    run(node, story)
+    return out[0]
+
+
+def partition_codes(topics: Any) -> dict[tuple[str, int], int]:
+    return {(t.name, p.partition_index): p.partition_error_code for t in topics for p in t.results_by_partition}
+
+
+def adding(*topics: tuple[str, list[int]], who: tuple[int, int] = A, name: str = "x") -> AddPartitionsToTxnRequest:
+    rows = [AddPartitionsToTxnTopic(topic, numbers) for topic, numbers in topics]
+    return AddPartitionsToTxnRequest([], name, *who, rows)
+
+
+def batch(*topics: tuple[str, list[int]], verify: bool, who: tuple[int, int] = A) -> AddPartitionsToTxnTransaction:
+    rows = [AddPartitionsToTxnTopic(topic, numbers) for topic, numbers in topics]
+    return AddPartitionsToTxnTransaction("x", *who, verify, rows)
+
+
+# ---------------------------------------------------------------------- InitProducerId
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (InitProducerIdRequest("x", 1_000, 5, -1), E.INVALID_REQUEST),
+        (InitProducerIdRequest("x", 1_000, -1, 5), E.INVALID_REQUEST),
+        (InitProducerIdRequest(None, 1_000, 5, -1), E.INVALID_REQUEST),
+        (InitProducerIdRequest("", 1_000), E.INVALID_REQUEST),
+        (InitProducerIdRequest("x", 0), E.INVALID_TRANSACTION_TIMEOUT),
+        (InitProducerIdRequest("x", 900_001), E.INVALID_TRANSACTION_TIMEOUT),
+    ],
+)
+def test_fact_121_what_no_coordinator_need_be_asked(request_: InitProducerIdRequest, code: ErrorCode) -> None:
+    node = TransactionCoordinatorNode(led=False)
+    answer = asked(node, K.INIT_PRODUCER_ID, 5, request_)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+
+def test_fact_120_a_producer_gets_its_id_and_epoch() -> None:
+    answer = asked(TransactionCoordinatorNode(), K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000))
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *A)
+
+
+def test_fact_123_who_needs_no_producer_id_waits_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    node.ids.remaining = 0
+    answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000))
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, FIRST_ID, 1)
+    answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("new", 1_000))
+    assert (answer.error_code, answer.producer_id) == (E.COORDINATOR_LOAD_IN_PROGRESS, -1)
+
+    async def ready() -> None:
+        node.ids.remaining = 1
+
+    monkeypatch.setattr(node.ids, "wait_available", ready)
+    answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("new", 1_000))
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, FIRST_ID + 1, 0)
+    node.transactions.on_resignation(node.replica)
+    monkeypatch.undo()
+    assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000)).error_code == E.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, E.INVALID_PRODUCER_EPOCH), (4, E.PRODUCER_FENCED)])
+def test_fact_121_old_producers_do_not_know_that_they_are_fenced(version: int, code: ErrorCode) -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    answer = asked(node, K.INIT_PRODUCER_ID, version, InitProducerIdRequest("x", 1_000, FIRST_ID, 7))
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("name", "denied", "code"),
+    [
+        ("x", [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (
+            None,
+            [(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER), (AclOperation.WRITE, ResourceType.TOPIC)],
+            E.CLUSTER_AUTHORIZATION_FAILED,
+        ),
+    ],
+)
+def test_fact_121_who_may_not(name: str | None, denied: Any, code: ErrorCode) -> None:
+    node = TransactionCoordinatorNode()
+    node.stage.services.authorizer = DenyingAuthorizer(*denied)
+    assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(name, 1_000)).error_code == code
+
+
+def test_fact_121_to_write_any_topic_is_enough_for_an_idempotent_producer() -> None:
+    node = TransactionCoordinatorNode()
+    node.stage.services.authorizer = DenyingAuthorizer((AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
+    node.ids.next_nowait = node.ids.next_id  # type: ignore[attr-defined]
+    assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(None, 1_000)).producer_id == FIRST_ID
+
+
+# ---------------------------------------------------------------------- AddPartitionsToTxn
+
+
+def test_fact_126_where_one_cannot_be_added_none_is() -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    request = adding(("t", [0, 1, 9]), ("gone", [0]), (TOPIC, [0]))
+    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, request)
+    assert partition_codes(answer.results_by_topic_v3_and_below) == {
+        ("t", 0): E.OPERATION_NOT_ATTEMPTED,
+        ("t", 1): E.OPERATION_NOT_ATTEMPTED,
+        ("t", 9): E.UNKNOWN_TOPIC_OR_PARTITION,
+        ("gone", 0): E.UNKNOWN_TOPIC_OR_PARTITION,
+        (TOPIC, 0): E.TOPIC_AUTHORIZATION_FAILED,
+    }
+    assert node.seen().partitions == frozenset()
+
+
+def test_fact_127_all_of_them_get_the_one_answer() -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, adding(("t", [0, 2])))
+    assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): 0, ("t", 2): 0}
+    assert (node.seen().partitions, node.seen().client_transaction_version) == ({("t", 0), ("t", 2)}, 0)
+
+
+@pytest.mark.parametrize(("version", "code"), [(1, E.INVALID_PRODUCER_EPOCH), (2, E.PRODUCER_FENCED)])
+def test_fact_127_old_producers_do_not_know_that_they_are_fenced(version: int, code: ErrorCode) -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, version, adding(("t", [0]), who=(FIRST_ID, 3)))
+    assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): code}
+
+
+@pytest.mark.parametrize(
+    ("name", "denied", "code"),
+    [
+        ("", (), E.INVALID_REQUEST),
+        ("x", [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ("x", [(AclOperation.WRITE, ResourceType.TOPIC)], E.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+def test_fact_125_what_is_refused_before_the_coordinator_is_asked(name: str, denied: Any, code: ErrorCode) -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    node.stage.services.authorizer = DenyingAuthorizer(*denied)
+    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, adding(("t", [0]), name=name))
+    assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): code}
+
+
+def test_fact_128_brokers_add_for_producers_of_version_2() -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 5, AddPartitionsToTxnRequest([batch(("t", [1]), verify=False)]))
+    assert [(x.transactional_id, partition_codes(x.topic_results)) for x in answer.results_by_transaction] == [
+        ("x", {("t", 1): 0})
+    ]
+    assert node.seen().client_transaction_version == 2
+
+
+def test_fact_129_brokers_ask_for_each_partition_whether_it_is_enlisted() -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    node.add(A, 1)
+    transactions = [batch(("t", [0, 1]), verify=True), batch(("t", [1]), verify=True, who=(FIRST_ID, 1))]
+    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest(transactions))
+    assert [partition_codes(x.topic_results) for x in answer.results_by_transaction] == [
+        {("t", 0): E.TRANSACTION_ABORTABLE, ("t", 1): 0},
+        {("t", 1): E.PRODUCER_FENCED},
+    ]
+
+
+def test_fact_125_only_brokers_may_ask_so() -> None:
+    node = TransactionCoordinatorNode()
+    node.stage.services.authorizer = DenyingAuthorizer((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER))
+    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest([batch(("t", [0]), verify=True)]))
+    assert (answer.error_code, answer.results_by_transaction) == (E.CLUSTER_AUTHORIZATION_FAILED, [])
+
+
+# ---------------------------------------------------------------------- AddOffsetsToTxn, EndTxn
+
+
+def with_groups(node: TransactionCoordinatorNode) -> TransactionCoordinatorNode:
+    class Groups:
+        def partition_for(self, group_id: str) -> int:
+            return len(group_id)
+
+    node.stage.services.groups = Groups()
+    return node
+
+
+def test_fact_130_a_groups_partition_is_added() -> None:
+    node = with_groups(TransactionCoordinatorNode())
+    node.init()
+    answer = asked(node, K.ADD_OFFSETS_TO_TXN, 4, AddOffsetsToTxnRequest("x", *A, "group"))
+    assert answer.error_code == 0
+    assert (node.seen().partitions, node.seen().client_transaction_version) == ({("__consumer_offsets", 5)}, 0)
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "who", "denied", "code"),
+    [
+        (4, "x", (FIRST_ID, 1), (), E.PRODUCER_FENCED),
+        (2, "x", (FIRST_ID, 1), (), E.PRODUCER_FENCED),
+        (1, "x", (FIRST_ID, 1), (), E.INVALID_PRODUCER_EPOCH),
+        (4, "y", A, (), E.INVALID_PRODUCER_ID_MAPPING),
+        (4, "", A, (), E.INVALID_REQUEST),
+        (4, "x", A, [(AclOperation.READ, ResourceType.GROUP)], E.GROUP_AUTHORIZATION_FAILED),
+        (4, "x", A, [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    ],
+)
+def test_fact_130_what_is_refused(version: int, name: str, who: tuple[int, int], denied: Any, code: ErrorCode) -> None:
+    node = with_groups(TransactionCoordinatorNode())
+    node.init()
+    node.stage.services.authorizer = DenyingAuthorizer(*denied)
+    assert asked(node, K.ADD_OFFSETS_TO_TXN, version, AddOffsetsToTxnRequest(name, *who, "g")).error_code == code
+
+
+@pytest.mark.parametrize(
+    ("version", "outcome"), [(5, (FIRST_ID, 1)), (4, (-1, -1)), (0, (-1, -1))], ids=["v5", "v4", "v0"]
+)
+def test_facts_131_to_133_what_an_end_is_answered(version: int, outcome: tuple[int, int]) -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    node.add(A, 0)
+    answer = asked(node, K.END_TXN, version, EndTxnRequest("x", *A, committed=True))
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *outcome)
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "epoch", "denied", "code"),
+    [
+        (5, "x", 7, (), E.PRODUCER_FENCED),
+        (2, "x", 7, (), E.PRODUCER_FENCED),
+        (1, "x", 7, (), E.INVALID_PRODUCER_EPOCH),
+        (5, "", 0, (), E.INVALID_REQUEST),
+        (5, "y", 0, (), E.INVALID_PRODUCER_ID_MAPPING),
+        (5, "x", 0, (), E.INVALID_TXN_STATE),
+        (5, "x", 0, [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    ],
+)
+def test_fact_131_what_end_refuses(version: int, name: str, epoch: int, denied: Any, code: ErrorCode) -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    node.stage.services.authorizer = DenyingAuthorizer(*denied)
+    answer = asked(node, K.END_TXN, version, EndTxnRequest(name, FIRST_ID, epoch, committed=True))
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+
+# ---------------------------------------------------------------------- describing
+
+
+def test_fact_158_what_is_told_of_an_id() -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    node.add(A, 0, 2)
+    answer = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x", "nobody", ""]))
+    row, nobody, empty = answer.transaction_states
+    assert (row.error_code, row.transaction_state, row.transaction_timeout_ms) == (0, "Ongoing", 9_000)
+    assert (row.producer_id, row.producer_epoch, row.transaction_start_time_ms) == (*A, 1_000_000)
+    assert [(t.topic, t.partitions) for t in row.topics] == [("t", [0, 2])]
+    assert (nobody.error_code, nobody.transactional_id) == (E.TRANSACTIONAL_ID_NOT_FOUND, "nobody")
+    assert empty.error_code == E.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("denied", "code", "topics"),
+    [
+        ((AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID), E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, 0),
+        ((AclOperation.DESCRIBE, ResourceType.TOPIC), E.NONE, 0),
+        ((AclOperation.WRITE, ResourceType.TOPIC), E.NONE, 1),
+    ],
+)
+def test_fact_158_what_somebody_may_not_see(denied: Any, code: ErrorCode, topics: int) -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    node.add(A, 0)
+    node.stage.services.authorizer = DenyingAuthorizer(denied)
+    (row,) = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x"])).transaction_states
+    assert (row.error_code, len(row.topics)) == (code, topics)
+
+
+def test_fact_158_elsewhere_nothing_is_known() -> None:
+    node = TransactionCoordinatorNode(led=False)
+    (row,) = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x"])).transaction_states
+    assert row.error_code == E.NOT_COORDINATOR
+
+
+def listed(node: TransactionCoordinatorNode, version: int = 2, **filters: Any) -> Any:
+    return asked(node, K.LIST_TRANSACTIONS, version, ListTransactionsRequest(**filters))
+
+
+def three() -> TransactionCoordinatorNode:
+    """One that is open, one that never was, one that was aborted."""
+    node = TransactionCoordinatorNode()
+    node.init("open")
+    node.add(A, 0, transactional_id="open")
+    node.init("new")
+    node.init("old")
+    node.end((FIRST_ID + 2, 0), commits=False, transactional_id="old")
+    return node
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({}, ["new", "old", "open"]),
+        ({"state_filters": ["Ongoing"]}, ["open"]),
+        ({"state_filters": ["Ongoing", "Empty"]}, ["new", "open"]),
+        ({"producer_id_filters": [FIRST_ID + 2]}, ["old"]),
+        ({"producer_id_filters": [FIRST_ID], "state_filters": ["Empty"]}, []),
+        ({"duration_filter": 0}, ["new"]),
+        ({"duration_filter": 5_000}, ["new"]),
+        ({"transactional_id_pattern": "o.*"}, ["old", "open"]),
+        ({"transactional_id_pattern": "o"}, []),
+        ({"transactional_id_pattern": ""}, ["new", "old", "open"]),
+    ],
+)
+def test_fact_159_who_passes_every_filter(filters: dict[str, Any], found: list[str]) -> None:
+    answer = listed(three(), **filters)
+    assert sorted(row.transactional_id for row in answer.transaction_states) == found
+    assert (answer.error_code, answer.unknown_state_filters) == (0, [])
+
+
+def test_fact_159_states_nobody_knows_match_nothing() -> None:
+    answer = listed(three(), state_filters=["ongoing", "Open", "ongoing"])
+    assert (answer.unknown_state_filters, answer.transaction_states) == (["ongoing", "Open"], [])
+
+
+def test_fact_159_a_pattern_that_is_none_is_refused() -> None:
+    assert listed(three(), transactional_id_pattern="(").error_code == E.INVALID_REGULAR_EXPRESSION
+
+
+def test_fact_159_what_somebody_may_not_see_is_left_out() -> None:
+    node = three()
+    node.stage.services.authorizer = DenyingAuthorizer((AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID))
+    assert listed(node).transaction_states == []
+
+
+def test_fact_159_while_something_is_read_that_is_all_that_is_told() -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    node.transactions.on_resignation(node.replica)
+    node.transactions.on_election(node.replica)  # it is read by a task that does not run yet
+    answer = node.api(K.LIST_TRANSACTIONS, 2, ListTransactionsRequest(state_filters=["Nonsense"]))
+    assert (answer.error_code, answer.unknown_state_filters) == (E.COORDINATOR_LOAD_IN_PROGRESS, [])

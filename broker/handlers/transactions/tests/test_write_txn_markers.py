@@ -1,0 +1,165 @@
+"""WriteTxnMarkers: fact 143. Source: ``KafkaApis.handleWriteTxnMarkersRequest`` (apache/kafka 4.3.1)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import trio
+
+from ottla.broker.handlers.transactions import write_txn_markers
+from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual
+from ottla.log.log_validator import AppendOrigin
+from ottla.log.tests.log_fixtures import UNVERIFIED_TXN, make_transactional_batch
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import write_txn_markers as m
+from ottla.wire.record_batch.control_record import parse_end_transaction_marker
+from ottla.wire.record_batch.records import iterate_records
+
+PID = 7
+
+
+def a_stage() -> HandlerFixture:
+    stage = HandlerFixture()
+    stage.hosted.host("t", partitions=2)
+    stage.hosted.host("u")
+    return stage
+
+
+def marker(
+    *topics: tuple[str, list[int]], pid: int = PID, epoch: int = 0, commits: bool = True, version: int = 0, by: int = 4
+) -> m.WritableTxnMarker:
+    return m.WritableTxnMarker(
+        pid, epoch, commits, [m.WritableTxnMarkerTopic(name, numbers) for name, numbers in topics], by, version
+    )
+
+
+def send(stage: HandlerFixture, *markers: m.WritableTxnMarker) -> Any:
+    context = stage.context(ApiKey.WRITE_TXN_MARKERS, 2)
+    return run_virtual(partial(resolve, write_txn_markers.handle(context, m.WriteTxnMarkersRequest(list(markers)))))
+
+
+def told(answer: Any) -> list[tuple[int, str, int, int]]:
+    return [
+        (result.producer_id, topic.name, row.partition_index, row.error_code)
+        for result in answer.markers
+        for topic in result.topics
+        for row in topic.partitions
+    ]
+
+
+def opened(stage: HandlerFixture, topic: str, number: int = 0) -> None:
+    stage.hosted.replicas[topic, number].append(
+        make_transactional_batch(PID, 0), 5, AppendOrigin.CLIENT, txn=UNVERIFIED_TXN
+    )
+
+
+def test_each_partition_gets_a_marker_and_its_transaction_ends() -> None:
+    stage = a_stage()
+    for topic, number in (("t", 0), ("t", 1), ("u", 0)):
+        opened(stage, topic, number)
+    answer = send(stage, marker(("t", [0, 1]), ("u", [0]), commits=False))
+    assert told(answer) == [(PID, "t", 0, 0), (PID, "t", 1, 0), (PID, "u", 0, 0)]
+    log = stage.hosted.replicas["t", 1].log
+    assert (log.last_stable_offset, log.log_end_offset) == (2, 2)
+    assert [tuple(a) for a in log.collect_aborted_txns(0, 2)] == [(PID, 0, 1, 2)]
+    header, raw = list(log.batches(1))[-1]
+    assert [parse_end_transaction_marker(record) for record in iterate_records(raw, header)] == [(0, 4)]
+
+
+def test_nothing_asked_is_nothing_answered() -> None:
+    assert told(send(a_stage())) == []
+
+
+def test_one_result_for_each_producer_and_an_outcome_for_each_partition() -> None:
+    stage = a_stage()
+    stage.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
+    send(stage, marker(("t", [0]), epoch=5, by=9))
+    answer = send(
+        stage,
+        marker(("t", [0]), ("none", [0]), ("away", [0]), epoch=4),
+        marker(("t", [1]), pid=8),
+        marker(("u", [0]), epoch=6, version=2),
+        marker(("t", [0]), pid=9, by=3),
+    )
+    assert told(answer) == [
+        (PID, "t", 0, E.INVALID_PRODUCER_EPOCH),
+        (PID, "none", 0, E.UNKNOWN_TOPIC_OR_PARTITION),
+        (PID, "away", 0, E.NOT_LEADER_OR_FOLLOWER),
+        (PID, "u", 0, 0),
+        (8, "t", 1, 0),
+        (9, "t", 0, 0),
+    ]
+    assert told(send(stage, marker(("t", [0]), epoch=5, by=8))) == [(PID, "t", 0, E.TRANSACTION_COORDINATOR_FENCED)]
+
+
+def a_line(min_isr: int = 1, isr: tuple[int, ...] = (1, 2)) -> HandlerFixture:
+    from dataclasses import replace
+
+    from ottla.log.log_config import LogConfig
+
+    stage = HandlerFixture(request_timeout_ms="3000")
+    stage.hosted.host("t", isr=isr, replicas=(1, 2), settings=replace(LogConfig(), min_insync_replicas=min_isr))
+    return stage
+
+
+def test_a_marker_is_done_when_its_followers_have_it() -> None:
+    stage = a_line()
+    replica = stage.hosted.replicas["t", 0]
+    opened(stage, "t")
+
+    async def main() -> Any:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow)
+            return await resolve(
+                write_txn_markers.handle(
+                    stage.context(ApiKey.WRITE_TXN_MARKERS, 2), m.WriteTxnMarkersRequest([marker(("t", [0]))])
+                )
+            ), trio.current_time()
+
+    began = 0.0
+
+    async def follow() -> None:
+        nonlocal began
+        began = trio.current_time()
+        await trio.sleep(2)
+        assert replica.log.last_stable_offset == 0, "released at the marker's high watermark, not when it is appended"
+        replica.update_follower_fetch_state(2, -1, 2, 0, 2, stage.env.now_ms())
+
+    answer, at = run_virtual(main)
+    assert told(answer) == [(PID, "t", 0, 0)]
+    assert round(at - began) == 2
+    assert replica.log.last_stable_offset == 2
+
+
+def test_a_marker_whose_followers_do_not_take_it_in_time_is_told_so() -> None:
+    stage = a_line()
+    assert told(send(stage, marker(("t", [0])))) == [(PID, "t", 0, E.REQUEST_TIMED_OUT)]
+
+
+def test_a_marker_is_refused_where_too_few_are_in_sync() -> None:
+    stage = a_line(min_isr=2, isr=(1,))
+    assert told(send(stage, marker(("t", [0])))) == [(PID, "t", 0, E.NOT_ENOUGH_REPLICAS)]
+    assert stage.hosted.replicas["t", 0].log.log_end_offset == 0
+
+
+def test_a_lead_that_goes_while_a_marker_waits_is_told_as_gone() -> None:
+    stage = a_line()
+
+    async def main() -> Any:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(leave)
+            return await resolve(
+                write_txn_markers.handle(
+                    stage.context(ApiKey.WRITE_TXN_MARKERS, 2), m.WriteTxnMarkersRequest([marker(("t", [0]))])
+                )
+            )
+
+    async def leave() -> None:
+        await trio.sleep(1)
+        replica = stage.hosted.replicas["t", 0]
+        replica.resign()
+        replica.notify_waiters()
+
+    assert told(run_virtual(main)) == [(PID, "t", 0, E.NOT_LEADER_OR_FOLLOWER)]

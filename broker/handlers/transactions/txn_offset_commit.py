@@ -1,0 +1,157 @@
+"""TxnOffsetCommit (28), v0-5: store a group's positions once a transaction commits.
+
+Behaviour: the transaction's coordinator must know of the group's partition of `__consumer_offsets`; v5 adds it. What is
+stored is seen when the transaction has committed. An unknown topic or partition fails on its own (3), metadata that is
+too long is 12; the group's verdict holds for all the rest: a stale generation is 22 whatever the kind of group.
+
+Version notes: v0-1 never hear that a coordinator is loading (14), but that it is not there (15); v3 names the member;
+v4 knows TRANSACTION_ABORTABLE.
+
+Source: ``KafkaApis.handleTxnOffsetCommitRequest``, ``GroupCoordinatorService.commitTransactionalOffsets``,
+``OffsetMetadataManager.commitTransactionalOffset`` (apache/kafka 4.3.1).
+
+From KIP-98; fencing by the group: KIP-447; adding and verifying: KIP-890.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.errors import to_client_error
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
+from ottla.broker.groups.state_machine import CommitOffsets
+from ottla.broker.handlers.offsets.valid_offsets import ValidPartitions, is_metadata_too_long, new_offsets
+from ottla.broker.transactions.verification import TransactionSupportedOperation, VerificationRequest
+from ottla.controller.metadata import acl
+from ottla.jobs.state_machine import TransactionContext
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import txn_offset_commit as m
+from ottla.wire.record_batch.batch_header import NO_SEQUENCE
+
+_ADDS_SINCE = 5
+_ABORTABLE_SINCE = 4
+_LOADING_SINCE = 2
+
+
+class _TxnOffsetCommit:
+    """One request on its way."""
+
+    def __init__(self, context: RequestContext, request: m.TxnOffsetCommitRequest) -> None:
+        self._context = context
+        self._request = request
+        self._limit = context.services.groups.settings.max_metadata_bytes
+        self._topic_responses: dict[str, m.TxnOffsetCommitResponseTopic] = {}
+        self.valid_partitions: list[ValidPartitions] = []
+        self.response = m.TxnOffsetCommitResponse()
+
+    def _add_response(self, name: str, part: m.TxnOffsetCommitRequestPartition, code: ErrorCode) -> None:
+        row = self._topic_responses.get(name)
+        if row is None:
+            rows = StreamingArray(m.TxnOffsetCommitResponse, self._context.version)
+            row = self._topic_responses[name] = m.TxnOffsetCommitResponseTopic(name, rows)
+            self.response.topics.append(row)
+        row.partitions.append(m.TxnOffsetCommitResponsePartition(part.partition_index, code))
+
+    def validate(self) -> Job[None]:
+        """Answer for what is not there, or not the caller's, and keep the rest."""
+        context, request = self._context, self._request
+        unauthorized = self._unauthorized()
+        for wanted in request.topics:
+            code, known = unauthorized, context.image.topics.get(wanted.name)
+            if code is ErrorCode.NONE and not context.may(acl.AclOperation.READ, acl.ResourceType.TOPIC, wanted.name):
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            good: list[m.TxnOffsetCommitRequestPartition] = []
+            for part in wanted.partitions:
+                if code is not ErrorCode.NONE:
+                    self._add_response(wanted.name, part, code)
+                elif known is not None and part.partition_index in known.partitions:
+                    good.append(part)
+                else:
+                    self._add_response(wanted.name, part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                yield
+            if good and known is not None:
+                self.valid_partitions.append(ValidPartitions(wanted.name, known.id, good))
+            yield
+
+    def _unauthorized(self) -> ErrorCode:
+        context, request = self._context, self._request
+        if not context.may(acl.AclOperation.WRITE, acl.ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if not context.may(acl.AclOperation.READ, acl.ResourceType.GROUP, request.group_id):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return ErrorCode.NONE
+
+    async def commit(self) -> ErrorCode:
+        """The group's, for everything that is good, once that is committed to the log."""
+        request, groups = self._request, self._context.services.groups
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        at = OFFSETS_TOPIC, groups.partition_for(request.group_id)
+        try:
+            txn = await self._verify_transaction(at)
+        except ProtocolError as error:
+            return to_client_error(error.code)
+        ticket = groups.submit(
+            request.group_id,
+            lambda own: CommitOffsets(
+                own,
+                request.group_id,
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id,
+                -1,
+                new_offsets(self.valid_partitions, self._limit),
+                self._context.version,
+                txn,
+            ),
+        )
+        answer = await ticket.wait()
+        code: ErrorCode = answer.code if isinstance(answer, ProtocolError) else answer
+        return code
+
+    async def _verify_transaction(self, at: tuple[str, int]) -> TransactionContext:
+        """Have the transaction's coordinator confirm the group's partition.
+
+        Raises:
+            ProtocolError: it does not, or cannot be asked.
+        """
+        request, version = self._request, self._context.version
+        operation = TransactionSupportedOperation.VERIFY
+        if version >= _ABORTABLE_SINCE:
+            operation = (
+                TransactionSupportedOperation.ADD
+                if version >= _ADDS_SINCE
+                else TransactionSupportedOperation.VERIFY_ABORTABLE
+            )
+        whose = request.producer_id, request.producer_epoch
+        wanted = VerificationRequest(request.transactional_id, *whose, {at: NO_SEQUENCE}, operation)
+        answer = await self._context.services.transaction_verifier().verify_once(wanted)
+        code = answer.errors.get(at)
+        if code is not None:
+            raise ProtocolError(code)
+        confirmed = answer.txns.get(at)
+        return TransactionContext(*whose, None if confirmed is None else confirmed.guard)
+
+    def apply_result(self, verdict: ErrorCode) -> Job[None]:
+        """Give every position that was handed in the group's verdict."""
+        if verdict is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._context.version < _LOADING_SINCE:
+            verdict = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for name, _, partitions in self.valid_partitions:
+            for part in partitions:
+                long = verdict is ErrorCode.NONE and is_metadata_too_long(part, self._limit)
+                self._add_response(name, part, ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict)
+                yield
+            yield
+
+
+def handle(context: RequestContext, request: m.TxnOffsetCommitRequest) -> HandlerResult:
+    """Check each position, have the transaction confirmed, and hand the good ones to the group's machine."""
+    return _commit(context, _TxnOffsetCommit(context, request))
+
+
+async def _commit(context: RequestContext, work: _TxnOffsetCommit) -> m.TxnOffsetCommitResponse:
+    await context.time_slice.run(work.validate())
+    if work.valid_partitions:
+        await context.time_slice.run(work.apply_result(await work.commit()))
+    return work.response

@@ -1,0 +1,50 @@
+"""WriteTxnMarkers (27), v1-2: a coordinator ends transactions in the partitions this node leads.
+
+Behaviour: each partition has its own outcome, told once its marker is committed: 3 where it is not hosted here, 6
+where it is not led from here or its group coordinator is not there yet, 47 and 52 for a marker that came too late.
+
+Version notes: v2 says by which version of the protocol a transaction goes, so that late markers are told apart.
+
+Source: ``KafkaApis.handleWriteTxnMarkersRequest`` (apache/kafka 4.3.1).
+
+From KIP-98; versions: KIP-1228.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.transactions.marker_writer import write_markers
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import write_txn_markers as m
+
+
+def _reject_request(context: RequestContext, request: m.WriteTxnMarkersRequest, code: ErrorCode) -> Job[HandlerResult]:
+    def rows() -> StreamingArray:
+        return StreamingArray(m.WriteTxnMarkersResponse, context.version)
+
+    response = m.WriteTxnMarkersResponse(rows())
+    for marker in request.markers:
+        result = m.WritableTxnMarkerResult(marker.producer_id, rows())
+        for topic in marker.topics:
+            told = m.WritableTxnMarkerTopicResult(topic.name, rows())
+            for number in topic.partition_indexes:
+                told.partitions.append(m.WritableTxnMarkerPartitionResult(number, code))
+                yield
+            result.topics.append(told)
+            yield
+        response.markers.append(result)
+        yield
+    return response
+
+
+def handle(context: RequestContext, request: m.WriteTxnMarkersRequest) -> HandlerResult:
+    """Write each marker."""
+    if not (
+        context.may(AclOperation.ALTER, ResourceType.CLUSTER)
+        or context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    ):
+        return context.time_slice.start(_reject_request(context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    return write_markers(context.services, request)

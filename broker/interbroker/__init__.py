@@ -1,0 +1,1 @@
+"""Connections between brokers, and liveness of their peers."""

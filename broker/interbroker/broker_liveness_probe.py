@@ -1,0 +1,187 @@
+"""Looks at once after a broker whose connection to the controller was lost: is its port still open?
+
+Every controller lets itself in at each broker once, so that it knows afterwards what a refusal means. The active one
+knocks where a heartbeat's connection ends. When it takes over it goes to all brokers, and stays at the door of each
+until its first heartbeat: who dies before that has no connection yet whose end would be news. What a refusal means is
+the rule in `ottla.controller.control.fast_fencing`. A kernel closes a dead process's files in any order: it is knocked a few
+times.
+
+Kafka waits for the end of the session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Protocol
+
+import trio
+
+from ottla.broker.requests.peer import Peer
+from ottla.controller.control.fast_fencing import BrokerConnectionRefused, BrokerProbes, is_connection_refused
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.env.env import FOREVER_S, Env, Stream
+from ottla.wire.errors import ProtocolError
+
+logger = logging.getLogger("ottla.controller")
+
+LEADERSHIP_CHECK_INTERVAL_S = 0.1
+"""So often a controller looks whether it has become the active one, where there are other brokers."""
+CONNECT_RETRY_S = 1.0
+"""Between two attempts to be let in."""
+CONNECT_TIMEOUT_S = 1.0
+PROBE_DELAYS_S = (0.0, 0.1, 0.4)
+"""How long before each of the knocks at the door of a broker whose connection was lost."""
+FIRST_HEARTBEAT_WAIT_S = 10.0
+"""At the door of a broker that has sent no heartbeat to a new controller: longer than it may be silent."""
+
+
+class LivenessState(Protocol):
+    """What is asked of the controller's machine."""
+
+    @property
+    def probes(self) -> BrokerProbes:
+        """Which processes of brokers a probe has reached."""
+
+
+class FencingController(Protocol):
+    """The controller in this process: `ottla.controller.quorum_controller.QuorumController`."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed image."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is the active one."""
+
+    @property
+    def epoch(self) -> int:
+        """The quorum's epoch."""
+
+    @property
+    def machine(self) -> LivenessState:
+        """Its rules."""
+
+    async def submit(self, request: BrokerConnectionRefused, version: int = 0) -> bool:
+        """Tell it of a refusal; whether the broker was fenced for it. Raises ProtocolError, OSError."""
+
+
+class BrokerLivenessProbe:
+    """Who was heard over which connection, and the task that looks after those that went."""
+
+    def __init__(self, env: Env, node_id: int, controller: FencingController) -> None:
+        self._env = env
+        self._node_id = node_id
+        self._controller = controller
+        self._broker_by_peer: dict[Peer, tuple[int, int]] = {}
+        self._disconnected: set[tuple[int, int]] = set()
+        self._awaiting_heartbeat: dict[tuple[int, int], trio.CancelScope] = {}
+        self._wakeup = trio.Event()
+
+    def on_heartbeat(self, peer: Peer, broker_id: int, broker_epoch: int) -> None:
+        """A heartbeat came over a connection: its end is news of that broker."""
+        is_new = peer not in self._broker_by_peer
+        self._broker_by_peer[peer] = broker_id, broker_epoch
+        if is_new:
+            peer.on_close(lambda: self._on_disconnect(peer))
+        if (waiting := self._awaiting_heartbeat.pop((broker_id, broker_epoch), None)) is not None:
+            waiting.cancel()
+
+    def _on_disconnect(self, peer: Peer) -> None:
+        broker = self._broker_by_peer.pop(peer, None)
+        if broker is not None and self._controller.is_active:
+            self._disconnected.add(broker)
+            self._wake()
+
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Metadata was committed: there may be another broker now."""
+        if delta.brokers:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._wakeup.set()
+        self._wakeup = trio.Event()
+
+    async def run(self) -> None:
+        """Look after brokers, until cancelled. A node alone has none to look after."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._connect_to_new_brokers)
+            led = -1
+            while True:
+                controller = self._controller
+                if controller.is_active and controller.epoch != led:
+                    led = controller.epoch
+                    for broker in self._other_brokers():
+                        if broker not in self._awaiting_heartbeat:
+                            nursery.start_soon(self._watch_until_heartbeat, *broker)
+                while self._disconnected:
+                    nursery.start_soon(self._probe_broker, *self._disconnected.pop())
+                with self._env.timeout(LEADERSHIP_CHECK_INTERVAL_S if self._other_brokers() else FOREVER_S):
+                    await self._wakeup.wait()
+
+    def _other_brokers(self) -> list[tuple[int, int]]:
+        """Brokers elsewhere that serve, each with its epoch."""
+        brokers = self._controller.image.brokers
+        return [(i, b.broker_epoch) for i, b in brokers.items() if i != self._node_id and not b.fenced]
+
+    async def _connect_to_new_brokers(self) -> None:
+        """Be let in at each broker once; try those again that have not let us in."""
+        while True:
+            probes = self._controller.machine.probes
+            while not self._other_brokers():
+                await self._wakeup.wait()
+            bell = self._wakeup  # this one: it may ring while somebody is knocked at
+            for broker_id, epoch in self._other_brokers():
+                if not probes.has_reached(broker_id, epoch) and await self._probe(broker_id) is None:
+                    probes.record_reached(broker_id, epoch)
+            with self._env.timeout(CONNECT_RETRY_S):
+                await bell.wait()  # there may be another
+
+    async def _watch_until_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
+        """Look after a broker as soon as a connection to it ends, unless a heartbeat comes first."""
+        with trio.CancelScope() as until_heard:
+            self._awaiting_heartbeat[broker_id, broker_epoch] = until_heard
+            door = await self._connect(broker_id)
+            if not isinstance(door, OSError):
+                with contextlib.closing(door), contextlib.suppress(OSError):
+                    await door.receive_into(memoryview(bytearray(1)), FIRST_HEARTBEAT_WAIT_S)
+        if not until_heard.cancelled_caught:
+            self._awaiting_heartbeat.pop((broker_id, broker_epoch), None)
+            await self._probe_broker(broker_id, broker_epoch)
+
+    async def _probe_broker(self, broker_id: int, broker_epoch: int) -> None:
+        for pause_s in PROBE_DELAYS_S:
+            await self._env.sleep(pause_s)
+            began_ms = self._env.monotonic_ms()
+            error = await self._probe(broker_id)
+            if error is None or not is_connection_refused(error):
+                continue
+            try:
+                if await self._controller.submit(BrokerConnectionRefused(broker_id, broker_epoch, began_ms)):
+                    logger.warning("broker %d is gone: its port refuses; it is fenced", broker_id)
+            except (ProtocolError, OSError):
+                pass  # another controller looks after it, or this node ends
+            return
+
+    async def _probe(self, broker_id: int) -> OSError | None:
+        """Connect to a broker's first listener; what went wrong, None where we were let in."""
+        door = await self._connect(broker_id)
+        if isinstance(door, OSError):
+            return door
+        door.close()
+        return None
+
+    async def _connect(self, broker_id: int) -> Stream | OSError:
+        """A connection to a broker's first listener, or what went wrong."""
+        broker = self._controller.image.brokers.get(broker_id)
+        if broker is None or not broker.end_points:
+            return OSError("it has no address")
+        end = broker.end_points[0]
+        try:
+            with self._env.timeout(CONNECT_TIMEOUT_S):
+                return await self._env.net.connect(end.host, end.port)
+        except OSError as error:
+            return error
+        return TimeoutError("no answer")

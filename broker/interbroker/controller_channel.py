@@ -1,0 +1,282 @@
+"""The way to the active controller: in this process where it is active here, else over one connection to where it is.
+
+Whoever is not the controller any more says so, and a connection may break: then the leader is looked for again, and
+the same request is sent again. So a request may be carried out twice, which the controller's rules make harmless. What
+brokers ask themselves goes as it is; what a client asked travels whole in an envelope, with who it was.
+
+Source: ``NodeToControllerChannelManagerImpl.java``, ``ForwardingManager.scala`` (apache/kafka 4.3.1).
+
+From KIP-590.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+import trio
+
+from ottla.broker.requests.peer import Peer
+from ottla.controller.control.controller_result import ChargeQuota, no_quota
+from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.controller.metadata.image import MetadataImage
+from ottla.env.env import FOREVER_S, Env
+from ottla.env.hosts import format_address
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey, request_spec
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+
+if TYPE_CHECKING:
+    from ottla.broker.quotas.controller_mutation_quota import ControllerMutationQuota
+    from ottla.client.connection_security import ConnectionSecurity
+
+logger = logging.getLogger("ottla.channel")
+
+RETRY_S = 0.05
+"""Between two looks for the leader."""
+LEADER_CHECK_INTERVAL_S = 0.25
+"""So often somebody who waits for an answer looks whether the controller has moved."""
+FORWARDING_TIMEOUT_S = 60.0
+REGISTRATION_TIMEOUT_S = 5.0
+_RAFT_APIS = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
+"""Clients' requests that the quorum's leader answers, and not the controller's rules."""
+_REQUESTER_APIS = frozenset(
+    {ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN}
+)
+"""Those whose rules ask who sent them."""
+
+
+class LocalController(Protocol):
+    """The controller in this process, active or not: `ottla.controller.quorum_controller.QuorumController`."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is the active one."""
+
+    @property
+    def node_id(self) -> int:
+        """The id of this node."""
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads the quorum; -1 while nobody is known."""
+
+    def leader_address(self) -> tuple[str, int] | None:
+        """Where the active controller listens for controllers; None while nobody is known."""
+
+    async def submit(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> Any:
+        """Hand in a request and wait for its answer. Raises ProtocolError NOT_CONTROLLER, OSError."""
+
+    def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
+        """A heartbeat arrived: it counts from now on, whenever it is decided."""
+
+    async def handle_raft_request(self, message: Message, version: int, listener: str) -> Message:
+        """Answer what is asked of the quorum itself."""
+
+
+class ForwardableRequest(Protocol):
+    """A client's request on its way: the dispatcher's `RequestContext`."""
+
+    version: int
+    peer: Peer
+    time_slice: TimeSlice
+    frame: Buffer
+
+    @property
+    def has_authorizer(self) -> bool:
+        """Whether there is an authorizer to be asked."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed metadata."""
+
+    def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Whether who asks may do something."""
+
+    def mutation_quota(self) -> ControllerMutationQuota | None:
+        """What counts the partitions it makes or removes; None: nobody does."""
+
+
+class ControllerChannel:
+    """One way for one kind of request: one at a time over the wire, so whoever must not queue has his own."""
+
+    def __init__(
+        self,
+        env: Env,
+        node_id: int,
+        controller: LocalController,
+        listener: str,
+        limit_s: float = FORWARDING_TIMEOUT_S,
+        access: Callable[[], ConnectionSecurity | None] = lambda: None,
+    ) -> None:
+        """``listener``: the name under which controllers are spoken to, ``access``: what that one wants;
+        ``limit_s``: how long a request is tried.
+        """
+        self._env = env
+        self._client_id = str(node_id)
+        self._controller = controller
+        self._listener = listener
+        self._access = access
+        self._timeout_s = limit_s
+        self._remote: Any = None
+        self._logged_address: tuple[str, int] | None = None
+        """Whose silence was logged already."""
+        self._lock = trio.Lock()
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        """Ask for what this node itself wants; gives the answer once what it changed is committed.
+
+        ``version``: the newest one wanted; 0 is the newest that both sides speak.
+
+        Raises:
+            ProtocolError: REQUEST_TIMED_OUT, nobody answered in time; UNSUPPORTED_VERSION, the controller does not know
+                this request; or what the controller refused it with as a whole.
+            OSError: the metadata log here could not be written; the node stops.
+        """
+        newest = request_spec(ApiKey(request.SPEC.key)).versions.high
+        return await self._submit_within_timeout(request, version or newest)
+
+    async def forward(self, asking: ForwardableRequest, request: Message) -> Message:
+        """Ask for what a client wants, as that client; gives the answer it shall get.
+
+        Raises:
+            WireError: the controller does not know this request or version: the client must come anew.
+            OSError: the metadata log here could not be written; the node stops.
+        """
+        try:
+            answer: Message = await self._submit_within_timeout(request, asking.version, asking)
+        except ProtocolError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                raise WireError(f"the controller: {error.message}") from None
+            from ottla.broker.requests.error_responses import build_error_response_steps
+
+            return await asking.time_slice.run(
+                build_error_response_steps(request, asking.version, error.code, error.message)
+            )
+        return answer
+
+    def close(self) -> None:
+        """Hang up; the next request connects again."""
+        if self._remote is not None:
+            self._remote.close()
+
+    def _connect_remote(self) -> Any:
+        """What speaks over the wire, once it is needed."""
+        if self._remote is None:
+            self._remote = import_module("ottla.broker.interbroker.remote_controller").Remote(
+                self._env, self._client_id, self._access()
+            )
+        return self._remote
+
+    # ------------------------------------------------------------------ one request
+
+    async def _submit_within_timeout(self, request: Any, version: int, asking: ForwardableRequest | None = None) -> Any:
+        if self._timeout_s == FOREVER_S:
+            return await self._submit_until_answered(request, version, asking)
+        with self._env.timeout(self._timeout_s):
+            return await self._submit_until_answered(request, version, asking)
+        raise ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
+
+    async def _submit_until_answered(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
+        """Ask, and ask again, until somebody answers who is the controller (R345)."""
+        while True:
+            if self._controller.is_active:
+                answer = await self._submit_authorized(request, version, asking)
+            else:
+                answer = await self._submit_remote(request, version, asking)
+            if answer is not None:
+                return answer
+            await self._env.sleep(RETRY_S)
+
+    async def _submit_authorized(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
+        """As `_submit_local`, as far as the client may."""
+        if asking is None or not asking.has_authorizer:
+            return await self._submit_local(request, version, asking)
+        from ottla.broker.security.authz.request_authorization import authorize_and_handle
+
+        answer = authorize_and_handle(
+            asking, request, lambda _, rest: self._submit_local(rest, version, asking), at_controller=True
+        )
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    async def _submit_local(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
+        """The answer of the controller in this process; None where it is not active any more."""
+        if request.SPEC.key == ApiKey.BROKER_HEARTBEAT:
+            self._controller.record_heartbeat(request.broker_id, request.broker_epoch)
+        try:
+            if asking is not None and request.SPEC.key in _REQUESTER_APIS:
+                from ottla.controller.control.delegation_tokens import TokenRequestContext
+
+                asked = TokenRequestContext(request, asking.peer.principal, self._env.now_ms())
+                return await self._controller.submit(asked, version)
+            if request.SPEC.key not in _RAFT_APIS:
+                changes = None if asking is None else asking.mutation_quota()
+                if changes is None:
+                    return await self._controller.submit(request, version)
+                answer = await self._controller.submit(request, version, changes.record)
+                changes.set_throttle_time(answer)
+                return answer
+            answer = await self._controller.handle_raft_request(request, version, self._listener)
+        except ProtocolError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+            return None
+        if asking is not None and request.SPEC.key == ApiKey.DESCRIBE_QUORUM:  # voter changes tell their client (R246)
+            from ottla.broker.requests.error_responses import contains_error_steps
+
+            if await asking.time_slice.run(contains_error_steps(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
+                return None
+        return answer
+
+    async def _submit_remote(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
+        """The answer that came over the wire; None where it must be asked again."""
+        async with self._lock:
+            address = self._controller.leader_address()
+            if address is None or self._controller.leader_id == self._controller.node_id:
+                return None  # nobody yet, or this node in a moment
+            try:
+                answer = await self._submit_while_leader(address, request, version, asking)
+            except (OSError, WireError) as error:
+                self._log_failure(address, error)
+                self.close()
+                return None
+            self._logged_address = None
+        return answer
+
+    def _log_failure(self, address: tuple[str, int], error: Exception) -> None:
+        """Log what is in the way to the controller, once: it is tried twenty times a second."""
+        if self._logged_address != address:
+            self._logged_address = address
+            logger.info("the controller at %s: %s", format_address(*address), error)
+
+    async def _submit_while_leader(
+        self, address: tuple[str, int], request: Any, version: int, asking: ForwardableRequest | None
+    ) -> Any:
+        """Ask over the wire, and no longer than that is where the controller is: who has stopped never answers.
+
+        Raises:
+            OSError, WireError: the connection, or its other side, is of no use.
+            ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
+        """
+        answer: Any = None
+        failure: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_when_moved, address, nursery.cancel_scope)
+            try:
+                answer = await self._connect_remote().ask(address, request, version, asking)
+            except (OSError, WireError, ProtocolError) as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return answer
+
+    async def _cancel_when_moved(self, address: tuple[str, int], scope: trio.CancelScope) -> None:
+        """End the wait for an answer once the controller is elsewhere."""
+        while not self._controller.is_active and self._controller.leader_address() == address:
+            await self._env.sleep(LEADER_CHECK_INTERVAL_S)
+        scope.cancel()

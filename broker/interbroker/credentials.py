@@ -1,0 +1,63 @@
+"""What this node needs where it speaks to other nodes: at brokers' own listener, and at the controllers'.
+
+Source: ``ChannelBuilders.java``, ``NodeToControllerChannelManagerImpl.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.broker.config.listener_config import DEFAULT_LISTENER, ConfigProblem, controller_listener_names
+from ottla.broker.config.node_config import NodeConfig
+from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
+
+INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
+CONTROLLER_MECHANISM = "sasl.mechanism.controller.protocol"
+
+
+def inter_broker_access(config: NodeConfig) -> ConnectionSecurity:
+    """What another broker's listener for brokers wants.
+
+    Raises:
+        BadAccess: settings that cannot be; the start refuses them.
+    """
+    return _access_at(config, config.inter_broker_listener, INTER_BROKER_MECHANISM)
+
+
+def controller_access(config: NodeConfig) -> ConnectionSecurity:
+    """What the controllers' listener wants.
+
+    Raises:
+        BadAccess: settings that cannot be; the start refuses them.
+    """
+    return _access_at(config, controller_listener_names(config.values)[0], CONTROLLER_MECHANISM)
+
+
+def find_credential_problems(config: NodeConfig) -> Iterator[ConfigProblem]:
+    """What a node that has to speak to others cannot start with."""
+    if config.is_standalone:
+        return
+    from ottla.client.security_config import InvalidSecurityConfig
+
+    for key, way in ((INTER_BROKER_MECHANISM, inter_broker_access), (CONTROLLER_MECHANISM, controller_access)):
+        try:
+            way(config)
+        except InvalidSecurityConfig as error:
+            yield key, str(error)
+
+
+def _access_at(config: NodeConfig, listener: str, mechanism_key: str) -> ConnectionSecurity:
+    """One for all who go that way: they share the token they show."""
+    protocol = config.security_protocol(listener)
+    if protocol == DEFAULT_LISTENER:
+        return NO_SECURITY
+    key = (listener, mechanism_key)
+    if key not in config.outbound_access:
+        from ottla.broker.security.authn.listener_security import (
+            build_outbound_access,
+        )  # hashes load a library that others need not have
+
+        config.outbound_access[key] = build_outbound_access(
+            config.values, listener, protocol, config.text(mechanism_key)
+        )
+    return config.outbound_access[key]

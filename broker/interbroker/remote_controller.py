@@ -1,0 +1,130 @@
+"""The active controller on another node: one connection to it, its own requests plainly, a client's in an envelope.
+
+Loaded when it is first needed: a node alone never is.
+
+Source: ``NodeToControllerRequestThread.java``, ``ForwardingManager.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from ipaddress import ip_address
+from typing import Any
+
+from ottla.broker.interbroker.controller_channel import ForwardableRequest
+from ottla.broker.requests.error_responses import contains_error_steps
+from ottla.broker.requests.peer import Peer
+from ottla.client.cluster_client import Channel, ReconnectingConnection
+from ottla.client.connection_security import ConnectionSecurity
+from ottla.env.env import Env
+from ottla.jobs.time_slice import Job, TimeSlice
+from ottla.wire.api_keys import ApiKey, response_class, response_header_version
+from ottla.wire.codec import compiler
+from ottla.wire.codec.decode_budget import DecodeBudget
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.framing import parse_request
+from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.wire.messages.headers import ResponseHeader
+
+logger = logging.getLogger("ottla.channel")
+
+RESPONSE_TIMEOUT_S = 30.0
+"""``controller.socket.timeout.ms``: for one answer of a controller that is still the one."""
+_PRINCIPAL_VERSION = bytes(2)
+_UNKNOWN_ADDRESS = bytes(4)
+_RESPONSE_BUDGET_BYTES = 2**50
+"""Nothing bounds what a controller's answer may become in memory: it is one of ours, and has done what it tells."""
+
+
+class RemoteController:
+    """The connection there, made anew where the controller is elsewhere; one request at a time."""
+
+    def __init__(self, env: Env, client_id: str, access: ConnectionSecurity | None = None) -> None:
+        """``access``: what the controllers' listener wants."""
+        self._env = env
+        self._connection = ReconnectingConnection(env, client_id, RESPONSE_TIMEOUT_S, access=access)
+
+    async def send(
+        self, address: tuple[str, int], request: Any, version: int, asking: ForwardableRequest | None
+    ) -> Any:
+        """The answer of who is there; None where that is not the controller.
+
+        Raises:
+            OSError, WireError: the connection, or its other side, is of no use.
+            ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
+        """
+        channel = await self._connection.channel_to(address, "the controller")
+        if asking is not None:
+            return await _send_in_envelope(channel, asking)
+        answer = await _send_plain(channel, request, version)
+        return (
+            None if await TimeSlice(self._env).run(contains_error_steps(answer, ErrorCode.NOT_CONTROLLER)) else answer
+        )
+
+    def close(self) -> None:
+        """Hang up; the next request connects again."""
+        self._connection.close()
+
+
+async def _send_plain(channel: Channel, request: Any, version: int) -> Any:
+    """A request of this node's own."""
+    try:
+        spoken = channel.version_for(ApiKey(request.SPEC.key), version)
+    except WireError as error:
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
+    return await channel.call(request, spoken)
+
+
+async def _send_in_envelope(channel: Channel, asking: ForwardableRequest) -> Message | None:
+    """A client's request in an envelope (R304); None where the other side is not the controller (R305)."""
+    if ApiKey.ENVELOPE not in channel.versions:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    principal = _PRINCIPAL_VERSION + compiler.encode(_principal(asking.peer), 0)
+    envelope = EnvelopeRequest(bytes(asking.frame), principal, _address(asking.peer.host))
+    answer: EnvelopeResponse = await channel.call(envelope, 0)
+    code = ErrorCode(answer.error_code)
+    if code is ErrorCode.NOT_CONTROLLER:
+        return None
+    if code is ErrorCode.UNSUPPORTED_VERSION:
+        raise ProtocolError(code, "it cannot read the request")
+    if code is not ErrorCode.NONE or answer.response_data is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return await asking.time_slice.run(_decode_inner_response(asking.frame, answer.response_data))
+
+
+def _decode_inner_response(asked: Buffer, data: bytes) -> Job[Message]:
+    """The answer inside an envelope, to the request that was sent in one; in steps, as it may have many rows.
+
+    Raises:
+        ProtocolError: UNKNOWN_SERVER_ERROR, it is none, or another request's.
+    """
+    request = parse_request(memoryview(asked))
+    key, version = request.key, request.version
+    try:
+        header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), data)
+        if header.correlation_id != request.correlation_id:
+            raise WireError(f"answer {header.correlation_id} to request {request.correlation_id}")
+        steps = compiler.decode_job(
+            response_class(key), version, data, pos, DecodeBudget(_RESPONSE_BUDGET_BYTES, keeps=True)
+        )
+        answer: Message = (yield from steps)[0]
+    except WireError as error:
+        logger.warning("the controller's answer to %s: %s", key.name, error)
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    return answer
+
+
+def _principal(peer: Peer) -> DefaultPrincipalData:
+    kind, _, name = peer.principal.partition(":")
+    return DefaultPrincipalData(kind, name, peer.token_authenticated)
+
+
+def _address(host: str) -> bytes:
+    """A client's address as it is told: four or sixteen bytes."""
+    try:
+        return ip_address(host.partition("%")[0]).packed
+    except ValueError:
+        return _UNKNOWN_ADDRESS

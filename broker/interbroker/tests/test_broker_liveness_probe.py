@@ -1,0 +1,307 @@
+"""Who looks after a broker whose connection was lost: where it knocks, when, and what it tells the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.interbroker.broker_liveness_probe import (
+    CONNECT_RETRY_S,
+    CONNECT_TIMEOUT_S,
+    FIRST_HEARTBEAT_WAIT_S,
+    PROBE_DELAYS_S,
+    BrokerLivenessProbe,
+)
+from ottla.broker.requests.peer import Peer
+from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
+from ottla.broker.tests.memory_net import MemoryNet
+from ottla.controller.control.fast_fencing import BrokerConnectionRefused, BrokerProbes
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import metadata_records as m
+
+ME, OTHER, PORT, EPOCH = 1, 2, 9092, 50
+
+
+def broker(broker_id: int, epoch: int = EPOCH, *, fenced: bool = False) -> m.RegisterBrokerRecord:
+    ends = [m.BrokerEndpoint("PLAINTEXT", f"h{broker_id}", PORT + broker_id, 0), m.BrokerEndpoint("OUT", "no", 1, 0)]
+    return m.RegisterBrokerRecord(broker_id, broker_epoch=epoch, end_points=ends, fenced=fenced)
+
+
+class LivenessProbeFixture:
+    """A controller with brokers, a network, and the one who watches."""
+
+    def __init__(self, *brokers: m.RegisterBrokerRecord) -> None:
+        self.env: Any = VirtualEnv()
+        self.env.net = self.net = MemoryNet()
+        self.image = MetadataImage(brokers={b.broker_id: b for b in brokers})
+        self.is_active = True
+        self.epoch = 1
+        self.machine = SimpleNamespace(probes=BrokerProbes())
+        self.told: list[tuple[float, BrokerConnectionRefused]] = []
+        self.error: Exception | None = None
+        watched: Any = self
+        self.probe = BrokerLivenessProbe(self.env, ME, watched)
+
+    async def submit(self, request: BrokerConnectionRefused, version: int = 0) -> bool:
+        await trio.lowlevel.checkpoint()
+        self.told.append((trio.current_time(), request))
+        if self.error is not None:
+            raise self.error
+        return True
+
+    @property
+    def probes(self) -> BrokerProbes:
+        return self.machine.probes  # type: ignore[no-any-return]
+
+    def play(self, story: Callable[[], Awaitable[None]], *, opens: tuple[int, ...] = (OTHER,)) -> None:
+        async def main() -> None:
+            for broker_id in opens:
+                await self.net.listen("h", PORT + broker_id)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.probe.run)
+                await trio.sleep(1)  # the knocks of taking over are done
+                with trio.fail_after(1000):
+                    await story()
+                nursery.cancel_scope.cancel()
+
+        run_virtual(main)
+
+    def dies(self, broker_id: int = OTHER) -> None:
+        self.net.listeners.pop(PORT + broker_id, None)
+
+
+def peer() -> Peer:
+    return Peer("10.0.0.2", ("here", 1), "CONTROLLER")
+
+
+def test_a_controller_lets_itself_in_once_at_each_broker_that_serves_but_its_own() -> None:
+    house = LivenessProbeFixture(broker(ME), broker(2), broker(3), broker(4, fenced=True))
+    house.is_active = False
+
+    async def story() -> None:
+        await trio.sleep(10 * CONNECT_RETRY_S)
+        assert [house.probes.has_reached(i, EPOCH) for i in (ME, 2, 3, 4)] == [False, True, False, False]
+        dialled = house.net.connect_attempts
+        assert dialled.count(("h2", PORT + 2)) == 1
+        assert dialled.count(("h3", PORT + 3)) >= 10  # it refuses, and is tried again
+        assert {host for host, _ in dialled} == {"h2", "h3"}
+        assert house.told == []
+
+    house.play(story)
+
+
+def test_a_broker_that_registers_again_is_let_in_at_again() -> None:
+    house = LivenessProbeFixture(broker(ME), broker(2))
+
+    async def story() -> None:
+        house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
+        await trio.sleep(2 * CONNECT_RETRY_S)
+        assert house.probes.has_reached(2, EPOCH + 1)
+
+    house.play(story)
+
+
+def test_where_a_connection_ends_and_the_port_refuses_the_controller_is_told_at_once() -> None:
+    house = LivenessProbeFixture(broker(ME), broker(2))
+
+    async def story() -> None:
+        connection = peer()
+        for _ in range(3):
+            house.probe.on_heartbeat(connection, 2, EPOCH)
+        house.told.clear()
+        began = trio.current_time()
+        house.dies()
+        connection.mark_disconnected()
+        await trio.sleep(5)
+        ((at, gone),) = house.told
+        assert at - began < 0.01
+        assert (gone.broker_id, gone.broker_epoch) == (2, EPOCH)
+        assert gone.probe_started_ms == pytest.approx(began * 1000, abs=5)
+
+    house.play(story)
+
+
+def test_a_port_that_is_closed_a_moment_later_is_knocked_at_again() -> None:
+    house = LivenessProbeFixture(broker(ME), broker(2))
+
+    async def story() -> None:
+        connection = peer()
+        house.probe.on_heartbeat(connection, 2, EPOCH)
+        house.told.clear()
+        connection.mark_disconnected()
+        await trio.sleep(0.2)
+        house.dies()
+        await trio.sleep(5)
+        assert len(house.told) == 1
+
+    house.play(story)
+
+
+def test_a_broker_that_only_connects_anew_is_left_alone() -> None:
+    house = LivenessProbeFixture(broker(ME), broker(2))
+
+    async def story() -> None:
+        await trio.sleep(2)
+        house.net.connect_attempts.clear()
+        connection = peer()
+        house.probe.on_heartbeat(connection, 2, EPOCH)
+        connection.mark_disconnected()
+        await trio.sleep(5)
+        assert house.told == []
+        assert len(house.net.connect_attempts) == len(PROBE_DELAYS_S)
+
+    house.play(story)
+
+
+@pytest.mark.parametrize("error", [TimeoutError(110, "no answer"), OSError(113, "no route"), None])
+def test_silence_is_no_refusal(error: OSError | None) -> None:
+    house = LivenessProbeFixture(broker(ME), broker(2))
+
+    async def connect(host: str, port: int) -> Any:
+        if error is None:
+            await trio.sleep(CONNECT_TIMEOUT_S * 100)
+        await trio.lowlevel.checkpoint()
+        raise error or AssertionError
+
+    async def story() -> None:
+        connection = peer()
+        house.probe.on_heartbeat(connection, 2, EPOCH)
+        house.told.clear()
+        house.env.net.connect = connect
+        connection.mark_disconnected()
+        await trio.sleep(20)
+        assert house.told == []
+
+    house.play(story)
+
+
+def test_a_controller_that_takes_over_knocks_at_everybody_once_for_each_epoch() -> None:
+    house = LivenessProbeFixture(broker(ME), broker(2), broker(3), broker(4, fenced=True))
+    house.is_active = False
+
+    async def story() -> None:
+        await trio.sleep(3)
+        assert house.told == []
+        house.is_active, house.epoch = True, 7
+        began = trio.current_time()
+        await trio.sleep(3)
+        assert [(gone.broker_id, at - began < 0.2) for at, gone in house.told] == [(3, True)]
+        house.epoch = 8
+        await trio.sleep(3)
+        assert [gone.broker_id for _, gone in house.told] == [3, 3]
+
+    house.play(story)
+
+
+def test_a_broker_that_dies_before_its_first_heartbeat_to_a_new_controller_is_told_of_at_once() -> None:
+    house = LivenessProbeFixture(broker(ME), broker(2))
+
+    async def story() -> None:
+        (door,) = (side for side in house.net.accepted if not side.peer_stream.is_closed)
+        assert house.told == []
+        began = trio.current_time()
+        house.dies()
+        door.close()
+        await trio.sleep(3)
+        ((at, gone),) = house.told
+        assert at - began < 0.01
+        assert (gone.broker_id, gone.broker_epoch) == (2, EPOCH)
+
+    house.play(story)
+
+
+def test_a_new_controller_leaves_the_door_of_a_broker_that_has_sent_a_heartbeat() -> None:
+    house = LivenessProbeFixture(broker(ME), broker(2))
+
+    async def story() -> None:
+        doors = [side for side in house.net.accepted if not side.peer_stream.is_closed]
+        assert len(doors) == 1
+        house.probe.on_heartbeat(peer(), 2, EPOCH)
+        await trio.sleep(0.01)
+        assert doors[0].peer_stream.is_closed
+        house.net.connect_attempts.clear()
+        await trio.sleep(2 * FIRST_HEARTBEAT_WAIT_S)
+        assert house.net.connect_attempts == []
+
+    house.play(story)
+
+
+def test_a_broker_that_comes_while_another_is_knocked_at_is_let_in_at_next() -> None:
+    house = LivenessProbeFixture(broker(ME), broker(2))
+    house.is_active = False
+    connect = house.net.connect
+
+    async def slowly(host: str, port: int) -> Any:
+        if host == "h2":
+            await trio.sleep(CONNECT_TIMEOUT_S / 2)
+        return await connect(host, port)
+
+    house.env.net.connect = slowly
+
+    async def story() -> None:
+        await trio.sleep(2)
+        house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
+        house.probe.publish(house.image, MetadataDelta(brokers=frozenset({2})))
+        await trio.sleep(CONNECT_TIMEOUT_S / 4)
+        house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1), 3: broker(3)})
+        house.probe.publish(house.image, MetadataDelta(brokers=frozenset({3})))
+        await trio.sleep(CONNECT_TIMEOUT_S / 4 + 0.1)
+        assert house.probes.has_reached(3, EPOCH)
+
+    house.play(story, opens=(2, 3))
+
+
+def test_who_is_not_the_active_controller_has_nobody_to_look_after() -> None:
+    house = LivenessProbeFixture(broker(ME), broker(2))
+    house.is_active = False
+
+    async def story() -> None:
+        connection = peer()
+        house.probe.on_heartbeat(connection, 2, EPOCH)
+        house.dies()
+        connection.mark_disconnected()
+        await trio.sleep(5)
+        assert house.told == []
+
+    house.play(story)
+
+
+@pytest.mark.parametrize("error", [ProtocolError(ErrorCode.NOT_CONTROLLER), OSError("gone")], ids=repr)
+def test_a_controller_that_cannot_be_told_is_no_reason_to_stop(error: Exception) -> None:
+    house = LivenessProbeFixture(broker(ME), broker(2))
+    house.error = error
+
+    async def story() -> None:
+        for _ in range(2):
+            connection = peer()
+            house.probe.on_heartbeat(connection, 2, EPOCH)
+            house.dies()
+            connection.mark_disconnected()
+            await trio.sleep(2)
+        assert len(house.told) >= 2
+
+    house.play(story)
+
+
+def test_a_node_alone_does_nothing_until_another_broker_comes() -> None:
+    house = LivenessProbeFixture(broker(ME))
+    clock: list[float] = []
+
+    async def story() -> None:
+        wakes = trio.lowlevel.current_statistics()
+        assert wakes.tasks_runnable == 0
+        assert wakes.seconds_to_next_deadline > 500  # nobody has set an alarm but the test
+        house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2)})
+        house.probe.publish(house.image, MetadataDelta(brokers=frozenset({2})))
+        await trio.sleep(0.5)
+        assert house.probes.has_reached(2, EPOCH)
+        clock.append(trio.current_time())
+
+    house.play(story)
+    assert clock

@@ -1,0 +1,112 @@
+"""Share groups' connections to other brokers: who is cut off neither answers nor refuses, and is given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.interbroker.connections import TIMEOUT_S, BrokerConnections
+from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
+from ottla.broker.tests.memory_net import MemoryNet
+from ottla.client.cluster_client import Disconnected
+from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+
+AT = ("far", 9)
+
+
+class FakeInterBrokerDependencies:
+    """A node that knows of broker 2, for so long."""
+
+    node_id = 1
+
+    def __init__(self, until_ms: float) -> None:
+        self.env: Any = VirtualEnv()
+        self.env.net = MemoryNet()
+        self.until_ms = until_ms
+
+    def image(self) -> MetadataImage:
+        return MetadataImage()
+
+    def address(self, broker_id: int) -> tuple[str, int] | None:
+        return AT if broker_id == 2 and self.env.monotonic_ms() < self.until_ms else None
+
+    def access(self) -> ConnectionSecurity:
+        return NO_SECURITY
+
+    def create_state_topic(self) -> None:
+        raise AssertionError("nobody needs it here")
+
+
+def took_s(until_ms: float) -> float:
+    """How long a call of a broker takes that is there for so long and says nothing."""
+    around = FakeInterBrokerDependencies(until_ms)
+
+    async def story() -> float:
+        await around.env.net.listen(*AT)
+        lines, began = BrokerConnections(around, "test"), trio.current_time()
+        with pytest.raises(Disconnected):
+            await lines.call(2, ApiVersionsRequest())
+        lines.close()
+        return trio.current_time() - began
+
+    return run_virtual(story)
+
+
+def test_a_broker_that_is_gone_is_not_waited_for() -> None:
+    assert took_s(5_000) < 7
+
+
+def test_a_broker_that_is_there_has_its_time() -> None:
+    assert took_s(1e9) == pytest.approx(TIMEOUT_S, abs=1)
+
+
+def test_whoever_waits_for_the_connection_gets_it_then() -> None:
+    around = FakeInterBrokerDependencies(5_000)
+
+    async def story() -> None:
+        await around.env.net.listen(*AT)
+        lines, ended = BrokerConnections(around, "test"), []
+
+        async def call() -> None:
+            with pytest.raises(Disconnected):
+                await lines.call(2, ApiVersionsRequest())
+            ended.append(trio.current_time())
+
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            nursery.start_soon(call)
+        assert max(ended) - began < 7
+        assert len(around.env.net.dialled) == 1
+
+    run_virtual(story)
+
+
+def test_whoever_stands_behind_a_call_that_fails_fails_with_it_and_who_comes_later_tries_anew() -> None:
+    around = FakeInterBrokerDependencies(1e9)
+
+    async def story() -> None:
+        await around.env.net.listen(*AT)
+        lines, ended = BrokerConnections(around, "test"), []
+
+        async def call() -> None:
+            with pytest.raises(Disconnected):
+                await lines.call(2, ApiVersionsRequest())
+            ended.append(trio.current_time())
+
+        async def calls(count: int) -> float:
+            began = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                for _ in range(count):
+                    nursery.start_soon(call)
+            return max(ended) - began
+
+        assert await calls(20) == pytest.approx(TIMEOUT_S, abs=1)
+        assert await calls(1) == pytest.approx(TIMEOUT_S, abs=1)
+        assert len(around.env.net.dialled) == 2
+
+    run_virtual(story)

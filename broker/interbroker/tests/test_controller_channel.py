@@ -1,0 +1,382 @@
+"""The way to the active controller: here, over the wire, in an envelope; found again when it moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.interbroker.controller_channel import FORWARDING_TIMEOUT_S, LEADER_CHECK_INTERVAL_S, RETRY_S
+from ottla.broker.interbroker.remote_controller import RESPONSE_TIMEOUT_S
+from ottla.broker.tests.controller_channel_fixture import LISTENER, NODE_ID, ControllerChannelFixture, sealed_response
+from ottla.env.env import FOREVER_S
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
+from ottla.wire.messages.envelope import EnvelopeResponse
+
+BEAT = bh.BrokerHeartbeatRequest(NODE_ID, 3, 5)
+GONE = ProtocolError(ErrorCode.NOT_CONTROLLER)
+CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
+MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a")])
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> ControllerChannelFixture:
+    return ControllerChannelFixture(monkeypatch)
+
+
+# ------------------------------------------------------------------ here
+
+
+def test_where_this_node_is_the_controller_nothing_is_dialled(stage: ControllerChannelFixture) -> None:
+    stage.local_controller.is_active = True
+    stage.local_controller.responses = [bh.BrokerHeartbeatResponse(), MADE]
+
+    async def story() -> None:
+        assert await stage.channel.submit(BEAT) == bh.BrokerHeartbeatResponse()
+        assert await stage.channel.forward(stage.forwardable_request(CREATE, 5), CREATE) is MADE
+        assert trio.current_time() == 0
+
+    stage.run(story)
+    assert stage.local_controller.requests == [(BEAT, 2), (CREATE, 5)]
+    assert stage.local_controller.heartbeats == [(NODE_ID, 3)]  # also the controller's own broker has a lease (R276)
+    assert stage.net.connect_attempts == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "count"),
+    [([GONE, MADE], 2), ([GONE, GONE, MADE], 3), ([MADE], 1)],
+)
+def test_who_loses_leadership_meanwhile_is_asked_again_until_somebody_answers(
+    stage: ControllerChannelFixture, answers: list[Any], count: int
+) -> None:
+    stage.local_controller.is_active = True
+    stage.local_controller.responses = answers
+
+    async def story() -> None:
+        assert await stage.channel.submit(CREATE, 7) is MADE
+        assert trio.current_time() == pytest.approx(RETRY_S * (count - 1))
+
+    stage.run(story)
+    assert stage.local_controller.requests == [(CREATE, 7)] * count
+
+
+def test_a_disk_that_fails_here_is_not_hidden(stage: ControllerChannelFixture) -> None:
+    stage.local_controller.is_active = True
+    stage.local_controller.responses = [OSError("gone")]
+
+    async def story() -> None:
+        with pytest.raises(OSError, match="gone"):
+            await stage.channel.submit(BEAT)
+
+    stage.run(story)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE])
+def test_the_quorum_itself_is_asked_of_raft_and_again_where_another_leads_it(
+    stage: ControllerChannelFixture, code: ErrorCode
+) -> None:
+    part = dq.DescribeQuorumResponsePartitionData(0, code)
+    first = dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
+    second = dq.DescribeQuorumResponse(error_message="second")
+    stage.local_controller.is_active = True
+    stage.local_controller.responses = [first, second]
+    request = dq.DescribeQuorumRequest()
+
+    async def story() -> None:
+        answer = await stage.channel.forward(stage.forwardable_request(request, 2), request)
+        assert answer is (second if code else first)
+
+    stage.run(story)
+    assert stage.local_controller.requests == [((request, LISTENER), 2)] * (2 if code else 1)
+
+
+# ------------------------------------------------------------------ over the wire
+
+
+def test_r344_a_node_asks_as_itself_in_the_newest_version_both_speak_over_one_connection(
+    stage: ControllerChannelFixture,
+) -> None:
+    there = stage.add_remote(1)
+    there.versions[ApiKey.BROKER_HEARTBEAT] = (0, 1)
+    there.responses = [bh.BrokerHeartbeatResponse(is_caught_up=True), ap.AlterPartitionResponse()]
+    stage.local_controller.address = ("h", 1)
+
+    async def story() -> None:
+        assert (await stage.channel.submit(BEAT)).is_caught_up
+        await stage.channel.submit(ap.AlterPartitionRequest(NODE_ID), 2)
+
+    stage.run(story, there)
+    assert there.requests == [
+        (ApiKey.BROKER_HEARTBEAT, 1, str(NODE_ID), BEAT),
+        (ApiKey.ALTER_PARTITION, 2, str(NODE_ID), ap.AlterPartitionRequest(NODE_ID)),
+    ]
+    assert stage.net.connect_attempts == [("h", 1)]
+
+
+def row(code: ErrorCode) -> ap.AlterPartitionResponse:
+    rows = [ap.AlterPartitionResponsePartitionData(0), ap.AlterPartitionResponsePartitionData(1, code)]
+    return ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(b"i" * 16, rows)])
+
+
+@pytest.mark.parametrize(
+    ("answer", "again"),
+    [
+        (ap.AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER), True),
+        (row(ErrorCode.NOT_CONTROLLER), True),
+        (row(ErrorCode.FENCED_LEADER_EPOCH), False),
+        (ap.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), False),
+    ],
+    ids=["top", "row", "another row", "another error"],
+)
+def test_r345_not_controller_anywhere_sends_the_same_request_again(
+    stage: ControllerChannelFixture, answer: Any, *, again: bool
+) -> None:
+    there = stage.add_remote(1)
+    there.responses = [answer, ap.AlterPartitionResponse()]
+    stage.local_controller.address = ("h", 1)
+
+    async def story() -> None:
+        found = await stage.channel.submit(ap.AlterPartitionRequest(NODE_ID))
+        assert found == (ap.AlterPartitionResponse() if again else answer)
+
+    stage.run(story, there)
+    assert len(there.requests) == 1 + again
+    assert stage.net.connect_attempts == [("h", 1)]
+
+
+def test_r345_after_a_disconnect_the_leader_is_looked_for_and_asked_the_same(stage: ControllerChannelFixture) -> None:
+    old, new = stage.add_remote(1), stage.add_remote(2)
+    stage.local_controller.address = ("h", 1)
+
+    def dies(request: Any) -> Any:
+        stage.net.accepted[-1].close()
+        stage.local_controller.address = ("h", 2)
+        return bh.BrokerHeartbeatResponse()
+
+    old.responses, new.responses = [dies], [bh.BrokerHeartbeatResponse(is_caught_up=True)]
+
+    async def story() -> None:
+        assert (await stage.channel.submit(BEAT)).is_caught_up
+        assert trio.current_time() == pytest.approx(RETRY_S)
+
+    stage.run(story, old, new)
+    assert [x[3] for x in old.requests + new.requests] == [BEAT, BEAT]
+    assert stage.net.connect_attempts == [("h", 1), ("h", 2)]
+
+
+def test_who_has_stopped_is_waited_for_only_while_he_is_the_leader(stage: ControllerChannelFixture) -> None:
+    """A node that is paused answers nothing, and its connections stay: the new leader is known long before they end."""
+    old, new = stage.add_remote(1), stage.add_remote(2)
+    stage.local_controller.address = ("h", 1)
+
+    async def never(request: Any) -> Any:
+        await trio.sleep_forever()
+
+    old.responses, new.responses = [never], [bh.BrokerHeartbeatResponse(is_caught_up=True)]
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def elect() -> None:
+                await trio.sleep(3)
+                stage.local_controller.address = ("h", 2)
+
+            nursery.start_soon(elect)
+            assert (await stage.channel.submit(BEAT)).is_caught_up
+        assert 3 <= trio.current_time() <= 3 + LEADER_CHECK_INTERVAL_S + RETRY_S + 0.01
+
+    stage.run(story, old, new)
+
+
+def test_who_waits_for_another_answers_itself_once_it_leads(stage: ControllerChannelFixture) -> None:
+    old = stage.add_remote(1)
+    stage.local_controller.address = ("h", 1)
+
+    async def never(request: Any) -> Any:
+        await trio.sleep_forever()
+
+    old.responses = [never]
+    stage.local_controller.responses = [bh.BrokerHeartbeatResponse()] * 2
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.channel.submit, BEAT)
+            nursery.start_soon(stage.channel.submit, BEAT)
+            await trio.sleep(1)
+            stage.local_controller.is_active = True
+
+    stage.run(story, old)
+    assert len(stage.local_controller.requests) == 2
+
+
+def test_a_leader_that_does_not_answer_is_hung_up_on_and_asked_anew(stage: ControllerChannelFixture) -> None:
+    there = stage.add_remote(1)
+    stage.local_controller.address = ("h", 1)
+
+    async def never(request: Any) -> Any:
+        await trio.sleep_forever()
+
+    there.responses = [never, bh.BrokerHeartbeatResponse()]
+
+    async def story() -> None:
+        await stage.channel.submit(BEAT)
+        assert trio.current_time() == pytest.approx(RESPONSE_TIMEOUT_S + RETRY_S)
+
+    stage.run(story, there)
+    assert stage.net.connect_attempts == [("h", 1)] * 2
+
+
+@pytest.mark.parametrize("limit_s", [0.5, 4.5, 60.0])
+def test_nobody_is_looked_for_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch, limit_s: float) -> None:
+    stage = ControllerChannelFixture(monkeypatch, limit_s)
+
+    async def story() -> None:
+        with pytest.raises(ProtocolError) as caught:
+            await stage.channel.submit(BEAT)
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+        assert trio.current_time() == pytest.approx(limit_s)
+
+    stage.run(story)
+
+
+def test_what_is_in_the_way_is_told_once(stage: ControllerChannelFixture, caplog: pytest.LogCaptureFixture) -> None:
+    there = stage.add_remote(1)
+    there.responses = [bh.BrokerHeartbeatResponse()]
+    stage.local_controller.address = ("h", 2)
+    caplog.set_level("INFO")
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.channel.submit, BEAT)
+            await trio.sleep(5)
+            stage.local_controller.address = ("h", 1)
+        stage.local_controller.address = ("h", 2)
+        with trio.move_on_after(5):
+            await stage.channel.submit(BEAT)
+
+    stage.run(story, there)
+    assert len([r for r in caplog.records if "the controller at h:2" in r.getMessage()]) == 2
+
+
+def test_without_a_limit_the_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = ControllerChannelFixture(monkeypatch, FOREVER_S)
+    there = stage.add_remote(1)
+    there.responses = [ap.AlterPartitionResponse()]
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.channel.submit, ap.AlterPartitionRequest(NODE_ID))
+            await trio.sleep(500)
+            stage.local_controller.address = ("h", 1)
+
+    stage.run(story, there)
+    assert len(there.requests) == 1
+
+
+def test_a_controller_that_does_not_know_a_request_is_told_as_that(stage: ControllerChannelFixture) -> None:
+    there = stage.add_remote(1)
+    stage.local_controller.address = ("h", 1)
+
+    async def story() -> None:
+        with pytest.raises(ProtocolError) as caught:
+            await stage.channel.submit(CREATE, 7)
+        assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+    stage.run(story, there)
+
+
+# ------------------------------------------------------------------ in an envelope
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("192.168.1.2", bytes([192, 168, 1, 2])),
+        ("::1", bytes(15) + b"\x01"),
+        ("fe80::2%eth0", b"\xfe\x80" + bytes(13) + b"\x02"),
+        ("a name", bytes(4)),
+    ],
+)
+def test_r304_a_clients_request_travels_whole_with_who_and_where_it_is(
+    stage: ControllerChannelFixture, host: str, address: bytes
+) -> None:
+    there = stage.add_remote(1)
+    there.responses = [sealed_response(MADE, 5)]
+    stage.local_controller.address = ("h", 1)
+    asking = stage.forwardable_request(CREATE, 5, host)
+
+    async def story() -> None:
+        answer = await stage.channel.forward(asking, CREATE)
+        assert answer == ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a")])
+
+    stage.run(story, there)
+    ((key, version, client, envelope),) = there.requests
+    assert (key, version, client) == (ApiKey.ENVELOPE, 0, str(NODE_ID))
+    assert envelope.request_data == asking.frame
+    principal = compiler.encode(DefaultPrincipalData("User", "bob"), 0)
+    assert envelope.request_principal == bytes(2) + principal
+    assert envelope.client_host_address == address
+
+
+def code_row(code: ErrorCode) -> ct.CreateTopicsResponse:
+    return ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_code=code, error_message=None)])
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (EnvelopeResponse(None, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), code_row(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        (EnvelopeResponse(None, ErrorCode.NONE), code_row(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        (EnvelopeResponse(b"\0\0\0\1", ErrorCode.NONE), code_row(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        (EnvelopeResponse(b"\0", ErrorCode.NONE), code_row(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        (EnvelopeResponse(None, ErrorCode.UNSUPPORTED_VERSION), None),
+    ],
+    ids=["refused", "nothing", "another's answer", "torn", "unreadable"],
+)
+def test_r305_what_is_wrong_with_an_envelope_is_not_the_clients(
+    stage: ControllerChannelFixture, answer: Any, told: Any
+) -> None:
+    there = stage.add_remote(1)
+    there.responses = [EnvelopeResponse(None, ErrorCode.NOT_CONTROLLER), answer]
+    stage.local_controller.address = ("h", 1)
+
+    async def story() -> None:
+        if told is None:
+            with pytest.raises(WireError):
+                await stage.channel.forward(stage.forwardable_request(CREATE, 5), CREATE)
+        else:
+            assert await stage.channel.forward(stage.forwardable_request(CREATE, 5), CREATE) == told
+
+    stage.run(story, there)
+    assert len(there.requests) == 2
+
+
+def test_r346_where_no_envelopes_are_taken_the_client_is_told_of_an_error(stage: ControllerChannelFixture) -> None:
+    there = stage.add_remote(1)
+    del there.versions[ApiKey.ENVELOPE]
+    stage.local_controller.address = ("h", 1)
+
+    async def story() -> None:
+        answer = await stage.channel.forward(stage.forwardable_request(CREATE, 5), CREATE)
+        assert answer == code_row(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    stage.run(story, there)
+    assert there.requests == []
+
+
+def test_a_client_is_told_when_nobody_was_found_in_time(stage: ControllerChannelFixture) -> None:
+    async def story() -> None:
+        answer = await stage.channel.forward(stage.forwardable_request(CREATE, 5), CREATE)
+        assert answer == code_row(ErrorCode.REQUEST_TIMED_OUT)
+        assert trio.current_time() == pytest.approx(FORWARDING_TIMEOUT_S) == 60.0
+
+    stage.run(story)

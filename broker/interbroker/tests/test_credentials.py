@@ -1,0 +1,141 @@
+"""Our own client at our own gate: nodes log in at each other with what their settings say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.interbroker import credentials
+from ottla.broker.network.acceptor import Acceptor
+from ottla.broker.network.tests.test_connection import BEAT
+from ottla.broker.security.authn.listener_security import build_listener_security
+from ottla.broker.tests.connection_fixture import DispatcherFixture, in_virtual_time
+from ottla.broker.tests.memory_net import MemoryNet
+from ottla.client import scram
+from ottla.client.cluster_client import ReconnectingConnection, open_channel
+from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity, SaslLogin
+from ottla.client.sasl_authentication import AuthenticationFailed
+from ottla.client.scram import SCRAM_SHA_256, SCRAM_SHA_512
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+SETTINGS = {
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "listener.name.in.plain.sasl.jaas.config": 'x.Y required username="n" password="n-secret" user_n="n-secret";',
+}
+HERE = ("127.0.0.1", 9092)
+
+
+def keys(user: str, mechanism: str) -> scram.ScramCredential | None:
+    salted = scram.salted_password(mechanism, "n-secret", b"salt", 4096)
+    return scram.derive_credential(mechanism, salted, b"salt", 4096) if user == "n" else None
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    stage = DispatcherFixture(monkeypatch)
+    known = [
+        ApiVersion(ApiKey.SASL_HANDSHAKE, 0, 1),
+        ApiVersion(ApiKey.SASL_AUTHENTICATE, 0, 2),
+        ApiVersion(BEAT, 0, 4),
+    ]
+    stage.serve(ApiKey.API_VERSIONS, lambda context, request: ApiVersionsResponse(api_keys=known), high=4)
+    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)), high=4)
+    stage.env.net = MemoryNet()  # type: ignore[attr-defined]
+    stage.env.uuid = lambda: bytes(16)  # type: ignore[attr-defined]
+    return stage
+
+
+def at_the_gate(stage: DispatcherFixture, main: Any) -> None:
+    """Run something while a listener asks who comes."""
+    door = build_listener_security(SETTINGS, "IN", "SASL_PLAINTEXT", keys)
+    env: Any = stage.env
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            listener = await env.net.listen(*HERE)
+            nursery.start_soon(Acceptor(stage.dispatcher, door).run, listener)
+            await main(env)
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512])
+def test_who_knows_the_password_is_heard(stage: DispatcherFixture, mechanism: str) -> None:
+    answers = []
+
+    async def main(env: Any) -> None:
+        channel = await open_channel(
+            env, HERE, "me", 10.0, ConnectionSecurity(None, SaslLogin(mechanism, "n", "n-secret"))
+        )
+        answers.append((await channel.call(HeartbeatRequest())).error_code)
+
+    at_the_gate(stage, main)
+    assert answers == [len("User:n")]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM_SHA_256])
+def test_who_does_not_is_told_so_and_the_connection_ends(stage: DispatcherFixture, mechanism: str) -> None:
+    async def main(env: Any) -> None:
+        with pytest.raises(AuthenticationFailed) as refused:
+            await open_channel(
+                env, HERE, "me", 10.0, ConnectionSecurity(None, SaslLogin(mechanism, "n", "wrong-secret"))
+            )
+        assert "secret" not in str(refused.value)
+        assert env.net.accepted[0].peer_stream.is_closed
+
+    at_the_gate(stage, main)
+
+
+def test_a_mechanism_that_is_not_enabled_is_told_with_those_that_are(stage: DispatcherFixture) -> None:
+    async def main(env: Any) -> None:
+        with pytest.raises(AuthenticationFailed, match="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 is"):
+            await open_channel(env, HERE, "me", 10.0, ConnectionSecurity(None, SaslLogin("GSSAPI", "n", "n-secret")))
+
+    at_the_gate(stage, main)
+
+
+def test_a_standing_connection_logs_in_though_it_asks_for_no_versions(stage: DispatcherFixture) -> None:
+    answers = []
+
+    async def main(env: Any) -> None:
+        access = ConnectionSecurity(None, SaslLogin(SCRAM_SHA_512, "n", "n-secret"))
+        standing = ReconnectingConnection(env, "me", 10.0, negotiates=False, access=access)
+        channel = await standing.channel_to(HERE, "a broker")
+        answers.append((await channel.call(HeartbeatRequest(), 0)).error_code)
+        standing.close()
+
+    at_the_gate(stage, main)
+    assert answers == [len("User:n")]
+
+
+THREE = {
+    "listeners": "CLIENT://a:1,IN://a:2,CONTROLLER://a:3",
+    "listener.security.protocol.map": "CLIENT:PLAINTEXT,IN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "IN",
+    "controller.quorum.voters": "1@a:3,2@b:3",
+    **SETTINGS,
+}
+
+
+def test_303_brokers_and_controllers_are_reached_as_their_listeners_want() -> None:
+    config = NodeConfig({**THREE, credentials.INTER_BROKER_MECHANISM: "PLAIN"})
+    assert credentials.inter_broker_access(config) == ConnectionSecurity(None, SaslLogin("PLAIN", "n", "n-secret"))
+    assert credentials.controller_access(config) == NO_SECURITY
+
+
+def test_303_a_node_that_could_not_log_in_elsewhere_does_not_start() -> None:
+    assert [key for key, _ in credentials.find_credential_problems(NodeConfig(dict(THREE)))] == [
+        credentials.INTER_BROKER_MECHANISM
+    ]  # GSSAPI is the default
+    assert (
+        list(credentials.find_credential_problems(NodeConfig({**THREE, credentials.INTER_BROKER_MECHANISM: "PLAIN"})))
+        == []
+    )
+    alone = {key: value for key, value in THREE.items() if key != "controller.quorum.voters"}
+    assert list(credentials.find_credential_problems(NodeConfig(alone))) == []

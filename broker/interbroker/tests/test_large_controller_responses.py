@@ -1,0 +1,93 @@
+"""Long answers on their way between a broker and the controller: read, and looked through, in steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers.controller.tests.test_controller_listener import ControllerListenerFixture, enveloped
+from ottla.broker.requests.peer import Peer
+from ottla.broker.tests.controller_channel_fixture import ControllerChannelFixture, sealed_response
+from ottla.broker.tests.handler_fixture import resolve, run_virtual
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.framing import encode_request, parse_request
+from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages import create_topics as ct
+
+COUNT = 1000
+CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
+MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult(str(n), error_message=None) for n in range(COUNT)])
+
+
+class WatchedTimeSlice(TimeSlice):
+    """Over whenever somebody asks, and counts how often the others got their turn."""
+
+    rests = 0
+
+    def is_used_up(self) -> bool:
+        return True
+
+    async def yield_now(self) -> None:
+        type(self).rests += 1
+        await super().yield_now()
+
+
+@pytest.fixture(autouse=True)
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WatchedTimeSlice, "rests", 0)
+
+
+def test_a_broker_reads_what_a_client_is_answered_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = ControllerChannelFixture(monkeypatch)
+    there = stage.add_remote(1)
+    there.responses = [sealed_response(MADE, 5)]
+    stage.local_controller.address = ("h", 1)
+    asking = stage.forwardable_request(CREATE, 5)
+    asking.turn = WatchedTimeSlice(stage.env)
+
+    async def story() -> None:
+        assert await stage.channel.forward(asking, CREATE) == MADE
+
+    stage.run(story, there)
+    assert WatchedTimeSlice.rests >= COUNT / 100
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER])
+def test_a_controller_looks_in_steps_whether_the_answer_in_an_envelope_says_that_it_is_none(code: ErrorCode) -> None:
+    listener = ControllerListenerFixture()
+    last = ct.CreatableTopicResult("last", error_code=code)
+    listener.quorum.answer = ct.CreateTopicsResponse(topics=[*MADE.topics, last])
+    frame = memoryview(encode_request(ApiKey.ENVELOPE, 0, 5, "7", enveloped(CREATE, 7))[4:])
+
+    async def story() -> Any:
+        peer = Peer("10.0.0.2", ("here", 9093), "CONTROLLER")
+        turn = WatchedTimeSlice(listener.env)
+        return await resolve(listener.dispatcher.handle_request(peer, parse_request(frame), turn))
+
+    assert run_virtual(story).error_code == code
+    assert WatchedTimeSlice.rests >= COUNT
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER])
+def test_a_broker_looks_in_steps_whether_it_asked_the_controller(
+    monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+) -> None:
+    monkeypatch.setattr("ottla.broker.interbroker.remote_controller.Turn", WatchedTimeSlice, raising=False)
+    stage = ControllerChannelFixture(monkeypatch)
+    there = stage.add_remote(1)
+    parts = [ap.AlterPartitionResponsePartitionData(n) for n in range(COUNT)]
+    parts[-1].error_code = code
+    answers: list[Message] = [ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(bytes(16), parts)])]
+    there.responses = [*answers, ap.AlterPartitionResponse()]
+    stage.local_controller.address = ("h", 1)
+
+    async def story() -> None:
+        answer = await stage.channel.submit(ap.AlterPartitionRequest(7))
+        assert len(answer.topics) == (code is ErrorCode.NONE)  # it was asked again
+
+    stage.run(story, there)
+    assert WatchedTimeSlice.rests >= COUNT - 1

@@ -1,0 +1,282 @@
+"""A broker's life as the controller sees it: it registers, is unfenced, keeps its lease, hands all it leads back, goes.
+
+All of it is asked of the active controller, wherever that is. What it answers is not believed before this node has seen
+and applied it: heartbeats name the newest record that is applied.
+
+Source: ``BrokerLifecycleManager.java`` (apache/kafka 4.3.1).
+
+Registration and heartbeats: KIP-631; the former epoch: KIP-966; cordoned directories: KIP-1066.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from itertools import count
+
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.metadata.cache import MetadataCache
+from ottla.broker.metadata.controller_forwarder import RequestSubmitter
+from ottla.broker.metadata.publisher import BrokerMetadataPublisher
+from ottla.broker.storage.log_dirs import CORDONED_LOG_DIRS, LogDirs
+from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.record_serde import CORDONED_DIRS_MIN_VERSION, METADATA_VERSION
+from ottla.env.env import FOREVER_S, Env
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import broker_registration as br
+from ottla.wire.messages import metadata_records as m
+
+logger = logging.getLogger("ottla.lifecycle")
+
+CATCH_UP_INTERVAL_S = 0.01
+"""Between two heartbeats until the broker is unfenced."""
+RETRY_S = 0.5
+"""Between two attempts to register. Kafka waits for two seconds; it is the lease of the former process that counts."""
+SHUTDOWN_HEARTBEAT_S = 0.05
+CONTROLLED_SHUTDOWN_TIMEOUT_S = 30.0
+SHUTDOWN_RESPONSE_TIMEOUT_S = 1.0
+"""Where a heartbeat that says goodbye has no answer for so long, the quorum is going too, and nobody is waited for."""
+
+
+class RegistrationRejected(Exception):
+    """The cluster does not want this broker; the message says why, in one line."""
+
+
+class BrokerLifecycleManager:
+    """The registration this process holds."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        controller: RequestSubmitter,
+        cache: MetadataCache,
+        applier: BrokerMetadataPublisher,
+        storage: LogDirs,
+        newest: Callable[[], MetadataImage],
+    ) -> None:
+        """``newest``: the committed metadata as far as this node has it, applied or not."""
+        self._newest_image = newest
+        self._env = env
+        self._config = config
+        self._controller = controller
+        self._cache = cache
+        self._publisher = applier
+        self._log_dirs = storage
+        storage.cordon(config.effective_value(newest(), CORDONED_LOG_DIRS) or "")
+        self._incarnation_id = env.uuid()
+        self._heartbeat_s = config.number("broker.heartbeat.interval.ms") / 1000
+        self._image_changed = trio.Event()
+        self._heartbeat_now = trio.Event()
+        self._is_shutting_down = False
+        self.ports: dict[str, int] = {}
+        """Where this node's listeners for clients are really bound, by name."""
+        self.broker_epoch = -1
+        self.on_registered: list[Callable[[int], None]] = []
+        """Called with the broker epoch once this node leads what it shall under it."""
+
+    # ------------------------------------------------------------------ coming
+
+    async def register(self) -> None:
+        """Make this broker known, and wait until the metadata says so here.
+
+        Nothing is led or followed before: what older metadata says of leaders is about this broker's former life, and
+        whoever led on under its epoch with less than its followers have would lose what they have (R279).
+
+        Raises:
+            RegistrationRefused: nobody took it in within ``initial.broker.registration.timeout.ms``.
+            OSError: the metadata log could not be written.
+        """
+        limit_ms = self._config.number("initial.broker.registration.timeout.ms")
+        self.broker_epoch = await self._register_until_accepted(self._env.monotonic_ms() + limit_ms)
+        while not self._is_registered(self._newest_image()):
+            await self._env.sleep(CATCH_UP_INTERVAL_S)
+
+    def _is_registered(self, image: MetadataImage) -> bool:
+        known = image.brokers.get(self._config.node_id)
+        return known is not None and known.broker_epoch == self.broker_epoch
+
+    async def unfence(self) -> None:
+        """Wait until this node has applied its registration and what it leads, and is let in.
+
+        Raises:
+            OSError: the metadata log could not be written.
+        """
+        while not await self._try_unfence():
+            await self._env.sleep(CATCH_UP_INTERVAL_S)
+        for callback in self.on_registered:
+            callback(self.broker_epoch)
+
+    async def _register_until_accepted(self, until_ms: float) -> int:
+        """The broker epoch of a registration that was taken in (R278)."""
+        told = ""
+        while True:
+            try:
+                answer: br.BrokerRegistrationResponse = await self._controller.submit(self._registration_request())
+                if not answer.error_code:
+                    return answer.broker_epoch
+                why = ErrorCode(answer.error_code).name
+            except ProtocolError as error:
+                why = error.code.name
+            if self._env.monotonic_ms() >= until_ms:
+                raise RegistrationRejected(f"broker {self._config.node_id} could not register: {why}")
+            if why != told:
+                logger.warning("broker %d is not registered yet, and tries again: %s", self._config.node_id, why)
+                told = why
+            await self._env.sleep(RETRY_S)
+
+    def _registration_request(self) -> br.BrokerRegistrationRequest:
+        config = self._config
+        return br.BrokerRegistrationRequest(
+            config.node_id,
+            self._cache.cluster_id,
+            self._incarnation_id,
+            [br.Listener(*address) for address in config.registered_listeners(self.ports)],
+            [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
+            config.values.get("broker.rack"),
+            log_dirs=sorted(self._log_dirs.online_ids),
+            previous_broker_epoch=self._previous_broker_epoch(),
+        )
+
+    def _previous_broker_epoch(self) -> int:
+        """The epoch under which this broker stopped cleanly (R272); -1 where it did not, or its files do not say so.
+
+        What the only broker of a cluster led nobody else could lead meanwhile: however it stopped, its log counts.
+        """
+        if self.is_only_broker():
+            return self._newest_image().brokers[self._config.node_id].broker_epoch
+        return self._log_dirs.clean_shutdown_epoch
+
+    async def _try_unfence(self) -> bool:
+        """Say how far this node is, and whether it may lead; True once it is as it was told."""
+        with self._env.timeout(self._heartbeat_s):
+            await self._publisher.wait_applied()
+        try:
+            answer = await self._send_heartbeat(want_fence=self._applied_registration() is None)
+        except ProtocolError as error:
+            logger.info("a heartbeat was not answered: %s", error)
+            return False
+        if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
+            self.broker_epoch = await self._register_until_accepted(FOREVER_S)
+            return False
+        if answer.error_code or answer.is_fenced:
+            return False
+        with self._env.timeout(self._heartbeat_s):
+            while (known := self._applied_registration()) is None or known.fenced:
+                await self._image_changed.wait()
+            return True
+        return False
+
+    def _applied_registration(self) -> m.RegisterBrokerRecord | None:
+        """The registration of this process as this node has applied it; None where it has not yet."""
+        known = self._cache.image.brokers.get(self._config.node_id)
+        return known if known is not None and known.broker_epoch == self.broker_epoch else None
+
+    # ------------------------------------------------------------------ being there
+
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Metadata was applied: whoever waits for it looks again, and what must be answered at once is."""
+        self._image_changed.set()
+        self._image_changed = trio.Event()
+        if (
+            self._log_dirs.cordon(self._config.effective_value(image, CORDONED_LOG_DIRS) or "")
+            and self.broker_epoch >= 0
+        ):
+            self._heartbeat_now.set()
+        if self.broker_epoch >= 0 and any(self._needs_heartbeat(image, broker_id) for broker_id in delta.brokers):
+            self._heartbeat_now.set()
+
+    def _needs_heartbeat(self, image: MetadataImage, broker_id: int) -> bool:
+        """Whether a heartbeat is wanted now: this broker was forgotten, or another leaves and waits for this one."""
+        broker = image.brokers.get(broker_id)
+        if broker_id == self._config.node_id:
+            return broker is None
+        return broker is not None and broker.in_controlled_shutdown and not broker.fenced
+
+    async def run(self) -> None:
+        """Keep the lease, until cancelled or until this broker leaves. A broker that was forgotten comes back."""
+        pause_s = self._heartbeat_s
+        while not self._is_shutting_down:
+            with self._env.timeout(pause_s):
+                await self._heartbeat_now.wait()
+            self._heartbeat_now = trio.Event()
+            if not self._is_shutting_down:
+                pause_s = await self._heartbeat_once()
+
+    async def _heartbeat_once(self) -> float:
+        """One heartbeat; how long the next one may wait."""
+        try:
+            answer = await self._send_heartbeat()
+        except ProtocolError as error:
+            logger.warning("a heartbeat was not answered: %s", error)
+            return CATCH_UP_INTERVAL_S if error.code is ErrorCode.REQUEST_TIMED_OUT else self._heartbeat_s
+        if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
+            logger.warning("broker %d is not registered any more, and registers again", self._config.node_id)
+            self.broker_epoch = await self._register_until_accepted(FOREVER_S)
+            await self.unfence()
+        elif answer.error_code:
+            logger.warning("a heartbeat was refused: %s", ErrorCode(answer.error_code).name)
+        elif not answer.is_caught_up:
+            return CATCH_UP_INTERVAL_S
+        return self._heartbeat_s
+
+    async def _send_heartbeat(
+        self, *, want_fence: bool = False, want_shut_down: bool = False
+    ) -> bh.BrokerHeartbeatResponse:
+        request = bh.BrokerHeartbeatRequest(
+            self._config.node_id,
+            self.broker_epoch,
+            self._publisher.offset,
+            want_fence,
+            want_shut_down,
+            cordoned_log_dirs=self._cordoned_ids(),
+        )
+        answer: bh.BrokerHeartbeatResponse = await self._controller.submit(request)
+        return answer
+
+    def _cordoned_ids(self) -> list[bytes] | None:
+        """Directories that are to get no new partitions; None where there are none, and the controller knows none."""
+        ids, known = self._log_dirs.cordoned_ids, self._applied_registration()
+        level = self._cache.image.features.get(METADATA_VERSION, 0)
+        nothing = not ids and (known is None or not known.cordoned_log_dirs)
+        return None if nothing or known is None or level < CORDONED_DIRS_MIN_VERSION else sorted(ids)
+
+    # ------------------------------------------------------------------ going
+
+    async def controlled_shutdown(self) -> None:
+        """Hand every leadership back, and be fenced: a controlled shutdown. The first two steps wait for nothing.
+
+        Raises:
+            OSError: the metadata log could not be written.
+        """
+        if self.broker_epoch < 0:
+            return
+        self._is_shutting_down = True
+        self._heartbeat_now.set()
+        with self._env.timeout(CONTROLLED_SHUTDOWN_TIMEOUT_S):
+            for number in count():
+                if await self._request_shutdown():
+                    break
+                await self._env.sleep(SHUTDOWN_HEARTBEAT_S if number else 0)
+        await self._publisher.wait_applied()
+
+    async def _request_shutdown(self) -> bool:
+        """Say that this broker wants to go; whether it may, or nobody is there to say so."""
+        answer: bh.BrokerHeartbeatResponse | None = None
+        try:
+            with self._env.timeout(
+                CONTROLLED_SHUTDOWN_TIMEOUT_S if self.is_only_broker() else SHUTDOWN_RESPONSE_TIMEOUT_S
+            ):
+                answer = await self._send_heartbeat(want_shut_down=True)
+        except ProtocolError:
+            pass
+        return answer is None or answer.should_shut_down or answer.error_code != ErrorCode.NONE
+
+    def is_only_broker(self) -> bool:
+        """Whether the cluster knows no other."""
+        return list(self._newest_image().brokers) == [self._config.node_id]

@@ -1,0 +1,173 @@
+"""Requests for the active controller: what clients send on, and topics that are made on the way.
+
+Source: ``ForwardingManager.scala``, ``AutoTopicCreationManager.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.interbroker.controller_channel import ForwardableRequest
+from ottla.log.directory.log_directory import METADATA_TOPIC
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata.streams_internal_topics import StreamsInternalTopics
+
+logger = logging.getLogger("ottla.admin")
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_TOPIC = "__share_group_state"
+MAX_TOPICS_IN_CREATION = 1_000
+"""One request for metadata may name hundreds of thousands of topics that are not there."""
+
+StartInBackground = Callable[[Callable[[], Awaitable[None]]], None]
+"""Runs something beside the connections, for as long as the node lives."""
+
+
+class RequestSubmitter(Protocol):
+    """The active controller, wherever it is."""
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        """Hand in a request; the answer comes when what it changed is committed. Raises OSError where it failed."""
+
+
+class RequestForwarder(RequestSubmitter, Protocol):
+    """The way there also for what clients ask: `ottla.broker.interbroker.controller_channel.ControllerChannel`."""
+
+    async def forward(self, asking: ForwardableRequest, request: Any) -> Any:
+        """Ask for what a client wants, as that client. Raises WireError where it must come anew, OSError."""
+
+
+class ControllerForwarder:
+    """What clients want of the active controller."""
+
+    def __init__(
+        self,
+        controller: RequestForwarder,
+        config: NodeConfig,
+        beside: StartInBackground,
+        settled: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._controller = controller
+        self._config = config
+        self._start_in_background = beside
+        self._wait_applied = settled
+        self._topics_in_creation: set[str] = set()
+        self._streams_topics: StreamsInternalTopics | None = None
+
+    async def forward(self, asking: ForwardableRequest, request: Any) -> Any:
+        """Hand in a client's request; gives the controller's answer to it, once this node is as it says.
+
+        Partitions are waited for where they are few; the answer to a request for many does not wait for their files.
+        Where the controller is another node, what it changed may come here after its answer.
+
+        Raises:
+            WireError: the controller does not know the request; the client must come anew.
+            OSError: the metadata log could not be written; the node stops.
+        """
+        answer = await self._controller.forward(asking, request)
+        throttle_ms = getattr(answer, "throttle_time_ms", 0)
+        if throttle_ms:  # the controller counts, and the client is held up where it is connected
+            asking.peer.throttle_ms = max(asking.peer.throttle_ms, throttle_ms)
+        await self._wait_applied()
+        return answer
+
+    def auto_create(self, name: str) -> None:
+        """Have a topic created in the background; one request at a time for each name.
+
+        Beyond `MAX_TOPICS_IN_CREATION` of them nothing is done: whoever asked is told that the topic is not there, and asks
+        again.
+        """
+        if name == OFFSETS_TOPIC:
+            self.create_offsets_topic()
+        elif name == TRANSACTIONS_TOPIC:
+            self.create_transactions_topic()
+        elif name == SHARE_TOPIC:
+            self.create_share_topic()
+        elif name != METADATA_TOPIC:  # the controller would refuse it
+            self._create(CreatableTopic(name, -1, -1))
+
+    def streams_internal_topics(self, now_ms: Callable[[], int]) -> StreamsInternalTopics:
+        """Topics that streams groups need."""
+        if self._streams_topics is None:
+            from ottla.broker.metadata.streams_internal_topics import StreamsInternalTopics
+
+            timeout_ms = self._config.number("request.timeout.ms")
+            self._streams_topics = StreamsInternalTopics(
+                self._controller.submit, self._start_in_background, now_ms, timeout_ms
+            )
+        return self._streams_topics
+
+    def create_offsets_topic(self) -> None:
+        """Have `__consumer_offsets` created."""
+        config = self._config
+        settings = {
+            "compression.type": "producer",
+            "cleanup.policy": "compact",
+            "segment.bytes": config.text("offsets.topic.segment.bytes"),
+        }
+        self._create_internal(OFFSETS_TOPIC, "offsets.topic", settings)
+
+    def create_transactions_topic(self) -> None:
+        """Have `__transaction_state` created."""
+        config = self._config
+        settings = {
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": config.text("transaction.state.log.min.isr"),
+            "segment.bytes": config.text("transaction.state.log.segment.bytes"),
+            "unclean.leader.election.enable": "false",
+        }
+        self._create_internal(TRANSACTIONS_TOPIC, "transaction.state.log", settings)
+
+    def _create_internal(self, name: str, keys: str, settings: dict[str, str]) -> None:
+        """``keys``: how the settings begin that say its size."""
+        config = self._config
+        partitions, replicas = config.number(f"{keys}.num.partitions"), config.number(f"{keys}.replication.factor")
+        configs = [CreatableTopicConfig(k, v) for k, v in settings.items()]
+        self._create(CreatableTopic(name, partitions, replicas, configs=configs))
+
+    def create_share_topic(self) -> None:
+        """Have `__share_group_state` created."""
+        keys = "share.coordinator.state.topic"
+        settings = {
+            "compression.type": "producer",
+            "cleanup.policy": "delete",
+            "retention.ms": "-1",
+            "min.insync.replicas": self._config.text(f"{keys}.min.isr"),
+            "segment.bytes": self._config.text(f"{keys}.segment.bytes"),
+        }
+        self._create_internal(SHARE_TOPIC, keys, settings)
+
+    def _create(self, topic: CreatableTopic) -> None:
+        if topic.name not in self._topics_in_creation and len(self._topics_in_creation) < MAX_TOPICS_IN_CREATION:
+            self._topics_in_creation.add(topic.name)
+            self._start_in_background(partial(self._create_now, topic))
+
+    async def _create_now(self, topic: CreatableTopic) -> None:
+        try:
+            response = await self._controller.submit(CreateTopicsRequest([topic], 60_000), 7)
+            row = response.topics[0]
+            if row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:  # several brokers may have asked for it at once
+                logger.info("Auto topic creation of %s: another broker has created it", topic.name)
+            elif row.error_code:
+                code = ErrorCode(row.error_code).name
+                logger.warning(
+                    "Auto topic creation failed for %s with error %s: %s", topic.name, code, row.error_message
+                )
+        except OSError:
+            pass  # the controller has failed the node already
+        except ProtocolError as error:
+            self._log_failure(topic.name, error.code, error.message)
+        finally:
+            self._topics_in_creation.discard(topic.name)
+
+    @staticmethod
+    def _log_failure(topic: str, code: ErrorCode, message: str | None) -> None:
+        logger.warning("Auto topic creation failed for %s with error %s: %s", topic, code.name, message or code.text)

@@ -1,0 +1,115 @@
+"""Tells the controller where this node's replicas lie, and which of its directories it has lost.
+
+One task tells all of it: whoever finds something to tell notes it and goes on. What could not be told is told again.
+
+Source: ``AssignmentsManager.java``, ``BrokerLifecycleManager.java`` (apache/kafka 4.3.1; KIP-858).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Mapping
+
+import trio
+
+from ottla.broker.metadata.cache import MetadataCache
+from ottla.broker.metadata.controller_forwarder import RequestSubmitter
+from ottla.broker.storage.log_dirs import LogDirs
+from ottla.env.env import Env
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import assign_replicas_to_dirs as ad
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+logger = logging.getLogger("ottla.directories")
+RETRY_S = 1.0
+MAX_ASSIGNMENTS_PER_REQUEST = 2250
+"""Kafka's own limit for one AssignReplicasToDirs."""
+
+
+class DirectoryAssignments:
+    """What is still to be told."""
+
+    def __init__(
+        self, env: Env, node_id: int, controller: RequestSubmitter, cache: MetadataCache, storage: LogDirs
+    ) -> None:
+        self._env = env
+        self._node_id = node_id
+        self._controller = controller
+        self._cache = cache
+        self._log_dirs = storage
+        self._pending: dict[tuple[bytes, int], bytes] = {}
+        self._wakeup = trio.Event()
+
+    def assign(self, topic_id: bytes, number: int, directory_id: bytes) -> None:
+        """A replica lies elsewhere than the controller knows."""
+        self._pending[topic_id, number] = directory_id
+        self._wakeup.set()
+
+    def wake(self) -> None:
+        """A directory was lost, or the broker has registered: look again at what is to be told."""
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Tell it, until cancelled."""
+        while True:
+            await self._wakeup.wait()
+            self._wakeup = trio.Event()
+            try:
+                await self._send_pending()
+            except (OSError, ProtocolError) as error:
+                logger.warning("the controller was not told of directories, and is told again: %s", error)
+                await self._env.sleep(RETRY_S)
+                self._wakeup.set()
+
+    async def _send_pending(self) -> None:
+        """Tell what there is; a broker the controller does not know registers first, and then tells."""
+        known = self._cache.image.brokers.get(self._node_id)
+        if known is None:
+            return
+        offline = set(known.log_dirs) - set(self._log_dirs.online_ids)
+        if offline:
+            beat = BrokerHeartbeatRequest(self._node_id, known.broker_epoch, self._cache.image.offset, known.fenced)
+            beat.offline_log_dirs = sorted(offline)
+            _check_response(await self._controller.submit(beat))
+        places = dict(itertools.islice(self._pending.items(), MAX_ASSIGNMENTS_PER_REQUEST))
+        if places:
+            _check_response(
+                await self._controller.submit(build_assignment_request(self._node_id, known.broker_epoch, places))
+            )
+            for at, place in places.items():
+                if self._pending.get(at) == place:
+                    del self._pending[at]
+        if self._pending:
+            self._wakeup.set()
+
+
+def _check_response(answer: BrokerHeartbeatResponse | ad.AssignReplicasToDirsResponse) -> None:
+    """Raise what the controller answered, so that it is told again."""
+    if answer.error_code:
+        raise ProtocolError(ErrorCode(answer.error_code))
+
+
+def build_assignment_request(
+    node_id: int, broker_epoch: int, places: Mapping[tuple[bytes, int], bytes]
+) -> ad.AssignReplicasToDirsRequest:
+    """The request that tells where replicas lie: ``(topic id, partition) -> directory``."""
+    rows: dict[bytes, dict[bytes, list[int]]] = {}
+    for (topic_id, number), directory_id in places.items():
+        rows.setdefault(directory_id, {}).setdefault(topic_id, []).append(number)
+    return ad.AssignReplicasToDirsRequest(
+        node_id,
+        broker_epoch,
+        [
+            ad.AssignReplicasToDirsRequestDirectoryData(
+                directory_id,
+                [
+                    ad.AssignReplicasToDirsRequestTopicData(
+                        topic_id, [ad.AssignReplicasToDirsRequestPartitionData(n) for n in numbers]
+                    )
+                    for topic_id, numbers in topics.items()
+                ],
+            )
+            for directory_id, topics in rows.items()
+        ],
+    )

@@ -1,0 +1,128 @@
+"""Producer ids for this node: blocks of 1,000 from the controller, handed out one by one, the next asked for in time.
+
+Source: ``RPCProducerIdManager.java`` (apache/kafka 4.3.1).
+
+From KIP-730.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from ottla.broker.metadata.controller_forwarder import RequestSubmitter, StartInBackground
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+
+PREFETCH_THRESHOLD = 0.9
+"""When so much of a block is used, the next one is asked for."""
+
+ProducerIdBlock = tuple[int, int]
+"""The first id, and the one behind the last."""
+
+
+class ProducerIdUnavailable(ProtocolError):
+    """COORDINATOR_LOAD_IN_PROGRESS: there is no id just now. `ProducerIdManager.wait_available` waits for one."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+class ProducerIdManager:
+    """The block at hand, and the one that comes after it."""
+
+    def __init__(self, controller: RequestSubmitter, node_id: int, beside: StartInBackground) -> None:
+        """``beside`` runs what nobody waits for."""
+        self._controller = controller
+        self._node_id = node_id
+        self._start_in_background = beside
+        self._next = 0
+        self._end = 0
+        self._prefetch_from = 0
+        self._next_block: ProducerIdBlock | None = None
+        self._is_prefetching = False
+        self._lock = trio.Lock()
+        self._broker_epoch = -1
+        self._failures = 0
+
+    def set_broker_epoch(self, broker_epoch: int) -> None:
+        """Ask under another broker epoch from now on."""
+        self._broker_epoch = broker_epoch
+
+    def try_generate(self) -> int | None:
+        """The next id, or None where there is none just now: then one is asked for, and who asks again may get it."""
+        found = self._pop()
+        if self._needs_prefetch and not self._is_prefetching:
+            self._is_prefetching = True
+            self._start_in_background(self._prefetch)
+        return found
+
+    def generate_nowait(self) -> int:
+        """The next id, for who cannot wait.
+
+        Raises:
+            NoneNow: there is none.
+        """
+        found = self.try_generate()
+        if found is None:
+            raise ProducerIdUnavailable
+        return found
+
+    async def generate(self) -> int:
+        """The next id; waits for a new block where needed.
+
+        Raises:
+            NoneNow: there is no block (this broker is not registered, or the controller has gone): the client asks
+                again.
+            OSError: the metadata log could not be written; the node stops.
+        """
+        await self.wait_available()
+        return self.generate_nowait()
+
+    async def wait_available(self) -> None:
+        """Wait until there is an id to be had. All who wait for one answer of the controller are told of it.
+
+        Raises:
+            NoneNow, OSError: as `generate`.
+        """
+        failures = self._failures
+        async with self._lock:
+            if self._next == self._end and self._next_block is None:
+                if self._failures != failures:
+                    raise ProducerIdUnavailable
+                self._next_block = await self._allocate_block()
+
+    @property
+    def _needs_prefetch(self) -> bool:
+        return self._next_block is None and self._next >= self._prefetch_from
+
+    def _pop(self) -> int | None:
+        if self._next == self._end:
+            if self._next_block is None:
+                return None
+            self._next, self._end = self._next_block
+            self._next_block = None
+            self._prefetch_from = self._next + int((self._end - self._next) * PREFETCH_THRESHOLD)
+        self._next += 1
+        return self._next - 1
+
+    async def _prefetch(self) -> None:
+        """Ask for the block after this one; where there is none yet, the next id that is taken asks again."""
+        try:
+            async with self._lock:
+                if self._needs_prefetch:
+                    self._next_block = await self._allocate_block()
+        except ProducerIdUnavailable:
+            pass
+        finally:
+            self._is_prefetching = False
+
+    async def _allocate_block(self) -> ProducerIdBlock:
+        request = AllocateProducerIdsRequest(self._node_id, self._broker_epoch)
+        try:
+            block = await self._controller.submit(request)
+        except ProtocolError:
+            block = None
+        if block is None or block.error_code:
+            self._failures += 1
+            raise ProducerIdUnavailable
+        return block.producer_id_start, block.producer_id_start + block.producer_id_len

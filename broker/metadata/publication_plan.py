@@ -1,0 +1,102 @@
+"""What a publication of metadata asks of this node's partitions: from a delta to steps, and nothing is done here.
+
+Steps come in the order they must be done: what goes makes room for what takes its name, and what is open is led before
+anything is made. A step's cost is that of one partition, so whoever does them may let others run between two.
+
+Source: ``TopicsDelta.localChanges``, ``ReplicaManager.applyDelta`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ottla.controller.metadata.delta import MetadataDelta, TopicDelta
+from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, PartitionRegistration
+
+TopicPartition = tuple[str, int]
+
+
+class RemovePartition(NamedTuple):
+    """A partition is no longer this node's, or its topic is gone: out of service, and its files with it."""
+
+    topic_partition: TopicPartition
+
+
+class UpdatePartition(NamedTuple):
+    """An open partition has another leader, epoch, ISR or place."""
+
+    topic_partition: TopicPartition
+    state: PartitionRegistration
+
+
+class CreatePartitionLog(NamedTuple):
+    """A partition of this node is not open: its files are to be found or made."""
+
+    topic_partition: TopicPartition
+    topic_id: bytes
+    state: PartitionRegistration
+
+
+class UpdateTopicConfig(NamedTuple):
+    """A topic's settings changed; None: all of them may have, with those of the broker."""
+
+    topic: str | None
+
+
+PartitionAction = RemovePartition | UpdatePartition | CreatePartitionLog | UpdateTopicConfig
+TopicIdLookup = Callable[[TopicPartition], bytes | None]
+"""Under which topic id a partition is open on this node; None where it is not."""
+
+
+def plan_actions(delta: MetadataDelta, node_id: int, id_of: TopicIdLookup) -> Iterator[PartitionAction]:
+    """The steps a delta asks for. Lazy: ``id_of`` is asked when the steps before have been done."""
+    for name, topic in delta.topics.items():
+        yield from _removals(name, topic, node_id)
+    later: list[CreatePartitionLog] = []
+    for name, topic in delta.topics.items():
+        yield from _updates(name, topic, node_id, id_of, later)
+    yield from later
+    yield from _config_updates(delta, node_id)
+
+
+def _removals(name: str, topic: TopicDelta, node_id: int) -> Iterator[RemovePartition]:
+    if topic.old is None:
+        return
+    if not topic.is_same_topic:
+        for number, partition in topic.old.partitions.items():
+            if node_id in partition.replicas:
+                yield RemovePartition((name, number))
+        return
+    assert topic.new is not None
+    for number in sorted(topic.partitions):
+        before = topic.old.partitions.get(number)
+        if before is not None and node_id in before.replicas and node_id not in topic.new.partitions[number].replicas:
+            yield RemovePartition((name, number))
+
+
+def _updates(
+    name: str, topic: TopicDelta, node_id: int, id_of: TopicIdLookup, later: list[CreatePartitionLog]
+) -> Iterator[UpdatePartition]:
+    new = topic.new
+    if new is None:
+        return
+    for number in sorted(topic.partitions):
+        partition = new.partitions[number]
+        if node_id not in partition.replicas:
+            continue
+        at = (name, number)
+        if id_of(at) == new.id:
+            yield UpdatePartition(at, partition)
+        else:
+            later.append(CreatePartitionLog(at, new.id, partition))
+
+
+def _config_updates(delta: MetadataDelta, node_id: int) -> Iterator[UpdateTopicConfig]:
+    if not delta.configs.isdisjoint({(RESOURCE_BROKER, ""), (RESOURCE_BROKER, str(node_id))}):
+        yield UpdateTopicConfig(None)
+        return
+    for kind, name in sorted(delta.configs):
+        topic = delta.topics.get(name)
+        if kind == RESOURCE_TOPIC and (topic is None or topic.is_same_topic):
+            yield UpdateTopicConfig(name)

@@ -1,0 +1,127 @@
+"""Follows committed metadata on this node: each publication in the order of its offset, step by step.
+
+Two lanes. Here: what goes, epochs and leaders of what is open, settings; then handlers see the image. Behind it, in
+`broker.replica.making`: files of partitions that are not there yet. A publication that touches many partitions lets
+others run in between, and the next one waits for it.
+
+Source: ``BrokerMetadataPublisher.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.metadata.cache import MetadataCache
+from ottla.broker.metadata.publication_plan import (
+    CreatePartitionLog,
+    PartitionAction,
+    RemovePartition,
+    UpdatePartition,
+    UpdateTopicConfig,
+    plan_actions,
+)
+from ottla.broker.replication.log_creator import LogCreator
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.controller.metadata.delta import MetadataDelta, MetadataListener
+from ottla.controller.metadata.image import MetadataImage
+from ottla.env.env import Env
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+
+MAX_AWAITED_PARTITIONS = 128
+"""So many partitions at most are waited for before a request that made them is answered."""
+CREATION_WAIT_S = 1.0
+
+
+class BrokerMetadataPublisher:
+    """The queue of publications, and the task that works it off. An error in it is ours, and ends the node."""
+
+    def __init__(
+        self, env: Env, config: NodeConfig, cache: MetadataCache, replicas: ReplicaManager, making: LogCreator
+    ) -> None:
+        self._env = env
+        self._config = config
+        self._cache = cache
+        self._replica_manager = replicas
+        self._log_creator = making
+        self._queue: deque[tuple[MetadataImage, MetadataDelta]] = deque()
+        self._published = 0
+        self._applied = 0
+        self._wakeup = trio.Event()
+        self._progress = trio.Event()
+        self.listeners: list[MetadataListener] = []
+        """Called with each publication once the partitions are as it says."""
+
+    @property
+    def offset(self) -> int:
+        """The newest record that is applied: what heartbeats name."""
+        return self._cache.image.offset
+
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Metadata was committed."""
+        self._queue.append((image, delta))
+        self._published += 1
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Apply what is published, until cancelled."""
+        while True:
+            while self._queue:
+                await self.apply(*self._queue.popleft())
+                self._applied += 1
+                self._progress.set()
+                self._progress = trio.Event()
+            self._wakeup = trio.Event()
+            await self._wakeup.wait()
+
+    async def wait_applied(self) -> None:
+        """Wait until everything that is published by now is applied."""
+        target = self._published
+        while self._applied < target:
+            await self._progress.wait()
+
+    async def wait_applied_and_created(self) -> None:
+        """Wait until it is applied, and the few partitions it asks for are there; for many nobody waits."""
+        await self.wait_applied()
+        await self._log_creator.wait_all_created(MAX_AWAITED_PARTITIONS, CREATION_WAIT_S)
+
+    async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Make this node as the image says, in slices."""
+        self._replica_manager.image = image
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        for step in plan_actions(delta, self._config.node_id, self._replica_manager.topic_id_of):
+            await self._apply_action(step, image, turn)
+            await turn.maybe_yield()
+        self._log_creator.is_starting = False
+        self._cache.image = image
+        for follower in self.listeners:
+            follower(image, delta)
+
+    async def _apply_action(self, step: PartitionAction, image: MetadataImage, turn: TimeSlice) -> None:
+        match step:
+            case RemovePartition(at):
+                self._log_creator.cancel(at)
+                self._replica_manager.remove(at)
+            case UpdatePartition(at, told):
+                self._replica_manager.apply_partition_state(at, told)
+            case CreatePartitionLog(at, topic_id, told):
+                self._log_creator.request_log(at, topic_id, told)
+            case UpdateTopicConfig(None):
+                for name in list(image.topics):
+                    await self._update_topic_config(image, name, turn)
+            case UpdateTopicConfig(str(name)):
+                await self._update_topic_config(image, name, turn)
+
+    async def _update_topic_config(self, image: MetadataImage, name: str, turn: TimeSlice) -> None:
+        """Give a topic's logs its settings; they hold from the next batch on."""
+        topic = image.topics.get(name)
+        if topic is None:
+            return
+        settings = self._config.log_settings(image, name)
+        for number in topic.partitions:
+            replica = self._replica_manager.get(name, number)
+            if replica is not None and replica.log.config != settings:
+                replica.log.update_config(settings)
+            await turn.maybe_yield()

@@ -1,0 +1,384 @@
+"""A broker's life: registration until it is taken in, heartbeats, what makes it come back, and how it goes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from msgspec.structs import replace as changed
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.metadata.broker_lifecycle import (
+    CATCH_UP_INTERVAL_S,
+    CONTROLLED_SHUTDOWN_TIMEOUT_S,
+    RETRY_S,
+    SHUTDOWN_RESPONSE_TIMEOUT_S,
+    BrokerLifecycleManager,
+    RegistrationRejected,
+)
+from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
+from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import broker_registration as br
+from ottla.wire.messages import metadata_records as m
+
+ME = 5
+BEAT_S = 2.0
+SEEN_S = 0.001
+"""So long after a commit this node has applied it."""
+
+
+class FakeLifecycleController:
+    """A controller with the rules that matter here, and this node's view of what it commits."""
+
+    def __init__(self, *, delay_s: float = SEEN_S, **values: str) -> None:
+        self.env: Any = VirtualEnv()
+        self.said: list[tuple[float, Any]] = []
+        self.refusals: list[Any] = []
+        """What is answered first, in order: an error, or None for silence."""
+        self.truth = MetadataImage()
+        self.committed = MetadataImage()
+        """The metadata as far as this node has it, applied or not."""
+        self.delay_s = delay_s
+        self.next_epoch = 40
+        self.state = "fenced"
+        self.waits_for_others = 0
+        self.cache: Any = SimpleNamespace(image=MetadataImage(), cluster_id="cluster")
+        self.storage: Any = SimpleNamespace(
+            online_ids=[b"b" * 16, b"a" * 16], clean_shutdown_epoch=33, cordoned_ids=[], cordon=self._cordon
+        )
+        self.cordoned = ""
+        config = NodeConfig({k.replace("_", "."): v for k, v in values.items()}, node_id=ME, host="h", port=9092)
+        applier: Any = self
+        self.life = BrokerLifecycleManager(
+            self.env, config, self, self.cache, applier, self.storage, lambda: self.committed
+        )
+        self.life.ports = {"PLAINTEXT": 1234}
+        self.led: list[int] = []
+        self.life.on_registered.append(self.led.append)
+        self.nursery: trio.Nursery
+
+    def _cordon(self, named: str) -> bool:
+        before, self.cordoned = self.cordoned, named
+        self.storage.cordoned_ids = [b"b" * 16, b"a" * 16][: len(named)]
+        return before != named
+
+    # what the applier is to it
+
+    @property
+    def offset(self) -> int:
+        return self.cache.image.offset  # type: ignore[no-any-return]
+
+    async def wait_applied(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    # what the controller is to it
+
+    def commit(self, broker_id: int = ME, **fields: Any) -> None:
+        """A broker's record becomes as said (with no fields: it is forgotten), and is seen here a little later."""
+        brokers = dict(self.truth.brokers)
+        if fields:
+            brokers[broker_id] = changed(brokers.get(broker_id, m.RegisterBrokerRecord(broker_id)), **fields)
+        else:
+            del brokers[broker_id]
+        self.truth = image = replace(self.truth, offset=self.truth.offset + 1, brokers=brokers)
+
+        async def see() -> None:
+            self.committed = image
+            await trio.sleep(self.delay_s)
+            self.cache.image = image
+            self.life.publish(image, MetadataDelta(brokers=frozenset({broker_id})))
+
+        self.nursery.start_soon(see)
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        await trio.lowlevel.checkpoint()
+        self.said.append((trio.current_time(), request))
+        if self.refusals:
+            refusal = self.refusals.pop(0)
+            if refusal is None:
+                await trio.sleep_forever()
+            if isinstance(refusal, Exception):
+                raise refusal
+            if isinstance(request, br.BrokerRegistrationRequest):
+                return br.BrokerRegistrationResponse(error_code=refusal)
+            return bh.BrokerHeartbeatResponse(error_code=refusal)
+        if isinstance(request, br.BrokerRegistrationRequest):
+            self.next_epoch += 1
+            self.commit(broker_epoch=self.next_epoch, fenced=True, incarnation_id=request.incarnation_id)
+            return br.BrokerRegistrationResponse(broker_epoch=self.next_epoch)
+        return self._heard(request)
+
+    def _heard(self, beat: bh.BrokerHeartbeatRequest) -> bh.BrokerHeartbeatResponse:
+        known = self.truth.brokers.get(ME)
+        if known is None or known.broker_epoch != beat.broker_epoch:
+            return bh.BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        caught_up = beat.current_metadata_offset >= self.truth.offset or not known.fenced
+        if beat.want_shut_down:
+            self.waits_for_others -= 1
+            if self.waits_for_others < 0:
+                self.commit(fenced=True)
+                return bh.BrokerHeartbeatResponse(should_shut_down=True)
+            if not known.in_controlled_shutdown:
+                self.commit(in_controlled_shutdown=True)
+        elif known.fenced and caught_up and not beat.want_fence:
+            self.commit(fenced=False)
+        return bh.BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=self.truth.brokers[ME].fenced)
+
+    def play(self, story: Callable[[], Awaitable[None]], *, keeps: bool = True) -> None:
+        """Register, keep the lease, and the story beside it."""
+
+        async def main() -> None:
+            async with trio.open_nursery() as self.nursery:
+                with trio.fail_after(10_000):
+                    if keeps:
+                        await self.life.register()
+                        await self.life.unfence()
+                        self.nursery.start_soon(self.life.run)
+                    await story()
+                self.nursery.cancel_scope.cancel()
+
+        run_virtual(main)
+
+    @property
+    def beats(self) -> list[bh.BrokerHeartbeatRequest]:
+        return [x for _, x in self.said if isinstance(x, bh.BrokerHeartbeatRequest)]
+
+    @property
+    def registrations(self) -> list[br.BrokerRegistrationRequest]:
+        return [x for _, x in self.said if isinstance(x, br.BrokerRegistrationRequest)]
+
+
+async def at_once() -> None:
+    await trio.lowlevel.checkpoint()
+
+
+def test_r280_a_broker_says_who_it_is_where_it_listens_and_what_it_can() -> None:
+    house = FakeLifecycleController(broker_rack="r")
+    house.play(at_once)
+    (request,) = house.registrations
+    assert (request.broker_id, request.cluster_id, request.rack) == (ME, "cluster", "r")
+    assert request.listeners == [br.Listener("PLAINTEXT", "h", 9092, 0)]
+    assert request.log_dirs == [b"a" * 16, b"b" * 16]
+    told = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+    assert told == SUPPORTED_FEATURES
+    assert request.incarnation_id != bytes(16)
+    assert house.led == [house.life.broker_epoch] == [41]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "clean_epoch", "told"),
+    [
+        ({}, 33, 33),
+        ({}, -1, -1),
+        ({ME: 17, 6: 18}, 33, 33),
+        ({ME: 17, 6: 18}, -1, -1),
+        ({ME: 17}, -1, 17),  # nobody else could lead what it led
+        ({6: 18}, -1, -1),
+    ],
+)
+def test_r272_the_former_epoch_is_what_the_marks_of_a_clean_stop_say(
+    brokers: dict[int, int], clean_epoch: int, told: int
+) -> None:
+    house = FakeLifecycleController()
+    house.cache.image = house.committed = house.truth = MetadataImage(
+        brokers={i: m.RegisterBrokerRecord(i, broker_epoch=epoch) for i, epoch in brokers.items()}
+    )
+    house.storage.clean_shutdown_epoch = clean_epoch
+    house.play(at_once)
+    assert house.registrations[0].previous_broker_epoch == told
+
+
+@pytest.mark.parametrize(
+    "refusals",
+    [
+        [ErrorCode.DUPLICATE_BROKER_REGISTRATION] * 3,
+        [ProtocolError(ErrorCode.REQUEST_TIMED_OUT)] * 2,
+        [ErrorCode.INVALID_REGISTRATION, ProtocolError(ErrorCode.UNSUPPORTED_VERSION)],
+    ],
+)
+def test_r278_it_registers_until_it_is_taken_in_as_the_same_process(refusals: list[Any]) -> None:
+    house = FakeLifecycleController()
+    house.refusals = list(refusals)
+    house.play(at_once)
+    times = [at for at, x in house.said if isinstance(x, br.BrokerRegistrationRequest)]
+    assert times == pytest.approx([n * RETRY_S for n in range(len(refusals) + 1)])
+    assert len({x.incarnation_id for x in house.registrations}) == 1
+    assert house.led == [41]
+
+
+def test_who_is_not_taken_in_for_a_minute_gives_up_with_the_reason() -> None:
+    house = FakeLifecycleController()
+    house.refusals = [ErrorCode.INCONSISTENT_CLUSTER_ID] * 1000
+
+    async def story() -> None:
+        with pytest.raises(RegistrationRejected, match="broker 5 could not register: INCONSISTENT_CLUSTER_ID"):
+            await house.life.register()
+        assert trio.current_time() == pytest.approx(60, abs=1)
+
+    house.play(story, keeps=False)
+
+
+def test_r278_it_wants_to_be_fenced_until_it_has_applied_its_own_registration() -> None:
+    house = FakeLifecycleController(delay_s=0.035)
+    house.play(at_once)
+    beats = house.beats
+    assert [b.want_fence for b in beats] == [True] * (len(beats) - 1) + [False]
+    assert {b.broker_epoch for b in beats} == {41}
+    assert beats[-1].current_metadata_offset >= 0
+    first, second = [at for at, x in house.said if isinstance(x, bh.BrokerHeartbeatRequest)][:2]
+    assert second - first == pytest.approx(CATCH_UP_INTERVAL_S)
+
+
+def test_it_leads_under_its_epoch_only_once_it_has_seen_that_it_may() -> None:
+    house = FakeLifecycleController(delay_s=0.5)
+
+    async def story() -> None:
+        assert not house.cache.image.brokers[ME].fenced
+
+    house.play(story)
+
+
+def test_a_node_alone_registers_and_is_unfenced_without_waiting() -> None:
+    """Its own controller has published what it answers."""
+    house = FakeLifecycleController(delay_s=0)
+
+    async def story() -> None:
+        assert trio.current_time() < CATCH_UP_INTERVAL_S * 2
+        assert len(house.said) <= 3
+
+    house.play(story)
+
+
+def test_r278_a_heartbeat_every_two_seconds_names_what_is_applied() -> None:
+    house = FakeLifecycleController()
+
+    async def story() -> None:
+        house.said.clear()
+        await trio.sleep(3 * BEAT_S + 0.5)
+        times = [at for at, _ in house.said]
+        assert [b - a for a, b in itertools.pairwise(times)] == pytest.approx([BEAT_S] * 2, abs=0.01)
+        assert len(times) == 3
+        assert {(b.current_metadata_offset, b.want_fence, b.want_shut_down) for b in house.beats} == {
+            (house.truth.offset, False, False)
+        }
+
+    house.play(story)
+
+
+def test_a_broker_that_was_fenced_while_it_slept_is_unfenced_by_its_next_heartbeat() -> None:
+    house = FakeLifecycleController()
+
+    async def story() -> None:
+        house.commit(fenced=True)
+        await trio.sleep(BEAT_S + 0.1)
+        assert not house.truth.brokers[ME].fenced
+        assert len(house.registrations) == 1
+
+    house.play(story)
+
+
+def test_a_heartbeat_that_is_not_answered_is_followed_by_another() -> None:
+    house = FakeLifecycleController()
+
+    async def story() -> None:
+        house.refusals = [ProtocolError(ErrorCode.REQUEST_TIMED_OUT), ErrorCode.NOT_CONTROLLER]
+        house.said.clear()
+        await trio.sleep(3 * BEAT_S)
+        assert len(house.said) >= 3
+        assert len(house.registrations) == 0
+
+    house.play(story)
+
+
+def test_a_broker_that_was_forgotten_comes_back_at_once_under_a_new_epoch() -> None:
+    house = FakeLifecycleController()
+
+    async def story() -> None:
+        before = trio.current_time()
+        house.commit()
+        again = trio.Event()
+        house.life.on_registered.append(lambda _: again.set())
+        await again.wait()
+        assert trio.current_time() - before < 0.1
+        assert house.led == [41, 42]
+        assert len({x.incarnation_id for x in house.registrations}) == 1
+
+    house.play(story)
+
+
+def test_what_happens_to_others_is_no_reason_to_speak_but_their_leaving_is() -> None:
+    house = FakeLifecycleController()
+
+    async def story() -> None:
+        house.said.clear()
+        house.commit(7, fenced=False, broker_epoch=3)
+        await trio.sleep(0.1)
+        assert house.said == []
+        house.commit(7, in_controlled_shutdown=True)
+        await trio.sleep(0.1)
+        assert len(house.beats) == 1
+
+    house.play(story)
+
+
+@pytest.mark.parametrize(("waits", "beats"), [(0, 1), (1, 2), (4, 5)])
+def test_it_says_goodbye_until_it_may_go(waits: int, beats: int) -> None:
+    house = FakeLifecycleController()
+    house.waits_for_others = waits
+
+    async def story() -> None:
+        house.said.clear()
+        began = trio.current_time()
+        await house.life.controlled_shutdown()
+        assert [b.want_shut_down for b in house.beats] == [True] * beats
+        assert trio.current_time() - began == pytest.approx(max(0, beats - 2) * 0.05, abs=0.01)
+        await trio.sleep(3 * BEAT_S)
+        assert len(house.beats) == beats  # who has gone says nothing more
+
+    house.play(story)
+
+
+def test_where_nobody_answers_any_more_nobody_is_waited_for() -> None:
+    """All nodes are stopped at once: the last ones have no quorum."""
+    house = FakeLifecycleController()
+
+    async def story() -> None:
+        house.commit(7, fenced=False)
+        await trio.sleep(0.1)
+        house.refusals = [None] * 100
+        began = trio.current_time()
+        await house.life.controlled_shutdown()
+        assert trio.current_time() - began == pytest.approx(SHUTDOWN_RESPONSE_TIMEOUT_S)
+
+    house.play(story)
+
+
+def test_a_goodbye_ends_even_if_others_never_let_it_go() -> None:
+    house = FakeLifecycleController()
+    house.waits_for_others = 10**9
+
+    async def story() -> None:
+        began = trio.current_time()
+        await house.life.controlled_shutdown()
+        assert trio.current_time() - began == pytest.approx(CONTROLLED_SHUTDOWN_TIMEOUT_S, abs=0.1)
+
+    house.play(story)
+
+
+def test_who_never_registered_has_nobody_to_say_goodbye_to() -> None:
+    house = FakeLifecycleController()
+
+    async def story() -> None:
+        await house.life.controlled_shutdown()
+        assert house.said == []
+
+    house.play(story, keeps=False)

@@ -1,0 +1,112 @@
+"""A controller registers until the log knows this process of it (R282)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.metadata.controller_registration import MAX_BACKOFF_S, ControllerRegistration
+from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
+from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import controller_registration as cr
+from ottla.wire.messages import metadata_records as m
+
+ME, MINE, OTHER = 4, b"m" * 16, b"o" * 16
+NEW = {"metadata.version": 30}
+
+
+class FakeActiveController:
+    """The active controller: refuses so often, then takes it."""
+
+    def __init__(self, refusals: list[Any]) -> None:
+        self.asked: list[tuple[float, cr.ControllerRegistrationRequest]] = []
+        self.refusals = refusals
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        await trio.lowlevel.checkpoint()
+        self.asked.append((trio.current_time(), request))
+        refusal = self.refusals.pop(0) if self.refusals else ErrorCode.NONE
+        if isinstance(refusal, Exception):
+            raise refusal
+        return cr.ControllerRegistrationResponse(error_code=refusal)
+
+
+def image(incarnation: bytes | None, features: dict[str, int] = NEW) -> MetadataImage:
+    known = {} if incarnation is None else {ME: m.RegisterControllerRecord(ME, incarnation, False, [], [])}
+    return MetadataImage(features=features, controllers=known)
+
+
+def told(
+    news: list[tuple[MetadataImage, MetadataDelta]], refusals: list[Any] | None = None, for_s: float = 1000.0
+) -> FakeActiveController:
+    """What is asked of the active controller as news come, one every second."""
+    active = FakeActiveController(refusals or [])
+    env: Any = VirtualEnv()
+    registration = ControllerRegistration(
+        env, ME, MINE, (ListenerEndpoint("C", "h", 9), ListenerEndpoint("D", "i", 8)), active
+    )
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(registration.run)
+            for one in news:
+                registration.publish(*one)
+                await trio.sleep(1)
+            await trio.sleep(for_s)
+            nursery.cancel_scope.cancel()
+
+    run_virtual(main)
+    return active
+
+
+FEATURES, OWN, OTHERS = (
+    MetadataDelta(features=True),
+    MetadataDelta(controllers=frozenset({ME})),
+    MetadataDelta(controllers=frozenset({9})),
+)
+
+
+@pytest.mark.parametrize(
+    ("news", "asked"),
+    [
+        ([(image(None), FEATURES)], 1),
+        ([(image(None, {"metadata.version": 14}), FEATURES)], 0),
+        ([(image(None, {"metadata.version": 15}), FEATURES)], 1),
+        ([(image(None, {}), FEATURES)], 0),
+        ([(image(MINE), FEATURES)], 0),
+        ([(image(OTHER), FEATURES)], 1),
+        ([(image(OTHER), OWN)], 1),
+        ([(image(None), OTHERS)], 0),
+        ([(image(None), FEATURES), (image(MINE), OWN)], 1),
+        ([(image(MINE), FEATURES), (image(None), OWN)], 2 - 1),  # somebody removed it
+        ([(image(None), FEATURES), (image(MINE), OWN), (image(OTHER), OWN)], 2),
+    ],
+)
+def test_it_registers_once_for_each_time_the_log_lacks_this_process(
+    news: list[tuple[MetadataImage, MetadataDelta]], asked: int
+) -> None:
+    assert len(told(news).asked) == asked
+
+
+def test_it_says_who_it_is_where_it_listens_and_what_it_can() -> None:
+    ((_, request),) = told([(image(None), FEATURES)]).asked
+    assert (request.controller_id, request.incarnation_id, request.zk_migration_ready) == (ME, MINE, False)
+    assert request.listeners == [cr.Listener("C", "h", 9, 0), cr.Listener("D", "i", 8, 0)]
+    features = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+    assert features == SUPPORTED_FEATURES
+
+
+def test_a_refusal_is_waited_out_longer_each_time_up_to_two_minutes() -> None:
+    refusals: list[Any] = [ProtocolError(ErrorCode.REQUEST_TIMED_OUT), *[ErrorCode.NOT_CONTROLLER] * 12]
+    active = told([(image(None), FEATURES)], refusals)
+    times = [at for at, _ in active.asked]
+    pauses = [b - a for a, b in itertools.pairwise(times)]
+    assert pauses == pytest.approx([min(0.1 * 2**n, MAX_BACKOFF_S) for n in range(13)])
+    assert MAX_BACKOFF_S == 120.0

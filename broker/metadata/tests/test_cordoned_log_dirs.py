@@ -1,0 +1,62 @@
+"""What a broker tells the controller of directories that are to get no new partitions (KIP-1066)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.handlers.admin import describe_log_dirs
+from ottla.broker.metadata.tests.test_broker_lifecycle import BEAT_S, ME, SEEN_S, FakeLifecycleController
+from ottla.controller.control.controller_result import run_to_end
+from ottla.controller.metadata.image import RESOURCE_BROKER
+from ottla.controller.metadata.record_serde import METADATA_VERSION
+
+
+@pytest.mark.parametrize(("level", "told"), [(30, [[b"a" * 16, b"b" * 16], []]), (29, [None, None])])
+def test_cordoned_directories_are_told_at_once_and_when_they_are_so_no_more(level: int, told: list[Any]) -> None:
+    house = FakeLifecycleController()
+
+    def set_to(value: str | None) -> None:
+        settings = {} if value is None else {"cordoned.log.dirs": value}
+        features = {METADATA_VERSION: level}
+        house.truth = replace(house.truth, features=features, configs={(RESOURCE_BROKER, str(ME)): settings})
+
+    async def story() -> None:
+        house.said.clear()
+        for value, expected in zip(("xx", None), told, strict=True):
+            set_to(value)
+            house.commit(rack="r")  # some change of the metadata
+            await trio.sleep(SEEN_S + 0.01)
+            assert house.beats.pop().cordoned_log_dirs == expected
+            assert trio.current_time() - house.said[-1][0] < 0.02, "at once"
+            house.commit(cordoned_log_dirs=expected)
+            await trio.sleep(BEAT_S)
+        await trio.sleep(BEAT_S)
+        assert house.beats[-1].cordoned_log_dirs is None, "what is nothing new is not said"
+
+    house.play(story)
+
+
+def test_who_never_cordoned_anything_says_nothing_of_it() -> None:
+    house = FakeLifecycleController()
+
+    async def story() -> None:
+        await trio.sleep(3 * BEAT_S)
+        assert {b.cordoned_log_dirs for b in house.beats} == {None}
+
+    house.play(story)
+
+
+@pytest.mark.parametrize(("level", "told"), [(30, True), (29, False)])
+def test_a_directory_is_described_as_cordoned_only_where_the_level_knows_it(level: int, told: bool) -> None:
+    disk = SimpleNamespace(usage=lambda path: (2, 1))
+    directory = SimpleNamespace(path="/a", full_path="/a", disk=disk, logs={})
+    storage = SimpleNamespace(failed=(), is_cordoned=lambda d: d is directory)
+    image = SimpleNamespace(features={METADATA_VERSION: level})
+    context: Any = SimpleNamespace(services=SimpleNamespace(log_dirs=storage), image=image)
+    row = run_to_end(describe_log_dirs._row(context, directory, None))  # type: ignore[arg-type]
+    assert (row.log_dir, row.is_cordoned) == ("/a", told)

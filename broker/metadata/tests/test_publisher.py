@@ -1,0 +1,264 @@
+"""Publications are applied in order and in slices; handlers see an image once this node is as it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.metadata.directory_assignments import RETRY_S, DirectoryAssignments, build_assignment_request
+from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixture, led_topic
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+
+def test_an_image_is_seen_when_it_is_applied_and_followers_hear_of_each_in_order() -> None:
+    ground = BrokerStorageFixture()
+    heard: list[tuple[int, bool]] = []
+    ground.publisher.listeners.append(
+        lambda image, delta: heard.append((image.offset, ground.cache.image is image is ground.replica_manager.image))
+    )
+
+    async def story() -> None:
+        assert ground.publisher.offset == -1
+        ground.commit_topics(led_topic("t", 1))
+        ground.commit_topics(led_topic("u", 1))
+        ground.commit_topics(gone=("t",))
+        assert ground.publisher.offset == -1
+        await ground.publisher.wait_applied()
+        assert ground.publisher.offset == 2
+        await ground.publisher.wait_applied()  # nothing is left: nobody waits
+
+    ground.run(story)
+    assert heard == [(0, True), (1, True), (2, True)]
+
+
+def test_a_few_partitions_are_waited_for_and_many_are_not() -> None:
+    ground = BrokerStorageFixture()
+
+    async def story() -> None:
+        ground.commit_topics(led_topic("few", 128))
+        await ground.publisher.wait_applied_and_created()
+        assert len(ground.hosted()) == 128
+        ground.commit_topics(led_topic("many", 129))
+        await ground.publisher.wait_applied_and_created()
+        assert len(ground.hosted()) < 257
+        assert ground.publisher.offset == 1
+
+    ground.run(story)
+
+
+def test_what_nobody_can_make_is_not_waited_for_for_ever() -> None:
+    ground = BrokerStorageFixture()
+
+    async def story() -> None:
+        ground.break_disk("/a/t-", 24)  # EMFILE
+        ground.commit_topics(led_topic("t", 1))
+        await ground.publisher.wait_applied_and_created()
+        assert trio.current_time() == pytest.approx(1.0)
+
+    ground.run(story)
+
+
+def test_an_open_partition_follows_its_leader_and_is_removed_with_its_topic() -> None:
+    ground = BrokerStorageFixture()
+    resigned: list[tuple[str, int]] = []
+    ground.replica_manager.on_resigned.append(lambda r: resigned.append((r.topic, r.partition)))
+
+    async def story() -> None:
+        ground.commit_topics(led_topic("t", 2))
+        await ground.publisher.wait_applied_and_created()
+        replica = ground.replica_manager.get("t", 0)
+        assert replica is not None
+        assert replica.is_leader
+        ground.commit_topics(led_topic("t", 2, leader=-1, leader_epoch=1))
+        await ground.publisher.wait_applied_and_created()
+        assert not replica.is_leader
+        ground.say(led_topic("t", 2, leader_epoch=2))
+        await ground.publisher.settled()
+        assert replica.is_leader
+        assert replica.log.epochs.latest() == 2
+        ground.say(gone=("t",))
+        await ground.publisher.settled()
+        assert not replica.is_leader
+        assert replica.log.closed
+        with pytest.raises(ProtocolError) as unknown:
+            ground.replicas.leader("t", 0)
+        assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    ground.run(story)
+    assert ground.led == [("t", 0), ("t", 1)] * 2
+    assert resigned == [("t", 0), ("t", 1)] * 2
+    assert ("fetch", "t", 0) in ground.woken
+    assert len(ground.scheduled_deletes) == 2
+
+
+def test_what_is_not_open_yet_is_told_as_not_led_here() -> None:
+    ground = BrokerStorageFixture()
+
+    async def story() -> None:
+        ground.commit_topics(led_topic("t", 1))
+        await ground.publisher.wait_applied()
+        with pytest.raises(ProtocolError) as waiting:
+            ground.replica_manager.leader("t", 0)
+        assert waiting.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await ground.publisher.wait_applied_and_created()
+        assert ground.replica_manager.leader("t", 0).is_leader
+
+    ground.run(story)
+
+
+def test_settings_reach_only_the_logs_they_are_about() -> None:
+    ground = BrokerStorageFixture()
+
+    def retention(name: str) -> int:
+        replica = ground.replica_manager.get(name, 0)
+        assert replica is not None
+        return replica.log.config.retention_ms
+
+    async def story() -> None:
+        ground.commit_topics(led_topic("a", 1), led_topic("b", 1))
+        await ground.publisher.wait_applied_and_created()
+        before = {name: id(r.log.config) for name in "ab" if (r := ground.replica_manager.get(name, 0))}
+        settings: Any = {(RESOURCE_TOPIC, "a"): {"retention.ms": "5"}}
+        ground.commit_topics(configs=settings)
+        await ground.publisher.wait_applied_and_created()
+        assert (retention("a"), retention("b")) == (5, 604_800_000)
+        other = ground.replica_manager.get("b", 0)
+        assert other is not None
+        assert id(other.log.config) == before["b"]
+        settings = {**settings, (RESOURCE_BROKER, ""): {"log.retention.ms": "9"}}
+        ground.commit_topics(configs=settings)
+        await ground.publisher.wait_applied_and_created()
+        assert (retention("a"), retention("b")) == (5, 9)
+        settings = {**settings, (RESOURCE_BROKER, str(NODE_ID)): {"log.retention.ms": "10"}}
+        ground.commit_topics(configs=settings)
+        await ground.publisher.wait_applied_and_created()
+        assert (retention("a"), retention("b")) == (5, 10)
+        ground.commit_topics(configs={**settings, (RESOURCE_TOPIC, "unknown"): {"retention.ms": "1"}})
+        await ground.publisher.wait_applied_and_created()
+
+    ground.run(story)
+
+
+def test_a_large_publication_lets_others_run_in_between() -> None:
+    ground = BrokerStorageFixture()
+    turns = [0]
+    clock = [0.0]
+
+    def ticking() -> float:  # every look at the clock costs a tenth of a millisecond
+        clock[0] += 0.1
+        return clock[0]
+
+    async def story() -> None:
+        ground.env.monotonic_ms = ticking
+
+        async def other() -> None:
+            while True:
+                turns[0] += 1
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            ground.commit_topics(led_topic("t", 1000, leader=2, replicas=(2,)), led_topic("u", 1000))
+            await ground.publisher.wait_applied()
+            nursery.cancel_scope.cancel()
+
+    ground.run(story)
+    assert turns[0] >= 45
+
+
+def test_an_error_while_applying_ends_the_node() -> None:
+    ground = BrokerStorageFixture()
+
+    def broken(image: MetadataImage, delta: MetadataDelta) -> None:
+        raise ValueError("a bug")
+
+    ground.publisher.listeners.append(broken)
+
+    async def story() -> None:
+        ground.commit_topics(led_topic("t", 1))
+        await trio.sleep(1)
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        ground.run(story)
+    assert caught.group_contains(ValueError, match="a bug")
+
+
+class FakeAssignmentController:
+    """Takes what it is told; refuses so often first."""
+
+    def __init__(self, refuses: int = 0) -> None:
+        self.told: list[Any] = []
+        self.refuses = refuses
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        await trio.lowlevel.checkpoint()
+        beats = isinstance(request, BrokerHeartbeatRequest)
+        answer = BrokerHeartbeatResponse() if beats else AssignReplicasToDirsResponse()
+        if self.refuses:
+            self.refuses -= 1
+            if self.refuses % 2:
+                raise ProtocolError(ErrorCode.NOT_CONTROLLER)
+            answer.error_code = ErrorCode.STALE_BROKER_EPOCH
+            return answer
+        self.told.append(request)
+        return answer
+
+
+def registered(ground: BrokerStorageFixture) -> None:
+    record = m.RegisterBrokerRecord(NODE_ID, broker_epoch=7, fenced=False, log_dirs=ground.log_dirs.online_ids)
+    ground.cache.image = MetadataImage(brokers={NODE_ID: record})
+
+
+@pytest.mark.parametrize("refuses", [0, 2])
+def test_places_and_lost_directories_are_told_together_and_again_until_they_are_heard(refuses: int) -> None:
+    ground = BrokerStorageFixture("/a,/b")
+    controller = FakeAssignmentController(refuses)
+    directories = DirectoryAssignments(ground.env, NODE_ID, controller, ground.cache, ground.log_dirs)
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(directories.run)
+            directories.assign(b"t" * 16, 0, b"d" * 16)
+            await trio.sleep(RETRY_S / 2)
+            assert controller.told == []  # nobody knows this broker yet
+            registered(ground)
+            directories.assign(b"t" * 16, 0, b"e" * 16)
+            directories.assign(b"t" * 16, 1, b"e" * 16)
+            ground.log_dirs.mark_offline(ground.log_dirs.directories[1], OSError(5, "gone"))
+            directories.wake()
+            await trio.sleep(RETRY_S * (refuses + 0.5))
+            nursery.cancel_scope.cancel()
+
+    ground.run(story)
+    assert controller.told == [
+        BrokerHeartbeatRequest(
+            NODE_ID, 7, ground.cache.image.offset, offline_log_dirs=[ground.log_dirs.directories[1].id]
+        ),
+        build_assignment_request(NODE_ID, 7, {(b"t" * 16, 0): b"e" * 16, (b"t" * 16, 1): b"e" * 16}),
+    ]
+
+
+def test_a_place_is_told_once() -> None:
+    ground = BrokerStorageFixture()
+    controller = FakeAssignmentController()
+    directories = DirectoryAssignments(ground.env, NODE_ID, controller, ground.cache, ground.log_dirs)
+
+    async def story() -> None:
+        registered(ground)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(directories.run)
+            directories.assign(b"t" * 16, 0, b"e" * 16)
+            await trio.sleep(1)
+            directories.wake()
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+
+    ground.run(story)
+    assert len(controller.told) == 1

@@ -1,0 +1,117 @@
+"""A listener's connections: taken in, served each by its own task, and hung up on when they stay silent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import count
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.broker.dispatch.dispatcher import Dispatcher
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.idle_connections import close_most_idle
+from ottla.env.env import AcceptedStream, StreamListener
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.dispatch.rate_limited_log import RateLimitedLog
+    from ottla.broker.network.connection_limiter import ConnectionLimiter
+    from ottla.broker.security.authn.listener_security import ListenerSecurity
+
+logger = logging.getLogger("ottla.connection")
+
+_MIN_IDLE_CHECK_S = 0.05
+_MAX_IDLE_CHECK_S = 10.0
+NO_IDLE_LIMIT_MS = 2**63
+_ACCEPTED_PER_STEP = 8
+"""So many at most come in before others get the loop: 64 at a time, others wait twice as long for a crowd."""
+
+
+class Acceptor:
+    """Everybody who is connected to one listener."""
+
+    def __init__(self, dispatcher: Dispatcher, door: ListenerSecurity | None = None) -> None:
+        """``door``: what is asked of who comes; None: nothing."""
+        self._dispatcher = dispatcher
+        self._security = door
+        self.node_acceptors: Sequence[Acceptor] = (self,)
+        """The acceptors of all listeners of the node."""
+        self._connections: set[Connection] = set()
+        self.connection_limiter: ConnectionLimiter | None = None
+        """Who limits connections; None: nobody."""
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    @property
+    def connection_log(self) -> RateLimitedLog:
+        """What is said of them in the log."""
+        return self._dispatcher.connection_log
+
+    @property
+    def connections(self) -> Iterable[Connection]:
+        """Everybody who is connected."""
+        return self._connections
+
+    async def run(self, listener: StreamListener) -> None:
+        """Serve until cancelled: then every connection ends, with what it still waited for."""
+        listener.on_descriptors_low = self._close_idle
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._close_idle_connections)
+            for number in count(1):
+                if number % _ACCEPTED_PER_STEP == 0:
+                    await trio.lowlevel.checkpoint()  # nobody is at the door yet: an end here forgets nobody
+                stream = await listener.accept()
+                if self.connection_limiter is not None:
+                    held_ms = await self.connection_limiter.admit(self._dispatcher.listener, stream)
+                    if held_ms is not None:
+                        nursery.start_soon(self.connection_limiter.close_later, stream, held_ms)
+                        continue
+                connection = self._create_connection(stream)
+                self._connections.add(connection)
+                nursery.start_soon(self._serve, connection)
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            await connection.serve()
+        finally:
+            self._connections.discard(connection)
+            if self.connection_limiter is not None:
+                self.connection_limiter.on_closed(self._dispatcher.listener, connection)
+
+    def _close_idle(self) -> int:
+        """Close idle connections of the listener that has most, since descriptors are short; return how many."""
+        largest = max(self.node_acceptors, key=len)
+        closed = close_most_idle(largest.connections, self._dispatcher.services.env.monotonic_ms())
+        if closed:
+            text = "descriptors of this process are nearly used up: closed %d of %d connections, the most idle"
+            self.connection_log.log(logger, logging.WARNING, text, closed, len(largest))
+        return closed
+
+    def _create_connection(self, stream: AcceptedStream) -> Connection:
+        if self._security is None:
+            return Connection(self._dispatcher, stream)
+        from ottla.broker.network.secure_connection import SecureConnection
+
+        return SecureConnection(self._dispatcher, stream, self._security)
+
+    async def _close_idle_connections(self) -> None:
+        """One look at all connections now and then costs less than a deadline for every wait.
+
+        A negative limit is none (``Selector.NO_IDLE_TIMEOUT_MS``), but for who has to say who he is.
+        """
+        services = self._dispatcher.services
+        limit_ms = services.config.number("connections.max.idle.ms")
+        if limit_ms < 0:
+            if self._security is None:
+                return
+            limit_ms = NO_IDLE_LIMIT_MS
+        while True:
+            await services.env.sleep(min(max(limit_ms / 4000, _MIN_IDLE_CHECK_S), _MAX_IDLE_CHECK_S))
+            now_ms = services.env.monotonic_ms()
+            for connection in list(self._connections):
+                if connection.idle_ms(now_ms) > limit_ms:  # infinite for who takes too long to log in
+                    connection.close()

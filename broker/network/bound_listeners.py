@@ -1,0 +1,127 @@
+"""Addresses to listen at, and what is said where one cannot be had."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ottla.broker.config.listener_config import DEFAULT_LISTENER, ListenerAddress, parse_listener
+from ottla.broker.config.node_config import NodeConfig
+from ottla.controller.config.config_keys import METRICS_LISTENER
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.env.env import Env, StreamListener
+from ottla.env.hosts import format_address
+
+if TYPE_CHECKING:
+    from ottla.env.tls import TlsConfig
+
+METRICS_LISTENER_NAME = "METRICS"
+
+
+class BindError(Exception):
+    """An address cannot be listened at; the message names it and says why. Nothing was changed."""
+
+
+class BoundListeners:
+    """Where a node listens: for clients and brokers, for controllers, and for whoever reads the metrics."""
+
+    def __init__(self, env: Env, config: NodeConfig) -> None:
+        self._env, self._config = env, config
+        self.clients: dict[str, StreamListener] = {}
+        """By listener name, in the order of the settings; a controller alone has none."""
+        self.controllers: dict[str, StreamListener] = {}
+        """By listener name, in the order of their names' setting; a broker alone has none."""
+        self.metrics: StreamListener | None = None
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Where clients' listeners are bound, by name."""
+        return {name: x.port for name, x in self.clients.items()}
+
+    @property
+    def controller_ports(self) -> tuple[int, ...]:
+        """Where controllers' listeners are bound."""
+        return tuple(x.port for x in self.controllers.values())
+
+    async def bind_clients(self) -> None:
+        """Listen for clients and for other brokers.
+
+        Raises:
+            CannotListen: an address is taken, or not this machine's.
+        """
+        for at in self._config.client_listeners:
+            self.clients[at.name] = await self.bind(at.host, at.port, at.name)
+
+    async def bind_metrics(self) -> None:
+        """Listen for whoever reads the metrics, where that is configured.
+
+        Raises:
+            CannotListen: the address is taken, or not this machine's.
+        """
+        address = self._config.values.get(METRICS_LISTENER)
+        if address:
+            _, host, port = parse_listener(address)
+            self.metrics = await self.bind(host, port, METRICS_LISTENER_NAME)
+
+    async def bind_controllers(self, kept: Sequence[ListenerEndpoint] = ()) -> None:
+        """Listen for controllers. Any port stands for the one in ``kept``, or where that is taken for a free one.
+
+        Raises:
+            CannotListen: an address is taken, or not this machine's.
+        """
+        ports = {x.name: x.port for x in kept}
+        for at in self._config.controller_listeners:
+            self.controllers[at.name] = await self._bind_previous_port(at, ports.get(at.name, 0))
+
+    async def _bind_previous_port(self, at: ListenerAddress, before: int) -> StreamListener:
+        if at.port == 0 and before:
+            try:
+                return await self.bind(at.host, before, at.name)
+            except BindError:
+                pass  # the peers are told of the new one
+        return await self.bind(at.host, at.port, at.name)
+
+    async def bind(self, host: str, port: int, name: str = DEFAULT_LISTENER) -> StreamListener:
+        """Listen at one address, as the settings of the listener ``name`` have it; it is the caller's to close.
+
+        Raises:
+            CannotListen: it is taken, or not this machine's; or its keys or certificates cannot be used.
+        """
+        net, buffers = self._env.net, self._config.socket_buffers
+        try:
+            tls = self._tls(name)
+            self._check_keytab(name)
+            return await (net.listen(host, port, buffers) if tls is None else net.listen(host, port, buffers, tls))
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            if error.filename is not None:
+                raise BindError(f"listener {name}: {error.filename}: {why}") from None
+            raise BindError(f"cannot listen at {format_address(host or '*', port)}: {why}") from None
+
+    def _check_keytab(self, name: str) -> None:
+        """Those of Kerberos, where a listener takes tickets. Raises BadKeytab: they cannot be used."""
+        protocol = self._config.security_protocol(name)
+        if protocol.startswith("SASL"):
+            from ottla.broker.security.authn.listener_security import check_keytab
+
+            check_keytab(self._config.values, name, protocol, self._env)
+
+    def _tls(self, name: str) -> TlsConfig | None:
+        """What a listener encrypts with."""
+        protocol = self._config.security_protocol(name)
+        if not protocol.endswith("SSL"):
+            return None
+        from ottla.broker.security.authn.listener_security import listener_tls  # a node without it starts without it
+        from ottla.client.security_config import InvalidSecurityConfig
+
+        try:
+            return listener_tls(self._config.values, name, protocol)
+        except InvalidSecurityConfig as error:
+            raise BindError(f"listener {name}: {error}") from None
+
+    def close(self) -> None:
+        """Nobody may come any more."""
+        every = [*self.clients.values(), *self.controllers.values()]
+        for listener in [*every, *([self.metrics] if self.metrics is not None else [])]:
+            listener.close()

@@ -1,0 +1,348 @@
+"""One connection, one task: frames in, answers out, in order.
+
+A request is answered before the next one is looked at, as Kafka mutes a channel while it works on its request.
+Answers to requests that arrived together leave together. The frame a handler works on lies in the receive buffer
+itself: a produced batch goes from there to the page cache without being copied.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Coroutine, Iterator
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from ottla.broker.dispatch.dispatcher import Dispatcher, Uncancellable, is_large
+from ottla.broker.requests.peer import Peer
+from ottla.env.disk import FileReadError, FileTruncatedError
+from ottla.env.env import FOREVER_S, AcceptedStream
+from ottla.jobs.supervision import is_broken_invariant
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.compiler import Chunk, has_more_elements_than
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import WireError
+from ottla.wire.framing import (
+    RequestFrame,
+    RequestHeaderCache,
+    encode_response,
+    encode_response_job,
+    parse_frame_size,
+    total_frame_bytes,
+)
+from ottla.wire.messages.fetch import FetchResponse
+
+logger = logging.getLogger("ottla.connection")
+
+_FIRST_BUFFER_BYTES = 4 * 1024
+_BUSY_BUFFER_BYTES = 64 * 1024
+_KEPT_BUFFER_BYTES = 1024 * 1024
+_MAX_GROWTH_BYTES = 4 * 1024 * 1024
+_FLUSH_BYTES = 256 * 1024
+_SEND_GROUP_BYTES = 1024 * 1024
+_MAX_REQUESTS_WITHOUT_YIELD = 64
+_CLOCK_CHECK_INTERVAL = 4
+_FETCH = ApiKey.FETCH
+_LIGHT = frozenset({ApiKey.PRODUCE, _FETCH})
+"""Small requests of these never hold the loop; a fetch may have many rows to answer where it goes on with a session."""
+_MANY_ELEMENTS = 500
+
+
+class CloseConnection(Exception):
+    """A handler's wish to end the connection: the only sign of an error that Produce with acks=0 has."""
+
+
+class Connection:
+    """A connection's buffer and its two ends."""
+
+    _grows_to_bytes = _BUSY_BUFFER_BYTES
+    """How large a buffer becomes at once that does not suffice any more."""
+
+    def __init__(self, dispatcher: Dispatcher, stream: AcceptedStream) -> None:
+        services = dispatcher.services
+        self._dispatcher = dispatcher
+        self._observer = dispatcher.observer
+        self._quota_holder = services.quota_holder
+        self._may_be_timed = not dispatcher.serves_controllers
+        self._stream = stream
+        self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
+        self._env = services.env
+        self._time_slice = TimeSlice(services.env)
+        self._header_cache = RequestHeaderCache()
+        self._limit = services.config.number("socket.request.max.bytes")
+        self._waiting_since_ms: float | None = None
+        self._send_waits = 0
+        self._buffer = bytearray(_FIRST_BUFFER_BYTES)
+        self._start = 0
+        self._end = 0
+        self._filled = False
+        self._requests_without_yield = 0
+        self._out: list[Chunk] = []
+        self._out_bytes = 0
+        self._wait_scope: trio.CancelScope | None = None
+        self._is_watching_disconnect = False
+        self.has_received = False
+        """Whether anything was received."""
+        self.is_authenticated = True
+        """False while a TLS handshake or an authentication is not over."""
+        self.is_closed = False
+        """Whether this side has closed it."""
+
+    @property
+    def host(self) -> str:
+        """Where it comes from."""
+        return self._peer.host
+
+    def close(self) -> None:
+        """Hang up; what still waits to be answered is given up."""
+        self.is_closed = True
+        self._stream.close()
+        self._peer.mark_disconnected()
+
+    def idle_ms(self, now_ms: float) -> float:
+        """For how long the other side has owed us a request, or has not read our answer; 0 while it is our turn."""
+        if self._waiting_since_ms is None:
+            return 0
+        if self._stream.send_waits != self._send_waits:  # it reads, however slowly
+            self._send_waits = self._stream.send_waits
+            self._waiting_since_ms = now_ms
+        return now_ms - self._waiting_since_ms
+
+    async def serve(self) -> None:
+        """Serve until the other side leaves, breaks the protocol, or stays silent too long."""
+        try:
+            while await self._receive():
+                self.has_received = True
+                try:
+                    await self._handle_requests()
+                except BaseException as error:
+                    if not is_broken_invariant(error):
+                        await self._flush()  # what was answered before a request that ends the connection still leaves
+                    raise
+                await self._flush()
+        except WireError as error:
+            self._log(logging.WARNING, "connection from %s closed: %s", self._peer.host, error)
+        except FileReadError as error:
+            self._fail_log_dir(error)
+        except FileTruncatedError as error:
+            self._log(logging.WARNING, "connection from %s closed: %s", self._peer.host, error)
+        except (CloseConnection, OSError, trio.ClosedResourceError):  # the other side left, or must leave
+            pass
+        except Exception as error:
+            if is_broken_invariant(error):
+                raise  # a broken invariant: going on could lose data, and nobody is waited for before it ends the node
+            text = "connection from %s closed: a request could not be handled"
+            self._log(logging.ERROR, text, self._peer.host, traceback=True)
+        finally:
+            self._stream.close()
+            self._peer.mark_disconnected()
+            self._peer.raise_callback_failure()
+
+    def _fail_log_dir(self, error: FileReadError) -> None:
+        """Fail the log directory that could not be read: the length of the response is sent already.
+
+        Kafka closes the connection only, and finds the directory failed when it reads there itself.
+        """
+        services = self._dispatcher.services
+        log = services.log_dirs.log_of(error.file)
+        name = "a deleted segment" if log is None else log.describe()
+        self._log(logging.ERROR, "connection from %s closed: error while reading %s: %s", self._peer.host, name, error)
+        if log is not None:
+            services.fail(error, log)
+
+    def _log(self, level: int, text: str, *values: object, traceback: bool = False) -> None:
+        self._dispatcher.connection_log.log(logger, level, text, *values, traceback=traceback)
+
+    async def _receive(self) -> bool:
+        """Get more bytes; False at the end."""
+        self._reserve_buffer()
+        self._waiting_since_ms = self._time_slice.suspend()
+        with memoryview(self._buffer) as view:
+            count = await self._stream.receive_into(view[self._end :], FOREVER_S)
+        self._waiting_since_ms = None
+        self._time_slice.resume()
+        self._end += count
+        self._filled = self._end == len(self._buffer)
+        return count > 0
+
+    def _reserve_buffer(self) -> None:
+        """See that there is room behind what has been received.
+
+        The buffer grows as it fills, so a frame's memory is spent only as its bytes arrive, whatever size it
+        announces; it shrinks again once a large frame is done. From a mebibyte on it grows where it lies, by a few more
+        at a time: copying or clearing 100 MB would hold the loop.
+        """
+        have, size = self._end - self._start, len(self._buffer)
+        if have == 0:
+            self._start = self._end = 0
+            if size > _KEPT_BUFFER_BYTES:
+                self._buffer = bytearray(_FIRST_BUFFER_BYTES)
+            elif self._filled and size < _KEPT_BUFFER_BYTES:
+                self._buffer = bytearray(max(size * 2, self._grows_to_bytes))
+            return
+        need = 4
+        if have >= 4:
+            need += parse_frame_size(self._buffer[self._start : self._start + 4], self._limit)
+        if self._start + need <= size:  # more is needed than is there, so there is room behind it
+            return
+        if self._start:
+            self._buffer[:have] = self._buffer[self._start : self._end]
+            self._start, self._end = 0, have
+        if have == size or (self._filled and size < self._grows_to_bytes):
+            if size >= _KEPT_BUFFER_BYTES:
+                with suppress(BufferError):  # parts of it are still looked at: then it is copied
+                    self._buffer += bytes(min(need - size, size, _MAX_GROWTH_BYTES))
+                    return
+            grown = bytearray(min(max(size * 2, self._grows_to_bytes), max(need, _KEPT_BUFFER_BYTES)))
+            grown[:have] = memoryview(self._buffer)[:have]
+            self._buffer = grown
+
+    def _next_frame(self) -> memoryview | None:
+        """The next whole frame, or None."""
+        have = self._end - self._start
+        if have < 4:
+            return None
+        size = parse_frame_size(self._buffer[self._start : self._start + 4], self._limit)
+        if have < 4 + size:
+            return None
+        begin = self._start + 4
+        self._start = begin + size
+        return memoryview(self._buffer)[begin : begin + size]
+
+    async def _handle_requests(self) -> None:
+        """Answer what has come whole. Others get their turn after 10 ms, and after so many requests in any case."""
+        while (frame := self._next_frame()) is not None:
+            answering = self._handle_request(frame)
+            is_timed = self._quota_holder.times_requests and self._may_be_timed
+            is_light = await (self._handle_timed(answering) if is_timed else answering)
+            self._requests_without_yield += 1
+            if self._start == self._end or (is_light and self._requests_without_yield % _CLOCK_CHECK_INTERVAL):
+                continue  # it took microseconds: looking at the clock each time would cost as much
+            if self._requests_without_yield >= _MAX_REQUESTS_WITHOUT_YIELD or self._time_slice.is_used_up():
+                self._requests_without_yield = 0
+                await self._time_slice.yield_now()
+
+    async def _handle_timed(self, answering: Coroutine[Any, Any, bool]) -> bool:
+        """Answer one request, and count how long that takes (KIP-124)."""
+        from ottla.broker.quotas.request_timer import RequestTimer  # few nodes have such quotas
+
+        watch = self._peer.request_timer = RequestTimer(self._env.monotonic_ms, self._quota_holder)
+        try:
+            return await watch.run(answering)
+        finally:
+            watch.stop(self._peer)
+            self._peer.request_timer = None
+
+    async def _handle_request(self, frame: memoryview) -> bool:
+        """Answer one request; says whether it was one of those that never take long."""
+        request = self._header_cache.parse_request(frame)
+        if self._observer is not None:
+            self._observer.received(self._peer, request)
+        key = request.key
+        is_light = key in _LIGHT and not is_large(key, len(frame))
+        result = self._dispatcher.handle_request(self._peer, request, self._time_slice)
+        if result is not None and not isinstance(result, Message):
+            await self._flush()
+            while isinstance(result, Uncancellable):
+                result = await result.work
+            if result is not None and not isinstance(result, Message):
+                result = await self._wait(request, result)
+        if result is None:
+            if self._peer.throttle_ms:
+                await self._mute()
+            return is_light
+        if self._peer.request_timer is not None:
+            self._peer.request_timer.set_throttle_time(self._peer, request, result)
+        version = request.version if is_light else self._dispatcher.response_version(request)
+        if (not is_light or (key is _FETCH and _is_session_fetch(result))) and has_more_elements_than(
+            result, _MANY_ELEMENTS
+        ):
+            chunks = await self._time_slice.run(encode_response_job(key, version, request.correlation_id, result))
+        else:
+            chunks = encode_response(key, version, request.correlation_id, result)
+        size_bytes = total_frame_bytes(chunks)
+        if self._observer is not None:
+            self._observer.answered(self._peer, request, chunks, size_bytes)
+        self._out += chunks
+        self._out_bytes += size_bytes
+        if self._out_bytes >= _FLUSH_BYTES:
+            await self._flush()
+        if self._peer.throttle_ms:
+            await self._mute()
+        return is_light
+
+    async def _mute(self) -> None:
+        """It went over a quota: it has its answer, and is not read for a while (KIP-219)."""
+        await self._flush()
+        delay_ms, self._peer.throttle_ms = self._peer.throttle_ms, 0
+        self._time_slice.suspend()
+        self._watch_disconnect()
+        with trio.CancelScope() as self._wait_scope:
+            if not self._peer.is_disconnected:
+                await self._env.sleep(delay_ms / 1000)
+        self._wait_scope = None
+        self._time_slice.resume()
+
+    def _watch_disconnect(self) -> None:
+        """Hear of it when the other side leaves."""
+        if not self._is_watching_disconnect:
+            self._is_watching_disconnect = True
+            self._peer.on_close(self._cancel_wait)
+            self._stream.on_disconnect(self._peer.mark_disconnected)
+
+    async def _wait(self, request: RequestFrame, result: Awaitable[Message | None]) -> Message | None:
+        """Wait for an answer; None where the client left and nothing else hung on it.
+
+        What the client sent behind it still counts: it may have asked for no answers.
+        """
+        self._time_slice.suspend()
+        try:
+            if not self._dispatcher.apis[request.key].cancel_on_disconnect:
+                return await result
+            self._watch_disconnect()
+            with trio.CancelScope() as self._wait_scope:
+                if self._peer.is_disconnected:
+                    self._wait_scope.cancel()
+                return await result
+            return None
+        finally:
+            self._wait_scope = None
+            self._time_slice.resume()
+
+    def _cancel_wait(self) -> None:
+        """Nobody is there to be answered."""
+        if self._wait_scope is not None:
+            self._wait_scope.cancel()
+
+    async def _flush(self) -> None:
+        if self._out:
+            out, size_bytes = self._out, self._out_bytes
+            self._out, self._out_bytes = [], 0
+            self._waiting_since_ms = self._time_slice.started_ms
+            if size_bytes < _SEND_GROUP_BYTES:
+                await self._stream.send(out)
+            else:
+                for group in _split_chunks(out):
+                    await self._stream.send(group)
+            self._waiting_since_ms = None
+
+
+def _split_chunks(chunks: list[Chunk]) -> Iterator[list[Chunk]]:
+    """Chunks of ``_SEND_GROUP_BYTES`` and a little: small ones are joined for the socket, and that takes its time."""
+    group: list[Chunk] = []
+    size_bytes = 0
+    for chunk in chunks:
+        group.append(chunk)
+        size_bytes += len(chunk)
+        if size_bytes >= _SEND_GROUP_BYTES:
+            yield group
+            group, size_bytes = [], 0
+    if group:
+        yield group
+
+
+def _is_session_fetch(answer: Message) -> bool:
+    """Whether a fetch is answered within a session: then its rows are not bounded by the request's bytes."""
+    return type(answer) is FetchResponse and answer.session_id != 0

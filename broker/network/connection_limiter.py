@@ -1,0 +1,141 @@
+"""Carries out what `ConnectionQuotas` says: has newcomers wait, keeps them unread, and hangs up on who must leave.
+
+Loaded once there is a limit. Source: ``Acceptor``, ``StreamsProcessor.closeExcessConnections`` in ``SocketServer.scala``
+(apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas
+from ottla.controller.metadata.image import MetadataImage
+from ottla.env.env import FOREVER_S, AcceptedStream, Env
+
+if TYPE_CHECKING:
+    from ottla.broker.dispatch.rate_limited_log import RateLimitedLog
+
+logger = logging.getLogger("ottla.connection")
+
+
+class LimitedConnection(Protocol):
+    """A connection: `ottla.broker.network.connection.Connection`."""
+
+    @property
+    def host(self) -> str:
+        """Where it comes from."""
+
+    def idle_ms(self, now_ms: float) -> float:
+        """For how long it has said nothing."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+class LimitedListener(Protocol):
+    """One listener's connections: `ottla.broker.network.acceptor.Acceptor`."""
+
+    connection_limiter: ConnectionLimiter | None
+
+    @property
+    def connection_log(self) -> RateLimitedLog:
+        """What is said of its connections in the log."""
+
+    @property
+    def connections(self) -> Iterable[LimitedConnection]:
+        """Everybody who is connected there."""
+
+
+class ConnectionLimiter:
+    """Who may come in, over all listeners of one kind."""
+
+    def __init__(
+        self, env: Env, config: NodeConfig, listeners: Mapping[str, LimitedListener], protected: str | None
+    ) -> None:
+        """``protected``: the brokers' own listener."""
+        self._env, self._config, self._listeners = env, config, listeners
+        self._quotas = ConnectionQuotas(protected if len(listeners) > 1 else None)
+        self._closing: set[LimitedConnection] = set()
+        self._changed = trio.Event()
+        for name, listener in listeners.items():
+            listener.connection_limiter = self
+            for connection in listener.connections:
+                self._quotas.add_existing(name, connection.host)
+
+    def publish(self, image: MetadataImage) -> None:
+        """Settings or quotas have changed."""
+        try:
+            self._quotas.limits = ConnectionLimits.from_config(self._config, image, self._listeners)
+        except ValueError as error:
+            logger.warning("limits of connections stay as they are: %s", error)
+        self._close_excess()
+        self._notify()
+
+    async def admit(self, listener: str, stream: AcceptedStream) -> int | None:
+        """Wait until somebody may come in, as long as it takes.
+
+        Gives None where it may; else for how many milliseconds it is kept before it is hung up on.
+        """
+        quotas, env = self._quotas, self._env
+        try:
+            until_ms = env.monotonic_ms()
+            until_ms += quotas.record_and_get_throttle_ms(listener, until_ms)
+            while True:
+                left_ms = until_ms - env.monotonic_ms()
+                if left_ms <= 0 and quotas.is_slot_available(listener):
+                    break
+                with env.timeout(left_ms / 1000 if left_ms > 0 else FOREVER_S):
+                    await self._changed.wait()
+        except BaseException:
+            stream.close()
+            raise
+        held_ms = quotas.ip_throttle_ms(listener, stream.peer, env.monotonic_ms())
+        if held_ms:
+            return held_ms
+        if not quotas.increment(listener, stream.peer):
+            text = "connection from %s refused: there are as many as that address may have"
+            self._listeners[listener].connection_log.log(logger, logging.INFO, text, stream.peer)
+            return 0
+        self._close_excess()
+        return None
+
+    async def close_later(self, stream: AcceptedStream, held_ms: int) -> None:
+        """Hang up on somebody after a while, unread."""
+        try:
+            if held_ms:
+                await self._env.sleep(held_ms / 1000)
+        finally:
+            stream.close()
+
+    def on_closed(self, listener: str, connection: LimitedConnection) -> None:
+        """Somebody is gone: the next may come."""
+        self._quotas.decrement(listener, connection.host)
+        self._closing.discard(connection)
+        self._notify()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def _close_excess(self) -> None:
+        """Hang up on whom nothing was heard from for longest, where there are too many."""
+        excess = self._quotas.excess - len(self._closing)
+        if excess <= 0:
+            return
+        now_ms = self._env.monotonic_ms()
+        others = [
+            connection
+            for name, listener in self._listeners.items()
+            if not self._quotas.is_protected(name)
+            for connection in listener.connections
+            if connection not in self._closing
+        ]
+        others.sort(key=lambda connection: -connection.idle_ms(now_ms))
+        for connection in others[:excess]:
+            self._closing.add(connection)
+            connection.close()

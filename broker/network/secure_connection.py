@@ -1,0 +1,192 @@
+"""A connection whose other side must say who it is: TLS is agreed on first, then the gate lets it through or not.
+
+Before that a frame may have no more than ``sasl.server.max.receive.size`` bytes, as in each login later on, and all of
+it no more than half a minute. A failed login is answered late, so that guessing is slow. Loaded only where a listener
+asks for it.
+
+Source: ``SaslChannelBuilder.java``, ``SslChannelBuilder.java``, ``KafkaChannel.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import trio
+
+from ottla.broker.network.connection import CloseConnection, Connection
+from ottla.broker.security.authn.pre_auth_memory import UNCOUNTED_BYTES
+from ottla.broker.security.authn.sasl_authenticator import AuthResult, SaslAuthenticator, SaslPolicy, SaslState
+from ottla.env.env import AcceptedStream, SecureStream, ThreadPool
+from ottla.jobs.supervision import is_broken_invariant
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
+from ottla.wire.framing import RequestFrame, encode_response
+
+if TYPE_CHECKING:
+    from ottla.broker.dispatch.dispatcher import Dispatcher
+    from ottla.broker.security.authn.listener_security import ListenerSecurity
+
+AUTHENTICATION_TIMEOUT_MS = 30_000.0
+
+
+class SecureConnection(Connection):
+    """A connection of a listener with TLS, a login, or both."""
+
+    def __init__(self, dispatcher: Dispatcher, stream: AcceptedStream, door: ListenerSecurity) -> None:
+        super().__init__(dispatcher, stream)
+        self._security = door
+        self._env = dispatcher.services.env
+        self._accepted_ms: float | None = self._env.monotonic_ms()
+        """None once it is known who this is."""
+        self.is_authenticated = False
+        self._held_bytes = 0
+        """How large the buffer is, as `PreAuthMemoryLimit` counts it."""
+        self._grows_to_bytes = UNCOUNTED_BYTES
+        self._authenticator: SaslAuthenticator | None = None
+        self._usual_limit = self._authentication_limit = self._limit
+        if door.requires_sasl:
+            mechanisms = door.sasl_server_factories(self._env)
+            self._authenticator = SaslAuthenticator(
+                SaslPolicy(mechanisms, door.max_reauth_ms, self._answer_api_versions, self._env.now_ms)
+            )
+            self._limit = self._authentication_limit = min(self._limit, door.max_receive_bytes)
+
+    def idle_ms(self, now_ms: float) -> float:
+        """As of any connection; who takes too long to say who it is has been silent all the time there is."""
+        if self._accepted_ms is not None and now_ms - self._accepted_ms > AUTHENTICATION_TIMEOUT_MS:
+            return float("inf")
+        if self._accepted_ms is not None and not self.has_received:
+            return now_ms - self._accepted_ms  # a TLS handshake waits for the client, too
+        return super().idle_ms(now_ms)
+
+    async def serve(self) -> None:
+        """Agree on keys, then serve as any connection."""
+        if self._security.tls and not await self._accept_tls():
+            return
+        if self._authenticator is None:
+            self._on_authenticated()
+        try:
+            await super().serve()
+        finally:
+            self._on_authenticated()
+
+    def _on_authenticated(self) -> None:
+        """It has said who it is, or left: what it holds is no stranger's any more."""
+        self._accepted_ms = None
+        self.is_authenticated = True
+        self._security.pre_auth_memory.resize(self._held_bytes, 0)
+        self._held_bytes = 0
+        self._grows_to_bytes = Connection._grows_to_bytes
+
+    def _reserve_buffer(self) -> None:
+        super()._reserve_buffer()
+        if self._accepted_ms is None:
+            return
+        if not self._security.pre_auth_memory.resize(self._held_bytes, len(self._buffer)):
+            text = "connection from %s closed: those who did not log in yet hold too much memory"
+            self._log(logging.WARNING, text, self._peer.host)
+            raise CloseConnection
+        self._held_bytes = len(self._buffer)
+
+    async def _accept_tls(self) -> bool:
+        """Agree on keys. Whatever a stranger's bytes do to who reads them, it ends this connection only."""
+        agreed = False
+        try:
+            agreed = await self._handshake()
+        except Exception as error:
+            if is_broken_invariant(error):
+                raise  # a broken invariant, as anywhere
+            text = "connection from %s to %s closed: its handshake could not be handled"
+            self._log(logging.ERROR, text, self._peer.host, self._peer.listener, traceback=True)
+            self._audit_failure("its handshake could not be handled")
+        finally:
+            if not agreed:
+                self._stream.close()
+                self._peer.mark_disconnected()
+        return agreed
+
+    async def _handshake(self) -> bool:
+        """Make the TLS handshake; the certificate's name is who it is where no login follows."""
+        try:
+            subject = await cast("SecureStream", self._stream).handshake()
+        except (ConnectionError, trio.ClosedResourceError):
+            return False  # it left: somebody may only have looked whether anybody is here
+        except OSError as error:
+            why = getattr(error, "reason", None) or error  # an SSLError's own word for it
+            self._log(logging.INFO, "connection from %s to %s: no TLS: %s", self._peer.host, self._peer.listener, why)
+            self._audit_failure(f"no TLS: {why}")
+            return False
+        self._peer.local = self._stream.local
+        if self._authenticator is None and subject is not None:
+            name = self._security.principal_mapper(subject)
+            if name is None:
+                text = "connection from %s: ssl.principal.mapping.rules name nobody"
+                self._log(logging.INFO, text, self._peer.host)
+                self._audit_failure("ssl.principal.mapping.rules name nobody")
+                return False
+            self._peer.principal = f"User:{name}"
+            self._audit_success("a certificate")
+        return True
+
+    def _audit_failure(self, why: str) -> None:
+        if self._security.audit is not None:
+            self._security.audit.log_authentication_failure(self._peer.host, self._peer.listener, why)
+
+    def _audit_success(self, way: str) -> None:
+        if self._security.audit is not None:
+            self._security.audit.log_authentication(self._peer, self._peer.listener, way)
+
+    async def _handle_request(self, frame: memoryview) -> bool:
+        gate = self._authenticator
+        if gate is None or (gate.state is SaslState.COMPLETE and gate.deadline_ms is None):
+            return await super()._handle_request(frame)
+        now_ms = self._env.monotonic_ms()
+        if gate.state is SaslState.COMPLETE:
+            lets = gate.check_session(int.from_bytes(frame[:2], "big"), now_ms)
+            if lets:
+                return await super()._handle_request(frame)
+            if lets is None:
+                raise CloseConnection
+        said = gate.handle(frame, now_ms)
+        if said.token is not None:
+            weighed = await self._env.in_thread(partial(gate.evaluate, said.token), ThreadPool.AUTHENTICATION)
+            said = gate.complete(said.request, weighed, self._env.monotonic_ms())
+        await self._apply_result(gate, said)
+        return False
+
+    async def _apply_result(self, gate: SaslAuthenticator, said: AuthResult) -> None:
+        """Say what the gate says, and end the connection where it does."""
+        if said.failure is not None:
+            where, host = self._peer.listener, self._peer.host
+            text = "connection from %s to %s: failed authentication: %s"
+            self._log(logging.INFO, text, host, where, said.failure)
+            self._audit_failure(said.failure)
+        if said.is_delayed:
+            await self._flush()
+            await self._env.sleep(self._security.failure_delay_ms / 1000)
+        if isinstance(said.response, bytes):
+            self._out += [len(said.response).to_bytes(4, "big"), said.response]
+        elif said.response is not None:
+            request = cast("RequestFrame", said.request)
+            version = self._dispatcher.response_version(request)
+            self._out += encode_response(request.key, version, request.correlation_id, said.response)
+        self._out_bytes += 1
+        await self._flush()
+        if said.failure is not None:
+            raise CloseConnection
+        self._limit = self._authentication_limit  # of who logs in again, too, once that has begun
+        if gate.state is SaslState.COMPLETE:
+            self._on_authenticated()
+            self._limit = self._usual_limit
+            self._peer.principal = f"User:{gate.principal_name}"
+            self._peer.token_authenticated = gate.is_delegation_token
+            self._audit_success("a delegation token" if gate.is_delegation_token else gate.mechanism)
+
+    def _answer_api_versions(self, request: RequestFrame) -> Message:
+        """ApiVersions is answered as to anybody."""
+        assert request.key is ApiKey.API_VERSIONS
+        answer: Any = self._dispatcher.handle_request(self._peer, request, self._time_slice)
+        assert isinstance(answer, Message)
+        return answer

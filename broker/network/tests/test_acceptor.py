@@ -1,0 +1,358 @@
+"""Peers, turns, the acceptor and the dispatcher's gate, each by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.dispatch.dispatcher import BROKER_APIS, ApiSpec, Dispatcher
+from ottla.broker.network.acceptor import Acceptor
+from ottla.broker.requests.peer import ANONYMOUS, Peer
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey, request_spec
+from ottla.wire.codec.compiler import Chunk
+from ottla.wire.errors import WireError
+from ottla.wire.framing import RequestFrame, parse_request
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.messages.produce import ProduceRequest
+
+BEAT = ApiKey.HEARTBEAT
+
+
+def request(version: int = 0, key: ApiKey = BEAT) -> RequestFrame:
+    raw = frame(BEAT, max(0, min(version, 4)), 7, HeartbeatRequest("g", 5, "m"))
+    return parse_request(memoryview(raw)[4:])._replace(key=key, version=version)
+
+
+# ---------------------------------------------------------------- Peer
+
+
+def test_a_peer_that_left_is_told_of_once_and_in_order() -> None:
+    peer = Peer("h", ("a", 1), "INSIDE")
+    told: list[int] = []
+    for number in range(3):
+        peer.on_close(lambda number=number: told.append(number))  # type: ignore[misc]
+    cancel = peer.on_close(lambda: told.append(99))
+    assert (peer.listener, peer.principal, peer.is_disconnected) == ("INSIDE", ANONYMOUS, False)
+    cancel()
+    cancel()
+    peer.mark_disconnected()
+    peer.mark_disconnected()
+    assert (told, peer.is_disconnected) == ([0, 1, 2], True)
+
+
+def test_whoever_asks_after_it_left_is_told_at_once() -> None:
+    peer = Peer("h", ("a", 1))
+    peer.mark_disconnected()
+    told: list[int] = []
+    peer.on_close(lambda: told.append(1))()
+    peer.mark_disconnected()
+    assert told == [1]
+
+
+def test_one_told_first_can_spare_another() -> None:
+    peer = Peer("h", ("a", 1))
+    told: list[int] = []
+    cancels: list[Any] = []
+    peer.on_close(lambda: [cancel() for cancel in cancels] and None)
+    cancels.append(peer.on_close(lambda: told.append(1)))
+    peer.mark_disconnected()
+    assert told == []
+
+
+# ---------------------------------------------------------------- Dispatcher
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "oldest", "version", "refused"),
+    [
+        (1, 3, None, 0, True),
+        (1, 3, None, 1, False),
+        (1, 3, None, 3, False),
+        (1, 3, None, 4, True),
+        (1, 3, 2, 1, True),
+        (1, 3, 2, 2, False),
+        (0, 3, 1, 0, True),
+    ],
+)
+def test_versions_are_refused_outside_what_is_answered(
+    monkeypatch: pytest.MonkeyPatch, low: int, high: int, oldest: int | None, version: int, *, refused: bool
+) -> None:
+    stage = DispatcherFixture(monkeypatch)
+
+    async def run() -> None:
+        stage.serve(BEAT, lambda context, body: (context, body), low, high, oldest_answered=oldest)
+        turn = TimeSlice(stage.env)  # type: ignore[arg-type]
+        if refused:
+            with pytest.raises(WireError, match=f"HEARTBEAT has no version {version} here, only {low} to {high}"):
+                stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(version), turn)
+            return
+        context, body = stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(version), turn)  # type: ignore[misc]
+        assert (context.version, context.client_id, context.key, context.time_slice) == (version, "me", BEAT, turn)
+        assert context.apis is stage.apis
+        assert (body.group_id, body.generation_id) == ("g", 5)
+
+    in_virtual_time(run)
+
+
+def test_what_is_not_in_the_listeners_table_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = DispatcherFixture(monkeypatch)
+
+    async def run() -> None:
+        with pytest.raises(WireError, match="HEARTBEAT is not served here"):
+            stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(), TimeSlice(stage.env))  # type: ignore[arg-type]
+
+    in_virtual_time(run)
+
+
+@pytest.mark.parametrize(("version", "answered"), [(0, 0), (4, 4), (5, 0), (-1, 0), (99, 0)])
+def test_trap_1_an_unknown_version_of_api_versions_is_answered_in_v0(
+    monkeypatch: pytest.MonkeyPatch, version: int, answered: int
+) -> None:
+    dispatcher = Dispatcher(DispatcherFixture(monkeypatch).services, {ApiKey.API_VERSIONS: ApiSpec(0, 4, "x")})
+    assert dispatcher.response_version(request(version, ApiKey.API_VERSIONS)) == answered
+    assert dispatcher.response_version(request(version)) == version
+
+
+def test_every_api_is_served_in_versions_that_its_schema_has() -> None:
+    for key, route in BROKER_APIS.items():
+        versions = request_spec(key).versions
+        oldest = route.min_version if route.oldest_supported is None else route.oldest_supported
+        assert versions.low <= oldest <= route.max_version <= versions.high, key
+        assert "broker" in request_spec(key).listeners, key
+
+
+def test_only_waits_that_change_nothing_end_with_their_client() -> None:
+    given_up = {key for key, route in BROKER_APIS.items() if route.cancel_on_disconnect}
+    assert given_up == {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH}
+
+
+def test_requests_whose_parts_are_kept_are_those_about_members() -> None:
+    kept = {key for key, route in BROKER_APIS.items() if route.retains_buffer}
+    assert kept == {
+        *(ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT),
+        *(ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT),
+        *(ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS),
+    }
+
+
+def test_a_peer_is_unknown_until_it_says_what_it_is() -> None:
+    peer = Peer("h", ("a", 1))
+    assert (peer.software_name, peer.software_version, peer.principal) == ("unknown", "unknown", ANONYMOUS)
+
+
+# ---------------------------------------------------------------- Acceptor
+
+
+@pytest.mark.parametrize(
+    ("limit_ms", "gone_s"),
+    [("100", 0.15), ("600", 0.75), ("1000", 1.25), ("40000", 50), ("60000", 70), ("3600000", 3610)],
+)
+def test_who_is_silent_is_looked_for_four_times_in_that_time_and_each_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, limit_ms: str, gone_s: float
+) -> None:
+    stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": limit_ms})
+    at: list[float] = []
+
+    class Silent(ClientStream):
+        def close(self) -> None:
+            if not at:
+                at.append(trio.current_time())
+            super().close()
+
+    async def run() -> None:
+        door, acceptor = FakeListener(), Acceptor(stage.dispatcher)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.run, door)
+            await door.send.send(Silent())
+            await trio.sleep(gone_s + 1)
+            nursery.cancel_scope.cancel()
+        assert at == [pytest.approx(gone_s)]
+
+    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_negative_limit_hangs_up_on_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``Selector.NO_IDLE_TIMEOUT_MS`` (4.3.1)."""
+    stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
+
+    async def run() -> None:
+        door, acceptor, silent = FakeListener(), Acceptor(stage.dispatcher), ClientStream()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.run, door)
+            await door.send.send(silent)
+            await trio.sleep(3000)
+            assert not silent.is_closed
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+
+
+def test_who_must_log_in_has_half_a_minute_whatever_that_limit_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ottla.broker.network.tests.test_secure_connection import door as asked
+
+    stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
+
+    async def run() -> None:
+        door, acceptor, silent = FakeListener(), Acceptor(stage.dispatcher, asked()), ClientStream()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.run, door)
+            await door.send.send(silent)
+            await trio.sleep(29)
+            assert not silent.is_closed
+            await trio.sleep(12)
+            assert silent.is_closed
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+
+
+def test_whoever_is_served_has_a_turn_between_some_newcomers_and_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, newcomers = DispatcherFixture(monkeypatch), [ClientStream() for _ in range(200)]
+
+    class Crowd:
+        async def accept(self) -> ClientStream:
+            if not newcomers:
+                await trio.sleep_forever()
+            return newcomers.pop()
+
+    async def run() -> None:
+        acceptor = Acceptor(stage.dispatcher)
+        seen = [0]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.run, Crowd())
+            while seen[-1] < 200:
+                await trio.lowlevel.checkpoint()
+                seen.append(len(acceptor))
+            nursery.cancel_scope.cancel()
+        # Whose turn is first within a round is chance: two rounds may lie between two looks.
+        assert max(after - before for before, after in pairwise(seen)) <= 16
+
+    in_virtual_time(run)
+
+
+# ---------------------------------------------------------------- Observer
+
+
+def test_an_observer_hears_of_every_request_and_of_every_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[str, ApiKey, int, int]] = []
+
+    class Ear:
+        def received(self, peer: Peer, request: RequestFrame) -> None:
+            heard.append(("received", request.key, request.correlation_id, len(request.frame)))
+
+        def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
+            assert sum(len(chunk) for chunk in chunks) == size_bytes
+            heard.append(("answered", request.key, request.correlation_id, size_bytes))
+
+    stage = DispatcherFixture(monkeypatch)
+    stage.dispatcher.observer = Ear()
+    stage.serve(BEAT, lambda context, body: HeartbeatResponse())
+    stage.serve(ApiKey.PRODUCE, lambda context, body: None)
+    line = ClientStream()
+    raws = [frame(BEAT, 0, 1, HeartbeatRequest()), frame(ApiKey.PRODUCE, 3, 2, ProduceRequest(None, 0))]
+    line.send_bytes(b"".join(raws) + frame(ApiKey.METADATA, 12, 3, MetadataRequest()))
+
+    async def run() -> None:
+        await stage.connection(line).serve()
+
+    in_virtual_time(run)
+    assert heard[:2] == [("received", BEAT, 1, len(raws[0]) - 4), ("answered", BEAT, 1, len(line.received))]
+    assert heard[2] == ("received", ApiKey.PRODUCE, 2, len(raws[1]) - 4), "acks=0 is not answered"
+    assert [(what, number) for what, _, number, _ in heard[3:]] == [("received", 3)], "what is refused was received"
+
+
+@pytest.mark.parametrize(("limit_ms", "gone_after_s"), [("1000", 1.5), ("600", 1.0), ("60000", 75.1)])
+def test_trap_7_the_silent_are_hung_up_on_and_those_who_talk_are_not(
+    monkeypatch: pytest.MonkeyPatch, limit_ms: str, gone_after_s: float
+) -> None:
+    stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": limit_ms})
+    stage.serve(BEAT, lambda context, body: HeartbeatResponse())
+
+    async def run() -> None:
+        door, acceptor = FakeListener(), Acceptor(stage.dispatcher)
+        silent, talking, deaf = ClientStream(), ClientStream(), ClientStream(reads=False)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.run, door)
+            for line in (silent, talking, deaf):
+                await door.send.send(line)
+            deaf.send_bytes(frame(BEAT, 0, 1, HeartbeatRequest()))
+            until = trio.current_time() + 3 * gone_after_s
+            while trio.current_time() < until:
+                talking.send_bytes(frame(BEAT, 0, 1, HeartbeatRequest()))
+                await trio.sleep(int(limit_ms) / 4000)
+                if trio.current_time() < int(limit_ms) / 1000:
+                    assert not silent.is_closed
+                elif trio.current_time() > gone_after_s:
+                    assert silent.is_closed
+            assert deaf.is_closed, "who never reads its answers is silent too"
+            assert not talking.is_closed
+            assert len(acceptor) == 1
+            nursery.cancel_scope.cancel()
+        assert talking.is_closed
+
+    in_virtual_time(run)
+
+
+class PendingConnections:
+    """A listener before which so many stand."""
+
+    def __init__(self, many: int) -> None:
+        self.left = many
+        self.came = 0
+
+    async def accept(self) -> Any:
+        if not self.left:
+            await trio.sleep_forever()
+        self.left -= 1
+        self.came += 1
+        return object()
+
+
+class IdleDispatcher(Acceptor):
+    """One that serves nobody."""
+
+    def _create_connection(self, stream: Any) -> Any:
+        return stream
+
+    async def _serve(self, connection: Any) -> None:
+        """Nothing."""
+
+    async def _close_idle_connections(self) -> None:
+        """Nobody."""
+
+
+def test_while_very_many_connect_others_have_their_turns() -> None:
+    listener, seen = PendingConnections(1_000), [1_000]
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(IdleDispatcher(SimpleNamespace()).run, listener)  # type: ignore[arg-type]
+            while listener.left:
+                await trio.lowlevel.checkpoint()
+                seen.append(listener.left)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert max(before - after for before, after in pairwise(seen)) <= 128
+
+
+def test_an_end_while_very_many_connect_leaves_nobody_between_the_door_and_his_task() -> None:
+    listener = PendingConnections(1_000)
+    acceptor = IdleDispatcher(SimpleNamespace())  # type: ignore[arg-type]
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.cancel()
+            nursery.start_soon(acceptor.run, listener)
+
+    trio.run(main)
+    assert listener.came == len(acceptor)

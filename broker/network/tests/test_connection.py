@@ -1,0 +1,345 @@
+"""What a connection does with bytes, with time, and with a peer that leaves."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.network.connection import CloseConnection
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
+from ottla.jobs.bounded_concurrency import for_each_concurrently
+from ottla.jobs.supervision import is_broken_invariant
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
+
+BEAT = ApiKey.HEARTBEAT
+
+
+def beat(number: int) -> bytes:
+    return frame(BEAT, 0, number, HeartbeatRequest("g", 0, "m"))
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    stage = DispatcherFixture(monkeypatch)
+    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=7))
+    return stage
+
+
+def served(stage: DispatcherFixture, line: ClientStream) -> ClientStream:
+    """Everything that was said is answered until the other side's end is reached."""
+
+    async def run() -> None:
+        await stage.connection(line).serve()
+
+    in_virtual_time(run)
+    assert line.is_closed
+    return line
+
+
+def numbers(line: ClientStream) -> list[int]:
+    return [number for number, _ in line.responses(BEAT, 0)]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 17, 2**31])
+def test_requests_are_answered_in_order_however_their_bytes_arrive(stage: DispatcherFixture, most: int) -> None:
+    line = ClientStream()
+    line.most_bytes = most
+    line.send_bytes(b"".join(beat(n) for n in range(50)))
+    line.disconnect()
+    assert numbers(served(stage, line)) == list(range(50))
+
+
+def test_answers_to_requests_that_came_together_leave_together(stage: DispatcherFixture) -> None:
+    line = ClientStream()
+    line.send_bytes(b"".join(beat(n) for n in range(20)))
+    line.disconnect()
+    assert len(served(stage, line).sends) == 1
+
+
+def test_a_waiting_answer_does_not_hold_back_those_before_it(stage: DispatcherFixture) -> None:
+    line = ClientStream()
+
+    async def later() -> HeartbeatResponse:
+        assert numbers(line) == [1, 2]
+        return HeartbeatResponse()
+
+    stage.serve(ApiKey.LIST_GROUPS, lambda context, request: later())
+    from ottla.wire.messages.list_groups import ListGroupsRequest
+
+    line.send_bytes(beat(1) + beat(2) + frame(ApiKey.LIST_GROUPS, 0, 3, ListGroupsRequest()))
+    line.disconnect()
+    served(stage, line)
+    assert len(line.sends) == 2
+
+
+def test_answers_of_more_than_256_kib_leave_before_all_is_answered(stage: DispatcherFixture) -> None:
+    seen: list[int] = []
+    line = ClientStream()
+
+    def handler(context: Any, request: Any) -> Any:
+        seen.append(len(line.sends))
+        return JoinGroupResponse(member_id="x" * 32000)
+
+    stage.serve(ApiKey.JOIN_GROUP, handler)
+    line.send_bytes(b"".join(frame(ApiKey.JOIN_GROUP, 0, n, JoinGroupRequest()) for n in range(10)))
+    line.disconnect()
+    served(stage, line)
+    assert seen == [0] * 9 + [1], "32,000 bytes each: the ninth brings them over the limit"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [struct.pack(">i", -1), struct.pack(">i", 104_857_601), struct.pack(">ihhih", 10, 99, 0, 1, -1)],
+    ids=["negative", "too large", "unknown key"],
+)
+def test_bytes_that_break_the_format_end_the_connection_after_what_came_before(
+    stage: DispatcherFixture, raw: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = ClientStream()
+    line.send_bytes(beat(1) + raw + beat(2))
+    assert numbers(served(stage, line)) == [1]
+    assert "10.0.0.9 closed" in caplog.text
+
+
+def test_the_largest_request_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    limited = DispatcherFixture(monkeypatch, **{"socket.request.max.bytes": str(len(beat(1)) - 4)})
+    limited.serve(BEAT, lambda context, request: HeartbeatResponse())
+    line = ClientStream()
+    longer = frame(BEAT, 0, 2, HeartbeatRequest("g", 0, "mm"))
+    line.send_bytes(beat(1) + longer)
+    assert numbers(served(limited, line)) == [1]
+
+
+@pytest.mark.parametrize("error", [CloseConnection, ConnectionResetError, trio.ClosedResourceError])
+def test_a_handler_can_end_the_connection_without_a_word(
+    stage: DispatcherFixture, error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(context: Any, request: Any) -> Any:
+        raise error
+
+    stage.serve(ApiKey.PRODUCE, handler)
+    line = ClientStream()
+    line.send_bytes(beat(1) + frame(ApiKey.PRODUCE, 3, 2, ProduceRequest()) + beat(3))
+    assert numbers(served(stage, line)) == [1]
+    assert not caplog.records
+
+
+def test_an_error_of_ours_ends_that_connection_and_is_told(
+    stage: DispatcherFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.serve(BEAT, lambda context, request: 1 // 0)
+    line = ClientStream()
+    line.send_bytes(beat(1))
+    served(stage, line)
+    assert [r.levelno for r in caplog.records] == [logging.ERROR]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_broken_invariant_goes_on_to_the_node(stage: DispatcherFixture) -> None:
+    def handler(context: Any, request: Any) -> Any:
+        raise AssertionError("broken")
+
+    stage.serve(BEAT, handler)
+    line = ClientStream()
+    line.send_bytes(beat(1))
+    with pytest.raises(AssertionError, match="broken"):
+        served(stage, line)
+    assert line.is_closed
+
+
+class DisconnectedStream(ClientStream):
+    """Whoever is answered has left."""
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize(
+    "client", [DisconnectedStream, partial(ClientStream, reads=False)], ids=["it left", "it does not read"]
+)
+def test_a_broken_invariant_goes_on_to_the_node_whatever_becomes_of_the_answers_before_it(
+    stage: DispatcherFixture, client: Callable[[], ClientStream]
+) -> None:
+    def handler(context: Any, request: Any) -> Any:
+        raise AssertionError("broken")
+
+    stage.serve(ApiKey.PRODUCE, handler)
+    line = client()
+    line.send_bytes(beat(1) + frame(ApiKey.PRODUCE, 3, 2, ProduceRequest()))
+    with pytest.raises(AssertionError, match="broken"):
+        served(stage, line)
+    assert line.is_closed
+
+
+def test_a_broken_invariant_in_a_nursery_of_a_handler_goes_on_to_the_node(stage: DispatcherFixture) -> None:
+    async def broken(item: int) -> None:
+        raise AssertionError(f"broken {item}")
+
+    stage.serve(BEAT, lambda context, request: for_each_concurrently([1, 2], broken))
+    line = ClientStream()
+    line.send_bytes(beat(1))
+    with pytest.raises(ExceptionGroup) as raised:
+        served(stage, line)
+    assert is_broken_invariant(raised.value)
+    assert line.is_closed
+
+
+def test_other_errors_in_a_nursery_of_a_handler_end_that_connection_only(
+    stage: DispatcherFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def failing(item: int) -> None:
+        raise ZeroDivisionError
+
+    stage.serve(BEAT, lambda context, request: for_each_concurrently([1], failing))
+    line = ClientStream()
+    line.send_bytes(beat(1))
+    served(stage, line)
+    assert [r.levelno for r in caplog.records] == [logging.ERROR]
+    assert line.is_closed
+
+
+def test_a_request_without_an_answer_gets_none(stage: DispatcherFixture) -> None:
+    stage.serve(ApiKey.PRODUCE, lambda context, request: None)
+    line = ClientStream()
+    line.send_bytes(beat(1) + frame(ApiKey.PRODUCE, 3, 2, ProduceRequest()) + beat(3))
+    line.disconnect()
+    assert numbers(served(stage, line)) == [1, 3]
+
+
+# ---------------------------------------------------------------- memory
+
+
+def buffer_sizes(stage: DispatcherFixture, line: ClientStream, pieces: list[bytes]) -> list[int]:
+    """Size of the receive buffer after each piece."""
+    sizes: list[int] = []
+
+    async def run() -> None:
+        connection = stage.connection(line)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            for piece in pieces:
+                line.send_bytes(piece)
+                await trio.testing.wait_all_tasks_blocked()
+                sizes.append(len(connection._buffer))
+            line.disconnect()
+
+    in_virtual_time(run)
+    return sizes
+
+
+def test_a_frame_costs_memory_only_as_its_bytes_arrive(stage: DispatcherFixture) -> None:
+    head = struct.pack(">i", 100_000_000)
+    sizes = buffer_sizes(stage, ClientStream(), [head, bytes(5000), bytes(100_000), bytes(2_000_000)])
+    assert sizes[0] == 4096
+    assert all(size <= 2 * (105_004 + 2_000_000) for size in sizes)
+    assert sizes[1] <= 65_536
+    assert sizes[2] <= 4 * 105_000
+
+
+@pytest.mark.parametrize(("came", "room"), [(2_000_000, 2 << 20), (5_000_000, 8 << 20), (12_400_000, 12 << 20)])
+def test_a_large_frame_gets_room_by_four_mebibytes_at_the_most(stage: DispatcherFixture, came: int, room: int) -> None:
+    """What is copied or cleared when a buffer grows holds the loop."""
+    sizes = buffer_sizes(stage, ClientStream(), [struct.pack(">i", 100_000_000) + bytes(came)])
+    assert sizes == [room]
+
+
+def test_a_frame_is_never_given_more_than_it_needs_beyond_a_mebibyte(stage: DispatcherFixture) -> None:
+    big = struct.pack(">i", 3_000_000)
+    sizes = buffer_sizes(stage, ClientStream(), [big + bytes(2_900_000)])
+    assert sizes == [3_000_004]
+
+
+def test_a_large_buffer_goes_once_its_frame_is_done(stage: DispatcherFixture) -> None:
+    stage.serve(ApiKey.PRODUCE, lambda context, request: ProduceResponse())
+    raw = frame(ApiKey.PRODUCE, 3, 1, ProduceRequest("t"))
+    large = struct.pack(">i", len(raw) - 4 + 2_000_000) + raw[4:] + bytes(2_000_000)
+    sizes = buffer_sizes(stage, ClientStream(), [large, beat(2)])
+    assert sizes == [4096, 4096]
+
+
+def test_a_busy_connection_gets_room_for_many_requests(stage: DispatcherFixture) -> None:
+    line = ClientStream()
+    sizes = buffer_sizes(stage, line, [b"".join(beat(n) for n in range(1000))])
+    assert 65_536 <= sizes[0] <= 1 << 20
+    assert numbers(line) == list(range(1000))
+
+
+# ---------------------------------------------------------------- others' turn
+
+
+def others_turns(stage: DispatcherFixture, line: ClientStream) -> int:
+    """How often somebody else could run while everything said was answered."""
+    turns = 0
+
+    async def run() -> None:
+        nonlocal turns
+        async with trio.open_nursery() as nursery:
+
+            async def other() -> None:
+                nonlocal turns
+                while True:
+                    await trio.lowlevel.checkpoint()
+                    turns += 1
+
+            nursery.start_soon(other)
+            await stage.connection(line).serve()
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+    return turns
+
+
+def test_pipelined_requests_let_others_run_every_ten_milliseconds_of_work(stage: DispatcherFixture) -> None:
+    def handler(context: Any, request: Any) -> Any:
+        stage.env.work(3.0)
+        return HeartbeatResponse()
+
+    stage.serve(BEAT, handler)
+    line = ClientStream()
+    line.send_bytes(b"".join(beat(n) for n in range(50)))
+    line.disconnect()
+    assert 9 <= others_turns(stage, line) <= 14, "150 ms of work"
+    assert numbers(line) == list(range(50))
+
+
+def test_work_is_counted_over_several_receives(stage: DispatcherFixture) -> None:
+    def handler(context: Any, request: Any) -> Any:
+        stage.env.work(6.0)
+        return HeartbeatResponse()
+
+    stage.serve(BEAT, handler)
+    line = ClientStream()
+    line.most_bytes = len(beat(1)) + 10  # the next one has always begun
+    line.send_bytes(b"".join(beat(n) for n in range(20)))
+    line.disconnect()
+    assert others_turns(stage, line) >= 6
+
+
+def test_quick_requests_let_others_run_after_64_of_them(stage: DispatcherFixture) -> None:
+    line = ClientStream()
+    line.send_bytes(b"".join(beat(n) for n in range(64 * 20)))
+    line.disconnect()
+    assert 15 <= others_turns(stage, line) <= 20
+
+
+def test_a_lonely_request_does_not_pay_for_turns(stage: DispatcherFixture) -> None:
+    line = ClientStream()
+
+    def handler(context: Any, request: Any) -> Any:
+        stage.env.work(50)
+        return HeartbeatResponse()
+
+    stage.serve(BEAT, handler)
+    line.send_bytes(beat(1))
+    line.disconnect()
+    assert others_turns(stage, line) <= 1

@@ -1,0 +1,204 @@
+"""Room for what comes, and how answers of many rows are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.dispatch.dispatcher import LARGE_PRODUCE_BYTES
+from ottla.broker.network import connection as connection_module
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import produce as p
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+BEAT = ApiKey.HEARTBEAT
+
+
+def padded(number: int, size: int) -> bytes:
+    """A whole frame of so many bytes."""
+    raw = frame(BEAT, 0, number, HeartbeatRequest("g", 0, "m"))
+    return (size - 4).to_bytes(4, "big") + raw[4:] + bytes(size - len(raw))
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    stage = DispatcherFixture(monkeypatch)
+    stage.serve(BEAT, lambda context, request: HeartbeatResponse())
+    return stage
+
+
+def rooms(stage: DispatcherFixture, pieces: list[bytes]) -> list[tuple[int, int]]:
+    """After each piece the size of the receive buffer, and how often was received for it."""
+    out: list[tuple[int, int]] = []
+
+    async def run() -> None:
+        line = ClientStream()
+        connection = stage.connection(line)
+        assert connection.idle_ms(stage.env.monotonic_ms()) == 0, "nothing has begun"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            await trio.testing.wait_all_tasks_blocked()
+            for piece in pieces:
+                before = line.receives
+                line.send_bytes(piece)
+                await trio.testing.wait_all_tasks_blocked()
+                out.append((len(connection._buffer), line.receives - before))
+            line.disconnect()
+        assert len(line.responses(BEAT, 0)) == len(pieces) - sum(not piece[:4] for piece in pieces)
+
+    in_virtual_time(run)
+    return out
+
+
+def test_a_buffer_that_is_always_full_doubles_up_to_a_mebibyte() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        stage = DispatcherFixture(patch)
+        stage.serve(BEAT, lambda context, request: HeartbeatResponse())
+        sizes = [4096, 1 << 16, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 20]
+        found = rooms(stage, [padded(n, size) for n, size in enumerate(sizes)])
+        assert [size for size, _ in found] == [1 << 16, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 20, 1 << 20]
+
+
+def test_a_buffer_that_is_not_full_stays() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        stage = DispatcherFixture(patch)
+        stage.serve(BEAT, lambda context, request: HeartbeatResponse())
+        assert [size for size, _ in rooms(stage, [padded(1, 4095), padded(2, 100), padded(3, 4095)])] == [4096] * 3
+
+
+@pytest.mark.parametrize(
+    ("first", "come", "second", "receives"),
+    [(2000, 100, 2096, 1), (2000, 100, 2097, 1), (2000, 100, 4096, 1), (4000, 3, 96, 1), (4000, 3, 97, 1)],
+    ids=["fits behind it", "a byte too long", "as long as the buffer", "its length is cut", "cut, and too long"],
+)
+def test_a_frame_that_has_begun_gets_room_for_all_of_it(
+    stage: DispatcherFixture, first: int, come: int, second: int, receives: int
+) -> None:
+    """Else it comes in more pieces than it must."""
+    whole = padded(2, second)
+    line = ClientStream()
+    counts: list[int] = []
+
+    async def run() -> None:
+        connection = stage.connection(line)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            line.send_bytes(padded(1, first) + whole[:come])
+            await trio.testing.wait_all_tasks_blocked()
+            before = line.receives
+            line.send_bytes(whole[come:])
+            await trio.testing.wait_all_tasks_blocked()
+            counts.append(line.receives - before)
+            line.disconnect()
+
+    in_virtual_time(run)
+    assert [number for number, _ in line.responses(BEAT, 0)] == [1, 2]
+    # The one that waits had its room before it was said; another is begun behind it.
+    assert counts[0] <= receives + (1 if come >= 4 else 2)
+    if come >= 4:
+        assert counts[0] == receives
+
+
+def coordinators(rows: int) -> fc.FindCoordinatorResponse:
+    return fc.FindCoordinatorResponse(coordinators=[fc.Coordinator(f"g{n}") for n in range(rows)])
+
+
+def produced(rows: int) -> p.ProduceResponse:
+    parts = [p.PartitionProduceResponse(n) for n in range(rows)]
+    return p.ProduceResponse(responses=[p.TopicProduceResponse("t", partition_responses=parts)])
+
+
+def fetched(rows: int, session: int) -> f.FetchResponse:
+    parts = [f.PartitionData(n, records=b"") for n in range(rows)]
+    return f.FetchResponse(session_id=session, responses=[f.FetchableTopicResponse("t", partitions=parts)])
+
+
+SHORT, LONG = 0, LARGE_PRODUCE_BYTES
+WRITTEN = [
+    (ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(), SHORT, coordinators(500), False),
+    (ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(), SHORT, coordinators(501), True),
+    (ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(), LONG, coordinators(500), False),
+    (ApiKey.PRODUCE, 9, p.ProduceRequest(None, 1, 1), SHORT, produced(600), False),
+    (ApiKey.PRODUCE, 9, p.ProduceRequest(None, 1, 1), LONG, produced(600), True),
+    (ApiKey.PRODUCE, 9, p.ProduceRequest(None, 1, 1), LONG, produced(400), False),
+    (ApiKey.FETCH, 12, f.FetchRequest(), SHORT, fetched(600, 0), False),
+    (ApiKey.FETCH, 12, f.FetchRequest(), SHORT, fetched(600, 7), True),
+    (ApiKey.FETCH, 12, f.FetchRequest(), SHORT, fetched(400, 7), False),
+    (ApiKey.FETCH, 12, f.FetchRequest(), LONG, fetched(600, 0), True),
+]
+
+
+@pytest.mark.parametrize(("key", "version", "request_body", "more_bytes", "answer", "in_slices"), WRITTEN)
+def test_answers_that_may_have_many_rows_are_written_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+    key: ApiKey,
+    version: int,
+    request_body: Any,
+    more_bytes: int,
+    answer: Any,
+    *,
+    in_slices: bool,
+) -> None:
+    """A short Produce has few rows, a short Fetch too: but for a session's, whose rows its request does not name."""
+    stage = DispatcherFixture(monkeypatch)
+    stage.serve(key, lambda context, body: answer, 0, 20)
+    sliced = []
+    real = connection_module.encode_response_job
+    monkeypatch.setattr(connection_module, "encode_response_job", lambda *told: sliced.append(1) or real(*told))
+    raw = frame(key, version, 1, request_body)
+    line = ClientStream()
+    line.send_bytes((len(raw) - 4 + more_bytes).to_bytes(4, "big") + raw[4:] + bytes(more_bytes))
+    line.disconnect()
+
+    async def run() -> None:
+        await stage.connection(line).serve()
+
+    in_virtual_time(run)
+    assert bool(sliced) == in_slices
+    assert len(line.responses(key, version)) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "answer", "turns"),
+    [
+        (BEAT, HeartbeatRequest("g", 0, "m"), HeartbeatResponse(), 25),
+        (ApiKey.PRODUCE, p.ProduceRequest(None, 1, 1), p.ProduceResponse(), 12),
+    ],
+)
+def test_the_clock_is_looked_at_after_each_request_but_for_quick_ones(
+    stage: DispatcherFixture, key: ApiKey, body: Any, answer: Any, turns: int
+) -> None:
+    """Of the quick ones after every fourth: looking costs as much as they do."""
+
+    def handler(context: Any, request: Any) -> Any:
+        stage.env.work(6.0)
+        return answer
+
+    stage.serve(key, handler)
+    line = ClientStream()
+    line.send_bytes(b"".join(frame(key, 3 if key is ApiKey.PRODUCE else 0, n, body) for n in range(50)))
+    line.disconnect()
+    found = 0
+
+    async def run() -> None:
+        nonlocal found
+        async with trio.open_nursery() as nursery:
+
+            async def other() -> None:
+                nonlocal found
+                while True:
+                    await trio.lowlevel.checkpoint()
+                    found += 1
+
+            nursery.start_soon(other)
+            await stage.connection(line).serve()
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+    assert turns - 4 <= found <= turns + 3

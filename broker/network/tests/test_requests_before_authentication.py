@@ -1,0 +1,181 @@
+"""Every API in every state before somebody has said who they are, in plain text and on TLS: nothing of it is done."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+
+from ottla.broker.network.secure_connection import SecureConnection
+from ottla.broker.network.tests.test_secure_connection import CertificateStream, door, login
+from ottla.broker.security.authn.plain_server import PlainSaslServer
+from ottla.broker.security.authn.sasl_server import SaslAuthenticationException
+from ottla.broker.security.authn.tests.test_sasl_authenticator import keys
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
+from ottla.client.scram import SCRAM_SHA_256, ScramClient
+from ottla.wire.api_keys import ApiKey, request_class, request_spec
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+VERSIONS = frame(ApiKey.API_VERSIONS, 3, 1, ApiVersionsRequest("a", "1"))
+SESSION_MS = 5_000
+ENABLED = {"sasl_enabled_mechanisms": f"PLAIN,{SCRAM_SHA_256}", "connections_max_reauth_ms": str(SESSION_MS)}
+
+
+def handshake(mechanism: str = "PLAIN", version: int = 1) -> bytes:
+    return frame(ApiKey.SASL_HANDSHAKE, version, 2, SaslHandshakeRequest(mechanism))
+
+
+def raw(token: bytes) -> bytes:
+    return struct.pack(">i", len(token)) + token
+
+
+def authenticate(token: bytes) -> bytes:
+    return frame(ApiKey.SASL_AUTHENTICATE, 2, 3, SaslAuthenticateRequest(token))
+
+
+def scram() -> bytes:
+    return ScramClient(SCRAM_SHA_256, "alice", "x", "n").first_message()
+
+
+class ConnectionState(NamedTuple):
+    """How a connection comes into a state: what it says at once, and what it says some seconds later."""
+
+    first: bytes = b""
+    after_s: float = 0.0
+    then: bytes = b""
+    is_lost: bool = False
+    """Whether it ends anyway: what is asked next comes along with what ends it."""
+
+
+STATES = {
+    "nothing was said": ConnectionState(),
+    "versions were asked for": ConnectionState(VERSIONS),
+    "a mechanism was chosen": ConnectionState(handshake()),
+    "versions, then a mechanism": ConnectionState(VERSIONS + handshake()),
+    "tokens travel raw": ConnectionState(handshake(version=0)),
+    "half of a login": ConnectionState(handshake(SCRAM_SHA_256) + authenticate(scram())),
+    "half of a login, raw": ConnectionState(handshake(SCRAM_SHA_256, 0) + raw(scram())),
+    "a wrong password": ConnectionState(handshake() + authenticate(b"\0alice\0wrong"), is_lost=True),
+    "the session has ended": ConnectionState(login(), SESSION_MS / 1000 + 0.1),
+    "a login anew": ConnectionState(login(), 2.0, handshake()),
+    "a login anew, by another mechanism": ConnectionState(login(), 2.0, handshake(SCRAM_SHA_256)),
+}
+
+
+def keys_of(state: str) -> list[ApiKey]:
+    """All but ApiVersions where it may be asked for: it is answered as to anybody."""
+    return [key for key in ApiKey if (state, key) != ("nothing was said", ApiKey.API_VERSIONS)]
+
+
+class RecordingDispatcher(DispatcherFixture):
+    """Every API is served, whatever it does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.env.uuid = lambda: b"u" * 16  # type: ignore[attr-defined]
+        self.done: list[ApiKey] = []
+        for key in ApiKey:
+            self.serve(key, self._handler(key), 0, 99)
+
+    def _handler(self, key: ApiKey) -> Callable[[Any, Any], Any]:
+        def handle(context: Any, request: Any) -> Any:
+            if key is ApiKey.API_VERSIONS and request.client_software_name == "a":
+                return ApiVersionsResponse()  # on the way into a state
+            self.done.append(key)
+            return None
+
+        return handle
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("state", STATES)
+def test_no_api_does_anything_before_somebody_is_let_in(
+    monkeypatch: pytest.MonkeyPatch, state: str, protocol: str
+) -> None:
+    stage, way = RecordingDispatcher(monkeypatch), STATES[state]
+    asked = replace(door(protocol, **ENABLED), scram_keys=keys)
+    lines = [
+        (key, CertificateStream("CN=admin") if protocol == "SASL_SSL" else ClientStream()) for key in keys_of(state)
+    ]
+
+    left = list[ApiKey]()
+
+    async def probe(key: ApiKey, line: ClientStream) -> None:
+        line.send_bytes(way.first)
+        if way.after_s:
+            await trio.sleep(way.after_s)
+            line.send_bytes(way.then)
+        if not way.is_lost:
+            await trio.sleep(0.5)
+            assert not line.is_closed, "it did not come into the state"
+        line.send_bytes(frame(key, request_spec(key).versions.high, 9, request_class(key)()))
+        await trio.sleep(1)
+        if not line.is_closed:
+            left.append(key)
+            line.disconnect()
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            for key, line in lines:
+                nursery.start_soon(SecureConnection(stage.dispatcher, line, asked).serve)
+                nursery.start_soon(probe, key, line)
+
+    in_virtual_time(run)
+    assert stage.done == []
+    assert left == [], "they were not hung up on"
+
+
+def test_a_client_that_speaks_no_tls_where_it_must_is_done_nothing_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, lines = RecordingDispatcher(monkeypatch), list[ClientStream]()
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            for protocol in ("SSL", "SASL_SSL"):
+                for key in ApiKey:
+                    lines.append(CertificateStream(None, OSError("no TLS")))
+                    lines[-1].send_bytes(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
+                    nursery.start_soon(SecureConnection(stage.dispatcher, lines[-1], door(protocol)).serve)
+
+    in_virtual_time(run)
+    assert stage.done == []
+    assert [line.received for line in lines] == [b""] * len(lines)
+    assert all(line.is_closed for line in lines)
+
+
+def test_the_same_requests_are_served_to_who_was_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the probes above would prove nothing; and how many they are."""
+    stage = RecordingDispatcher(monkeypatch)
+
+    async def run() -> None:
+        for key in ApiKey:
+            line = ClientStream()
+            line.send_bytes(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
+            line.disconnect()
+            await SecureConnection(stage.dispatcher, line, door()).serve()
+
+    in_virtual_time(run)
+    assert set(stage.done) == set(ApiKey)
+    assert sum(len(keys_of(state)) for state in STATES) * 2 >= 1_400
+
+
+@pytest.mark.parametrize(
+    ("password", "is_read"),
+    [(b"\xff" * 32_000, True), (b"\xff" * 33_000, False), (b"x" * 500_000, True), ("ö" * 250_000, True)],
+)
+def test_a_password_that_is_no_text_is_looked_at_as_far_as_that_takes_no_time(
+    password: bytes | str, *, is_read: bool
+) -> None:
+    """Half a mebibyte of what is no UTF-8 takes 50 ms to read, as much text takes one."""
+    token = b"\0alice\0" + (password.encode() if isinstance(password, str) else password)
+    with pytest.raises(SaslAuthenticationException) as refused:
+        PlainSaslServer({}).evaluate(token)
+    assert str(refused.value) == (
+        "Authentication failed: Invalid username or password" if is_read else "no PLAIN message"
+    )
+    assert (refused.value.client_message is not None) is is_read

@@ -1,0 +1,399 @@
+"""Connections that must say who they are: limits before that, failures that come late, sessions that end."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.network.secure_connection import AUTHENTICATION_TIMEOUT_MS, SecureConnection
+from ottla.broker.network.tests.test_connection import BEAT, beat
+from ottla.broker.requests.peer import ANONYMOUS
+from ottla.broker.security.authn.listener_security import ListenerSecurity, build_listener_security
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.heartbeat import HeartbeatResponse
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+JAAS = 'x.PlainLoginModule required user_alice="alice-secret";'
+SETTINGS = {
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.in.plain.sasl.jaas.config": JAAS,
+}
+SHORT = {"connections_max_reauth_ms": "5000"}
+HANDSHAKE, TOKEN = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    stage = DispatcherFixture(monkeypatch)
+    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=7))
+    return stage
+
+
+def door(protocol: str = "SASL_PLAINTEXT", **more: str) -> ListenerSecurity:
+    made = build_listener_security(
+        {**SETTINGS, **{k.replace("_", "."): v for k, v in more.items()}}, "IN", protocol, lambda *_: None
+    )
+    assert made is not None
+    return made
+
+
+def login(password: str = "alice-secret", version: int = 1) -> bytes:
+    token = f"\0alice\0{password}".encode()
+    if version == 0:
+        return frame(HANDSHAKE, 0, 1, SaslHandshakeRequest("PLAIN")) + struct.pack(">i", len(token)) + token
+    return frame(HANDSHAKE, 1, 1, SaslHandshakeRequest("PLAIN")) + frame(TOKEN, 2, 2, SaslAuthenticateRequest(token))
+
+
+def codes(line: ClientStream, *kinds: tuple[ApiKey, int]) -> list[int]:
+    """The errors of the answers, which came in this order."""
+    raw, out = line.received, []
+    for key, version in kinds:
+        (size,) = struct.unpack_from(">i", raw)
+        one, raw = raw[: 4 + size], raw[4 + size :]
+        single = ClientStream()
+        single.sends = [one]
+        answer: Any = single.responses(key, version)[0][1]
+        out.append(answer.error_code)
+    assert raw == b""
+    return out
+
+
+def test_who_logs_in_is_served_under_his_name(stage: DispatcherFixture) -> None:
+    line, seen = ClientStream(), []
+    stage.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse(error_code=7))
+
+    async def run() -> None:
+        line.send_bytes(login() + beat(3))
+        line.disconnect()
+        await SecureConnection(stage.dispatcher, line, door()).serve()
+
+    in_virtual_time(run)
+    assert codes(line, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0)) == [0, 0, 7]
+    assert seen == ["User:alice"]
+
+
+def test_312_tokens_may_travel_raw(stage: DispatcherFixture) -> None:
+    line = ClientStream()
+
+    async def run() -> None:
+        line.send_bytes(login(version=0) + beat(3))
+        line.disconnect()
+        await SecureConnection(stage.dispatcher, line, door()).serve()
+
+    in_virtual_time(run)
+    assert line.received.count(struct.pack(">i", 0)) >= 1, "an empty token is answered by an empty token"
+    assert line.received.endswith(struct.pack(">h", 7))
+
+
+def test_313_a_failure_is_answered_late_and_nothing_behind_it_is_read(stage: DispatcherFixture) -> None:
+    line, times = ClientStream(), []
+
+    async def run() -> None:
+        line.send_bytes(login("wrong") + login() + beat(3))
+        await SecureConnection(stage.dispatcher, line, door()).serve()
+        times.append(trio.current_time())
+
+    in_virtual_time(run)
+    assert times == [pytest.approx(0.1)]
+    assert line.is_closed
+    assert codes(line, (HANDSHAKE, 1), (TOKEN, 2)) == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]
+
+
+def test_313_how_late_is_a_setting(stage: DispatcherFixture) -> None:
+    times = []
+
+    async def run() -> None:
+        line = ClientStream()
+        line.send_bytes(login("wrong"))
+        asked = door(connection_failed_authentication_delay_ms="3000")
+        await SecureConnection(stage.dispatcher, line, asked).serve()
+        times.append(trio.current_time())
+
+    in_virtual_time(run)
+    assert times == [pytest.approx(3.0)]
+
+
+def test_312_a_request_before_the_login_ends_it_without_an_answer(stage: DispatcherFixture) -> None:
+    line = ClientStream()
+
+    async def run() -> None:
+        line.send_bytes(beat(1))
+        await SecureConnection(stage.dispatcher, line, door()).serve()
+
+    in_virtual_time(run)
+    assert line.received == b""
+    assert line.is_closed
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(524_288, True), (524_289, False)])
+def test_315_before_the_login_a_frame_has_at_most_512_kib(stage: DispatcherFixture, size: int, is_read: bool) -> None:
+    """CVE-2022-34917: what is announced before that costs nothing."""
+    line = ClientStream()
+
+    async def run() -> None:
+        line.send_bytes(struct.pack(">i", size) + b"\0" * 8)
+        line.disconnect()
+        connection = SecureConnection(stage.dispatcher, line, door())
+        await connection.serve()
+
+    in_virtual_time(run)
+    assert line.receives == (2 if is_read else 1)
+
+
+def test_after_the_login_frames_are_as_large_as_usual(stage: DispatcherFixture) -> None:
+    line = ClientStream()
+
+    async def run() -> None:
+        line.send_bytes(login())
+        line.send_bytes(struct.pack(">i", 600_000) + beat(3)[4:])
+        line.disconnect()
+        await SecureConnection(stage.dispatcher, line, door()).serve()
+
+    in_virtual_time(run)
+    assert line.receives == 2, "the rest of it is waited for"
+
+
+def test_who_takes_too_long_to_say_who_he_is_counts_as_silent(stage: DispatcherFixture) -> None:
+    async def run() -> None:
+        line = ClientStream()
+        connection = SecureConnection(stage.dispatcher, line, door())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            await trio.sleep(AUTHENTICATION_TIMEOUT_MS / 1000 - 1)
+            line.send_bytes(b"\0")  # a byte now and then changes nothing
+            await trio.sleep(2)
+            assert connection.idle_ms(stage.env.monotonic_ms()) == float("inf")
+            line.disconnect()
+
+    in_virtual_time(run)
+
+
+def test_who_is_let_in_counts_as_silent_like_anybody(stage: DispatcherFixture) -> None:
+    async def run() -> None:
+        line = ClientStream()
+        connection = SecureConnection(stage.dispatcher, line, door())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            line.send_bytes(login())
+            await trio.sleep(AUTHENTICATION_TIMEOUT_MS / 1000 + 5)
+            assert connection.idle_ms(stage.env.monotonic_ms()) == pytest.approx(AUTHENTICATION_TIMEOUT_MS + 5000)
+            line.disconnect()
+
+    in_virtual_time(run)
+
+
+def test_317_a_session_that_has_ended_is_closed_at_its_next_request(stage: DispatcherFixture) -> None:
+    line = ClientStream()
+
+    async def run() -> None:
+        asked = door(connections_max_reauth_ms="5000")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(SecureConnection(stage.dispatcher, line, asked).serve)
+            line.send_bytes(login() + beat(3))
+            await trio.sleep(4.9)
+            line.send_bytes(beat(4))
+            await trio.sleep(0.2)
+            assert not line.is_closed
+            line.send_bytes(beat(5))
+
+    in_virtual_time(run)
+    assert line.is_closed
+    assert codes(line, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0), (BEAT, 0)) == [0, 0, 7, 7]
+
+
+def test_317_a_session_lasts_longer_for_who_logs_in_again(stage: DispatcherFixture) -> None:
+    line = ClientStream()
+
+    async def run() -> None:
+        asked = door(connections_max_reauth_ms="5000")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(SecureConnection(stage.dispatcher, line, asked).serve)
+            line.send_bytes(login())
+            await trio.sleep(4)
+            line.send_bytes(login())
+            await trio.sleep(4)
+            line.send_bytes(beat(5))
+            line.disconnect()
+
+    in_virtual_time(run)
+    assert codes(line, *[(HANDSHAKE, 1), (TOKEN, 2)] * 2, (BEAT, 0)) == [0, 0, 0, 0, 7]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(("size", "is_read"), [(524_288, True), (524_289, False)])
+def test_315_a_frame_of_who_logs_in_again_has_as_much_as_at_first(
+    stage: DispatcherFixture, version: int, size: int, *, is_read: bool
+) -> None:
+    """He is known, and a password of 100 MB would be looked at all the same."""
+    line = ClientStream()
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(SecureConnection(stage.dispatcher, line, door(**SHORT)).serve)
+            line.send_bytes(login(version=version))
+            await trio.sleep(4)
+            line.send_bytes(frame(HANDSHAKE, version, 1, SaslHandshakeRequest("PLAIN")))
+            line.send_bytes(struct.pack(">i", size) + bytes(8))
+            await trio.sleep(0.5)
+            assert line.is_closed is not is_read
+            line.disconnect()
+
+    in_virtual_time(run)
+
+
+def test_once_somebody_has_logged_in_again_frames_are_as_large_as_usual(stage: DispatcherFixture) -> None:
+    line = ClientStream()
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(SecureConnection(stage.dispatcher, line, door(**SHORT)).serve)
+            for _ in range(3):
+                line.send_bytes(login())
+                await trio.sleep(4)
+            line.send_bytes(struct.pack(">i", 600_000) + bytes(8))
+            await trio.sleep(0.5)
+            assert not line.is_closed
+            line.disconnect()
+
+    in_virtual_time(run)
+
+
+class CertificateStream(ClientStream):
+    """A side that shows a certificate, or does not speak TLS."""
+
+    def __init__(self, subject: str | None, error: Exception | None = None) -> None:
+        super().__init__()
+        self._subject, self._error = subject, error
+
+    async def handshake(self) -> str | None:
+        if self._error is not None:
+            raise self._error
+        return self._subject
+
+
+@pytest.mark.parametrize(
+    ("subject", "rules", "principal"),
+    [
+        (None, "DEFAULT", ANONYMOUS),
+        ("CN=alice,O=Here", "DEFAULT", "User:CN=alice,O=Here"),
+        ("CN=alice,O=Here", "RULE:^CN=(.*?),.*$/$1/U", "User:ALICE"),
+        ("O=Here", "RULE:^CN=(.*?),.*$/$1/", None),
+    ],
+)
+def test_309_a_certificate_is_a_name(
+    stage: DispatcherFixture, subject: str | None, rules: str, principal: str | None
+) -> None:
+    line, seen = CertificateStream(subject), []
+    stage.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse())
+
+    async def run() -> None:
+        line.send_bytes(beat(1))
+        line.disconnect()
+        asked = door("SSL", ssl_principal_mapping_rules=rules)
+        await SecureConnection(stage.dispatcher, line, asked).serve()
+
+    in_virtual_time(run)
+    assert seen == ([] if principal is None else [principal])
+    assert line.is_closed
+
+
+def test_309_where_a_login_follows_the_login_is_the_name(stage: DispatcherFixture) -> None:
+    line, seen = CertificateStream("CN=somebody"), []
+    stage.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse())
+
+    async def run() -> None:
+        line.send_bytes(login() + beat(3))
+        line.disconnect()
+        await SecureConnection(stage.dispatcher, line, door("SASL_SSL")).serve()
+
+    in_virtual_time(run)
+    assert seen == ["User:alice"]
+
+
+def test_who_does_not_speak_tls_is_not_heard(stage: DispatcherFixture) -> None:
+    line = CertificateStream(None, OSError("no TLS"))
+
+    async def run() -> None:
+        line.send_bytes(beat(1))
+        await SecureConnection(stage.dispatcher, line, door("SSL")).serve()
+
+    in_virtual_time(run)
+    assert line.is_closed
+    assert line.received == b""
+
+
+def test_an_error_in_one_handshake_ends_that_connection_only_and_is_told(
+    stage: DispatcherFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = CertificateStream(None, UnicodeDecodeError("utf-8", b"\xfc", 0, 1, "invalid start byte"))
+
+    async def run() -> None:
+        await SecureConnection(stage.dispatcher, line, door("SSL")).serve()
+
+    in_virtual_time(run)
+    assert line.is_closed
+    assert "closed: its handshake could not be handled" in caplog.text
+    assert "invalid start byte" in caplog.text
+
+
+def test_a_broken_invariant_in_a_handshake_ends_the_node_as_anywhere(stage: DispatcherFixture) -> None:
+    line = CertificateStream(None, AssertionError())
+
+    async def run() -> None:
+        with pytest.raises(AssertionError):
+            await SecureConnection(stage.dispatcher, line, door("SSL")).serve()
+
+    in_virtual_time(run)
+    assert line.is_closed
+
+
+def test_strangers_together_hold_so_much_memory_and_no_more(stage: DispatcherFixture) -> None:
+    """CVE-2022-34917.
+
+    A thousand of them, each with most of a frame of half a mebibyte; one that logs in comes through all the same.
+    """
+    asked, lines, late, gone = door(), [ClientStream() for _ in range(300)], ClientStream(), ClientStream()
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            for line in lines:
+                line.send_bytes(struct.pack(">i", 500_000) + bytes(400_000))
+                nursery.start_soon(SecureConnection(stage.dispatcher, line, asked).serve)
+            await trio.sleep(1)
+            assert sum(not line.is_closed for line in lines) in range(16, 65)
+            late.send_bytes(login() + beat(3))
+            late.disconnect()
+            await SecureConnection(stage.dispatcher, late, asked).serve()
+            for line in lines:
+                line.disconnect()
+        gone.send_bytes(struct.pack(">i", 500_000) + bytes(400_000))
+        gone.disconnect()
+        await SecureConnection(stage.dispatcher, gone, asked).serve()
+        assert gone.receives > 5, "what others held is free again"
+
+    in_virtual_time(run)
+    assert codes(late, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0)) == [0, 0, 7]
+    assert asked.pre_auth_memory.resize(0, 16 * 1024 * 1024), "nothing is held by anybody"
+
+
+def test_a_login_of_some_kilobytes_counts_for_nothing_even_where_strangers_hold_all_they_may(
+    stage: DispatcherFixture,
+) -> None:
+    """Many clients with large tokens may come back at once."""
+    asked, line = door(), ClientStream()
+    assert asked.pre_auth_memory.resize(0, 16 * 1024 * 1024)
+    token = b"\0alice\0" + b"x" * 7000
+
+    async def run() -> None:
+        line.send_bytes(frame(HANDSHAKE, 1, 1, SaslHandshakeRequest("PLAIN")))
+        line.send_bytes(frame(TOKEN, 2, 2, SaslAuthenticateRequest(token)))
+        await SecureConnection(stage.dispatcher, line, asked).serve()
+
+    in_virtual_time(run)
+    assert codes(line, (HANDSHAKE, 1), (TOKEN, 2)) == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]

@@ -1,0 +1,59 @@
+"""Connections before their authentication: how long they count as idle, and which are shed first."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from ottla.broker.network.secure_connection import SecureConnection
+from ottla.broker.network.tests.test_connection import BEAT, beat
+from ottla.broker.network.tests.test_secure_connection import door, login
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, in_virtual_time
+from ottla.wire.messages.heartbeat import HeartbeatResponse
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    return DispatcherFixture(monkeypatch)
+
+
+def test_idle_ms_while_the_tls_handshake_waits_is_the_time_since_the_connection_came(stage: DispatcherFixture) -> None:
+    class NeverShakes(ClientStream):
+        async def handshake(self) -> str | None:
+            await trio.sleep_forever()
+
+    async def run() -> None:
+        connection = SecureConnection(stage.dispatcher, NeverShakes(), door("SSL"))
+        now_ms = stage.dispatcher.services.env.monotonic_ms
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            await trio.sleep(5)
+            assert connection.idle_ms(now_ms()) == pytest.approx(5_000)
+            assert not connection.is_authenticated
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+
+
+def test_is_authenticated_only_after_the_login(stage: DispatcherFixture) -> None:
+    line, seen = ClientStream(), []
+
+    async def run() -> None:
+        connection = SecureConnection(stage.dispatcher, line, door())
+
+        def answer(*_: object) -> HeartbeatResponse:
+            seen.append(connection.is_authenticated)
+            return HeartbeatResponse(error_code=7)
+
+        stage.serve(BEAT, answer)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            line.send_bytes(login()[:30])
+            await trio.sleep(1)
+            seen.append(connection.is_authenticated)
+            line.send_bytes(login()[30:] + beat(3))
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+    assert seen == [False, True]

@@ -1,0 +1,148 @@
+"""Clients that push metrics: what each shall push, when it may ask and push again, and how its requests are refused.
+
+Behaviour: at most 16,384 are remembered, whoever was not heard from for longest is forgotten first; each is forgotten
+after three of its intervals, a minute at least, and when its connection ends. Who asks or pushes before its interval is
+over is THROTTLING_QUOTA_EXCEEDED; the first push after an answer may come at any time, and so may the last one of a
+client that ends, after which there is none. Another subscription id is UNKNOWN_SUBSCRIPTION_ID, an unknown codec
+UNSUPPORTED_COMPRESSION_TYPE, more than ``telemetry.max.bytes`` TELEMETRY_TOO_LARGE.
+
+Source: ``ClientMetricsManager.java``, ``ClientMetricsInstance.java`` (apache/kafka 4.3.1).
+
+From KIP-714.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.broker.observability.client_metrics_subscriptions import (
+    ClientAttributes,
+    ClientMetricsSubscription,
+    MergedSubscription,
+    merge_subscriptions,
+)
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.push_telemetry import PushTelemetryRequest
+from ottla.wire.record_batch.compression import CompressionType
+
+MAX_INSTANCES = 16_384
+MIN_EXPIRY_MS = 60_000.0
+_SWEEP_MS = 60_000.0
+RESERVED_IDS = (bytes(16), bytes(15) + b"\x01")
+"""Ids no client has (``Uuid.RESERVED``)."""
+_EARLY_GET_ERRORS = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+_NEVER_MS = float("-inf")
+
+
+class DisconnectNotifier(Protocol):
+    """Whose connection it is: `ottla.broker.requests.peer.Peer`."""
+
+    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have ``callback`` called when it ends."""
+
+
+class ClientMetricsInstance:
+    """One client as it is known here."""
+
+    def __init__(self, ident: bytes, who: ClientAttributes, wanted: MergedSubscription, version: int) -> None:
+        self.client_instance_id = ident
+        self.attributes = who
+        self.subscription = wanted
+        self.subscription_id = wanted.subscription_id(ident)
+        self.version = version
+        """Of the subscriptions that ``subscription`` was made of."""
+        self.is_terminating = False
+        self.last_error = ErrorCode.NONE
+        self._last_get_ms = self._last_push_ms = _NEVER_MS
+        self.expires_ms = 0.0
+
+    def check_get_request(self, now_ms: float) -> None:
+        """It asks what to push. Raises ProtocolError."""
+        if now_ms - max(self._last_get_ms, self._last_push_ms) >= self.subscription.interval_ms:
+            self._last_get_ms = now_ms
+        elif self.last_error not in _EARLY_GET_ERRORS:
+            raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        self.last_error = ErrorCode.NONE
+
+    def check_push_request(self, request: PushTelemetryRequest, now_ms: float, most_bytes: int) -> None:
+        """It pushes. Raises ProtocolError."""
+        try:
+            self._check_push(request, now_ms, most_bytes)
+        except ProtocolError as error:
+            self.last_error = error.code
+            raise
+        finally:
+            self.is_terminating = request.terminating
+        self.last_error = ErrorCode.NONE
+
+    def _check_push(self, request: PushTelemetryRequest, now_ms: float, most_bytes: int) -> None:
+        if self.is_terminating:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST)
+        if self._last_get_ms > self._last_push_ms or now_ms - self._last_push_ms >= self.subscription.interval_ms:
+            self._last_push_ms = now_ms
+        elif not request.terminating:
+            raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        if request.subscription_id != self.subscription_id:
+            raise ProtocolError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
+        if request.compression_type not in tuple(CompressionType):
+            raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if len(request.metrics) > most_bytes:
+            raise ProtocolError(ErrorCode.TELEMETRY_TOO_LARGE)
+
+
+class ClientMetricsInstanceCache:
+    """All of them, in the order they were heard from last."""
+
+    def __init__(self) -> None:
+        self._instances: dict[bytes, ClientMetricsInstance] = {}
+        self._instance_ids_by_peer: dict[DisconnectNotifier, bytes] = {}
+        """Who came last over each connection."""
+        self._subscriptions: list[ClientMetricsSubscription] = []
+        self._merged_subscriptions: dict[tuple[int, ...], MergedSubscription] = {}
+        """By the numbers of the subscriptions that match: most clients want the same."""
+        self._version = 0
+        self._swept_ms = 0.0
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    def set_subscriptions(self, subscriptions: list[ClientMetricsSubscription]) -> None:
+        """There are other subscriptions: each client's are looked at again when it comes."""
+        self._subscriptions = subscriptions
+        self._merged_subscriptions.clear()
+        self._version += 1
+
+    def get_or_create(
+        self, ident: bytes, who: ClientAttributes, peer: DisconnectNotifier, now_ms: float
+    ) -> ClientMetricsInstance:
+        """The client of this id, as the subscriptions are now; who is new comes over this connection."""
+        found = self._instances.pop(ident, None)
+        self._remove_expired(now_ms)
+        if found is None or found.version < self._version:
+            who = who if found is None else found.attributes
+            if found is None and len(self._instances) >= MAX_INSTANCES:
+                del self._instances[next(iter(self._instances))]
+            found = ClientMetricsInstance(ident, who, self._merged_subscription(who), self._version)
+            is_new = peer not in self._instance_ids_by_peer
+            self._instance_ids_by_peer[peer] = ident
+            if is_new:
+                peer.on_close(lambda: self._on_disconnect(peer))
+        self._instances[ident] = found
+        found.expires_ms = now_ms + max(MIN_EXPIRY_MS, 3 * found.subscription.interval_ms)
+        return found
+
+    def _merged_subscription(self, who: ClientAttributes) -> MergedSubscription:
+        meant = tuple(number for number, each in enumerate(self._subscriptions) if each.matches(who))
+        if meant not in self._merged_subscriptions:
+            self._merged_subscriptions[meant] = merge_subscriptions(self._subscriptions[number] for number in meant)
+        return self._merged_subscriptions[meant]
+
+    def _on_disconnect(self, peer: DisconnectNotifier) -> None:
+        self._instances.pop(self._instance_ids_by_peer.pop(peer), None)
+
+    def _remove_expired(self, now_ms: float) -> None:
+        if now_ms - self._swept_ms >= _SWEEP_MS:
+            self._swept_ms = now_ms
+            for ident in [ident for ident, each in self._instances.items() if each.expires_ms <= now_ms]:
+                del self._instances[ident]

@@ -1,0 +1,77 @@
+"""Clients' own metrics on one node: joins who pushes with what was pushed.
+
+Source: ``ClientMetricsManager.java`` (apache/kafka 4.3.1). Where Kafka hands what was pushed to a plug-in, here it is
+shown on the metrics page; a node without one takes it and forgets it.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.observability.client_metrics_instances import (
+    RESERVED_IDS,
+    ClientMetricsInstance,
+    ClientMetricsInstanceCache,
+    DisconnectNotifier,
+)
+from ottla.broker.observability.client_metrics_store import ClientMetricsStore
+from ottla.broker.observability.client_metrics_subscriptions import ClientAttributes, read_subscriptions
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage
+from ottla.env.env import Env
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.primitives import uuid_to_string
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages.push_telemetry import PushTelemetryRequest
+from ottla.wire.record_batch.compression import CompressionType, decompress
+
+
+class ClientMetricsManager:
+    """What a node knows of its clients' metrics."""
+
+    def __init__(self, env: Env, is_shown: bool) -> None:  # noqa: FBT001
+        self._env = env
+        self._instances = ClientMetricsInstanceCache()
+        self.store = ClientMetricsStore() if is_shown else None
+
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Subscriptions may have changed."""
+        if any(kind == RESOURCE_CLIENT_METRICS for kind, _ in delta.configs):
+            self._instances.set_subscriptions(read_subscriptions(image))
+
+    def _get_instance(
+        self, ident: bytes, who: ClientAttributes, peer: DisconnectNotifier, now_ms: float
+    ) -> ClientMetricsInstance:
+        return self._instances.get_or_create(ident, {**who, "client_instance_id": uuid_to_string(ident)}, peer, now_ms)
+
+    def get_subscription(self, ident: bytes, who: ClientAttributes, peer: DisconnectNotifier) -> ClientMetricsInstance:
+        """A client asks what to push; one without an id gets one.
+
+        Raises:
+            ProtocolError: THROTTLING_QUOTA_EXCEEDED.
+        """
+        now_ms = self._env.monotonic_ms()
+        instance = self._get_instance(self._env.uuid() if ident == RESERVED_IDS[0] else ident, who, peer, now_ms)
+        instance.check_get_request(now_ms)
+        return instance
+
+    def push(
+        self, request: PushTelemetryRequest, who: ClientAttributes, peer: DisconnectNotifier, most_bytes: int
+    ) -> Job[None]:
+        """A client pushes.
+
+        Raises:
+            ProtocolError: as `ClientMetricsInstance.check_push_request`, INVALID_RECORD where the metrics cannot be read.
+        """
+        if request.client_instance_id in RESERVED_IDS:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST)
+        now_ms = self._env.monotonic_ms()
+        instance = self._get_instance(request.client_instance_id, who, peer, now_ms)
+        instance.check_push_request(request, now_ms, most_bytes)
+        if not request.metrics:
+            return
+        try:
+            data = bytes(decompress(CompressionType(request.compression_type), request.metrics, most_bytes))
+            if self.store is not None:
+                yield from self.store.add_push(instance, data, now_ms)
+        except WireError as error:
+            instance.last_error = ErrorCode.INVALID_RECORD
+            raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from None

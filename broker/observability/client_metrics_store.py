@@ -1,0 +1,145 @@
+"""What clients pushed last, kept for whoever reads the metrics page.
+
+A value is shown under ``ottla_client_`` and its own name, with who pushed it; what came as a difference is added up. A
+client's values are forgotten three of its intervals after its last push, a minute at least. There are bounds to what is
+kept, as clients say what they like: so much of one client and so much of all; what is beyond is counted and dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
+
+from ottla.broker.observability.client_metrics_instances import MIN_EXPIRY_MS, ClientMetricsInstance
+from ottla.broker.observability.otlp import Labels, OtlpSample, parse_samples
+from ottla.jobs.time_slice import Job
+from ottla.wire.codec.primitives import uuid_to_string
+
+METRIC_PREFIX = "ottla_client_"
+MAX_CLIENT_BYTES = 512 * 1024
+MAX_TOTAL_BYTES = 4 * 1024 * 1024
+_VALUE_OVERHEAD_BYTES = 300
+_IDENTITY_LABELS = ("client_instance_id", "client_id", "client_software_name", "client_software_version")
+_VALUES_PER_STEP = 50
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+Series = tuple[str, Labels]
+
+
+class _SeriesValue(NamedTuple):
+    value: float
+    is_counter: bool
+
+
+class _ClientValues:
+    """One client's."""
+
+    def __init__(self, who: str) -> None:
+        self.identity_labels = who
+        self.values: dict[Series, _SeriesValue] = {}
+        self.size_bytes = 0
+        self.expires_ms = 0.0
+
+
+class ClientMetricsStore:
+    """Everybody's of whom there is a value."""
+
+    def __init__(self) -> None:
+        self._clients: dict[bytes, _ClientValues] = {}
+        self._size_bytes = 0
+        self.pushes = 0
+        self.dropped = 0
+        """Values for which there was no room."""
+
+    def add_push(self, instance: ClientMetricsInstance, data: bytes, now_ms: float) -> Job[None]:
+        """Take in what a client pushed.
+
+        Raises:
+            WireError: that is no message of metrics.
+        """
+        self._remove_expired(now_ms)
+        self.pushes += 1
+        until_ms = now_ms + max(MIN_EXPIRY_MS, 3 * instance.subscription.interval_ms)
+        known = self._clients.get(instance.client_instance_id)
+        if known is not None:
+            known.expires_ms = until_ms
+        for sample in parse_samples(data):
+            if sample is not None:
+                self._add_sample(instance, sample, until_ms)
+            yield
+
+    def _add_sample(self, instance: ClientMetricsInstance, sample: OtlpSample, until_ms: float) -> None:
+        """Who has no value that is kept is not kept either: clients give themselves as many ids as they like."""
+        kept = self._clients.get(instance.client_instance_id) or _ClientValues(
+            _format_labels(_identity_labels(instance))
+        )
+        kept.expires_ms = until_ms
+        labels = tuple(each for each in sample.labels if each[0] not in _IDENTITY_LABELS)
+        series = sample.name, labels
+        before = kept.values.get(series)
+        if before is None:
+            size_bytes = _VALUE_OVERHEAD_BYTES + len(sample.name) + sum(len(name) + len(text) for name, text in labels)
+            if not kept.values:
+                size_bytes += len(kept.identity_labels)
+            full = kept.size_bytes + size_bytes > MAX_CLIENT_BYTES
+            if full or self._size_bytes + size_bytes > MAX_TOTAL_BYTES:
+                self.dropped += 1
+                return
+            self._clients[instance.client_instance_id] = kept
+            kept.size_bytes += size_bytes
+            self._size_bytes += size_bytes
+        total = sample.value + (before.value if sample.is_delta and before is not None else 0.0)
+        kept.values[series] = _SeriesValue(total, sample.is_counter)
+
+    def _remove_expired(self, now_ms: float) -> None:
+        for ident in [ident for ident, kept in self._clients.items() if kept.expires_ms <= now_ms]:
+            self._size_bytes -= self._clients.pop(ident).size_bytes
+
+    def render(self, now_ms: float) -> Generator[None, None, list[str]]:
+        """All of it in Prometheus' text form, in steps: a name's values stand together."""
+        self._remove_expired(now_ms)
+        by_name: dict[str, list[tuple[str, Labels, _SeriesValue]]] = {}
+        for kept in list(self._clients.values()):
+            for number, ((name, labels), value) in enumerate(list(kept.values.items()), 1):
+                by_name.setdefault(name, []).append((kept.identity_labels, labels, value))
+                if number % _VALUES_PER_STEP == 0:
+                    yield
+        out = []
+        for name, rows in by_name.items():
+            kinds = {row[2].is_counter for row in rows}
+            kind = "untyped" if len(kinds) > 1 else "counter" if kinds.pop() else "gauge"
+            out.append(f"# HELP {METRIC_PREFIX}{name} Pushed by clients.\n# TYPE {METRIC_PREFIX}{name} {kind}\n")
+            for number, (who, labels, value) in enumerate(rows, 1):
+                out.append(
+                    f"{METRIC_PREFIX}{name}{{{who}{_format_extra_labels(labels)}}} {_format_number(value.value)}\n"
+                )
+                if number % _VALUES_PER_STEP == 0:
+                    yield
+            yield
+        return out
+
+    def push_counters(self) -> Iterator[tuple[str, str, int]]:
+        """Of the pushes themselves: name, what it is, value. No client can name its own so."""
+        yield "ottla_telemetry_pushes", "Pushes of clients' metrics that were taken.", self.pushes
+        yield "ottla_telemetry_values_dropped", "Pushed values there was no room for.", self.dropped
+
+
+def _identity_labels(instance: ClientMetricsInstance) -> Labels:
+    who = {**instance.attributes, "client_instance_id": uuid_to_string(instance.client_instance_id)}
+    return tuple((name, (who.get(name) or "")[:200]) for name in _IDENTITY_LABELS)
+
+
+def _format_labels(labels: Labels) -> str:
+    return ",".join(f'{name}="{text.translate(_ESCAPES)}"' for name, text in labels)
+
+
+def _format_extra_labels(labels: Labels) -> str:
+    return f",{_format_labels(labels)}" if labels else ""
+
+
+def _format_number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(int(value)) if value == int(value) else repr(value)

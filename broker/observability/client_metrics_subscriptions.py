@@ -1,0 +1,111 @@
+"""Which metrics a client shall push, and how often: what the cluster's subscriptions make of who it is.
+
+Behaviour: a subscription without patterns is everybody's; the metrics of all that match are joined, ``*`` stands for
+all others, and the shortest interval counts. The subscription's id is a checksum of that, in the order of Java's hash
+set, mixed with the client's id: whoever pushes under another one must ask again.
+
+Source: ``ClientMetricsManager.createClientInstance``, ``ClientMetricsConfigs.java``,
+``ClientMetricsInstanceMetadata.java`` (apache/kafka 4.3.1).
+
+From KIP-714.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import re2
+
+from ottla.broker.config.dynamic_config import log_invalid_stored_value
+from ottla.broker.groups.java_collections.hash_map import JavaHashMap
+from ottla.broker.groups.java_collections.iteration_order import string_hash, uuid_hash
+from ottla.controller.config.java_values import parse_integer, trim
+from ottla.controller.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage
+from ottla.wire.record_batch.crc import crc32c
+
+logger = logging.getLogger("ottla.telemetry")
+DEFAULT_INTERVAL_MS = 300_000
+MIN_INTERVAL_MS = 100
+ALL_METRICS = "*"
+ClientAttributes = Mapping[str, str | None]
+"""What a client is, by the names patterns have for it."""
+
+
+class MergedSubscription(NamedTuple):
+    """What one client shall push."""
+
+    metrics: tuple[str, ...]
+    """Beginnings of names, in the order of Java's set."""
+    interval_ms: int
+
+    def subscription_id(self, instance_id: bytes) -> int:
+        """The id of this subscription, as a signed number of 32 bits."""
+        text = f"[{', '.join(self.metrics)}]{self.interval_ms}"
+        mixed = crc32c(text.encode()) ^ uuid_hash(instance_id)
+        return mixed - (1 << 32) if mixed >> 31 else mixed
+
+
+class ClientMetricsSubscription(NamedTuple):
+    """One of the cluster's."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    patterns: Mapping[str, Any]
+    """What each attribute must look like; None matches nobody."""
+
+    def matches(self, who: ClientAttributes) -> bool:
+        """Whether a client is meant."""
+        for name, pattern in self.patterns.items():
+            text = who.get(name)
+            if text is None or pattern is None or not pattern.fullmatch(text):
+                return False
+        return True
+
+
+def _split_list(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (x.strip() for x in text.split(","))))
+
+
+def _compile_pattern(name: str, text: str) -> Any:
+    """A pattern that takes no longer for what a client thought out to make it take long."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(text, options)
+    except (re2.error, UnicodeError):
+        logger.warning("client metrics %s: the pattern %r is not one of RE2's and matches nobody", name, text)
+        return None
+
+
+def _interval_ms(name: str, text: str | None) -> int:
+    """Return the push interval of a subscription; the default where what is stored is none."""
+    try:
+        return DEFAULT_INTERVAL_MS if text is None else max(parse_integer(trim(text), 32), MIN_INTERVAL_MS)
+    except ValueError:
+        log_invalid_stored_value(f"client metrics {name!r}", "interval.ms", text or "")
+        return DEFAULT_INTERVAL_MS
+
+
+def read_subscriptions(image: MetadataImage) -> list[ClientMetricsSubscription]:
+    """Those the cluster has."""
+    out = []
+    for kind, name in image.configs:
+        if kind == RESOURCE_CLIENT_METRICS:
+            values = image.config(kind, name)
+            pairs = (x.partition("=") for x in _split_list(values.get("match", "")))
+            patterns = {key.strip(): _compile_pattern(name, text.strip()) for key, _, text in pairs}
+            interval_ms = _interval_ms(name, values.get("interval.ms"))
+            out.append(ClientMetricsSubscription(_split_list(values.get("metrics", "")), interval_ms, patterns))
+    return out
+
+
+def merge_subscriptions(subscriptions: Iterable[ClientMetricsSubscription]) -> MergedSubscription:
+    """What a client shall push for whom these are meant; nothing, each five minutes, where there are none."""
+    interval_ms, metrics = DEFAULT_INTERVAL_MS, JavaHashMap[str, None](string_hash)
+    for each in subscriptions:
+        interval_ms = min(interval_ms, each.interval_ms)
+        for name in each.metrics:
+            metrics.put(name, None)
+    return MergedSubscription((ALL_METRICS,) if ALL_METRICS in metrics else tuple(metrics), interval_ms)

@@ -1,0 +1,236 @@
+"""The node's numbers at an address of their own, as Prometheus reads them: ``ottla.metrics.listener=HOST:PORT``.
+
+Names are those a Prometheus exporter gives Kafka's beans, where Kafka has the number; what only Ottla has begins with
+``ottla_``. Everything is counted anyway: asking costs a walk over the partitions, not asking costs nothing. The walk
+goes in slices: with 10,000 partitions it is 40,000 lines.
+
+Source: ``LogManager``, ``LogCleanerManager``, ``ReplicaManager``, ``UnifiedLog``, ``RequestMetrics`` beans
+(apache/kafka 4.3.1, docs/ops); the text form is Prometheus' own, version 0.0.4.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import trio
+
+from ottla.broker.observability import http_protocol
+from ottla.broker.observability.request_metrics import ApiMetrics, RequestMetrics
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.storage.log_cleaner import LogCleaner
+from ottla.broker.storage.log_dirs import LogDirs
+from ottla.broker.storage.scrubber import Scrubber
+from ottla.env.env import Env, Stream, StreamListener
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from ottla.broker.observability.client_metrics_store import ClientMetricsStore
+    from ottla.broker.replication.replication_metrics import ReplicationStats
+
+logger = logging.getLogger("ottla.metrics")
+_PATHS = (b"/metrics", b"/")
+CLIENT_TIMEOUT_S = 10.0
+MAX_CLIENTS = 32
+"""Who scrapes comes alone, and asks at once."""
+LOGS_PER_STEP = 50
+_LOG_METRICS: dict[str, tuple[str, Callable[[PartitionLog], int]]] = {
+    "kafka_log_log_size": ("Bytes of all segments.", lambda log: log.size_bytes),
+    "kafka_log_log_numlogsegments": ("Segments.", lambda log: len(log.segments)),
+    "kafka_log_log_logstartoffset": ("First offset that is kept.", lambda log: log.log_start_offset),
+    "kafka_log_log_logendoffset": ("Next offset to be written.", lambda log: log.log_end_offset),
+}
+_API_METRICS: dict[str, tuple[str, Callable[[ApiMetrics], int]]] = {
+    "kafka_network_requestmetrics_requests_total": ("Requests that came.", lambda count: count.requests),
+    "ottla_answers_total": ("Answers that left; what asks for none gets none.", lambda count: count.responses),
+    "ottla_request_bytes_total": ("Bytes of the requests.", lambda count: count.request_bytes),
+    "ottla_answer_bytes_total": ("Bytes of the answers.", lambda count: count.response_bytes),
+}
+MetricRow = tuple[str, str, int]
+"""Name, what it is, value."""
+
+
+class MetricSources(NamedTuple):
+    """Where the numbers are."""
+
+    log_dirs: LogDirs
+    replica_manager: ReplicaManager
+    cleaner: LogCleaner
+    scrubber: Scrubber
+    request_metrics: RequestMetrics
+    connections: Callable[[], int]
+    controller: Any
+    """`ottla.broker.observability.quorum_metrics.QuorumMetricsSource`."""
+    is_broker: bool
+    """Whether this node is a broker."""
+    is_controller: bool
+    """Whether it is one of the controllers."""
+    client_metrics: Callable[[], ClientMetricsStore | None] = lambda: None
+    """What clients pushed, once one did."""
+
+    def gauges(self, health: ReplicationStats) -> Iterable[MetricRow]:
+        """What goes up and down, of the node as a whole."""
+        replicas = self.replica_manager
+        yield "kafka_server_replicamanager_partitioncount", "Partitions on this node.", len(replicas)
+        name = "kafka_server_replicamanager"
+        yield f"{name}_leadercount", "Partitions this node leads.", health.leader_count
+        about = "Of those, the ones with replicas that are not in sync."
+        yield f"{name}_underreplicatedpartitions", about, health.under_replicated
+        about = "Of those, the ones with fewer in sync than min.insync.replicas."
+        yield f"{name}_underminisrpartitioncount", about, health.under_min_isr
+        about = "Of those, the ones with just as many in sync as that."
+        yield f"{name}_atminisrpartitioncount", about, health.at_min_isr
+        about = "Committed records the follower is without that is most behind."
+        yield "kafka_server_replicafetchermanager_maxlag", about, health.max_lag
+        offline = len(replicas.offline_partitions)
+        yield "kafka_server_replicamanager_offlinereplicacount", "Partitions in failed directories.", offline
+        failed = len(self.log_dirs.offline)
+        yield "kafka_log_logmanager_offlinelogdirectorycount", "Data directories that failed.", failed
+        about = "Compacted partitions that cannot be compacted."
+        yield "kafka_log_logcleanermanager_uncleanable_partitions_count", about, self.cleaner.uncleanable_count
+
+    def counters(self) -> Iterable[MetricRow]:
+        """What only grows."""
+        cleaner, scrubber, replicas = self.cleaner, self.scrubber, self.replica_manager
+        name = "kafka_server_replicamanager"
+        yield f"{name}_isrexpands", "Replicas that have come in sync.", replicas.isr_expands
+        yield f"{name}_isrshrinks", "Times that replicas were let go for being behind.", replicas.isr_shrinks
+        yield f"{name}_failedisrupdates", "Changes of an ISR that the controller refused.", replicas.isr_failures
+        yield "ottla_cleaner_passes", "Passes of the compactor.", cleaner.passes
+        yield "ottla_cleaner_read_bytes", "Bytes the compactor read.", cleaner.bytes_read
+        yield "ottla_cleaner_written_bytes", "Bytes the compactor wrote.", cleaner.bytes_written
+        yield "ottla_scrub_segments", "Old segments that were read again.", scrubber.segments_read
+        yield "ottla_scrub_damage", "Damaged places that were found in them.", scrubber.damage_count
+
+
+def _metric_header(name: str, about: str, kind: str) -> str:
+    return f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
+
+
+async def render_page(env: Env, numbers: MetricSources) -> bytes:
+    """All numbers in Prometheus' text form. A topic's name has nothing in it that would have to be escaped."""
+    turn = TimeSlice(env, BACKGROUND_SLICE_MS)
+    out = await _broker_metrics(env, numbers, turn) if numbers.is_broker else []
+    from ottla.broker.observability import quorum_metrics  # who asks for no numbers does not load these
+
+    for name, about, number in (
+        *quorum_metrics.quorum_metrics(numbers.controller),
+        *(await turn.run(quorum_metrics.cluster_metrics(numbers.controller)) if numbers.is_controller else ()),
+        ("ottla_connections", "Connections of clients, brokers and controllers.", numbers.connections()),
+    ):
+        out.append(f"{_metric_header(name, about, 'gauge')}{name} {number}\n")
+    out += quorum_metrics.raft_state_metrics(numbers.controller)
+    for name, (about, count_of) in _API_METRICS.items():
+        out.append(_metric_header(name, about, "counter"))
+        out += [f'{name}{{request="{count.name}"}} {count_of(count)}\n' for count in numbers.request_metrics]
+    return "".join(out).encode()
+
+
+async def _broker_metrics(env: Env, numbers: MetricSources, turn: TimeSlice) -> list[str]:
+    """Its logs, its partitions, and what goes on beside."""
+    out: list[str] = []
+    logs = numbers.log_dirs.logs()
+    for name, (about, value) in _LOG_METRICS.items():
+        out.append(_metric_header(name, about, "gauge"))
+        for first in range(0, len(logs), LOGS_PER_STEP):
+            out += [
+                f'{name}{{topic="{log.topic}",partition="{log.partition}"}} {value(log)}\n'
+                for log in logs[first : first + LOGS_PER_STEP]
+            ]
+            await turn.maybe_yield()
+    open_files = 0
+    for first in range(0, len(logs), LOGS_PER_STEP):
+        open_files += sum(segment.is_open for log in logs[first : first + LOGS_PER_STEP] for segment in log.segments)
+        await turn.maybe_yield()
+    from ottla.broker.replication.replication_metrics import collect_metrics
+
+    health = await turn.run(collect_metrics(numbers.replica_manager))
+    open_segments = ("ottla_open_segments", "Segments whose file is open.", open_files)
+    for name, about, number in (*numbers.gauges(health), open_segments):
+        out.append(f"{_metric_header(name, about, 'gauge')}{name} {number}\n")
+    for name, about, number in numbers.counters():
+        out.append(f"{_metric_header(name + '_total', about, 'counter')}{name}_total {number}\n")
+    pushed = numbers.client_metrics()
+    if pushed is not None:
+        for name, about, number in pushed.push_counters():
+            out.append(f"{_metric_header(name + '_total', about, 'counter')}{name}_total {number}\n")
+        out += await turn.run(pushed.render(env.monotonic_ms()))
+    return out
+
+
+async def serve_metrics(env: Env, numbers: MetricSources, listener: StreamListener) -> None:
+    """Answer ``GET`` and ``HEAD`` of ``/metrics`` until cancelled."""
+    logger.info("metrics at port %d", listener.port)
+    readers = _MetricsHttpServer(env, numbers)
+    async with trio.open_nursery() as nursery:
+        while True:
+            stream = await listener.accept()
+            if readers.accept(stream):
+                nursery.start_soon(readers.serve_client, stream)
+
+
+class _MetricsHttpServer:
+    """Who is connected to read the page. Those who ask while it is made get the next one together."""
+
+    def __init__(self, env: Env, numbers: MetricSources) -> None:
+        self._env = env
+        self._sources = numbers
+        self._idle: dict[Stream, None] = {}
+        """They have not asked yet, the first one for longest."""
+        self._active_count = 0
+        """How many have, and are not gone."""
+        self._render_lock = trio.Lock()
+        self._last_started = self._last_rendered = 0
+        """Numbers of the last page that was begun, and of the last that was made."""
+        self._page = b""
+
+    def accept(self, stream: Stream) -> bool:
+        """Whether there is room for one more. Who has asked for nothing for longest gives way."""
+        if len(self._idle) + self._active_count >= MAX_CLIENTS:
+            if not self._idle:
+                stream.close()
+                return False
+            first = next(iter(self._idle))
+            del self._idle[first]
+            first.close()
+        self._idle[stream] = None
+        return True
+
+    async def serve_client(self, stream: Stream) -> None:
+        """Serve one, and hang up."""
+        has_asked = False
+        try:
+            with contextlib.suppress(OSError, trio.ClosedResourceError), self._env.timeout(CLIENT_TIMEOUT_S):
+                request = await http_protocol.read_request(stream, CLIENT_TIMEOUT_S)
+                if request is not None and stream in self._idle:
+                    del self._idle[stream]
+                    has_asked, self._active_count = True, self._active_count + 1
+                    await self._respond(stream, request)
+        finally:
+            self._idle.pop(stream, None)
+            self._active_count -= has_asked
+            stream.close()
+
+    async def _respond(self, stream: Stream, request: http_protocol.HttpRequest) -> None:
+        refusal = http_protocol.check_request(request, _PATHS)
+        if refusal is not None:
+            await stream.send(http_protocol.build_response(request, refusal, refusal.reason))
+            await http_protocol.discard_body(stream, request, CLIENT_TIMEOUT_S)
+            return
+        await stream.send(http_protocol.build_response(request, http_protocol.OK, await self._render_shared()))
+
+    async def _render_shared(self) -> bytes:
+        """A page that was begun after it was asked for."""
+        before = self._last_started
+        async with self._render_lock:
+            if self._last_rendered <= before:
+                self._last_started += 1
+                self._page = await render_page(self._env, self._sources)
+                self._last_rendered = self._last_started
+            body = self._page
+            if not self._render_lock.statistics().tasks_waiting:
+                self._page, self._last_rendered = b"", 0  # megabytes, where there are many partitions
+            return body

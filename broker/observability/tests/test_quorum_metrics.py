@@ -1,0 +1,121 @@
+"""What a node tells of the quorum, and a controller of the cluster."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.observability import quorum_metrics
+from ottla.controller.control.controller_result import run_to_end
+from ottla.controller.raft.state_machine.epoch_states import (
+    CandidateState,
+    EpochState,
+    ProspectiveState,
+    RaftFollowerState,
+    RaftLeaderState,
+    ReplicaProgress,
+    ResignedState,
+    UnattachedState,
+)
+from ottla.controller.raft.state_machine.events import HardState, ReplicaKey
+from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory
+from ottla.controller.tests.test_controller_state_machine import create, machine, send_heartbeat
+from ottla.wire.messages import create_topics as ct
+
+ME = ReplicaKey(2, bytes([2]) * 16)
+OTHER = ReplicaKey(1, bytes([1]) * 16)
+
+
+def seen(
+    state: EpochState, *voters: ReplicaKey, voted: ReplicaKey | None = None, at: int = 3, committed: int = 10
+) -> Any:
+    raft = SimpleNamespace(
+        local_replica=ME,
+        state=state,
+        voters=VoterSetHistory(voters or (ME, OTHER), None, at),
+        hard=HardState(5, -1, voted),
+        log_summary=LogSummary(12, [(4, 0)]),
+        leader_id=1,
+        epoch=5,
+        high_watermark=committed,
+    )
+    return SimpleNamespace(raft=raft)
+
+
+def told(controller: Any) -> dict[str, int]:
+    return {
+        name.removeprefix("kafka_server_raft_metrics_"): x for name, _, x in quorum_metrics.quorum_metrics(controller)
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "votes", "name"),
+    [
+        (RaftLeaderState(0, 0), True, "leader"),
+        (CandidateState(0), True, "candidate"),
+        (ProspectiveState(0), True, "prospective"),
+        (RaftFollowerState(1, 0), True, "follower"),
+        (RaftFollowerState(1, 0), False, "observer"),
+        (UnattachedState(0), True, "unattached"),
+        (UnattachedState(0), False, "observer"),
+        (ResignedState(0), True, "resigned"),
+    ],
+)
+def test_each_state_has_its_name(state: EpochState, votes: bool, name: str) -> None:
+    controller = seen(state, *((ME, OTHER) if votes else (OTHER,)))
+    ones = [line for line in quorum_metrics.raft_state_metrics(controller) if line.endswith(" 1\n")]
+    assert ones == [f'kafka_server_raft_metrics_current_state{{state="{name}"}} 1\n']
+
+
+def test_who_voted_for_whom() -> None:
+    assert told(seen(RaftFollowerState(1, 0)))["current_vote"] == -1
+    assert told(seen(RaftFollowerState(1, 0), voted=OTHER))["current_vote"] == 1
+    assert told(seen(RaftLeaderState(0, 0)))["current_vote"] == 2, "itself"
+    assert told(seen(CandidateState(0)))["current_vote"] == 2
+
+
+def test_a_leader_counts_those_that_only_follow() -> None:
+    ends = {ME: ReplicaProgress(), OTHER: ReplicaProgress(), ReplicaKey(3, ME.directory_id): ReplicaProgress()}
+    found = told(seen(RaftLeaderState(0, 0, replicas=ends)))
+    assert (found["number_of_voters"], found["number_of_observers"]) == (2, 1)
+    assert (found["log_end_offset"], found["log_end_epoch"], found["current_epoch"]) == (12, 4, 5)
+
+
+@pytest.mark.parametrize(("at", "committed", "open_"), [(3, 10, 0), (10, 10, 1), (9, 10, 0), (0, -1, 1), (-1, -1, 0)])
+def test_a_change_of_the_voters_is_open_until_it_is_committed(at: int, committed: int, open_: int) -> None:
+    assert told(seen(RaftLeaderState(0, 0), at=at, committed=committed))["uncommitted_voter_change"] == open_
+
+
+def test_a_controller_counts_brokers_and_partitions() -> None:
+    made = machine(3)
+    rows = [ct.CreatableReplicaAssignment(n, r) for n, r in enumerate([[1], [2], [3], [1]])]
+    create(made, "t", -1, -1, assignments=rows)
+    create(made, "u", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [2, 3])])
+    send_heartbeat(made, 2, want_fence=True)
+    controller: Any = SimpleNamespace(image=made.image, is_active=True)
+    found = {
+        name.removeprefix("kafka_controller_kafkacontroller_"): x
+        for name, _, x in run_to_end(quorum_metrics.cluster_metrics(controller))
+    }
+    assert found == {
+        "activecontrollercount": 1,
+        "activebrokercount": 2,
+        "fencedbrokercount": 1,
+        "controlledshutdownbrokercount": 0,
+        "globaltopiccount": 2,
+        "globalpartitioncount": 5,
+        "offlinepartitionscount": 1,
+        "preferredreplicaimbalancecount": 2,
+        "lastcommittedrecordoffset": made.image.offset,
+    }
+    controller.is_active = False
+    assert run_to_end(quorum_metrics.cluster_metrics(controller))[0][2] == 0
+
+
+def test_a_walk_over_many_partitions_is_cut_into_steps() -> None:
+    made = machine(1)
+    create(made, "t", 250, 1)
+    steps = quorum_metrics.cluster_metrics(SimpleNamespace(image=made.image, is_active=True))  # type: ignore[arg-type]
+    assert sum(1 for _ in steps) == 2

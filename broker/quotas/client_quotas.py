@@ -1,0 +1,178 @@
+"""What clients may bring, take and have done in a second: who goes over a quota waits until the rate is back at it.
+
+Behaviour (items 345 to 349): over the bound after counting, a client waits (rate - bound) / bound of the time the rate
+was taken over. Nothing is counted while there is no quota of that kind. Time that requests take counts in hundredths of
+a second (``request_percentage``), and nobody waits longer than a second for it.
+
+Source: ``QuotaUtils.java``, ``ClientQuotaManager.java``, ``ClientRequestQuotaManager.java`` (apache/kafka 4.3.1).
+
+From KIP-13, KIP-55, KIP-124, KIP-219.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.quotas.quota_table import (
+    MAX_CACHED_NAME_CHARS,
+    MAX_THROTTLE_MS,
+    SAMPLE_MS,
+    UNLIMITED,
+    QuotaBinding,
+    QuotaClient,
+    QuotaTable,
+    Rate,
+    quota_entity,
+)
+from ottla.controller.control.client_quotas import CONTROLLER_MUTATION, FETCH, PRODUCE, REQUEST
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.env.env import Env
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import metadata_records as m
+
+if TYPE_CHECKING:
+    from ottla.broker.quotas.controller_mutation_quota import ControllerMutationQuota, ControllerMutationQuotaManager
+
+MAX_REQUEST_THROTTLE_MS = int(SAMPLE_MS)
+
+
+class ClientQuotaManager(QuotaTable[Rate]):
+    """Quotas of so much a second."""
+
+    def __init__(self, env: Env, most_delay_ms: int = MAX_THROTTLE_MS, *, keeps: bool = True) -> None:
+        """``keeps``: whether what somebody has to wait for counts."""
+        super().__init__(Rate)
+        self._env = env
+        self._most_delay_ms = most_delay_ms
+        self._retains_throttled = keeps
+        self.peer_attribute: str | None = None
+        """As what a connection holds its bound, if it does: `ottla.broker.requests.peer.Peer`."""
+        self._unlimited_counter.remove_limit()
+
+    def maybe_record_and_get_throttle_ms(self, who: QuotaClient, client_id: str, value: float, about_ms: float) -> int:
+        """Count something: how long somebody has to wait now, in milliseconds; for so long he is not read.
+
+        ``about_ms``: when his request came, by the wall clock; the time is asked for only where it decides. Who asks
+        often comes here only when what he holds does not cover it.
+        """
+        bound = self.binding(who.principal, client_id)
+        if self.peer_attribute is not None and len(client_id) <= MAX_CACHED_NAME_CHARS:
+            setattr(who, self.peer_attribute, bound)
+        return (
+            0
+            if bound.try_record(value, about_ms)
+            else self._record_and_measure(who, bound, value, about_ms, keep=self._retains_throttled)
+        )
+
+    def record_and_get_throttle_ms(self, who: QuotaClient, client_id: str, value: float, about_ms: float) -> int:
+        """As `maybe_record_and_get_throttle_ms`, of what counts in any case."""
+        bound = self.binding(who.principal, client_id)
+        return 0 if bound.limit == UNLIMITED else self._record_and_measure(who, bound, value, about_ms, keep=True)
+
+    def _record_and_measure(
+        self, who: QuotaClient, bound: QuotaBinding[Rate], value: float, about_ms: float, *, keep: bool
+    ) -> int:
+        now_ms = self._env.monotonic_ms()
+        rate = bound.counter = self.counter(bound.counter_key, now_ms)
+        rate.record(value, now_ms)
+        measured, window_ms = rate.measure(now_ms)
+        if measured <= bound.limit:
+            rate.open_fast_path(bound.max_in_window, now_ms, about_ms)
+            return 0
+        if not keep:
+            rate.record(-value, now_ms)
+        delay_ms = round(min(self._most_delay_ms, (measured - bound.limit) / bound.limit * window_ms))
+        who.throttle_ms = max(who.throttle_ms, delay_ms)
+        return delay_ms
+
+    def record_no_throttle(self, who: QuotaClient, client_id: str, value: float) -> None:
+        """Count something nobody waits for; a negative value takes back what was counted."""
+        bound, now_ms = self.binding(who.principal, client_id), self._env.monotonic_ms()
+        if bound.limit != UNLIMITED:
+            self.counter(bound.counter_key, now_ms).record(value, now_ms)
+
+
+class QuotaManagers:
+    """What clients may have of this node."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self.produce, self.fetch = ClientQuotaManager(env), ClientQuotaManager(env, keeps=False)
+        """Of bytes: those that are brought, and those that are taken."""
+        self.produce.peer_attribute, self.fetch.peer_attribute = "brings", "takes"
+        self._request = ClientQuotaManager(env, MAX_REQUEST_THROTTLE_MS)
+        self._managers_by_key = {PRODUCE: self.produce, FETCH: self.fetch, REQUEST: self._request}
+        self._controller_mutation: ControllerMutationQuotaManager | None = None
+        self.is_enabled = False
+        """Whether there is any quota that is counted here."""
+        self.times_requests = False
+        """Whether it counts how long requests take."""
+
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Take in what changed; a new bound holds for the running counters at once (item 348)."""
+        for about in delta.others:
+            if about[0] != "quota" or about[2] not in (*self._managers_by_key, CONTROLLER_MUTATION):
+                continue
+            place = quota_entity(about[1])
+            if place is None:
+                continue
+            kind: QuotaTable[Rate] | ControllerMutationQuotaManager = (
+                self._managers_by_key[about[2]] if about[2] != CONTROLLER_MUTATION else self._load_controller_mutation()
+            )
+            record = image.others.get(about)
+            if isinstance(record, m.ClientQuotaRecord) and record.value > 0:  # also not NaN
+                kind.limits[place] = record.value
+            else:
+                kind.limits.pop(place, None)
+            kind.invalidate_bindings()
+        if self.times_requests != bool(self._request.limits):
+            self.times_requests = bool(self._request.limits)
+            self.fetch.peer_attribute = None if self.times_requests else "takes"  # what a fetch took is asked of each
+            self.fetch.invalidate_bindings()
+        limits_changes = self._controller_mutation is not None and bool(self._controller_mutation.limits)
+        self.is_enabled = limits_changes or any(kind.limits for kind in self._managers_by_key.values())
+
+    def _load_controller_mutation(self) -> ControllerMutationQuotaManager:
+        if self._controller_mutation is None:
+            from ottla.broker.quotas.controller_mutation_quota import (
+                ControllerMutationQuotaManager,
+            )  # few clusters have such quotas
+
+            self._controller_mutation = ControllerMutationQuotaManager()
+        return self._controller_mutation
+
+    def fetch_throttle_ms(self, peer: QuotaClient, client_id: str, size_bytes: int, about_ms: float) -> int:
+        """Somebody would get so much, and its request took time: how long it has to wait; then it gets nothing, and
+        that does not count. ``about_ms``: as of `ClientQuotaManager.maybe_record_and_get_throttle_ms`.
+        """
+        requested_ms = self.request_throttle_ms(peer, client_id)
+        delay_ms = self.fetch.maybe_record_and_get_throttle_ms(peer, client_id, size_bytes, about_ms)
+        if requested_ms and not delay_ms:
+            self.fetch.record_no_throttle(peer, client_id, -size_bytes)
+        return max(delay_ms, requested_ms)
+
+    def max_fetch_bytes(self, peer: QuotaClient, client_id: str, most_bytes: int) -> int:
+        """So much of ``most_bytes`` may be fetched at once; more would be over the quota by itself (item 349)."""
+        return min(most_bytes, self.fetch.binding(peer.principal, client_id).max_in_window)
+
+    def request_throttle_ms(self, peer: QuotaClient, client_id: str) -> int:
+        """A request is about to be answered: how long who asked has to wait for the time it took (item 346)."""
+        if peer.request_timer is None:
+            return 0
+        return self._request.maybe_record_and_get_throttle_ms(
+            peer, client_id, peer.request_timer.lap_ms() / 10, self._env.monotonic_ms()
+        )
+
+    def record_response(self, peer: QuotaClient, client_id: str) -> None:
+        """Its answer left: what that took counts for the next request."""
+        if peer.request_timer is not None:
+            self._request.record_no_throttle(peer, client_id, peer.request_timer.lap_ms() / 10)
+
+    def new_mutation_quota(
+        self, peer: QuotaClient, client_id: str, key: ApiKey, version: int
+    ) -> ControllerMutationQuota | None:
+        """What counts the partitions a request makes or removes; None where nobody counts them."""
+        if self._controller_mutation is None or not self._controller_mutation.limits:
+            return None
+        return self._controller_mutation.new_quota_for(peer, client_id, key, version, self._env.monotonic_ms)

@@ -1,0 +1,192 @@
+"""How many connections there may be, and how fast new ones may come: of one node's clients, or of its controllers.
+
+Behaviour (items 355, 356): who comes waits for a place among all connections and among its listener's, and for the rate
+of both; over the rate of its own address it is kept unread for the delay, then closed, and counts for nothing; over the
+number of its address it is closed at once. No delay is longer than a second. The brokers' own listener, where there is
+another, is not held up by what is for all; where that leads to too many, others must leave.
+
+Source: ``ConnectionQuotas`` in ``SocketServer.scala`` (apache/kafka 4.3.1). Deviation: rates count from when
+there is a limit.
+
+From KIP-402, KIP-612.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.quotas.quota_table import SAMPLE_MS, QuotaTable, Rate
+from ottla.controller.config.broker_config_validation import connection_overrides
+from ottla.controller.config.config_keys import broker_key, canonical_value
+from ottla.controller.control.client_quotas import CONNECTIONS, IP
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.messages import metadata_records as m
+
+NO_LIMIT = 2**31 - 1
+MAX_CONNECTION_THROTTLE_MS = int(SAMPLE_MS)
+MAX_CONNECTIONS, MAX_CREATION_RATE = "max.connections", "max.connection.creation.rate"
+MAX_CONNECTIONS_PER_IP, PER_IP_OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
+CONNECTION_LIMIT_KEYS = (MAX_CONNECTIONS, MAX_CREATION_RATE, MAX_CONNECTIONS_PER_IP, PER_IP_OVERRIDES)
+
+
+def normalize_host(text: str) -> str:
+    """An address however it is written; a name is itself."""
+    try:
+        address = ip_address(text.strip())
+    except ValueError:
+        return text.strip().lower()
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def parse_overrides(text: str) -> dict[str, int]:
+    """The number for each address, of ``HOST:NUMBER,...``.
+
+    Raises:
+        ValueError: it is not that.
+    """
+    return {normalize_host(host): number for host, number in connection_overrides(text).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What the settings and quotas say."""
+
+    total: int = NO_LIMIT
+    rate: int = NO_LIMIT
+    per_ip: int = NO_LIMIT
+    overrides: Mapping[str, int] = field(default_factory=dict)
+    listeners: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Number and rate by listener, where they are not those of all."""
+    ip_rates: Mapping[str | None, float] = field(default_factory=dict)
+    """None is the rate of any other address."""
+
+    @classmethod
+    def from_config(cls, config: NodeConfig, image: MetadataImage, names: Iterable[str]) -> ConnectionLimits:
+        """As they stand now; ``names``: the listeners'."""
+        own, everyone = config.dynamic_values(image)
+        values = dict(config.values)
+        for stored in (everyone, own):
+            values.update((k, canonical_value(broker_key(k), v)) for k, v in stored.items())
+        listeners = {}
+        for name in names:
+            prefix = f"listener.name.{name.lower()}."
+            if prefix + MAX_CONNECTIONS in values or prefix + MAX_CREATION_RATE in values:
+                number, speed = (
+                    int(values.get(prefix + key, values.get(key, NO_LIMIT)))
+                    for key in (MAX_CONNECTIONS, MAX_CREATION_RATE)
+                )
+                listeners[name] = number, speed
+        rates: dict[str | None, float] = {}
+        for about in image.others:
+            if about[0] == "quota" and about[2] == CONNECTIONS:
+                entity, record = dict(about[1]), image.others[about]
+                if set(entity) == {IP} and isinstance(record, m.ClientQuotaRecord) and record.value >= 0:  # not NaN
+                    name = entity[IP]
+                    rates[None if name is None else normalize_host(name)] = record.value
+        overrides = parse_overrides(values.get(PER_IP_OVERRIDES, ""))
+        total, rate, per_host = (
+            int(values.get(key, NO_LIMIT)) for key in (MAX_CONNECTIONS, MAX_CREATION_RATE, MAX_CONNECTIONS_PER_IP)
+        )
+        return cls(total, rate, per_host, overrides, listeners, rates)
+
+    def listener_limits(self, name: str) -> tuple[int, int]:
+        """Number and rate of one listener."""
+        return self.listeners.get(name, (self.total, self.rate))
+
+
+class ConnectionQuotas:
+    """Who is connected, counted; and who may come."""
+
+    def __init__(self, protected: str | None = None) -> None:
+        """``protected``: the brokers' own listener, where there is another."""
+        self._protected = protected
+        self.limits = ConnectionLimits()
+        self._total = 0
+        self._count_by_ip: Counter[str] = Counter()
+        self._listeners: Counter[str] = Counter()
+        self._rate = Rate()
+        self._rates: dict[str, Rate] = {}
+        self._ip_rates = QuotaTable(Rate)
+
+    def is_protected(self, listener: str) -> bool:
+        """Whether a listener is not bound by what is for all."""
+        return listener == self._protected
+
+    def record_and_get_throttle_ms(self, listener: str, now_ms: float) -> int:
+        """Somebody came: how long it must wait for the rates, in milliseconds."""
+        delay_ms = 0
+        if not self.is_protected(listener):
+            delay_ms = _record_and_get_throttle_ms(self._rate, self.limits.rate, now_ms)
+        own = self._rates.setdefault(listener, Rate())
+        return max(delay_ms, _record_and_get_throttle_ms(own, self.limits.listener_limits(listener)[1], now_ms))
+
+    def is_slot_available(self, listener: str) -> bool:
+        """Whether there is a place."""
+        if self._listeners[listener] >= self.limits.listener_limits(listener)[0]:
+            return False
+        return self.is_protected(listener) or self._total < self.limits.total
+
+    def ip_throttle_ms(self, listener: str, host: str, now_ms: float) -> int:
+        """How long somebody is kept before it is closed, as its address comes too often; 0 where it does not."""
+        host = normalize_host(host)
+        rates = self.limits.ip_rates
+        bound = rates.get(host, rates.get(None)) if rates else None
+        if bound is None:
+            return 0
+        rate = self._ip_rates.counter((host, ""), now_ms)
+        delay_ms = _record_and_get_throttle_ms(rate, bound, now_ms)
+        if delay_ms:
+            rate.record(-1, now_ms)
+            self._rates[listener].record(-1, now_ms)
+            if not self.is_protected(listener):
+                self._rate.record(-1, now_ms)
+        return delay_ms
+
+    def increment(self, listener: str, host: str) -> bool:
+        """Count somebody in; False, and nothing counted, where there are too many of its address."""
+        host = normalize_host(host)
+        if self._count_by_ip[host] >= self.limits.overrides.get(host, self.limits.per_ip):
+            return False
+        self._count(listener, host)
+        return True
+
+    def add_existing(self, listener: str, host: str) -> None:
+        """Count somebody who was there before there was a limit."""
+        self._count(listener, normalize_host(host))
+
+    def _count(self, listener: str, host: str) -> None:
+        self._count_by_ip[host] += 1
+        self._listeners[listener] += 1
+        self._total += 1
+
+    def decrement(self, listener: str, host: str) -> None:
+        """Somebody is gone."""
+        host = normalize_host(host)
+        self._count_by_ip[host] -= 1
+        if not self._count_by_ip[host]:
+            del self._count_by_ip[host]
+        self._listeners[listener] -= 1
+        self._total -= 1
+        assert self._total >= 0, "whoever leaves was counted"
+
+    @property
+    def excess(self) -> int:
+        """So many must leave, of listeners that are not protected."""
+        return max(0, self._total - self.limits.total)
+
+
+def _record_and_get_throttle_ms(rate: Rate, bound: float, now_ms: float) -> int:
+    """Count one; gives how long it must wait (`QuotaUtils.boundedThrottleTime`)."""
+    rate.record(1, now_ms)
+    measured, window_ms = rate.measure(now_ms)
+    if measured <= bound:
+        return 0
+    return (
+        MAX_CONNECTION_THROTTLE_MS
+        if bound <= 0
+        else round(min(MAX_CONNECTION_THROTTLE_MS, (measured - bound) / bound * window_ms))
+    )

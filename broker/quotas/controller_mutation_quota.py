@@ -1,0 +1,114 @@
+"""How many partitions a client may have made or removed in a second, counted by the active controller.
+
+Behaviour (items 350, 351): a bucket of eleven seconds' tokens, full at first, that fills by the second; a partition
+costs one. While there are less than none, versions that know the error are refused topic by topic with
+THROTTLING_QUOTA_EXCEEDED, before that topic is counted; older ones are carried out and counted. Both wait until the
+bucket is back at none, less what has passed since. A client that a broker speaks for is held up there, not here.
+
+Source: ``TokenBucket.java``, ``ControllerMutationQuotaManager.java``, ``StrictControllerMutationQuota.java``,
+``PermissiveControllerMutationQuota.java`` (apache/kafka 4.3.1).
+
+From KIP-599.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.broker.quotas.quota_table import MAX_THROTTLE_MS, SAMPLES, UNLIMITED, QuotaBinding, QuotaClient, QuotaTable
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+STRICT_FROM_VERSION = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
+"""The first version of each request that is refused; nothing else is counted."""
+
+
+class TokenBucket:
+    """What somebody may still have done."""
+
+    __slots__ = ("_tokens", "_updated_ms")
+
+    def __init__(self) -> None:
+        self._tokens = 0.0
+        self._updated_ms: float | None = None
+
+    def measure(self, rate: float, now_ms: float) -> float:
+        """The tokens there are now; ``rate``: so many come a second."""
+        most = SAMPLES * rate
+        if self._updated_ms is None:
+            self._tokens = most
+        else:
+            self._tokens = min(most, self._tokens + rate * (now_ms - self._updated_ms) / 1000)
+        self._updated_ms = now_ms
+        return self._tokens
+
+    def record(self, count: float, rate: float, now_ms: float) -> float:
+        """Take tokens, more than there are if need be; gives what is left."""
+        self._tokens = self.measure(rate, now_ms) - count
+        return self._tokens
+
+    def last_recorded_ms(self) -> float:
+        """When it was looked at last."""
+        return self._updated_ms or 0.0
+
+
+class ControllerMutationQuota:
+    """What one request changes, and how long who asked has to wait for it."""
+
+    def __init__(
+        self,
+        peer: QuotaClient,
+        bound: QuotaBinding[TokenBucket],
+        bucket: TokenBucket,
+        now_ms: Callable[[], float],
+        *,
+        strict: bool,
+    ) -> None:
+        self._peer, self._bound, self._bucket, self._now_ms = peer, bound, bucket, now_ms
+        self._strict = strict
+        self._wait_ms, self._measured_ms = 0, 0.0
+
+    def record(self, count: int) -> None:
+        """So many partitions are about to be made or removed.
+
+        Raises:
+            ProtocolError: THROTTLING_QUOTA_EXCEEDED.
+        """
+        now_ms, rate = self._now_ms(), self._bound.limit
+        if not self._strict:
+            self._is_exhausted(self._bucket.record(count, rate, now_ms), now_ms)
+        elif self._is_exhausted(self._bucket.measure(rate, now_ms), now_ms):
+            raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        else:
+            self._bucket.record(count, rate, now_ms)
+
+    def _is_exhausted(self, tokens: float, now_ms: float) -> bool:
+        if tokens >= 0:
+            return False
+        self._wait_ms, self._measured_ms = round(min(MAX_THROTTLE_MS, -tokens / self._bound.limit * 1000)), now_ms
+        return True
+
+    def set_throttle_time(self, answer: Any) -> None:
+        """Say in the answer how long to wait; who is connected here is not read meanwhile."""
+        wait_ms = max(0, int(self._wait_ms - (self._now_ms() - self._measured_ms))) if self._wait_ms else 0
+        answer.throttle_time_ms = max(answer.throttle_time_ms, wait_ms)
+        self._peer.throttle_ms = max(self._peer.throttle_ms, wait_ms)
+
+
+class ControllerMutationQuotaManager(QuotaTable[TokenBucket]):
+    """Quotas of changes."""
+
+    def __init__(self) -> None:
+        super().__init__(TokenBucket)
+
+    def new_quota_for(
+        self, peer: QuotaClient, client_id: str, key: ApiKey, version: int, now_ms: Callable[[], float]
+    ) -> ControllerMutationQuota | None:
+        """What counts one request's changes; None where it makes none, or nothing bounds who asks."""
+        since = STRICT_FROM_VERSION.get(key)
+        bound = None if since is None else self.binding(peer.principal, client_id)
+        if since is None or bound is None or bound.limit == UNLIMITED:
+            return None
+        bucket = self.counter(bound.counter_key, now_ms())
+        return ControllerMutationQuota(peer, bound, bucket, now_ms, strict=version >= since)

@@ -1,0 +1,77 @@
+"""How fast replicas that are behind may be filled: bytes a second, of those partitions whose topics name them.
+
+Two of them, the leader's side and the follower's, each with a rate for the node and a list of replicas for the topic:
+what `kafka-reassign-partitions --throttle` sets. A replica in sync is never held back.
+
+Source: ``ReplicationQuotaManager.java``, ``ReplicaManager.shouldLeaderThrottle``, ``RemoteLeaderEndPoint.scala``
+(apache/kafka 4.3.1); KIP-73.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from ottla.controller.config.config_keys import broker_key, topic_key, valid_canonical_value
+from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
+
+SAMPLES = 11
+SAMPLE_MS = 1000
+LEADER, FOLLOWER = "leader", "follower"
+ALL_REPLICAS = "*"
+
+
+class ReplicationQuota:
+    """One side's. ``now_ms`` is of a clock that never goes back."""
+
+    def __init__(self, side: str, node_id: int, rate_key: str | None = None) -> None:
+        self._rate_key = rate_key or f"{side}.replication.throttled.rate"
+        self._list_key = f"{side}.replication.throttled.replicas"
+        self._node_id = str(node_id)
+        self._samples: deque[list[float]] = deque()
+        """Beginning and bytes of each."""
+        self._throttled_replicas: dict[str, tuple[Mapping[str, str], frozenset[int] | None]] = {}
+
+    def bytes_per_second(self, image: MetadataImage) -> int | None:
+        """The rate that is set for this node; None for none."""
+        for name in (self._node_id, ""):
+            text = image.config(RESOURCE_BROKER, name).get(self._rate_key)
+            rate = None if text is None else valid_canonical_value(broker_key(self._rate_key), text)
+            if rate is not None:
+                return int(rate)
+        return None
+
+    def is_throttled(self, image: MetadataImage, topic: str, partition: int) -> bool:
+        """Whether a topic's list names this node's replica of a partition."""
+        told = image.config(RESOURCE_TOPIC, topic)
+        known = self._throttled_replicas.get(topic)
+        if known is None or known[0] is not told:
+            known = self._throttled_replicas[topic] = told, self._parse_replicas(told.get(self._list_key, ""))
+        return known[1] is None or partition in known[1]
+
+    def _parse_replicas(self, text: str) -> frozenset[int] | None:
+        """Partitions of this node in ``0:101,0:102,1:102``; None for all."""
+        replicas = valid_canonical_value(topic_key(self._list_key), text) or ""
+        if "".join(x.strip() for x in replicas.split(",")) == ALL_REPLICAS:
+            return None
+        pairs = (part.strip().partition(":") for part in replicas.split(","))
+        return frozenset(int(number) for number, _, broker in pairs if broker == self._node_id)
+
+    def record(self, size_bytes: int, now_ms: float) -> None:
+        """So many bytes of such a partition went by."""
+        if not self._samples or now_ms - self._samples[-1][0] >= SAMPLE_MS:
+            self._samples.append([now_ms, 0])
+        self._samples[-1][1] += size_bytes
+
+    def is_exceeded(self, image: MetadataImage, now_ms: float) -> bool:
+        """Whether more went by in the last seconds than the rate allows (R341)."""
+        rate = self.bytes_per_second(image)
+        if rate is None:
+            return False
+        samples = self._samples
+        while samples and now_ms - samples[0][0] >= SAMPLES * SAMPLE_MS:
+            samples.popleft()
+        if not samples:
+            return False
+        elapsed_ms = max(now_ms - samples[0][0], SAMPLE_MS)
+        return sum(size for _, size in samples) * 1000 / elapsed_ms > rate

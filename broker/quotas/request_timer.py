@@ -1,0 +1,102 @@
+"""How long the event loop is at work for one request: waiting does not count, nor what others do meanwhile.
+
+It stands around a coroutine and looks at the clock whenever that one begins or stops to run. Loaded once requests are
+timed.
+
+Source: ``RequestChannel.Request.requestThreadTimeNanos``, ``KafkaChannel.addNetworkThreadTimeNanos`` (apache/kafka
+4.3.1); there it is the time of threads.
+
+From KIP-124.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Protocol, TypeVar
+
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.framing import RequestFrame
+
+T = TypeVar("T")
+Peer = Any
+"""`ottla.broker.requests.peer.Peer`, which has one of these."""
+
+
+class RequestTimeQuota(Protocol):
+    """`ottla.broker.quotas.client_quotas.QuotaManagers`."""
+
+    def request_throttle_ms(self, peer: Peer, client_id: str) -> int:
+        """A request is about to be answered: how long who asked has to wait."""
+
+    def record_response(self, peer: Peer, client_id: str) -> None:
+        """Its answer left."""
+
+
+class RequestQuotaSource(Protocol):
+    """`ottla.broker.services.QuotaHolder`."""
+
+    @property
+    def quotas(self) -> RequestTimeQuota | None:
+        """None: there is no quota any more."""
+
+
+class RequestTimer:
+    """One request's."""
+
+    __slots__ = ("_quota_source", "_now_ms", "_since_ms", "_spent_ms", "client_id", "is_exempt")
+
+    def __init__(self, now_ms: Callable[[], float], metering: RequestQuotaSource) -> None:
+        self._now_ms = now_ms
+        self._quota_source = metering
+        self._since_ms: float | None = None
+        self._spent_ms = 0.0
+        self.client_id: str | None = None
+        """Who asked; None where the request had no answer that is counted."""
+        self.is_exempt = False
+        """Whether it came from another broker, in its own affairs."""
+
+    def lap_ms(self) -> float:
+        """How long the loop was at work since this was asked last."""
+        spent_ms, self._spent_ms = self._spent_ms, 0.0
+        if self._since_ms is not None:
+            now_ms = self._now_ms()
+            spent_ms += now_ms - self._since_ms
+            self._since_ms = now_ms
+        return spent_ms
+
+    def set_throttle_time(self, peer: Peer, request: RequestFrame, answer: Any) -> None:
+        """Say in an answer how long who asked must wait for the time it took; fetches have told it."""
+        quotas = self._quota_source.quotas
+        if self.is_exempt or request.key is ApiKey.WRITE_TXN_MARKERS or quotas is None:
+            return
+        self.client_id = request.client_id
+        if request.key is not ApiKey.FETCH:
+            delay_ms = quotas.request_throttle_ms(peer, request.client_id)
+            if delay_ms and hasattr(answer, "throttle_time_ms"):
+                answer.throttle_time_ms = max(answer.throttle_time_ms, delay_ms)
+
+    def stop(self, peer: Peer) -> None:
+        """The answer has left: what that took counts too, for what comes next."""
+        if self._quota_source.quotas is not None and self.client_id is not None:
+            self._quota_source.quotas.record_response(peer, self.client_id)
+
+    @types.coroutine
+    def run(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+        """Run ``work``, and time it."""
+        resume: Callable[[Any], Any] = work.send
+        value: Any = None
+        while True:
+            self._since_ms = self._now_ms()
+            try:
+                asked = resume(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                self._spent_ms += self._now_ms() - self._since_ms
+                self._since_ms = None
+            try:
+                value, resume = (yield asked), work.send
+            except BaseException as error:  # a cancellation is the work's to see
+                value, resume = error, work.throw

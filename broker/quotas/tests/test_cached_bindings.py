@@ -1,0 +1,200 @@
+"""What a connection holds of its quotas: counted there as if it had been looked for, also through Produce and Fetch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers.fetch import fetch
+from ottla.broker.handlers.fetch.tests.test_fetch import request, rows_of
+from ottla.broker.handlers.produce import produce
+from ottla.broker.handlers.produce.tests.test_produce import request as bringing
+from ottla.broker.quotas.client_quotas import QuotaManagers
+from ottla.broker.quotas.tests.test_client_quotas import QuotaFixture, QuotaUser
+from ottla.broker.requests.peer import UNKNOWN_QUOTA, Peer
+from ottla.broker.tests import handler_fixture
+from ottla.log.tests.log_fixtures import make_batch
+from ottla.wire.api_keys import ApiKey
+
+
+def held(stage: QuotaFixture, who: QuotaUser, client: str, size: int) -> bool:
+    """Whether what it holds counts so much to be brought, as the handler asks it."""
+    return bool(who.produce_quota.client_id == client and who.produce_quota.try_record(size, stage.wall_ms))
+
+
+def test_what_a_connection_holds_counts_with_what_others_bring_and_only_below_the_bound() -> None:
+    stage, who = QuotaFixture(), QuotaUser()
+    stage.set(100, client_id="c")
+    assert not held(stage, who, "c", 1), "nobody has looked yet"
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 400, stage.wall_ms) == 0
+    assert held(stage, who, "c", 500)
+    assert stage.produce(100) == 0  # now exactly at it
+    assert not held(stage, who, "c", 1)
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 500, stage.wall_ms) == 5000
+
+
+@pytest.mark.parametrize("passes_ms", [-1, 1_000])
+def test_what_a_connection_holds_counts_within_its_second_alone(passes_ms: float) -> None:
+    stage, who = QuotaFixture(), QuotaUser()
+    stage.set(100, client_id="c")
+    stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
+    assert held(stage, who, "c", 1)
+    stage.clock.ms += passes_ms
+    assert not held(stage, who, "c", 1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "entity"), [(50, {"client_id": "c"}), (None, {"client_id": "c"}), (50, {"user": "u"}), (50, {"user": "x"})]
+)
+def test_who_holds_something_looks_again_once_quotas_have_changed(
+    rate: float | None, entity: dict[str, str | None]
+) -> None:
+    stage, who = QuotaFixture(), QuotaUser()
+    stage.set(100, client_id="c")
+    stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
+    before = who.produce_quota
+    stage.set(rate, **entity)
+    assert before.client_id is None
+    assert not before.try_record(1, stage.wall_ms)
+
+
+def test_who_has_no_quota_holds_that_until_there_is_one() -> None:
+    stage, who = QuotaFixture(), QuotaUser()
+    stage.set(100, client_id="other")
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 10**9, stage.wall_ms) == 0
+    stage.clock.ms += 10**7
+    assert held(stage, who, "c", 10**12)
+    stage.set(100, client_id=None)
+    assert not held(stage, who, "c", 1)
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 2000, stage.wall_ms) == 10_000, (
+        "what was brought before did not count"
+    )
+
+
+def test_a_connection_holds_what_is_for_the_client_it_says_it_is() -> None:
+    stage, who = QuotaFixture(), QuotaUser()
+    stage.set(100, client_id="c")
+    stage.set(200, client_id="d")
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1000, stage.wall_ms) == 0
+    assert not held(stage, who, "d", 1)
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "d", 1500, stage.wall_ms) == 0
+    assert held(stage, who, "d", 500)
+    assert not held(stage, who, "c", 0)
+
+
+def test_so_many_clients_that_the_first_are_looked_for_again_leave_nobody_with_an_old_bound() -> None:
+    stage, who = QuotaFixture(), QuotaUser()
+    stage.set(100, client_id=None)
+    stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
+    for number in range(10_001):
+        stage.quotas.produce.binding("User:u", f"c{number}")
+    assert not held(stage, who, "c", 1)
+    stage.set(10, client_id=None)
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 200, stage.wall_ms) == 10_100
+
+
+def test_nothing_is_held_for_a_name_that_is_too_long_to_be_kept() -> None:
+    stage, who, name = QuotaFixture(), QuotaUser(), "x" * 300
+    stage.set(100, client_id=name)
+    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, name, 10, stage.wall_ms) == 0
+    assert who.produce_quota is UNKNOWN_QUOTA
+
+
+def test_a_fetch_is_held_unless_each_is_asked_for_its_time() -> None:
+    stage, who = QuotaFixture(), QuotaUser()
+    stage.set(100, key="consumer_byte_rate", client_id="c")
+    assert stage.fetch(who, "c", 10) == 0
+    assert (who.fetch_quota.client_id, who.fetch_quota.max_in_window) == ("c", 1000)
+    before = who.fetch_quota
+    stage.set(10, key="request_percentage", client_id="c")
+    assert not before.try_record(1, stage.wall_ms)
+    assert stage.fetch(who, "c", 10) == 0
+    assert who.fetch_quota is before, "nothing new is held"
+    stage.set(None, key="request_percentage", client_id="c")
+    assert stage.fetch(who, "c", 10) == 0
+    assert who.fetch_quota.client_id == "c"
+
+
+@pytest.mark.parametrize("every_ms", [1, 50])
+@pytest.mark.parametrize("key", ["producer_byte_rate", "consumer_byte_rate"])
+def test_who_would_have_more_has_its_quota_in_the_long_run(key: str, every_ms: int) -> None:
+    stage, who, had_bytes = QuotaFixture(), QuotaUser(), 0
+    stage.set(50_000, key=key, client_id="c")
+    rates, name = (stage.quotas.fetch, "takes") if key.startswith("consumer") else (stage.quotas.produce, "brings")
+    until_ms = stage.clock.ms + 120_000
+    while stage.clock.ms < until_ms:
+        is_covered = getattr(who, name).try_record(5_000, stage.wall_ms)
+        wait_ms = 0 if is_covered else rates.maybe_record_and_get_throttle_ms(who, "c", 5_000, stage.wall_ms)
+        if key.startswith("producer") or not wait_ms:
+            had_bytes += 5_000
+        stage.clock.ms += max(wait_ms, every_ms)
+    assert had_bytes == pytest.approx(50_000 * 120, rel=0.05)
+
+
+# ---------------------------------------------------------------- through the handlers
+
+SIZE = len(make_batch(10))
+
+
+class QuotaConnection:
+    """One connection to a node with topic t, ten batches in it, under quotas whose clock stands still."""
+
+    def __init__(self) -> None:
+        self.node, self.rules = handler_fixture.HandlerFixture(), QuotaFixture()
+        replica = self.node.hosted.host("t")
+        for _ in range(10):
+            replica.append(make_batch(10), 1_000_000)
+        env: Any = self.node.env
+        self.rules.quotas = self.node.services.quota_holder.quotas = QuotaManagers(env)
+        self.peer = Peer("127.0.0.1", ("here", 9092))
+
+    def _context(self, key: ApiKey, version: int, client: str) -> Any:
+        return replace(self.node.context(key, version, client), peer=self.peer, frame=bytes(100))
+
+    def bring(self, client: str = "c") -> int:
+        """A request of 100 bytes; gives how long to wait."""
+        what = bringing(("t", 0, bytearray(make_batch(10))), acks=1)
+        answer: Any = produce.handle(self._context(ApiKey.PRODUCE, 12, client), what)
+        return int(answer.throttle_time_ms)
+
+    def take(self, client: str = "c", **more: Any) -> tuple[int, int]:
+        """How many bytes of records come, and how long to wait."""
+        answer: Any = fetch.handle(self._context(ApiKey.FETCH, 12, client), request(("t", 0, 0), **more))
+        return sum(len(row.records) for row in rows_of(answer)), int(answer.throttle_time_ms)
+
+
+def test_each_request_of_a_connection_counts_whatever_it_holds() -> None:
+    line = QuotaConnection()
+    line.rules.set(100, client_id="c")
+    waits = [line.bring() for _ in range(12)]
+    assert waits == [0] * 10 + [1000, 2000]
+    assert line.bring("other") == 0
+    assert line.bring() == 3000
+    line.rules.set(50, client_id="c")
+    assert line.bring() == 18_000
+
+
+def test_each_fetch_of_a_connection_counts_and_is_as_large_as_its_quota_lets_it_be() -> None:
+    line, row = QuotaConnection(), fetch.PARTITION_OVERHEAD_BYTES
+    line.rules.set((3 * SIZE + 2 * row) / 10, key="consumer_byte_rate", client_id="c")
+    assert line.take(most=SIZE) == (SIZE, 0)
+    assert line.peer.fetch_quota.client_id == "c"
+    assert line.take(most=SIZE) == (SIZE, 0)
+    assert line.take("other") == (10 * SIZE, 0)
+    size_bytes, wait_ms = line.take()
+    assert (size_bytes, wait_ms > 0) == (0, True), "what it holds bounds each, and all of them together"
+    line.rules.set(SIZE, key="consumer_byte_rate", client_id="c")
+    assert line.take(most=SIZE) == (SIZE, 0)
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_fetch_reads_no_more_than_could_be_under_its_quota_whatever_it_asks_for(*, holds: bool) -> None:
+    line = QuotaConnection()
+    most = int(SIZE * 3.5)
+    line.rules.set(most / 10, key="consumer_byte_rate", client_id="c")
+    if holds:
+        line.rules.quotas.fetch.maybe_record_and_get_throttle_ms(line.peer, "c", 0, line.node.env.now_ms())
+    assert (line.peer.fetch_quota is UNKNOWN_QUOTA) is not holds
+    assert line.take() == (0, round(fetch.PARTITION_OVERHEAD_BYTES / most * 10_000))

@@ -1,0 +1,397 @@
+"""Byte rates of clients: rows of items 345 to 349 and 99, and how a connection and its answers show them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.broker.quotas.client_quotas import QuotaManagers
+from ottla.broker.quotas.quota_table import COUNTER_EXPIRY_MS, MAX_COUNTERS, UNLIMITED, Rate
+from ottla.broker.requests.peer import UNKNOWN_QUOTA
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.create_topics import CreateTopicsResponse
+
+
+class QuotaClock:
+    def __init__(self) -> None:
+        self.ms = 5_000.0
+
+    def monotonic_ms(self) -> float:
+        return self.ms
+
+
+class QuotaUser:
+    def __init__(self, principal: str = "User:u") -> None:
+        self.principal = principal
+        self.throttle_ms = 0
+        self.request_timer: Any = None
+        self.produce_quota = self.fetch_quota = UNKNOWN_QUOTA
+
+
+class FixedRequestTimer:
+    """Says that a request took so long."""
+
+    def __init__(self, *laps_ms: float) -> None:
+        self.laps_ms = list(laps_ms)
+
+    def lap_ms(self) -> float:
+        return self.laps_ms.pop(0)
+
+
+class QuotaFixture:
+    """Quotas as records, and a clock."""
+
+    def __init__(self) -> None:
+        self.clock = QuotaClock()
+        env: Any = self.clock
+        self.quotas = QuotaManagers(env)
+        self.image = MetadataImage()
+        self.ahead_ms = 1.7e12
+
+    def set(self, rate: float | None, key: str = "producer_byte_rate", **entity: str | None) -> None:
+        """``client_id`` and ``user``; None is the default, and a rate of None takes the quota away."""
+        rows = [m.EntityData(kind.replace("_", "-"), name) for kind, name in entity.items()]
+        draft = ImageBuilder(self.image)
+        draft.replay(m.ClientQuotaRecord(rows, key, rate or 0.0, rate is None))
+        self.image, before = draft.image(1, 1), draft
+        self.quotas.publish(self.image, before.delta(self.image))
+
+    def produce(self, size: int, client: str = "c", user: str = "u") -> int:
+        return self.quotas.produce.maybe_record_and_get_throttle_ms(
+            QuotaUser(f"User:{user}"), client, size, self.wall_ms
+        )
+
+    @property
+    def wall_ms(self) -> float:
+        """The clock requests come with."""
+        return self.clock.ms + self.ahead_ms
+
+    def fetch(self, who: QuotaUser, client: str, size: int) -> int:
+        return self.quotas.fetch_throttle_ms(who, client, size, self.wall_ms)
+
+
+# ---------------------------------------------------------------- the rate (345)
+
+
+def test_the_first_second_counts_as_eleven() -> None:
+    rate = Rate()
+    rate.record(1100, 0)
+    assert rate.measure(0) == (110.0, 10_000.0)
+    assert rate.measure(500) == (pytest.approx(1100 / 10.5), 10_500.0)
+    assert rate.measure(999) == (pytest.approx(1100 / 10.999), 10_999.0)
+
+
+def test_a_sample_lasts_a_second_from_its_first_use() -> None:
+    rate = Rate()
+    for at in (0, 400, 999, 1000, 1999, 2500):
+        rate.record(10, at)
+    assert len(rate._samples) == 3
+    assert [s.value for s in rate._samples] == [30, 20, 10]
+    assert rate.measure(2500) == (pytest.approx(60 / 10.5), 10_500.0)
+
+
+def test_all_time_is_counted_once_the_window_is_full() -> None:
+    rate = Rate()
+    for second in range(30):
+        rate.record(100, second * 1000)
+    value, window_ms = rate.measure(29_999)
+    assert window_ms == 10_999  # twelve samples are kept; the one of second 18 has been silent for too long
+    assert value == pytest.approx(1100 / 10.999)
+
+
+def test_a_sample_that_was_silent_for_eleven_seconds_begins_anew() -> None:
+    rate = Rate()
+    rate.record(1000, 0)
+    assert rate.measure(10_999)[0] > 0
+    assert rate.measure(11_000) == (0.0, 10_000.0)
+
+
+# ---------------------------------------------------------------- the delay (346)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_345_what_is_kept_between_looks_is_what_the_samples_say(seed: int) -> None:
+    """Against the rule as it is written: a list of samples, summed up at each look."""
+    rng, rate, now_ms = Random(seed), Rate(), 5_000.0
+    ahead_ms, directly = 1e6, 0
+    samples: list[list[float]] = []  # [began, last, value] each, those after the newest first
+    for _ in range(2_000):
+        now_ms += rng.choice([0.0, 0.5, 90.0, 400.0, 999.0, 1_000.0, 3_000.0 * rng.random(), 12_000.0 * rng.random()])
+        if rng.random() < 0.7:
+            value = float(rng.randrange(1_000))
+            if now_ms + ahead_ms < rate.fast_until_ms and rate.recorded + value <= rate.remaining:
+                rate.recorded, rate.recorded_ms = rate.recorded + value, now_ms + ahead_ms
+                directly += 1
+            else:
+                rate.record(value, now_ms)
+            if not samples or now_ms - samples[-1][0] >= 1_000:
+                samples = [*samples[-11:], [now_ms, now_ms, 0.0]]
+            samples[-1][1:] = [now_ms, samples[-1][2] + value]
+        else:
+            for sample in samples:
+                if now_ms - sample[1] >= 11_000:
+                    sample[:] = [now_ms, now_ms, 0.0]
+            window_ms = now_ms - min((x[0] for x in samples), default=now_ms)
+            window_ms = max(window_ms + max(0, 10 - window_ms // 1_000) * 1_000, 1.0)
+            total = sum(x[2] for x in samples)
+            assert rate.measure(now_ms) == pytest.approx((total * 1_000 / window_ms, window_ms))
+            if samples:
+                rate.open_fast_path(rng.choice([total, total + 500, 1e9]), now_ms, now_ms + ahead_ms)
+    assert directly > 40
+
+
+def test_who_goes_over_waits_until_the_rate_is_back_at_the_bound() -> None:
+    stage = QuotaFixture()
+    stage.set(100, client_id="c")
+    assert stage.produce(1000) == 0  # exactly at it
+    assert stage.produce(500) == 5000  # 150 a second over 10 s: half of it too much
+    stage.clock.ms += 5000
+    assert stage.produce(0) == 5000  # less than ten seconds count as ten, as in Kafka
+    stage.clock.ms += 6000
+    assert stage.produce(0) == 0
+
+
+@pytest.mark.parametrize("set_by_ms", [0, -3_600_000, 3_600_000])
+def test_who_goes_over_waits_for_as_long_whatever_the_wall_clock_does(set_by_ms: float) -> None:
+    stage = QuotaFixture()
+    stage.set(100, client_id="c")
+    for _ in range(5):
+        assert stage.produce(100) == 0
+        stage.clock.ms += 100
+    stage.ahead_ms += set_by_ms
+    for _ in range(5):
+        assert stage.produce(100) == 0
+        stage.clock.ms += 100
+    assert stage.produce(500) == 5_000  # 1,500 in what counts as ten seconds
+
+
+def test_what_was_counted_in_between_is_there_for_the_next_who_looks() -> None:
+    stage = QuotaFixture()
+    stage.set(100, user="u")
+    for client in ("a", "b", "a", "b"):
+        assert stage.produce(200, client) == 0
+    assert stage.produce(400, "a") == 2000
+    stage.set(50, user="u")
+    assert stage.produce(0, "b") == 14_000
+
+
+@pytest.mark.parametrize("rate", [1.0, 5e-324])
+def test_nobody_waits_longer_than_an_answer_can_say(rate: float) -> None:
+    """Kafka's number runs over; here the answer to what was written could not be sent at all."""
+    stage = QuotaFixture()
+    stage.set(rate, user="u")
+    assert stage.produce(100_000_000) == 2**31 - 1
+    stage.set(rate, key="controller_mutation_rate", user="u")
+    answer = CreateTopicsResponse()
+    changes = stage.quotas.new_mutation_quota(QuotaUser(), "c", ApiKey.CREATE_TOPICS, 5)
+    assert changes is not None
+    changes.record(10_000_000)
+    changes.set_throttle_time(answer)
+    assert answer.throttle_time_ms == 2**31 - 1
+
+
+def test_nothing_is_counted_while_there_is_no_quota_of_that_kind() -> None:
+    stage = QuotaFixture()
+    assert not stage.quotas.is_enabled
+    stage.set(100, key="consumer_byte_rate", client_id="c")
+    assert stage.quotas.is_enabled
+    assert stage.produce(10**9) == 0
+    stage.set(100, client_id="c")
+    assert stage.produce(1000) == 0
+    stage.set(None, client_id="c")
+    assert stage.produce(10**9) == 0
+    stage.set(None, key="consumer_byte_rate", client_id="c")
+    assert not stage.quotas.is_enabled
+
+
+def test_keys_of_other_kinds_change_nothing() -> None:
+    stage = QuotaFixture()
+    stage.set(1, key="connection_creation_rate", ip="10.0.0.1")
+    assert not stage.quotas.is_enabled
+
+
+# ---------------------------------------------------------------- time that requests take (346, 349)
+
+
+def timed(stage: QuotaFixture, *laps_ms: float) -> QuotaUser:
+    who = QuotaUser()
+    who.request_timer = FixedRequestTimer(*laps_ms)
+    return who
+
+
+def test_requests_are_timed_only_while_there_is_a_quota_of_that() -> None:
+    stage = QuotaFixture()
+    stage.set(100, client_id="c")
+    assert (stage.quotas.is_enabled, stage.quotas.times_requests) == (True, False)
+    stage.set(10, key="request_percentage", client_id="c")
+    assert stage.quotas.times_requests
+    assert stage.quotas.request_throttle_ms(QuotaUser(), "c") == 0, "a request that is not timed"
+    stage.set(None, key="request_percentage", client_id="c")
+    assert (stage.quotas.is_enabled, stage.quotas.times_requests) == (True, False)
+
+
+def test_a_hundred_percent_is_one_second_in_a_second() -> None:
+    stage = QuotaFixture()
+    stage.set(10, key="request_percentage", user="u")
+    who = timed(stage, 1000, 20)
+    assert stage.quotas.request_throttle_ms(who, "c") == 0, "a second in ten is ten percent"
+    assert stage.quotas.request_throttle_ms(who, "c") == 200, "10.2 percent in ten seconds: a fiftieth of them too much"
+    assert who.throttle_ms == 200
+
+
+def test_nobody_waits_longer_than_a_second_for_time() -> None:
+    stage = QuotaFixture()
+    stage.set(1, key="request_percentage", user="u")
+    assert stage.quotas.request_throttle_ms(timed(stage, 60_000), "c") == 1000
+
+
+def test_what_the_answer_itself_took_counts_for_the_next_request() -> None:
+    stage = QuotaFixture()
+    stage.set(1, key="request_percentage", user="u")
+    who = timed(stage, 50, 100, 0)
+    assert stage.quotas.request_throttle_ms(who, "c") == 0
+    stage.quotas.record_response(who, "c")
+    assert who.throttle_ms == 0
+    assert stage.quotas.request_throttle_ms(who, "c") == 1000, "1.5 percent: it would be five seconds"
+
+
+def test_a_fetch_whose_time_is_over_the_quota_gets_nothing_and_its_bytes_do_not_count() -> None:
+    stage = QuotaFixture()
+    stage.set(1, key="request_percentage", user="u")
+    stage.set(100, key="consumer_byte_rate", user="u")
+    who = timed(stage, 110, 0)
+    assert stage.fetch(who, "c", 900) == 1000
+    assert stage.fetch(QuotaUser(), "c", 1000) == 0, "nothing was counted before"
+    assert stage.fetch(QuotaUser(), "c", 500) == 5000
+
+
+def test_a_new_bound_holds_for_the_running_counters() -> None:
+    stage = QuotaFixture()
+    stage.set(1000, user="u")
+    assert stage.produce(5000) == 0
+    stage.set(100, user="u")
+    assert stage.produce(0) == 40_000  # 500 a second, four times too much over 10 s
+
+
+def test_counters_nobody_used_for_an_hour_are_forgotten() -> None:
+    stage = QuotaFixture()
+    stage.set(100, client_id=None)
+    for number in range(5):
+        stage.produce(1, client=f"c{number}")
+    kind = stage.quotas._managers_by_key["producer_byte_rate"]
+    assert len(kind._counters) == 5
+    stage.clock.ms += COUNTER_EXPIRY_MS
+    stage.produce(1, client="c0")
+    assert len(kind._counters) == 1
+
+
+def test_a_fetch_that_would_go_over_gets_nothing_and_does_not_count() -> None:
+    stage = QuotaFixture()
+    stage.set(100, key="consumer_byte_rate", client_id="c")
+    who = QuotaUser()
+    assert stage.fetch(who, "c", 900) == 0
+    assert stage.fetch(who, "c", 600) == 5000
+    assert who.throttle_ms == 5000
+    assert stage.fetch(who, "c", 100) == 0
+    assert stage.quotas.max_fetch_bytes(who, "c", 10**6) == 1000
+    assert stage.quotas.max_fetch_bytes(who, "c", 10) == 10
+    assert stage.quotas.max_fetch_bytes(who, "other", 10**6) == 10**6
+
+
+# ---------------------------------------------------------------- whose quota (99, 347)
+
+NAMED: dict[str, dict[str, str | None]] = {
+    "user and client": {"user": "u", "client_id": "c"},
+    "user and any client": {"user": "u", "client_id": None},
+    "user": {"user": "u"},
+    "any user and client": {"user": None, "client_id": "c"},
+    "any user and any client": {"user": None, "client_id": None},
+    "any user": {"user": None},
+    "client": {"client_id": "c"},
+    "any client": {"client_id": None},
+}
+
+
+@pytest.mark.parametrize("first", range(len(NAMED)))
+def test_the_most_specific_quota_counts(first: int) -> None:
+    stage = QuotaFixture()
+    for number, entity in enumerate(list(NAMED.values())[first:], first + 1):
+        stage.set(number * 1000, **entity)
+    bound = stage.quotas._managers_by_key["producer_byte_rate"].binding("User:u", "c")
+    assert bound is not None
+    assert bound.limit == (first + 1) * 1000
+
+
+@pytest.mark.parametrize(
+    ("entity", "shared"),
+    [
+        ({"client_id": "c"}, {("u", "c"), ("v", "c")}),
+        ({"client_id": None}, {("u", "c"), ("v", "c")}),
+        ({"user": "u"}, {("u", "c"), ("u", "d")}),
+        ({"user": None}, {("u", "c"), ("u", "d")}),
+        ({"user": "u", "client_id": "c"}, {("u", "c")}),
+        ({"user": None, "client_id": None}, {("u", "c")}),
+    ],
+)
+def test_who_shares_a_counter(entity: dict[str, str | None], shared: set[tuple[str, str]]) -> None:
+    stage = QuotaFixture()
+    stage.set(100, **entity)
+    kind = stage.quotas._managers_by_key["producer_byte_rate"]
+    mine = kind.binding("User:u", "c")
+    assert mine is not None
+    same = {
+        (u, c)
+        for u in "uv"
+        for c in "cd"
+        if (found := kind.binding(f"User:{u}", c)) is not None and found.counter_key == mine.counter_key
+    }
+    assert same == shared
+
+
+def test_who_does_not_say_what_it_is_has_its_users_quota_alone() -> None:
+    stage = QuotaFixture()
+    stage.set(100, client_id=None)
+    kind = stage.quotas._managers_by_key["producer_byte_rate"]
+    assert kind.binding("User:u", "").limit == UNLIMITED
+    stage.set(200, user=None)
+    found = kind.binding("User:u", "")
+    assert found is not None
+    assert found.limit == 200
+
+
+def test_quotas_come_with_the_first_image_too() -> None:
+    stage = QuotaFixture()
+    stage.set(100, user="u")
+    env: Any = stage.clock
+    again = QuotaManagers(env)
+    again.publish(stage.image, MetadataDelta.from_empty(stage.image))
+    assert again.is_enabled
+    assert again.produce.maybe_record_and_get_throttle_ms(QuotaUser(), "c", 2000, stage.wall_ms) == 10_000
+
+
+def test_who_calls_himself_something_else_each_time_costs_only_so_much_memory() -> None:
+    stage = QuotaFixture()
+    stage.set(100, client_id=None)
+    kind = stage.quotas._managers_by_key["producer_byte_rate"]
+    assert stage.produce(5_000, "busy") > 0
+    for number in range(MAX_COUNTERS + 5_000):
+        stage.produce(1, f"c{number}")
+        if number % 1000 == 0:
+            assert stage.produce(1, "busy") > 0, "who comes again is known again"
+    assert len(kind._counters) == MAX_COUNTERS
+    for number in range(100):
+        stage.produce(1, "x" * 30_000 + str(number))
+    assert max(len(client) for _, client in [*kind._counters, *kind.bindings]) <= 255
+
+
+def test_a_quota_of_a_client_with_a_long_name_is_its_own() -> None:
+    stage, name = QuotaFixture(), "x" * 300
+    stage.set(10, client_id=name)
+    assert stage.produce(5_000, name) > 0
+    assert stage.produce(5_000, name + "y") == 0

@@ -1,0 +1,371 @@
+"""How many connections there may be: rows of items 355 and 356, and how a listener carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.components import endpoints
+from ottla.broker.config.listener_config import ConfigException
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.config.reconfiguration import validate_reconfiguration
+from ottla.broker.config.startup_checks import check_startup_values
+from ottla.broker.network.acceptor import Acceptor
+from ottla.broker.quotas.connection_quotas import (
+    MAX_CONNECTION_THROTTLE_MS,
+    ConnectionLimits,
+    ConnectionQuotas,
+    normalize_host,
+    parse_overrides,
+)
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time
+from ottla.broker.tests.run_steps import run_steps
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+BEAT = ApiKey.HEARTBEAT
+HOST = "10.0.0.9"
+
+
+def quotas(protected: str | None = None, **limits: Any) -> ConnectionQuotas:
+    out = ConnectionQuotas(protected)
+    out.limits = ConnectionLimits(**limits)
+    return out
+
+
+# ---------------------------------------------------------------- the rules
+
+
+@pytest.mark.parametrize(
+    ("limits", "protected", "here", "there", "room"),
+    [
+        ({}, None, 100, 100, True),
+        ({"total": 5}, None, 2, 2, True),
+        ({"total": 5}, None, 3, 2, False),
+        ({"total": 5}, "A", 4, 9, True),
+        ({"total": 5}, "A", 5, 0, False),  # the number of all is each listener's own, too
+        ({"total": 5}, "B", 3, 2, False),
+        ({"listeners": {"A": (2, 9)}}, None, 1, 50, True),
+        ({"listeners": {"A": (2, 9)}}, None, 2, 0, False),
+        ({"listeners": {"A": (2, 9)}}, "A", 2, 0, False),
+        ({"total": 5, "listeners": {"A": (9, 9)}}, "A", 8, 9, True),
+    ],
+)
+def test_who_finds_a_place(limits: dict[str, Any], protected: str | None, here: int, there: int, *, room: bool) -> None:
+    kept = quotas(protected, **limits)
+    for listener, count in (("A", here), ("B", there)):
+        for _ in range(count):
+            assert kept.increment(listener, HOST)
+    assert kept.is_slot_available("A") is room
+
+
+def test_an_address_has_its_own_number_over_all_listeners() -> None:
+    kept = quotas(per_host=2, overrides={"10.0.0.7": 1})
+    assert [kept.increment(x, HOST) for x in "ABA"] == [True, True, False]
+    assert [kept.increment("A", "10.0.0.7"), kept.increment("A", "10.0.0.7")] == [True, False]
+    assert kept.increment("A", "10.0.0.8")
+    kept.decrement("B", HOST)
+    assert [kept.increment("A", HOST), kept.increment("A", HOST)] == [True, False]
+
+
+def test_over_the_rate_who_comes_waits_a_second_at_most() -> None:
+    kept = quotas(rate=2)
+    assert [kept.record_and_get_throttle_ms("A", 0) for _ in range(20)] == [0] * 20
+    assert kept.record_and_get_throttle_ms("A", 0) == 500
+    assert kept.record_and_get_throttle_ms("B", 0) == 1000, "all listeners together"
+    assert [kept.record_and_get_throttle_ms("B", 0) for _ in range(9)] == [1000] * 9
+
+
+def test_the_rate_of_all_is_that_of_each_listener_and_does_not_bind_the_brokers_own() -> None:
+    kept = quotas("A", rate=1)
+    for _ in range(10):
+        assert kept.record_and_get_throttle_ms("B", 0) == 0
+    assert kept.record_and_get_throttle_ms("B", 0) > 0
+    assert [kept.record_and_get_throttle_ms("A", 0) for _ in range(10)] == [0] * 10
+    assert kept.record_and_get_throttle_ms("A", 0) > 0, "but its own rate does"
+    wide = quotas(rate=1, listeners={"B": (9, 100)})
+    assert [wide.record_and_get_throttle_ms("B", 0) for _ in range(11)] == [0] * 10 + [1000], (
+        "the rate of all binds it still"
+    )
+
+
+def test_an_address_that_comes_too_often_counts_for_nothing_else() -> None:
+    kept = quotas(rate=100, host_rates={None: 1, "10.0.0.7": 2})
+    for number in range(30):
+        kept.record_and_get_throttle_ms("A", 0)
+        assert (kept.ip_throttle_ms("A", HOST, 0) > 0) is (number >= 10)
+    assert kept._ip_rates.counter((HOST, ""), 0).measure(0)[0] == 1.0, "nor for itself"
+    assert kept._rate.measure(0)[0] == 1.0
+    assert kept._rates["A"].measure(0)[0] == 1.0
+    for number in range(25):
+        kept.record_and_get_throttle_ms("A", 0)
+        assert (kept.ip_throttle_ms("A", "10.0.0.7", 0) > 0) is (number >= 20)
+    assert quotas().ip_throttle_ms("A", HOST, 0) == 0
+
+
+def test_so_many_must_leave_as_are_too_many() -> None:
+    kept = quotas("A", total=2)
+    for listener in "BBAA":
+        kept.increment(listener, HOST)
+    assert kept.excess == 2
+    kept.decrement("B", HOST)
+    assert kept.excess == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("", {}),
+        ("10.0.0.1:5, 10.0.0.2:0", {"10.0.0.1": 5, "10.0.0.2": 0}),
+        ("::1:7", {"::1": 7}),
+        ("2001:DB8::1:7", {"2001:db8::1": 7}),
+    ],
+)
+def test_overrides_are_read(text: str, read: dict[str, int]) -> None:
+    assert parse_overrides(text) == read
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:x", "10.0.0.1:1_0"])
+def test_overrides_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_overrides(text)
+
+
+def test_an_address_is_the_same_however_it_is_written() -> None:
+    assert normalize_host("0:0:0:0:0:0:0:1") == normalize_host("::1")
+    assert normalize_host("::ffff:10.0.0.1") == "10.0.0.1"
+
+
+def test_a_brokers_own_settings_count_before_those_of_all_and_those_of_the_start() -> None:
+    static = {"max.connections": "9", "max.connection.creation.rate": "8", "max.connections.per.ip": "7"}
+    draft = ImageBuilder(MetadataImage())
+    for name, key, value in (
+        ("", "max.connections", "6"),
+        ("3", "max.connections", "5"),
+        ("", "listener.name.a.max.connections", "4"),
+    ):
+        draft.replay(m.ConfigRecord(RESOURCE_BROKER, name, key, value))
+    draft.replay(m.ClientQuotaRecord([m.EntityData("ip", None)], "connection_creation_rate", 2, False))
+    found = ConnectionLimits.from_config(NodeConfig(static, node_id=3), draft.image(1, 1), ["A", "B"])
+    assert found == ConnectionLimits(5, 8, 7, {}, {"A": (4, 8)}, {None: 2})
+    assert found.listener_limits("B") == (5, 8)
+
+
+def test_limits_of_invalid_stored_settings_and_quotas_are_those_in_force() -> None:
+    draft = ImageBuilder(MetadataImage())
+    draft.replay(m.ConfigRecord(RESOURCE_BROKER, "", "max.connections", "6"))
+    draft.replay(m.ConfigRecord(RESOURCE_BROKER, "1", "max.connections.per.ip.overrides", "x"))
+    entities: list[list[tuple[str, str]]]
+    entities = [[("user", "u")], [("ip", "a"), ("user", "u")], [], [("ip", "b")], [("ip", "c")]]
+    for entity, rate in zip(entities, (5.0, 5.0, 5.0, float("nan"), -1.0), strict=True):
+        draft.replay(m.ClientQuotaRecord([m.EntityData(*x) for x in entity], "connection_creation_rate", rate, False))
+    assert ConnectionLimits.from_config(NodeConfig(), draft.image(1, 1), ["A"]) == ConnectionLimits(total=6)
+
+
+@pytest.mark.parametrize("bound", [5e-324, 0.0, float("inf")])
+def test_any_stored_rate_of_an_address_gives_a_delay(bound: float) -> None:
+    quotas = ConnectionQuotas()
+    quotas.limits = ConnectionLimits(ip_rates={"10.0.0.1": bound})
+    quotas.record_and_get_throttle_ms("A", 5.0)
+    assert 0 <= quotas.ip_throttle_ms("A", "10.0.0.1", 5.0) <= MAX_CONNECTION_THROTTLE_MS
+
+
+# ---------------------------------------------------------------- listeners
+
+
+def beat() -> bytes:
+    return frame(BEAT, 0, 1, HeartbeatRequest("g", 0, "m"))
+
+
+class ConnectionQuotaNode:
+    """Listeners with their acceptors, and settings that change."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str, **static: str) -> None:
+        self.stage = DispatcherFixture(monkeypatch)
+        self.stage.serve(BEAT, lambda context, request: HeartbeatResponse())
+        config = NodeConfig({k.replace("_", "."): v for k, v in static.items()})
+        self.stage.services.config = config
+        self.doors = {name: FakeListener() for name in names or ("A",)}
+        self.acceptors = {name: self._acceptor(name) for name in self.doors}
+        self.controller: Any = SimpleNamespace(image=MetadataImage(), listeners=[])
+        made: Any = SimpleNamespace(services=self.stage.services, controller=self.controller)
+        endpoints._limit_connections(self.stage.env, made, self.acceptors, "A")  # type: ignore[arg-type]
+
+    def _acceptor(self, name: str) -> Acceptor:
+        from ottla.broker.dispatch.dispatcher import Dispatcher
+
+        return Acceptor(Dispatcher(self.stage.services, self.stage.apis, name))
+
+    async def come(self, name: str = "A", host: str = HOST, count: int = 1) -> list[ClientStream]:
+        """Connect, and ask something."""
+        lines = []
+        for _ in range(count):
+            line = ClientStream()
+            line.peer = host
+            line.send_bytes(beat())
+            await self.doors[name].send.send(line)
+            lines.append(line)
+        await trio.sleep(0.001)
+        return lines
+
+    def say(self, *records: Any) -> None:
+        """The metadata changes."""
+        before = self.controller.image
+        draft = ImageBuilder(before)
+        for record in records:
+            draft.replay(record)
+        self.controller.image = after = draft.image(before.offset + 1, 1)
+        delta: MetadataDelta = draft.delta(after)
+        for hear in self.controller.listeners:
+            hear(after, delta)
+
+    def set(self, key: str, value: str) -> None:
+        self.say(m.ConfigRecord(RESOURCE_BROKER, "", key, value))
+
+    def play(self, story: Callable[[], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                for name, acceptor in self.acceptors.items():
+                    nursery.start_soon(acceptor.run, self.doors[name])
+                await story()
+                nursery.cancel_scope.cancel()
+
+        in_virtual_time(main)
+
+
+def served(lines: list[ClientStream]) -> int:
+    return sum(bool(line.sends) for line in lines)
+
+
+def test_who_finds_no_place_waits_until_somebody_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = ConnectionQuotaNode(monkeypatch, max_connections="2")
+
+    async def story() -> None:
+        lines = await node.come(count=4)
+        assert served(lines) == 2
+        await trio.sleep(60)
+        assert served(lines) == 2
+        assert not any(line.is_closed for line in lines)
+        lines[0].disconnect()
+        await trio.sleep(0.001)
+        assert [bool(line.sends) for line in lines] == [True, True, True, False]
+        node.set("max.connections", "9")
+        await trio.sleep(0.001)
+        assert served(lines) == 4
+
+    node.play(story)
+
+
+def test_who_is_one_too_many_of_his_address_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = ConnectionQuotaNode(monkeypatch, max_connections_per_ip="2")
+
+    async def story() -> None:
+        lines = await node.come(count=3)
+        assert [(bool(x.sends), x.is_closed) for x in lines] == [(True, False), (True, False), (False, True)]
+        assert served(await node.come(host="10.0.0.8")) == 1
+        lines[1].disconnect()
+        await trio.sleep(0.001)
+        assert served(await node.come(count=2)) == 1
+
+    node.play(story)
+
+
+def test_over_the_rate_newcomers_are_let_in_later_and_over_that_of_their_address_closed_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = ConnectionQuotaNode(monkeypatch, max_connection_creation_rate="10")
+
+    async def story() -> None:
+        began = trio.current_time()
+        lines = await node.come(count=100)
+        assert served(lines) == 100
+        late = await node.come(count=5)
+        while served(late) < 5:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+        assert trio.current_time() - began == pytest.approx(0.5, abs=0.1), "ten a second"
+        node.set("max.connection.creation.rate", "1000000")
+        quota = [m.EntityData("ip", "10.0.0.8")]
+        node.say(m.ClientQuotaRecord(quota, "connection_creation_rate", 1, False))
+        await trio.sleep(2)
+        others = await node.come(host="10.0.0.8", count=11)
+        assert served(others) == 10
+        held = others[-1]
+        await trio.sleep(0.9)
+        assert (held.is_closed, held.receives) == (False, 0)
+        await trio.sleep(0.2)
+        assert (held.is_closed, held.receives) == (True, 0)
+
+    node.play(story)
+
+
+def test_brokers_come_in_and_who_was_silent_for_longest_must_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = ConnectionQuotaNode(monkeypatch, "A", "B", max_connections="3")
+
+    async def story() -> None:
+        lines = [(await node.come("B"))[0] for _ in range(3)]
+        await trio.sleep(1)
+        lines[0].send_bytes(beat())
+        await trio.sleep(1)
+        lines[2].send_bytes(beat())
+        await trio.sleep(1)
+        (broker,) = await node.come("A")
+        assert broker.sends
+        await trio.sleep(0.001)
+        assert [line.is_closed for line in lines] == [False, True, False]
+        assert not (await node.come("B"))[0].sends, "there are three"
+
+    node.play(story)
+
+
+def test_who_was_there_before_there_was_a_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = ConnectionQuotaNode(monkeypatch)
+    assert node.acceptors["A"].connection_limiter is None
+
+    async def story() -> None:
+        lines = await node.come(count=5)
+        assert served(lines) == 5
+        node.set("num.io.threads", "7")
+        assert node.acceptors["A"].connection_limiter is None
+        node.set("max.connections", "3")
+        await trio.sleep(0.001)
+        assert sum(line.is_closed for line in lines) == 2
+        assert served(await node.come()) == 0
+
+    node.play(story)
+
+
+# ---------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "refused"),
+    [
+        ("max.connections", "0", True),
+        ("max.connections", " 00", True),
+        ("max.connection.creation.rate", "+0", True),
+        ("max.connections", "1", False),
+        ("listener.name.plaintext.max.connections", "0", True),
+        ("max.connection.creation.rate", "0", True),
+        ("max.connections.per.ip", "0", True),
+        ("max.connections.per.ip.overrides", "10.0.0.1:5,::1:6", False),
+        ("max.connections.per.ip.overrides", "10.0.0.1", True),
+    ],
+)
+def test_settings_under_which_nobody_could_come_again_are_refused(key: str, value: str, *, refused: bool) -> None:
+    with pytest.raises(ProtocolError) if refused else nullcontext():
+        run_steps(validate_reconfiguration(NodeConfig(), MetadataImage(), "", {key: value}))
+
+
+def test_a_node_does_not_start_with_overrides_that_are_none() -> None:
+    with pytest.raises(ConfigException, match="Error parsing configuration property"):
+        check_startup_values({"max.connections.per.ip.overrides": "everybody"})

@@ -1,0 +1,181 @@
+"""Partitions made and removed in a second: rows of items 350 and 351, and how the controller's rules hear of them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.quotas.controller_mutation_quota import STRICT_FROM_VERSION, TokenBucket
+from ottla.broker.quotas.quota_table import COUNTER_EXPIRY_MS
+from ottla.broker.quotas.tests.test_client_quotas import QuotaFixture, QuotaUser
+from ottla.controller.control.controller_result import ChargeQuota, ControllerDefaults, no_quota, run_to_end
+from ottla.controller.control.create_and_delete_topics import TopicCreationContext, create_topics, delete_topics
+from ottla.controller.control.create_partitions import create_partitions
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import metadata_records as m
+
+RATE = "controller_mutation_rate"
+CREATE = ApiKey.CREATE_TOPICS
+
+
+def begun(stage: QuotaFixture, key: ApiKey = CREATE, version: int = 7, who: QuotaUser | None = None) -> Any:
+    return stage.quotas.new_mutation_quota(who or QuotaUser(), "c", key, version)
+
+
+def told(changes: Any, before_ms: int = 0) -> int:
+    answer = SimpleNamespace(throttle_time_ms=before_ms)
+    changes.tell(answer)
+    return answer.throttle_time_ms
+
+
+def test_a_bucket_is_full_at_first_and_holds_eleven_seconds() -> None:
+    bucket = TokenBucket()
+    assert bucket.measure(2, 5_000) == 22
+    assert bucket.record(30, 2, 5_000) == -8
+    assert bucket.measure(2, 7_500) == -3
+    assert bucket.measure(2, 10**9) == 22
+    assert bucket.record(22, 2, 10**9) == 0
+    assert bucket.measure(5, 10**9 + 1000) == 5, "another rate holds at once"
+
+
+@pytest.mark.parametrize("key", list(STRICT_FROM_VERSION))
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_goes_below_none_is_carried_out_and_what_comes_after_is_refused_or_not(key: ApiKey, strict: bool) -> None:
+    stage, who = QuotaFixture(), QuotaUser()
+    stage.set(2, key=RATE, user="u")
+    first = begun(stage, key, STRICT_FROM_VERSION[key] - (not strict), who)
+    first.spend(20)
+    first.spend(10)
+    if strict:
+        assert told(first) == 0, "nobody was refused: the charge itself is not held against him"
+        second = begun(stage, key, STRICT_FROM_VERSION[key], who)
+        for _ in range(2):
+            with pytest.raises(ProtocolError) as refused:
+                second.spend(1)
+            assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert told(second) == 4000, "8 too many at 2 a second; what was refused did not count"
+    else:
+        first.spend(1)
+        assert told(first) == 4500
+    assert who.throttle_ms in (4000, 4500)
+    stage.clock.ms += 4500
+    again = begun(stage, key, STRICT_FROM_VERSION[key], who)
+    again.spend(1)
+    assert told(again) == 0
+
+
+def test_time_that_passed_since_is_not_waited_for() -> None:
+    stage, who = QuotaFixture(), QuotaUser()
+    stage.set(1, key=RATE, user="u")
+    changes = begun(stage, version=5, who=who)
+    changes.spend(13)
+    stage.clock.ms += 500
+    assert told(changes) == 1500
+    assert told(changes, 9000) == 9000, "the longer wait counts"
+    stage.clock.ms += 5000
+    assert told(changes) == 0
+
+
+def test_nothing_is_counted_without_a_quota_of_who_asks_or_for_other_requests() -> None:
+    stage = QuotaFixture()
+    assert begun(stage) is None
+    stage.set(1, key=RATE, user="v")
+    assert begun(stage) is None
+    stage.set(1, key=RATE, user="u")
+    assert begun(stage) is not None
+    assert begun(stage, ApiKey.ALTER_CONFIGS, 2) is None
+    assert stage.quotas.is_enabled
+    stage.set(None, key=RATE, user="u")
+    stage.set(None, key=RATE, user="v")
+    assert begun(stage) is None
+    assert not stage.quotas.is_enabled
+
+
+def test_buckets_nobody_used_for_an_hour_are_forgotten() -> None:
+    stage = QuotaFixture()
+    stage.set(1, key=RATE, client_id=None)
+    for number in range(5):
+        stage.quotas.new_mutation_quota(QuotaUser(), f"c{number}", CREATE, 7).record(1)  # type: ignore[union-attr]
+    mutations = stage.quotas._controller_mutation
+    assert mutations is not None
+    assert len(mutations._counters) == 5
+    stage.clock.ms += COUNTER_EXPIRY_MS
+    begun(stage)
+    assert len(mutations._counters) == 1
+
+
+# ---------------------------------------------------------------- the controller's rules
+
+
+def image(*topics: str, partitions: int = 2) -> MetadataImage:
+    draft = ImageBuilder(MetadataImage())
+    draft.replay(m.RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False))
+    image = draft.image(1, 1)
+    asked = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1) for name in topics])
+    draft = ImageBuilder(image)
+    for record in made(image, asked).records:
+        draft.replay(record)
+    return draft.image(2, 1)
+
+
+def made(image: MetadataImage, request: ct.CreateTopicsRequest, spend: ChargeQuota = no_quota) -> Any:
+    ids = iter(bytes([n]) * 16 for n in range(1, 100))
+    making = TopicCreationContext(ControllerDefaults(), lambda: next(ids), lambda: 0.0, spend)
+    return run_to_end(create_topics(image, request, 7, making))
+
+
+class LimitedMutationQuota:
+    """Refuses once so many partitions were counted."""
+
+    def __init__(self, room: int) -> None:
+        self.remaining = room
+        self.counted: list[int] = []
+
+    def __call__(self, count: int) -> None:
+        if self.remaining <= 0:
+            raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        self.remaining -= count
+        self.counted.append(count)
+
+
+def test_each_topic_is_counted_when_it_is_made_and_refused_by_itself() -> None:
+    purse = LimitedMutationQuota(3)
+    topics = [ct.CreatableTopic("a", 2, 1), ct.CreatableTopic("b", 0, 1), ct.CreatableTopic("c", 5, 1)]
+    answer = made(image(), ct.CreateTopicsRequest([*topics, ct.CreatableTopic("d", 1, 1)]), purse)
+    codes = [row.error_code for row in answer.response.topics]
+    assert codes == [0, ErrorCode.INVALID_PARTITIONS, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+    assert purse.counted == [2, 5]
+    assert sum(isinstance(record, m.TopicRecord) for record in answer.records) == 2
+
+
+def test_a_trial_is_counted_too() -> None:
+    purse = LimitedMutationQuota(3)
+    made(image(), ct.CreateTopicsRequest([ct.CreatableTopic("a", 2, 1)], validate_only=True), purse)
+    assert purse.counted == [2]
+
+
+def test_each_topic_is_counted_when_it_is_deleted() -> None:
+    purse, before = LimitedMutationQuota(1), image("a", "b")
+    request = dt.DeleteTopicsRequest([dt.DeleteTopicState("x"), dt.DeleteTopicState("a"), dt.DeleteTopicState("b")])
+    answer = run_to_end(delete_topics(before, request, 6, purse))
+    codes = [row.error_code for row in answer.response.responses]
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+    assert (purse.counted, len(answer.records)) == ([2], 1)
+
+
+def test_only_partitions_that_are_new_are_counted() -> None:
+    purse, before = LimitedMutationQuota(1), image("a", "b")
+    topics = [cp.CreatePartitionsTopic("a", 2, None), cp.CreatePartitionsTopic("b", 5, None)]
+    request = cp.CreatePartitionsRequest([*topics, cp.CreatePartitionsTopic("c", 9, None)])
+    answer = run_to_end(create_partitions(before, request, 3, lambda: 0.0, purse))
+    codes = [row.error_code for row in answer.response.results]
+    assert codes == [ErrorCode.INVALID_PARTITIONS, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert purse.counted == [3]

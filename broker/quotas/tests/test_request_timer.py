@@ -1,0 +1,196 @@
+"""What is timed of a request, and how a connection holds up who takes too much of the loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.quotas.client_quotas import QuotaManagers
+from ottla.broker.quotas.request_timer import RequestTimer
+from ottla.broker.services import QuotaHolder
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+BEAT = ApiKey.HEARTBEAT
+
+
+class RequestTimerClock:
+    def __init__(self) -> None:
+        self.ms = 0.0
+
+    def now_ms(self) -> float:
+        return self.ms
+
+
+def test_waiting_does_not_count_and_neither_does_what_others_do() -> None:
+    clock = RequestTimerClock()
+    watch = RequestTimer(clock.now_ms, QuotaHolder())
+    inside: list[float] = []
+
+    async def work() -> str:
+        clock.ms += 3
+        inside.append(watch.lap_ms())
+        clock.ms += 4
+        await trio.sleep(1)
+        clock.ms += 5
+        return "done"
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            assert await watch.run(work()) == "done"
+
+    async def other() -> None:
+        await trio.sleep(0.5)
+        clock.ms += 1000
+
+    in_virtual_time(run)
+    assert inside == [3]
+    assert watch.lap_ms() == 9
+    assert watch.lap_ms() == 0
+
+
+def test_what_the_work_raises_and_is_cancelled_with_passes_through() -> None:
+    clock, seen = RequestTimerClock(), list[str]()
+    watch = RequestTimer(clock.now_ms, QuotaHolder())
+
+    async def fails() -> None:
+        clock.ms += 2
+        raise ValueError("ours")
+
+    async def sleeps() -> None:
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            clock.ms += 7
+            seen.append("cancelled")
+            raise
+
+    async def run() -> None:
+        with pytest.raises(ValueError, match="ours"):
+            await watch.run(fails())
+        assert watch.lap_ms() == 2
+        with trio.move_on_after(1) as scope:
+            await watch.run(sleeps())
+        assert scope.cancelled_caught
+
+    in_virtual_time(run)
+    assert (seen, watch.lap_ms()) == (["cancelled"], 7)
+
+
+# ---------------------------------------------------------------- a connection
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, percent: float) -> DispatcherFixture:
+    stage = DispatcherFixture(monkeypatch)
+    env: Any = stage.env
+    quotas = QuotaManagers(env)
+    draft = ImageBuilder(MetadataImage())
+    draft.replay(m.ClientQuotaRecord([m.EntityData("user", "ANONYMOUS")], "request_percentage", percent, False))
+    image = draft.image(1, 1)
+    quotas.publish(image, draft.delta(image))
+    stage.services.quota_holder.quotas, stage.services.quota_holder.times_requests = quotas, True
+    return stage
+
+
+def beat(number: int) -> bytes:
+    return frame(BEAT, 1, number, HeartbeatRequest("g", 0, "m"))
+
+
+def answered_at(stage: DispatcherFixture, line: ClientStream) -> list[float]:
+    """When each answer left, in seconds of the loop's own clock."""
+    out: list[float] = []
+    send = line.send
+
+    async def noting(chunks: Any) -> None:
+        out.append(trio.current_time())
+        await send(chunks)
+
+    line.send = noting  # type: ignore[method-assign]
+
+    async def run() -> None:
+        began = trio.current_time()
+        await stage.connection(line).serve()
+        out[:] = [at - began for at in out]
+
+    in_virtual_time(run)
+    return out
+
+
+def test_who_takes_too_much_time_has_his_answer_and_is_not_read_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = limited(monkeypatch, 1)
+
+    def handler(context: Any, request: Any) -> HeartbeatResponse:
+        stage.env.work(102)
+        return HeartbeatResponse()
+
+    stage.serve(BEAT, handler)
+    line = ClientStream()
+    line.send_bytes(beat(1) + beat(2))
+    line.disconnect()
+    times = answered_at(stage, line)
+    waits = [answer.throttle_time_ms for _, answer in line.responses(BEAT, 1)]  # type: ignore[attr-defined]
+    assert waits[0] == pytest.approx(200, abs=2)
+    assert waits[1] == 1000, "a second at most"
+    assert times[1] - times[0] == pytest.approx(waits[0] / 1000, abs=0.001)
+
+
+def test_what_waits_in_a_handler_is_not_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = limited(monkeypatch, 1)
+
+    async def later() -> HeartbeatResponse:
+        await trio.sleep(30)
+        return HeartbeatResponse()
+
+    stage.serve(BEAT, lambda context, request: later())
+    line = ClientStream()
+    line.send_bytes(beat(1))
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.connection(line).serve)
+            await trio.sleep(31)
+            line.disconnect()
+
+    in_virtual_time(run)
+    ((_, answer),) = line.responses(BEAT, 1)
+    assert answer.throttle_time_ms == 0  # type: ignore[attr-defined]
+
+
+def test_the_markers_of_transactions_are_exempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = limited(monkeypatch, 1)
+
+    def handler(context: Any, request: Any) -> WriteTxnMarkersResponse:
+        stage.env.work(5_000)
+        return WriteTxnMarkersResponse()
+
+    stage.serve(ApiKey.WRITE_TXN_MARKERS, handler)
+    line = ClientStream()
+    line.send_bytes(frame(ApiKey.WRITE_TXN_MARKERS, 1, 1, WriteTxnMarkersRequest()) * 2)
+    line.disconnect()
+    assert answered_at(stage, line) == [0.0]
+
+
+def test_nothing_is_timed_at_a_listener_of_controllers(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = limited(monkeypatch, 1)
+    seen: list[Any] = []
+
+    def handler(context: Any, request: Any) -> HeartbeatResponse:
+        seen.append(context.peer.request_timer)
+        return HeartbeatResponse()
+
+    stage.serve(BEAT, handler)
+    stage.serve(ApiKey.ENVELOPE, handler)
+    line = ClientStream()
+    line.send_bytes(beat(1))
+    line.disconnect()
+    answered_at(stage, line)
+    assert seen == [None]

@@ -1,0 +1,146 @@
+"""Who wants which partition in which directory of this node: moves begun, given up, and refused.
+
+Source: ``ReplicaManager.alterReplicaLogDirs``, ``LogManager.maybeUpdatePreferredLogDir`` (apache/kafka 4.3.1; KIP-113,
+KIP-1066).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from ottla.broker.replication.alter_log_dirs.future_replica_copier import FutureReplicaCopier
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.replication.replica_manager import ReplicaManager, TopicPartition
+from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
+from ottla.env.env import Env, ThreadPool
+from ottla.log.directory import future_log as f
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
+from ottla.wire.errors import ErrorCode
+
+logger = logging.getLogger("ottla.moves")
+
+
+class AlterLogDirs:
+    """What is asked for; `FutureReplicaCopier` does it."""
+
+    def __init__(
+        self,
+        env: Env,
+        storage: LogDirs,
+        replicas: ReplicaManager,
+        mover: FutureReplicaCopier,
+        prefer: Callable[[TopicPartition, LogDirectory], None],
+        fail: DiskErrorHandler,
+    ) -> None:
+        """``prefer``: where a partition is to be made that is not there yet."""
+        self._env = env
+        self._log_dirs = storage
+        self._replica_manager = replicas
+        self._copier = mover
+        self._set_preferred_directory = prefer
+        self._fail = fail
+        self._lock = trio.Lock()
+
+    async def alter(self, at: TopicPartition, path: str) -> ErrorCode:
+        """Have a partition moved into the directory with that absolute path; says whether it will be, or is there."""
+        async with self._lock:
+            return await self._alter(at, path)
+
+    async def _alter(self, at: TopicPartition, path: str) -> ErrorCode:
+        storage, replicas = self._log_dirs, self._replica_manager
+        if len(f.future_dir_name(*at, self._new_suffix())) > f.MAX_DIR_NAME_LENGTH:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        target = storage.directory_at(path)
+        if target is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if target.path in storage.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if storage.is_cordoned(target):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        replica, future = replicas.get(*at), replicas.future_logs.get(at)
+        if replica is None:
+            return self._alter_unhosted(at, target)
+        if future is not None and storage.directory_of(future) is not target:
+            await self._abandon(at, storage.directory_of(future))
+            return await self._alter(at, path)
+        if future is not None or storage.directory_of(replica.log) is target:
+            return ErrorCode.NONE
+        if storage.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR  # there may be a copy in one of them
+        return await self._start_move(replica, target)
+
+    def _alter_unhosted(self, at: TopicPartition, target: LogDirectory) -> ErrorCode:
+        """One that this node does not host (yet) is made where it was asked for."""
+        if at in self._replica_manager.offline_partitions:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._set_preferred_directory(at, target)
+        topic = self._replica_manager.image.topics.get(at[0])
+        known = topic is not None and at[1] in topic.partitions
+        return ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _new_suffix(self) -> str:
+        return self._env.uuid().hex()
+
+    async def _start_move(self, replica: HostedPartition, target: LogDirectory) -> ErrorCode:
+        """Make an empty copy, in a thread."""
+        log, now_ms, tag = replica.log, self._env.now_ms(), self._new_suffix()
+        about = (log.topic, log.partition, replica.topic_id, log.config, now_ms, tag)
+        path = f"{target.path}/{f.future_dir_name(log.topic, log.partition, tag)}"
+        try:
+            future = await self._env.in_thread(partial(f.create_future_log, target, *about), ThreadPool.FILES)
+            future.close_files()  # it may have to wait long for its turn
+            if target.path in self._log_dirs.offline:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if self._replica_manager.get(log.topic, log.partition) is not replica:
+                await self._delete_future_log(
+                    path, target
+                )  # it went, and another of that name may be in this directory
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            target.add_log(future)
+        except OSError as error:
+            self._fail(error, target)
+            await self._delete_future_log(path, target)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        future.raise_cleaner_offset(replica.log.cleaner_offset)
+        self._replica_manager.future_logs[replica.topic, replica.partition] = future
+        logger.info("%s moves from %s to %s", log.label, self._log_dirs.directory_of(log).path, target.path)
+        self._copier.start_copy(replica)
+        return ErrorCode.NONE
+
+    async def _delete_future_log(self, path: str, target: LogDirectory) -> None:
+        """What there is of a copy that was refused goes for good: a later start would go on with it."""
+        if target.path in self._log_dirs.offline:
+            return
+        doomed = f"{path.removesuffix(FUTURE_DIR_SUFFIX)}{DELETE_DIR_SUFFIX}"
+        try:
+            if self._env.disk.exists(path):
+                self._env.disk.rename(path, doomed)
+                for tell in self._replica_manager.on_delete_scheduled:
+                    tell(doomed)
+                await self._flush_directory(target)
+        except OSError as error:
+            self._fail(error, target)
+
+    async def _flush_directory(self, where: LogDirectory) -> None:
+        """Wait until the names in a directory are on the disk. Raises OSError: they are not."""
+        await self._env.in_thread(partial(self._env.disk.fsync_dir, where.path), ThreadPool.SYNC)
+
+    async def _abandon(self, at: TopicPartition, where: LogDirectory) -> None:
+        """Give a move up: a power cut must not bring the copy back, for the next start would go on with it."""
+        self.cancel(at)
+        try:
+            await self._flush_directory(where)
+        except OSError as error:
+            self._fail(error, where)
+
+    def cancel(self, at: TopicPartition) -> None:
+        """Give a move up; the copy goes."""
+        future = self._replica_manager.abandon_future_log(at)
+        if future is not None:
+            logger.info("%s moves no more to %s", future.label, self._log_dirs.directory_of(future).path)
+            self._replica_manager.discard(future)

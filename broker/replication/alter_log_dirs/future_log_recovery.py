@@ -1,0 +1,193 @@
+"""Moves between directories that an earlier process began: what becomes of the copies it left.
+
+Source: ``LogManager.loadLog``, ``LogManager.recoverAbandonedFutureLogs``, ``ReplicaManager.maybeAddLogDirFetchers``
+(apache/kafka 4.3.1; KIP-113, KIP-858).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import NamedTuple
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.replication.alter_log_dirs.promotion import FutureLogDecision, decide_future_log
+from ottla.broker.replication.replica_manager import ReplicaManager, TopicPartition
+from ottla.broker.storage.cleaner_checkpoint_writer import write_cleaner_checkpoint
+from ottla.broker.storage.log_dirs import LogDirs
+from ottla.controller.metadata.directory_id import directory_id_of
+from ottla.controller.metadata.image import MetadataImage
+from ottla.env.env import Env
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.directory.future_log import list_future_dirs, log_recency, rename_to_current
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
+from ottla.log.log_config import LogConfig
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.codec.schema import ZERO_UUID
+
+logger = logging.getLogger("ottla.moves")
+
+
+class LeftoverFutureLog(NamedTuple):
+    """A copy that lies in a directory."""
+
+    topic_partition: TopicPartition
+    directory: LogDirectory
+    path: str
+    topic_id: bytes | None
+    """Of the topic of which this node has a replica; None where it has none of that name."""
+    is_assigned: bool
+    """Whether the image has the replica in this directory."""
+    is_sole_isr_member: bool = False
+    """Whether no other replica is in sync, so that perhaps none has all that was acknowledged here."""
+
+
+async def recover_future_logs(
+    env: Env, config: NodeConfig, replicas: ReplicaManager, storage: LogDirs, image: MetadataImage
+) -> None:
+    """Go on with each move, or bring it to its end. The partitions' logs are open already, and follow nothing yet.
+
+    Raises:
+        CorruptFile: the only log of a partition cannot be read; OSError: no directory is left.
+    """
+    settings_of, turn = cache(partial(config.log_settings, image)), TimeSlice(env, BACKGROUND_SLICE_MS)
+    left: list[LeftoverFutureLog] = []
+    for directory in storage.online:
+        with _or_mark_offline(replicas, storage, directory):
+            left += [_inspect(at, path, directory, image, config.node_id) for at, path in list_future_dirs(directory)]
+    arrived: set[TopicPartition] = set()
+    for one in sorted(left, key=lambda one: not one.is_assigned):  # of several of one partition that counts
+        if one.directory.path not in storage.offline:
+            with _or_mark_offline(replicas, storage, one.directory):
+                one = one._replace(is_sole_isr_member=one.is_sole_isr_member and bool(storage.offline))
+                log = _recover_future_log(replicas, one, settings_of(one.topic_partition[0]), env.now_ms(), arrived)
+                if log is not None:
+                    await write_cleaner_checkpoint(env, storage, one.directory)
+                    _promote(replicas, one, log)
+                    arrived.add(one.topic_partition)
+        await turn.maybe_yield()
+
+
+@contextmanager
+def _or_mark_offline(replicas: ReplicaManager, storage: LogDirs, directory: LogDirectory) -> Iterator[None]:
+    """A directory that cannot be read goes out of service. Raises OSError: the node cannot be without it."""
+    try:
+        yield
+    except OSError as error:
+        replicas.mark_logs_offline(storage.mark_offline_at_startup(directory, error))
+
+
+def _inspect(
+    at: TopicPartition, path: str, directory: LogDirectory, image: MetadataImage, node_id: int
+) -> LeftoverFutureLog:
+    topic = image.topics.get(at[0])
+    told = None if topic is None else topic.partitions.get(at[1])
+    if topic is None or told is None or node_id not in told.replicas:
+        return LeftoverFutureLog(at, directory, path, None, is_assigned=False)
+    placed = directory_id_of(told, node_id) == directory.id
+    return LeftoverFutureLog(
+        at, directory, path, topic.id, is_assigned=placed, is_sole_isr_member=set(told.isr) <= {node_id}
+    )
+
+
+def _recover_future_log(
+    replicas: ReplicaManager, one: LeftoverFutureLog, settings: LogConfig, now_ms: int, arrived: set[TopicPartition]
+) -> PartitionLog | None:
+    """What becomes of one copy; gives it where it counts. ``arrived``: the partitions a copy of which counts now.
+
+    Raises:
+        CorruptFile, OSError: as `recover_future_logs`.
+    """
+    at, directory = one.topic_partition, one.directory
+    replica = replicas.get(*at)
+    held = directory.logs.get(at)
+    if at in replicas.future_logs or at in arrived or (held is not None and not held.is_future):
+        _remove(replicas, one)  # the partition lies here itself, or this is one of two copies
+        return None
+    if held is not None:
+        return None  # one of two that wait
+    try:
+        log = directory.open_partition_directory(
+            one.path, *at, settings, now_ms, adjoin=not one.is_assigned
+        )  # told of: all of it was synced
+    except PermissionError as error:
+        if one.is_assigned:
+            raise
+        logger.warning("copy of a partition cannot be read: %r (%s; left as it is)", one.path, error)
+        return None
+    except CorruptFile:
+        if replica is None and one.is_sole_isr_member and one.is_assigned:
+            _mark_offline(replicas, one)
+            return None
+        if replica is None and one.is_assigned:
+            raise
+        _remove(replicas, one)
+        return None
+    if log.topic_id == ZERO_UUID:
+        log.close_files()
+        del directory.logs[at]
+        _remove(replicas, one)  # the id is written before anything else
+        return None
+    if log.topic_id != one.topic_id:
+        log.close_files()
+        target = directory.rename_for_deletion(
+            *at, one.path.rpartition(".")[2].removesuffix(FUTURE_DIR_SUFFIX), STRAY_DIR_SUFFIX
+        )
+        logger.warning("%s belongs to no partition of this node's; kept as %s", one.path, target)
+        return None
+    current = None if replica is None else log_recency(replica.log)
+    match decide_future_log(
+        told=one.is_assigned, newness=log_recency(log), current=current, only_here=one.is_sole_isr_member
+    ):
+        case FutureLogDecision.PROMOTE:
+            return log
+        case FutureLogDecision.RESUME:
+            replicas.future_logs[at] = log
+            assert replica is not None
+            replicas.on_future_log_resumed(replica)
+        case FutureLogDecision.KEEP:
+            log.close()  # where this process ends cleanly the next one believes it unread
+            if one.is_assigned:
+                _mark_offline(
+                    replicas, one
+                )  # and its directory goes on to note how far it is compacted, and where it starts
+            else:
+                del directory.logs[at]
+    return None
+
+
+def _mark_offline(replicas: ReplicaManager, one: LeftoverFutureLog) -> None:
+    """The copy may be older than a log that cannot be read now: the partition is offline."""
+    replicas.offline_partitions.add(one.topic_partition)
+    logger.warning(
+        "%s-%d is offline: a directory failed that may have its log, and the copy in %s may be older. It counts once "
+        "that directory is well, or is no more in log.dirs",
+        *one.topic_partition,
+        one.directory.path,
+    )
+
+
+def _promote(replicas: ReplicaManager, one: LeftoverFutureLog, log: PartitionLog) -> None:
+    """The copy is the partition's log from now on."""
+    assert one.topic_id is not None
+    rename_to_current(one.directory, log)
+    log.record_directory_change()
+    replicas.offline_partitions.discard(one.topic_partition)
+    replica = replicas.get(*one.topic_partition)
+    logger.warning("%s: the copy in %s counts now, as the controller was told", log.label, one.directory.path)
+    if replica is None:
+        replicas.host(log, one.topic_id)
+    else:
+        replicas.promote_future_log(replica, log)
+
+
+def _remove(replicas: ReplicaManager, one: LeftoverFutureLog) -> None:
+    """A copy that is of no use."""
+    target = f"{one.path.removesuffix(FUTURE_DIR_SUFFIX)}{DELETE_DIR_SUFFIX}"
+    one.directory.disk.rename(one.path, target)
+    for doomed in replicas.on_delete_scheduled:
+        doomed(target)

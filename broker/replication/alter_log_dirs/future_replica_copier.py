@@ -1,0 +1,363 @@
+"""Partitions on their way from one directory of this node to another, while they are written to and read.
+
+A copy is filled from the log, a piece at a time; as many at once as there are directories, in turns, the others wait in
+the order of their names. Once it has everything the controller is told where the replica will lie; once that is
+committed, the two change places between one request and the next.
+
+Source: ``ReplicaManager.alterReplicaLogDirs``, ``ReplicaAlterLogDirsThread.scala``, ``LocalLeaderEndPoint.scala``,
+``Partition.maybeReplaceCurrentWithFutureReplica`` (apache/kafka 4.3.1; KIP-113, KIP-858).
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.quotas.replication_quota import ReplicationQuota
+from ottla.broker.replication.alter_log_dirs.move_scheduler import LogDirMove, MoveScheduler
+from ottla.broker.replication.alter_log_dirs.promotion import PromotionStep, next_promotion_step
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.storage.cleaner_checkpoint_writer import write_cleaner_checkpoint
+from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.directory_id import directory_id_of
+from ottla.controller.metadata.image import MetadataImage
+from ottla.env.env import FOREVER_S, Env, ThreadPool
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.log.directory import future_log as f
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.errors import ProtocolError, WireError
+
+logger = logging.getLogger("ottla.moves")
+ALTER_LOG_DIRS_RATE_KEY = "replica.alter.log.dirs.io.max.bytes.per.second"
+COPY_CHUNK_BYTES = 256 * 1024
+"""What is read and written in one go, or ``replica.fetch.max.bytes`` where that is less; under two milliseconds of the
+loop.
+"""
+FLUSH_INTERVAL_BYTES = 16 * 1024 * 1024
+"""So much is written before the disk is waited for; else all of it would be at the end."""
+QUOTA_RETRY_MS = 100
+"""A look whether more may be copied by now."""
+RETRY_MS = 1000
+SWAP_RETRY_MS = 1
+SWAP_ATTEMPTS = 3
+MAX_IDLE_S = 1.0
+
+
+class FutureReplicaCopier:
+    """All of them."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        storage: LogDirs,
+        replicas: ReplicaManager,
+        fail: DiskErrorHandler,
+    ) -> None:
+        self._env = env
+        self._node_id = config.node_id
+        self._chunk_bytes = min(config.number("replica.fetch.max.bytes"), COPY_CHUNK_BYTES)
+        self._log_dirs = storage
+        self._replica_manager = replicas
+        self._fail = fail
+        self._scheduler = MoveScheduler()
+        self._quota = ReplicationQuota("alter log dirs", config.node_id, ALTER_LOG_DIRS_RATE_KEY)
+        self._wakeup = trio.Event()
+
+    def __len__(self) -> int:
+        return len(self._scheduler)
+
+    def start_copy(self, replica: HostedPartition) -> None:
+        """Fill the copy there is of a partition, and let it take its place. The log is not compacted meanwhile."""
+        replica.log.set_has_future_log(begins=True)
+        move = LogDirMove(replica, self._replica_manager.future_logs[replica.topic, replica.partition])
+        self._scheduler.add(move)
+        self._wakeup.set()
+
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Metadata was committed: it may say what is waited for."""
+        for move in self._scheduler.moves_awaiting_assignment(delta):
+            if self._is_directory_assigned(move):
+                self._scheduler.wake(move)
+                self._wakeup.set()
+
+    async def run(self) -> None:
+        """Move what is to be moved, until cancelled."""
+        while True:
+            self._wakeup = trio.Event()
+            move = await self._next_move()
+            if move is None:
+                with self._env.timeout(self._idle_s()):
+                    await self._wakeup.wait()
+                continue
+            try:
+                await self._step(move)
+            except (ProtocolError, WireError) as error:
+                if not move.is_error_logged:
+                    logger.error("%s cannot be copied: %s", move.current_log.describe(), error)
+                move.is_error_logged = move.is_blocked = True
+                self._delay(move, RETRY_MS)
+            except OSError as error:
+                self._on_disk_error(move, error, move.current_log)
+            self._scheduler.reschedule(move)
+            await trio.lowlevel.checkpoint()
+
+    async def _next_move(self) -> LogDirMove | None:
+        """Whose turn it is, of those that go on still. As many are copied at once as there are directories.
+
+        Very many may be over at once, with their topic: others run in between.
+        """
+        most, turn = len(self._log_dirs.directories), TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        while (move := self._scheduler.next_ready(self._env.monotonic_ms(), most)) is not None:
+            if self._is_active(move):
+                return move
+            self._scheduler.remove(move)
+            await turn.maybe_yield()
+        return None
+
+    def _idle_s(self) -> float:
+        """How long nothing is to be done, if nobody wants something new."""
+        if not len(self._scheduler):
+            return FOREVER_S
+        return min(max(self._scheduler.next_due_ms() - self._env.monotonic_ms(), 1) / 1000, MAX_IDLE_S)
+
+    def _delay(self, move: LogDirMove, by_ms: float) -> None:
+        move.not_before_ms = self._env.monotonic_ms() + by_ms
+
+    def _is_active(self, move: LogDirMove) -> bool:
+        """Whether the partition is still hosted, and this copy is to take its place."""
+        return (
+            self._replica_manager.get(*move.topic_partition) is move.replica
+            and self._replica_manager.future_logs.get(move.topic_partition) is move.future_log
+            and not move.current_log.closed
+            and not move.future_log.closed
+        )
+
+    def _is_directory_assigned(self, move: LogDirMove) -> bool:
+        """Whether the image has the replica where the copy lies."""
+        topic = self._replica_manager.image.topics.get(move.replica.topic)
+        told = None if topic is None else topic.partitions.get(move.replica.partition)
+        return (
+            told is not None and directory_id_of(told, self._node_id) == self._log_dirs.directory_of(move.future_log).id
+        )
+
+    async def _step(self, move: LogDirMove) -> None:
+        """The next thing to be done about a move.
+
+        Raises:
+            ProtocolError, WireError: the log is damaged; OSError: it cannot be looked at.
+        """
+        if not self._align(move):
+            return
+        asked_ago_ms = self._env.monotonic_ms() - move.assignment_sent_ms
+        match next_promotion_step(
+            near=self._is_nearly_caught_up(move), told=self._is_directory_assigned(move), asked_ago_ms=asked_ago_ms
+        ):
+            case PromotionStep.COPY:
+                await self._copy_chunk(move)
+            case PromotionStep.REQUEST_ASSIGNMENT:
+                await self._request_assignment(move)
+            case PromotionStep.WAIT:
+                self._delay(move, RETRY_MS)
+            case PromotionStep.SWAP:
+                await self._promote(move)
+
+    def _is_nearly_caught_up(self, move: LogDirMove) -> bool:
+        current, end = move.current_log, move.future_log.log_end_offset
+        left = current.bytes_between(end, current.log_end_offset)
+        return left is not None and left <= self._chunk_bytes
+
+    def _align(self, move: LogDirMove) -> bool:
+        """Take off the copy what the log does not have any more; says whether that could be done."""
+        current, future = move.current_log, move.future_log
+        if future.config is not current.config:
+            future.update_config(current.config)
+        try:
+            f.truncate_to_common(
+                future, current, self._env.now_ms(), was_cut=move.aligned_truncations != current.truncations
+            )
+            f.follow_offsets(future, current, self._env.now_ms())
+        except OSError as error:
+            self._on_disk_error(move, error, future)
+            return False
+        move.aligned_truncations = current.truncations
+        return True
+
+    def _on_disk_error(self, move: LogDirMove, error: OSError, log: PartitionLog) -> None:
+        """A disk refused: its directory may be lost by that, and the move with it; else it is tried again."""
+        move.is_blocked = True
+        self._delay(move, RETRY_MS)
+        self._fail(error, log)
+
+    async def _copy_chunk(self, move: LogDirMove) -> None:
+        """Copy a piece. It is read beside the loop, as the disk may have to be waited for.
+
+        Raises:
+            ProtocolError, WireError: the log is damaged.
+        """
+        if self._quota.is_exceeded(self._replica_manager.image, self._env.monotonic_ms()):
+            self._delay(move, QUOTA_RETRY_MS)
+            return
+        current, cuts = move.current_log, move.aligned_truncations
+        try:
+            piece = f.read_missing(move.future_log, current, self._chunk_bytes)
+            raw = b"" if piece is None else await self._env.in_thread(piece.read, ThreadPool.FILES)
+        except OSError as error:
+            self._on_disk_error(move, error, current)
+            return
+        if not self._is_active(move) or move.current_log is not current or cuts != current.truncations:
+            return
+        if not raw:
+            raise f.missing_data_error(move.future_log, current)  # somebody cut its file short
+        if self._append_chunk(move, raw) and move.unflushed_bytes >= FLUSH_INTERVAL_BYTES:
+            await self._flush(move)
+
+    def _append_chunk(self, move: LogDirMove, raw: bytes) -> bool:
+        """Append a piece to the copy; says whether that could be done."""
+        self._quota.record(len(raw), self._env.monotonic_ms())
+        move.unflushed_bytes += len(raw)
+        try:
+            f.append_missing(move.future_log, move.current_log, raw, self._env.now_ms())
+        except OSError as error:
+            self._on_disk_error(move, error, move.future_log)
+            return False
+        move.is_blocked = False
+        return True
+
+    async def _flush(self, move: LogDirMove) -> bool:
+        """Wait until the disk has what was copied; says whether the move goes on. Nobody else syncs a copy."""
+        future = move.future_log
+        try:
+            job = future.start_flush(future.log_end_offset)
+            await self._env.in_thread(job, ThreadPool.SYNC)
+            future.complete_flush(job)
+        except OSError as error:
+            self._on_disk_error(move, error, future)
+            return False
+        move.unflushed_bytes = 0
+        if not self._is_active(move):
+            return False
+        future.close_idle_files()
+        return True
+
+    async def _checkpoint_cleaner_offset(self, move: LogDirMove) -> bool:
+        """Wait until the disk knows where offsets may be missing in the copy; says whether the move goes on."""
+        here = self._log_dirs.directory_of(move.future_log)
+        move.future_log.raise_cleaner_offset(
+            move.current_log.cleaner_offset
+        )  # it forgets where it begins anew, or is cut
+        if here.is_cleaner_offset_synced(move.future_log):
+            return True
+        try:
+            await write_cleaner_checkpoint(self._env, self._log_dirs, here)
+        except OSError as error:
+            self._on_disk_error(move, error, move.future_log)
+            return False
+        return self._is_active(move)
+
+    async def _request_assignment(self, move: LogDirMove) -> None:
+        """Have the controller told where the replica is going to lie. What it rests on is on the disk before that.
+
+        Raises:
+            ProtocolError, WireError: the log is damaged.
+        """
+        if self._catch_up(move) and await self._flush(move) and await self._checkpoint_cleaner_offset(move):
+            move.assignment_sent_ms = self._env.monotonic_ms()
+            self._delay(move, RETRY_MS)
+            place = self._log_dirs.directory_of(move.future_log).id
+            self._replica_manager.on_directory_changed(move.replica.topic_id, move.replica.partition, place)
+
+    async def _promote(self, move: LogDirMove) -> None:
+        """Let the copy take the log's place, if it can catch up within a few waits for the disk.
+
+        Where answers wait for the disk they wait for the copy's then: else the log would always be ahead.
+
+        Raises:
+            ProtocolError, WireError: the log is damaged.
+        """
+        current, future = move.current_log, move.future_log
+        current.set_being_replaced(begins=True)
+        self._delay(move, SWAP_RETRY_MS)
+        here = self._log_dirs.directory_of(future)
+        try:
+            for _ in range(SWAP_ATTEMPTS):
+                if not (
+                    self._catch_up(move) and await self._flush(move) and await self._checkpoint_cleaner_offset(move)
+                ):
+                    return
+                if not self._catch_up(move):
+                    return
+                if future.recovery_point >= current.recovery_point and here.is_cleaner_offset_synced(future):
+                    self._swap(move)
+                    break
+        finally:
+            current.set_being_replaced(begins=False)
+        if move.current_log is future:
+            await self._persist_swap(self._log_dirs.directory_of(current), here)
+
+    def _catch_up(self, move: LogDirMove) -> bool:
+        """Copy what is left, at once; says whether the copy has all of it then.
+
+        Raises:
+            ProtocolError, WireError: the log is damaged; OSError: it cannot be looked at. Else that is told.
+        """
+        if not self._align(move) or not self._is_nearly_caught_up(move):
+            return False
+        current, future = move.current_log, move.future_log
+        while future.log_end_offset < current.log_end_offset:
+            try:
+                piece = f.read_missing(future, current, self._chunk_bytes)
+                raw = b"" if piece is None else piece.read()
+            except OSError as error:
+                self._on_disk_error(move, error, current)
+                return False
+            if not raw:
+                if not self._close_gap(move):
+                    return False
+            elif not (self._append_chunk(move, raw) and self._is_active(move)):
+                return False
+        return True
+
+    def _close_gap(self, move: LogDirMove) -> bool:
+        """The rest of the log is a hole; says whether the copy could be told. Raises ProtocolError: it is none."""
+        try:
+            f.skip_compacted_tail(move.future_log, move.current_log, self._env.now_ms())
+        except OSError as error:
+            self._on_disk_error(move, error, move.future_log)
+            return False
+        return True
+
+    def _swap(self, move: LogDirMove) -> None:
+        """The step itself: nobody else has the loop between its first line and its last. What the log's disk has for
+        sure the copy's has, too.
+        """
+        current, future = move.current_log, move.future_log
+        here = self._log_dirs.directory_of(future)
+        try:
+            f.replace_current_with_future_log(here, future, current, self._env.now_ms())
+        except OSError as error:
+            self._on_disk_error(move, error, future)
+            return
+        self._replica_manager.promote_future_log(move.replica, future)
+        logger.info("%s lies in %s now", future.label, here.path)
+
+    async def _persist_swap(self, there: LogDirectory, here: LogDirectory) -> None:
+        """Wait until the new names are on the disk, and where the log starts; then how far it is compacted is noted
+        where it lies now only.
+        """
+        for directory in (here, there):
+            if directory.path in self._log_dirs.offline:
+                continue
+            try:
+                directory.log_start_checkpoint.complete_sync(
+                    await self._env.in_thread(directory.log_start_checkpoint.prepare_sync(), ThreadPool.SYNC)
+                )
+                if directory is there:
+                    await write_cleaner_checkpoint(self._env, self._log_dirs, directory)
+            except OSError as error:
+                self._fail(error, directory)

@@ -1,0 +1,234 @@
+"""Very many partitions that are to move: each step looks at those only whose turn it is."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.replication.alter_log_dirs.future_replica_copier import COPY_CHUNK_BYTES, FutureReplicaCopier
+from ottla.broker.replication.alter_log_dirs.move_scheduler import LogDirMove
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.tests.broker_storage_fixture import led_topic
+from ottla.broker.tests.log_dir_moves_fixture import NO_ERROR, TOPIC_PARTITION, LogDirMovesFixture
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS
+from ottla.wire.errors import ErrorCode
+from ottla.wire.record_batch import records as r
+
+COUNT = 30
+
+
+def test_a_step_asks_of_one_move_whether_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    ground = LogDirMovesFixture(obeys=False)
+    asked: list[int] = []
+    is_alive = FutureReplicaCopier._is_active
+
+    def counted(mover: FutureReplicaCopier, move: Any) -> bool:
+        asked.append(move.replica.partition)
+        return is_alive(mover, move)
+
+    async def story() -> None:
+        ground.commit_topics(led_topic("u", COUNT))
+        await ground.publisher.wait_applied_and_created()
+        for number in range(COUNT):
+            replica = ground.replica_manager.get("u", number)
+            assert replica is not None
+            path = "/b" if ground.log_dirs.directory_of(replica.log).path != "/b" else "/c"
+            assert await ground.alter_log_dirs.alter(("u", number), path) is NO_ERROR
+        assert len(ground.copier) == COUNT
+        monkeypatch.setattr(FutureReplicaCopier, "_is_active", counted)
+        move = await ground.copier._next_move()
+        assert move is not None
+        assert asked == [move.replica.partition]
+        ground.copier._scheduler.reschedule(move)
+        ground.commit_topics(gone=("u",))
+        await ground.publisher.wait_applied_and_created()
+        await ground.until(lambda: not len(ground.copier))
+
+    ground.run_moves(story, made=False)
+
+
+def test_others_run_while_moves_are_found_to_be_over_with_their_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    ground, ended, ran = LogDirMovesFixture(obeys=False), False, 0
+    is_alive, clock = FutureReplicaCopier._is_active, [0.0]
+
+    def slow(mover: FutureReplicaCopier, move: Any) -> bool:
+        clock[0] += 1
+        return is_alive(mover, move)
+
+    async def others() -> None:
+        nonlocal ran
+        while not ended:
+            ran += 1
+            await trio.lowlevel.checkpoint()
+
+    async def story() -> None:
+        nonlocal ended
+        for number in range(COUNT):
+            replica: Any = SimpleNamespace(topic="u", partition=number, log=None)
+            ground.copier._scheduler.add(LogDirMove(replica, None))  # type: ignore[arg-type]
+        monkeypatch.setattr(FutureReplicaCopier, "_is_active", slow)
+        ground.env.monotonic_ms = lambda: clock[0]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            assert await ground.copier._next_move() is None
+            ended = True
+        assert not len(ground.copier)
+        assert clock[0] == COUNT
+        assert ran >= COUNT / 2 / BACKGROUND_SLICE_MS
+
+    trio.run(story)
+
+
+def test_a_move_that_was_given_up_does_not_come_back_after_a_power_cut() -> None:
+    ground = LogDirMovesFixture(obeys=False)
+
+    async def story() -> None:
+        ground.write(3)
+        waited = ground.watch_disk()
+        for path in ("/b", "/c", "/a"):
+            assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, path) is NO_ERROR
+            assert not ground.env.memory.renamed_dirs, "all are on the disk"
+        assert waited == []
+
+    ground.run_moves(story)
+    assert [ground.directory_names(f"/{x}") for x in "abc"] == [["0"], ["delete"], ["delete"]]
+
+
+class SeveralMovesFixture(LogDirMovesFixture):
+    """Topics of one partition, each in the first directory."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.names = names
+        self.replica_manager.on_directory_changed = self._placed
+
+    def _placed(self, topic_id: bytes, number: int, directory_id: bytes) -> None:
+        known = self.image.topics[self.image.topic_names[topic_id]]
+        self.commit_topics(replace(known, partitions={0: replace(known.partitions[0], directories=(directory_id,))}))
+
+    async def make(self, *sizes: int) -> None:
+        """So many pieces are in each."""
+        for name in self.names:
+            known = led_topic(name, 1)
+            told = replace(known.partitions[0], directories=(self.ids[0],))
+            self.commit_topics(replace(known, partitions={0: told}))
+        await self.publisher.wait_applied_and_created()
+        for name, count in zip(self.names, sizes, strict=True):
+            for _ in range(count):
+                raw = bytearray(r.build_batch([r.NewRecord(None, bytes(COPY_CHUNK_BYTES - 100), self.env.now_ms())]))
+                self.partition_named(name).append(raw, self.env.now_ms())
+
+    def partition_named(self, name: str) -> HostedPartition:
+        found = self.replica_manager.get(name, 0)
+        assert found is not None
+        return found
+
+    def is_there(self, name: str) -> bool:
+        return self.log_dirs.directory_of(self.partition_named(name).log).path == "/b"
+
+
+def test_a_short_move_does_not_wait_for_a_long_one_whose_name_comes_first() -> None:
+    ground = SeveralMovesFixture("long", "short")
+
+    async def story() -> None:
+        await ground.make(60, 1)
+        for name in ground.names:
+            assert await ground.alter_log_dirs.alter((name, 0), "/b") is NO_ERROR
+        await ground.until(lambda: ground.is_there("short"))
+        assert ground.replica_manager.future_logs["long", 0].log_end_offset < 30
+        await ground.until(lambda: ground.is_there("long"))
+        assert ground.partition_named("long").log.log_end_offset == 60
+
+    ground.run_moves(story, made=False)
+
+
+def test_as_many_are_copied_at_once_as_there_are_directories_and_each_gets_its_turn() -> None:
+    ground, most = SeveralMovesFixture(*"fedcba"), 0
+
+    def under_way() -> list[int]:
+        ends = [log.log_end_offset for log in ground.replica_manager.future_logs.values()]
+        return [end for end in ends if 0 < end < 20]
+
+    async def story() -> None:
+        await ground.make(*[20] * 6)
+        for name in ground.names:
+            assert await ground.alter_log_dirs.alter((name, 0), "/b") is NO_ERROR
+        nonlocal most
+        await ground.until(lambda: len(under_way()) == 3)
+        ends = under_way()
+        while len(ends) == 3:
+            assert max(ends) - min(ends) < 10
+            ends = under_way()
+            await trio.sleep(0.0003)
+        assert min(ends) > 10, "each had its turns"
+        while not all(map(ground.is_there, ground.names)):
+            most = max(most, len(under_way()))
+            await trio.sleep(0.0003)
+        assert most == 3
+
+    ground.run_moves(story, made=False)
+
+
+def test_who_waits_for_a_disk_or_for_damage_to_be_mended_keeps_nobody_waiting() -> None:
+    ground = SeveralMovesFixture(*"abcdef")
+
+    async def story() -> None:
+        await ground.make(*[3] * 6)
+        for name in "abc":
+            segment = ground.partition_named(name).log.segments[0]
+            segment.damaged_ranges.append((0, 10**9))
+        for name in ground.names:
+            assert await ground.alter_log_dirs.alter((name, 0), "/b") is NO_ERROR
+        await ground.until(lambda: all(map(ground.is_there, "def")))
+        assert not any(map(ground.is_there, "abc"))
+
+    ground.run_moves(story, made=False)
+
+
+@pytest.mark.parametrize("records", [0, 20])
+def test_a_log_whose_last_records_were_compacted_away_moves_too(records: int) -> None:
+    ground = LogDirMovesFixture(obeys=False)
+
+    async def story() -> None:
+        ground.write(records)
+        log = ground.replica.log
+        log.assign_epoch_start_offset(3)
+        log.roll_past_gap(100, ground.env.now_ms())
+        assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is NO_ERROR
+        await ground.until(lambda: bool(ground.directory_changes))
+        ground.commit(ground.ids[1])
+        await ground.alter_and_wait("/b")
+        log = ground.replica.log
+        assert (log.log_start_offset, log.log_end_offset, log.cleaner_offset) == (0, 100, 100)
+        ground.write()
+        assert log.log_end_offset == 101
+
+    ground.run_moves(story)
+
+
+@pytest.mark.parametrize("where", ["-future/partition", "-future/0", "-future/leader-epoch", "/b/recovery-point"])
+def test_a_move_that_cannot_be_begun_now_leaves_nothing_behind(where: str) -> None:
+    ground = LogDirMovesFixture()
+
+    async def story() -> None:
+        ground.write(3)
+        ground.log_dirs.directories[1].complete_checkpoint_write(
+            {TOPIC_PARTITION}
+        )  # its checkpoints are written before a copy counts
+        ground.break_disk(where, errno.EMFILE, times=1)
+        assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
+        assert ground.directory_names("/b") == ["delete"]
+        assert ground.scheduled_deletes == [
+            f"/b/{name}" for name in ground.env.disk.listdir("/b") if name.endswith("-delete")
+        ]
+        assert not ground.replica_manager.future_logs
+        assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is NO_ERROR
+        await ground.alter_and_wait("/b")
+
+    ground.run_moves(story)
+    assert not ground.log_dirs.offline

@@ -1,0 +1,89 @@
+"""Moves that cannot be: what there was of a copy does not come back, and who cannot be copied keeps nobody waiting."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.replication.alter_log_dirs.tests.test_concurrent_moves import SeveralMovesFixture
+from ottla.broker.tests.log_dir_moves_fixture import NO_ERROR, TOPIC_PARTITION, LogDirMovesFixture
+from ottla.env.disk import FileSlice
+from ottla.env.env import ThreadPool
+from ottla.wire.errors import ErrorCode
+
+
+@pytest.mark.parametrize("where", ["-future/0", "-future/leader-epoch"])
+def test_a_copy_that_could_not_be_begun_is_gone_for_good(where: str) -> None:
+    ground = LogDirMovesFixture()
+
+    async def story() -> None:
+        ground.write(3)
+        ground.break_disk(where, errno.EMFILE, times=1)
+        assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
+        ground.repair_disk()
+        waited = ground.watch_disk()
+        assert ground.directory_names("/b") == ["delete"]
+        assert not ground.env.memory.renamed_dirs, "its new name is on the disk"
+        assert waited == []
+        assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is NO_ERROR
+        await ground.alter_and_wait("/b")
+
+    ground.run_moves(story)
+
+
+def test_a_copy_of_a_replica_that_went_meanwhile_is_gone_for_good() -> None:
+    ground = LogDirMovesFixture()
+    in_thread = ground.env.in_thread
+
+    async def gone(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
+        ground.env.in_thread = in_thread
+        done = await in_thread(work, lane)
+        ground.commit_topics(gone=("t",))
+        await ground.publisher.wait_applied_and_created()
+        return done
+
+    async def story() -> None:
+        ground.write(3)
+        ground.env.in_thread = gone
+        assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
+        assert ground.directory_names("/b") == ["delete"]
+        assert not [old for old, _ in ground.env.memory.renamed_dirs if old.startswith("/b/")]
+
+    ground.run_moves(story)
+
+
+def test_a_log_whose_bytes_are_gone_when_they_are_read_is_named_and_keeps_nobody_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ground = SeveralMovesFixture(*"abcdef")
+    in_thread = ground.env.in_thread
+
+    async def without_abc(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
+        piece = getattr(work, "__self__", None)
+        if isinstance(piece, FileSlice) and any(
+            piece.file is ground.partition_named(name).log.active_segment.file for name in "abc"
+        ):
+            await trio.sleep(0.001)
+            return b""
+        return await in_thread(work, lane)
+
+    async def story() -> None:
+        await ground.make(*[3] * 6)
+        ground.env.in_thread = without_abc
+        for name in ground.names:
+            assert await ground.alter_log_dirs.alter((name, 0), "/b") is NO_ERROR
+        await ground.until(lambda: all(map(ground.is_there, "def")))
+        assert not any(map(ground.is_there, "abc"))
+        ground.env.in_thread = in_thread
+        await ground.until(lambda: all(map(ground.is_there, "abc")))
+
+    with caplog.at_level(logging.ERROR):
+        ground.run_moves(story, made=False)
+    said = [text.partition(" ")[0] for text in caplog.messages if "cannot be copied" in text]
+    assert len(said) == 3, "each is named once"
+    assert not ground.log_dirs.offline

@@ -1,0 +1,342 @@
+"""What an earlier process left of a move between directories, and what becomes of it at the next start."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from dataclasses import replace
+
+import pytest
+
+from ottla.broker.tests.broker_storage_fixture import NODE_ID, led_topic
+from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
+from ottla.broker.tests.log_dir_moves_fixture import TOPIC_PARTITION, LogDirMovesFixture
+from ottla.controller.metadata.image import MetadataImage
+from ottla.log.checkpoints.checkpoint_files import (
+    CLEANER_OFFSET_CHECKPOINT,
+    CorruptFile,
+    read_offsets,
+    write_offsets,
+    write_partition_metadata,
+)
+from ottla.log.directory.future_log import create_future_log
+from ottla.log.log_config import LogConfig
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.record_batch import records as r
+
+ID = led_topic("t", 1).id
+TAG = "0123456789abcdef" * 2
+
+
+def filled(log: PartitionLog, epochs: tuple[int, ...]) -> None:
+    """A record of each of these leader epochs, and the process ends cleanly."""
+    for epoch in epochs:
+        log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
+    log.close()
+
+
+def whole(ground: LogDirMovesFixture, directory: int, *epochs: int) -> None:
+    """A partition's log in a directory."""
+    where = ground.log_dirs.directories[directory]
+    filled(where.create_partition("t", 0, ID, LogConfig(), NOW_MS), epochs)
+    where.logs.clear()
+
+
+def copy(ground: LogDirMovesFixture, directory: int, *epochs: int, tag: str = TAG, topic_id: bytes = ID) -> None:
+    """What was being copied into one."""
+    where = ground.log_dirs.directories[directory]
+    filled(create_future_log(where, "t", 0, topic_id, LogConfig(), NOW_MS, tag), epochs)
+
+
+def start(ground: LogDirMovesFixture, place: int, *, there: bool = True, **state: tuple[int, ...]) -> None:
+    """The next start, with an image that has the partition in that directory."""
+    known = led_topic("t", 1, **state)
+    told = known.partitions[0]
+    told = replace(told, directories=(ground.ids[place],) * len(told.replicas))
+    topics = {"t": replace(known, partitions={0: told})} if there else {}
+    ground.image = MetadataImage(topics=topics, topic_names={t.id: t.name for t in topics.values()})
+
+    run_virtual(ground.open)
+
+
+def test_a_copy_goes_on() -> None:
+    ground = LogDirMovesFixture()
+    whole(ground, 0, 1, 1, 2)
+    copy(ground, 1, 1, 1)
+    known = led_topic("t", 1)
+    told = replace(known.partitions[0], directories=(ground.ids[0],))
+    ground.image = MetadataImage(topics={"t": replace(known, partitions={0: told})}, topic_names={ID: "t"})
+
+    async def story() -> None:
+        await ground.open()
+        assert (ground.serving_directory(), ground.future_log.log_end_offset) == ("/a", 2)
+        assert ground.replica.log.has_future_log
+        ground.commit(ground.ids[0], leader_epoch=3)
+        await ground.alter_and_wait("/b")
+        assert ground.replica.log.epochs.entries[:2] == [(1, 0), (2, 2)]
+        ground.write()
+        assert ground.replica.log.log_end_offset == 4
+
+    ground.run_moves(story, made=False)
+    assert (ground.directory_names("/a"), ground.directory_names("/b")) == (["delete"], ["0"])
+
+
+@pytest.mark.parametrize(
+    ("log", "future", "place", "served", "a", "b"),
+    [
+        # the controller knows nothing of the copy
+        ((1, 1), (1, 1), 0, "/a", ["0"], ["future"]),
+        ((1,), (1, 1), 0, "/a", ["0"], ["future"]),
+        # it knows: where the copy has all it counts, else what it lacks is copied first
+        ((1, 1), (1, 1), 1, "/b", ["delete"], ["0"]),
+        ((1, 1), (1, 1, 2), 1, "/b", ["delete"], ["0"]),
+        ((1, 1), (1, 2), 1, "/b", ["delete"], ["0"]),
+        ((1, 1), (1,), 1, "/a", ["0"], ["future"]),
+        ((1, 2), (1, 1, 1), 1, "/a", ["0"], ["future"]),
+        # there is no log
+        (None, (1,), 1, "/b", [], ["0"]),
+        (None, (1,), 0, None, [], ["future"]),
+        (None, (1,), 2, None, [], ["future"]),
+    ],
+)
+def test_which_of_the_two_counts(
+    log: tuple[int, ...] | None, future: tuple[int, ...], place: int, served: str | None, a: list[str], b: list[str]
+) -> None:
+    ground = LogDirMovesFixture()
+    if log is not None:
+        whole(ground, 0, *log)
+    copy(ground, 1, *future)
+    start(ground, place)
+    replica = ground.replica_manager.get(*TOPIC_PARTITION)
+    assert (None if replica is None else ground.serving_directory()) == served
+    assert (ground.directory_names("/a"), ground.directory_names("/b")) == (a, b)
+    assert (TOPIC_PARTITION in ground.replica_manager.future_logs) == (served == "/a")
+    assert all(not x.is_future for x in ground.log_dirs.logs())
+    counts = {"/a": (1, 1), "/b": (0, 1), None: (0, 0)}[served]
+    assert tuple(len(d.logs) for d in ground.log_dirs.directories[:2]) == counts
+    if replica is not None:
+        assert replica.log.log_end_offset == len(future if served == "/b" else log or ())
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_a_copy_lost_in_a_power_cut_it_copies_again_wherever_the_log_is_compacted(*, told: bool) -> None:
+    """One the controller was told of was synced before: there a hole is the work of the cleaner."""
+    ground = LogDirMovesFixture()
+    whole(ground, 0, 1, 1, 1)
+    there = ground.log_dirs.directories[1]
+    made = create_future_log(there, "t", 0, ID, LogConfig(), NOW_MS, TAG)
+    for _ in range(3):
+        made.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
+        made.roll(NOW_MS)
+    filled(made, (1,) if told else ())
+    there.disk.unlink(f"{made.directory}/{1:020d}.log")
+    there.written_cleaner_offsets = {("t", 0): 3}
+    start(ground, 1 if told else 0)
+    log = ground.replica.log if told else ground.future_log
+    assert (log.directory[:2], log.log_end_offset, log.base_offsets) == ("/b", *((4, [0, 2, 3]) if told else (1, [0])))
+
+
+def test_of_two_copies_the_one_the_controller_knows_of_counts_and_the_other_goes() -> None:
+    ground = LogDirMovesFixture()
+    whole(ground, 0, 1)
+    copy(ground, 1, 1)
+    copy(ground, 2, 1)
+    copy(ground, 2, 1, tag="f" * 32)
+    start(ground, 2)
+    assert ground.serving_directory() == "/c"
+    assert [ground.directory_names(f"/{x}") for x in "abc"] == [["delete"], ["delete"], ["0", "delete"]]
+    assert not ground.replica_manager.future_logs
+    assert len(ground.scheduled_deletes) == 3
+
+
+def test_a_copy_beside_the_partition_itself_is_of_no_use() -> None:
+    ground = LogDirMovesFixture()
+    whole(ground, 1, 1)
+    copy(ground, 1)
+    start(ground, 1)
+    assert (ground.serving_directory(), ground.directory_names("/b")) == ("/b", ["0", "delete"])
+    assert not ground.replica_manager.future_logs
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_copy_of_another_topics_partition_is_kept_under_another_name(
+    there: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    ground = LogDirMovesFixture()
+    copy(ground, 1, 1, topic_id=b"an older topic--")
+    with caplog.at_level(logging.WARNING):
+        start(ground, 0, there=there)
+    assert ground.directory_names("/b") == ["stray"]
+    assert "belongs to no partition of this node's" in caplog.text
+    assert not ground.log_dirs.directories[1].logs
+
+
+def test_a_copy_that_was_only_just_begun_goes() -> None:
+    ground = LogDirMovesFixture()
+    whole(ground, 0, 1)
+    copy(ground, 1)
+    ground.env.disk.unlink(f"/b/t-0.{TAG}-future/partition.metadata")
+    start(ground, 0)
+    assert (ground.serving_directory(), ground.directory_names("/b")) == ("/a", ["delete"])
+    assert not ground.log_dirs.directories[1].logs
+
+
+def torn(ground: LogDirMovesFixture, where: str = "/b") -> None:
+    write_partition_metadata(ground.env.disk, f"{where}/t-0.{TAG}-future", ID, sync=True)
+    ground.env.disk.open(f"{where}/t-0.{TAG}-future/partition.metadata").truncate(3)
+
+
+def test_a_copy_that_cannot_be_opened_goes_unless_it_is_all_there_is() -> None:
+    ground = LogDirMovesFixture()
+    whole(ground, 0, 1)
+    copy(ground, 1, 1)
+    torn(ground)
+    start(ground, 1)
+    assert (ground.serving_directory(), ground.directory_names("/b")) == ("/a", ["delete"])
+    ground = LogDirMovesFixture()
+    copy(ground, 1, 1)
+    torn(ground)
+    with pytest.raises(CorruptFile):
+        start(ground, 1)
+
+
+def test_a_directory_that_fails_as_its_copy_is_opened_goes_out_of_service_alone() -> None:
+    ground = LogDirMovesFixture()
+    whole(ground, 0, 1)
+    copy(ground, 1, 1)
+    ground.break_disk("-future/", errno.EIO)
+    start(ground, 0)
+    assert list(ground.log_dirs.offline) == ["/b"]
+    assert (ground.serving_directory(), ground.replica_manager.future_logs) == ("/a", {})
+
+
+def test_take_up_with_an_unreadable_copy_that_the_controller_does_not_know_of_leaves_it() -> None:
+    ground = LogDirMovesFixture()
+    whole(ground, 0, 1)
+    copy(ground, 1, 1)
+    path = f"/b/t-0.{TAG}-future"
+    ground.env.disk.fault = lambda what, at: (
+        PermissionError(errno.EACCES, "permission denied", at) if at.startswith(path) and what == "open" else None
+    )
+    start(ground, 0)
+    assert not ground.log_dirs.offline
+    assert ground.env.disk.exists(path)
+
+
+@pytest.mark.parametrize(
+    ("isr", "counts"), [((), False), ((NODE_ID,), False), ((NODE_ID, NODE_ID + 1), True), ((NODE_ID + 1,), True)]
+)
+def test_a_copy_waits_for_a_failed_directory_where_nobody_else_has_what_the_log_has(
+    isr: tuple[int, ...], counts: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    ground = LogDirMovesFixture()
+    whole(ground, 1, 1, 1)
+    copy(ground, 2, 1)
+    ground.break_disk("/b/t-0")
+    start(ground, 2, replicas=(NODE_ID, NODE_ID + 1), isr=isr)
+    assert list(ground.log_dirs.offline) == ["/b"]
+    assert (ground.replica_manager.get(*TOPIC_PARTITION) is not None) == counts
+    assert ground.replica_manager.offline_partitions == (set() if counts else {TOPIC_PARTITION})
+    assert ground.directory_names("/c") == (["0"] if counts else ["future"])
+    assert ("is no more in log.dirs" in caplog.text) != counts
+
+
+def test_a_copy_that_waited_for_a_directory_is_whole_once_that_is_no_more_among_them() -> None:
+    ground = LogDirMovesFixture()
+    there = ground.log_dirs.directories[2]
+    made = create_future_log(there, "t", 0, ID, LogConfig(), NOW_MS, TAG)
+    for _ in range(3):
+        made.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
+        made.roll(NOW_MS)
+    filled(made, (1,))
+    there.disk.unlink(f"{made.directory}/{1:020d}.log")  # nothing of it outlived the cleaner, which got as far as 3
+    write_offsets(there.disk, f"/c/{CLEANER_OFFSET_CHECKPOINT}", {TOPIC_PARTITION: 3})
+    there.load_checkpoints()
+    whole(ground, 1, 1, 1, 1, 1, 1)
+    ground.break_disk("/b/t-0")
+    start(ground, 2)
+    there.write_checkpoints()
+    there.unlock()
+    ground.log_dirs.directories[0].unlock()
+    ground.break_disk("nowhere")
+    again = LogDirMovesFixture("/a,/c", env=ground.env)
+    start(again, 1)
+    assert (again.replica.log.log_end_offset, again.replica.log.base_offsets) == (4, [0, 2, 3])
+
+
+def test_a_copy_that_waits_and_cannot_be_read_is_no_reason_not_to_start() -> None:
+    ground = LogDirMovesFixture()
+    whole(ground, 1, 1, 1)
+    copy(ground, 2, 1)
+    torn(ground, "/c")
+    ground.break_disk("/b/t-0")
+    start(ground, 2)
+    assert ground.replica_manager.offline_partitions == {TOPIC_PARTITION}
+    assert ground.directory_names("/c") == ["future"]
+
+
+def test_a_node_that_is_short_of_descriptors_as_a_copy_is_opened_does_not_start_without_it() -> None:
+    ground = LogDirMovesFixture()
+    whole(ground, 0, 1)
+    copy(ground, 1, 1)
+    ground.break_disk("-future/", errno.EMFILE)
+    with pytest.raises(OSError, match="injected"):
+        start(ground, 0)
+    assert ground.log_dirs.offline == {}
+
+
+def test_a_copy_that_counts_takes_its_place_and_nobody_waits_for_the_disk_on_the_loop() -> None:
+    ground = LogDirMovesFixture()
+    where = ground.log_dirs.directories[1]
+    log = create_future_log(where, "t", 0, ID, LogConfig(), NOW_MS, TAG)
+    log.truncate_fully_and_start_at(5, NOW_MS)
+    filled(log, (1, 1))
+    waited = ground.watch_disk()
+    start(ground, 1)
+    assert (ground.serving_directory(), ground.directory_names("/b")) == ("/b", ["0"])
+    assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSET_CHECKPOINT}") == {TOPIC_PARTITION: 5}
+    assert [path for _, path in waited if CLEANER_OFFSET_CHECKPOINT in path or path == "/b"] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "one", "other", "served"),
+    [
+        (1, (1, 1), (1, 1), "/b"),  # ended between the two renamings
+        (0, (1, 1), (1, 1), "/a"),
+        (1, (1, 1), (1, 1, 2), "/b"),  # the second one was lost with the power
+        (1, (1, 1), (1,), "/a"),  # and what was copied last, too
+    ],
+)
+def test_of_two_logs_that_nobody_else_has_the_newer_counts_or_where_the_controller_has_it(
+    place: int, one: tuple[int, ...], other: tuple[int, ...], served: str
+) -> None:
+    ground = LogDirMovesFixture()
+    whole(ground, 0, *one)
+    whole(ground, 1, *other)
+    start(ground, place)
+    assert ground.serving_directory() == served
+    assert ground.directory_names("/a" if served == "/b" else "/b") == ["stray"]
+
+
+def test_a_copy_that_stays_is_on_the_disk_whole_once_the_process_has_ended_cleanly() -> None:
+    ground = LogDirMovesFixture()
+    log = create_future_log(ground.log_dirs.directories[1], "t", 0, ID, LogConfig(), NOW_MS, TAG)
+    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
+    log.close_files()
+    start(ground, 2)
+    assert ground.directory_names("/b") == ["future"]
+    ground.log_dirs.close(1)
+    unsynced = {path for path, file in ground.env.memory.files.items() if file.pending}
+    assert f"/b/t-0.{TAG}-future/00000000000000000000.log" not in unsynced, "the next start believes it"
+
+
+def test_a_copy_that_was_lost_before_it_counted_costs_no_other_copy_its_files() -> None:
+    """Of two copies one counts; its directory fails while how far it is compacted is noted."""
+    ground = LogDirMovesFixture()
+    copy(ground, 1, 1, 1)
+    copy(ground, 2, 1, 1)
+    ground.log_dirs.directories[1].are_cleaner_offsets_synced = False  # a power cut might take the file
+    ground.break_disk(f"/b/{CLEANER_OFFSET_CHECKPOINT}")
+    start(ground, 1)
+    assert set(ground.log_dirs.offline) == {"/b"}
+    assert ground.directory_names("/c") == ["future"], "it may be the only one that is left"

@@ -1,0 +1,69 @@
+"""The table of what is next about a copy in another directory (R342)."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from ottla.broker.replication.alter_log_dirs.promotion import (
+    ASSIGNMENT_RETRY_MS,
+    FutureLogDecision,
+    PromotionStep,
+    decide_future_log,
+    next_promotion_step,
+)
+
+
+@pytest.mark.parametrize(
+    ("near", "told", "asked_ago_ms", "wanted"),
+    [
+        (False, False, inf, PromotionStep.COPY),
+        (False, False, 0, PromotionStep.COPY),  # what has come since the controller was asked
+        (False, True, 0, PromotionStep.COPY),
+        (True, False, inf, PromotionStep.REQUEST_ASSIGNMENT),
+        (True, False, 0, PromotionStep.WAIT),
+        (True, False, ASSIGNMENT_RETRY_MS - 1, PromotionStep.WAIT),
+        (True, False, ASSIGNMENT_RETRY_MS, PromotionStep.REQUEST_ASSIGNMENT),
+        (True, True, 0, PromotionStep.SWAP),
+        (True, True, inf, PromotionStep.SWAP),  # an earlier process had asked
+    ],
+)
+def test_what_is_next(near: bool, told: bool, asked_ago_ms: float, wanted: PromotionStep) -> None:
+    assert next_promotion_step(near=near, told=told, asked_ago_ms=asked_ago_ms) is wanted
+
+
+OLDER, SAME, NEWER = (3, 10), (3, 11), (4, 11)
+
+
+@pytest.mark.parametrize(
+    ("told", "newness", "current", "wanted"),
+    [
+        (False, SAME, SAME, FutureLogDecision.RESUME),
+        (False, NEWER, OLDER, FutureLogDecision.RESUME),  # the log was cut; the copy will be
+        (False, SAME, None, FutureLogDecision.KEEP),
+        (True, SAME, None, FutureLogDecision.PROMOTE),
+        (True, SAME, SAME, FutureLogDecision.PROMOTE),
+        (True, NEWER, SAME, FutureLogDecision.PROMOTE),  # written to after they had changed places, which was lost
+        (True, OLDER, SAME, FutureLogDecision.RESUME),  # Kafka takes it, and what it lacks is gone
+    ],
+)
+def test_what_becomes_of_a_copy_that_was_left(
+    told: bool, newness: tuple[int, int], current: tuple[int, int] | None, wanted: FutureLogDecision
+) -> None:
+    assert decide_future_log(told=told, newness=newness, current=current) is wanted
+
+
+@pytest.mark.parametrize(
+    ("told", "current", "wanted"),
+    [
+        (True, None, FutureLogDecision.KEEP),  # Kafka takes it, and what the log had besides is gone
+        (True, SAME, FutureLogDecision.PROMOTE),
+        (False, None, FutureLogDecision.KEEP),
+        (False, SAME, FutureLogDecision.RESUME),
+    ],
+)
+def test_a_copy_does_not_count_while_only_a_log_that_may_be_seen_again_has_all(
+    told: bool, current: tuple[int, int] | None, wanted: FutureLogDecision
+) -> None:
+    assert decide_future_log(told=told, newness=SAME, current=current, only_here=True) is wanted

@@ -1,0 +1,79 @@
+"""The words of an ISR change: what AlterPartition asks for, and what its rows mean to the partitions.
+
+Source: ``AlterPartitionManager.java``, ``Partition.handleAlterPartitionError`` (apache/kafka 4.3.1); KIP-497, KIP-903.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.broker.replication.hosted_partition import PendingIsrChange
+from ottla.broker.replication.partition_state import AlterPartitionOutcome, AlterPartitionResult, PendingExpandIsr
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.jobs.time_slice import Job
+from ottla.wire.messages import alter_partition as ap
+
+logger = logging.getLogger("ottla.isr")
+ALTER_PARTITION_VERSION = 3
+RECOVERING = 1
+MAX_LOGGED_PARTITIONS = 5
+"""So many partitions are named when their ISR changes; after a node's return it may be all of its thousands."""
+PartitionKey = tuple[bytes, int]
+
+
+def build_alter_partition_request(
+    node_id: int, broker_epoch: int, sent: dict[PartitionKey, PendingIsrChange]
+) -> ap.AlterPartitionRequest:
+    """One request with all changes; each member with the broker epoch of its last fetch, this node with its own."""
+    topics: dict[bytes, ap.AlterPartitionRequestTopicData] = {}
+    for (topic_id, number), asked in sent.items():
+        change = asked.change
+        known = zip(change.isr, change.broker_epochs, strict=True)
+        members = [ap.BrokerState(i, broker_epoch if i == node_id else epoch) for i, epoch in known]
+        row = ap.AlterPartitionRequestPartitionData(
+            number, change.leader_epoch, new_isr_with_epochs=members, partition_epoch=change.partition_epoch
+        )
+        topics.setdefault(topic_id, ap.AlterPartitionRequestTopicData(topic_id)).partitions.append(row)
+    return ap.AlterPartitionRequest(node_id, broker_epoch, list(topics.values()))
+
+
+def apply_alter_partition_response(
+    answer: ap.AlterPartitionResponse, sent: dict[PartitionKey, PendingIsrChange], replicas: ReplicaManager, now_ms: int
+) -> Job[list[PartitionKey]]:
+    """Tell each partition what the controller said of it, a step each; gives those to be asked for again (R334)."""
+    rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
+    told: list[str] = []
+    again = []
+    for key, asked in sent.items():
+        row = rows.get(key)
+        if row is None or _apply_partition_result(asked, row, replicas, told, now_ms) is AlterPartitionOutcome.RETRY:
+            again.append(key)
+        yield
+    if told:
+        more = f", and {len(told) - MAX_LOGGED_PARTITIONS} more" if len(told) > MAX_LOGGED_PARTITIONS else ""
+        logger.info("in sync now: %s%s", "; ".join(told[:MAX_LOGGED_PARTITIONS]), more)
+    return again
+
+
+def _apply_partition_result(
+    asked: PendingIsrChange,
+    row: ap.AlterPartitionResponsePartitionData,
+    replicas: ReplicaManager,
+    told: list[str],
+    now_ms: int,
+) -> AlterPartitionOutcome:
+    """What the controller said of one partition."""
+    replica = asked.replica
+    recovering = row.leader_recovery_state == RECOVERING
+    answer = AlterPartitionResult(row.error_code, row.leader_epoch, row.partition_epoch, tuple(row.isr), recovering)
+    outcome = replica.handle_alter_partition_result(asked, answer, now_ms)
+    if outcome is AlterPartitionOutcome.APPLIED:
+        if isinstance(asked.pending_isr, PendingExpandIsr):
+            replicas.isr_expands += 1
+        else:
+            replicas.isr_shrinks += 1
+        told.append(f"{replica.log.label} {', '.join(map(str, row.isr))}")
+    elif outcome is not AlterPartitionOutcome.IGNORED:
+        replicas.isr_failures += 1
+        logger.info("%s: no other ISR, error %d: %s", replica.log.label, row.error_code, outcome.value)
+    return outcome

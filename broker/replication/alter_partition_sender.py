@@ -1,0 +1,102 @@
+"""The way a leader's ISR changes take: AlterPartition to the active controller, one request at a time with all of them.
+
+Source: ``AlterPartitionManager.java``, ``Partition.submitAlterPartition`` (apache/kafka 4.3.1); KIP-497.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import trio
+
+from ottla.broker.replication.hosted_partition import PendingIsrChange
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.env.env import Env
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.wire.errors import ProtocolError
+
+logger = logging.getLogger("ottla.isr")
+RETRY_S = 0.05
+PartitionKey = tuple[bytes, int]
+
+
+class AlterPartitionSubmitter(Protocol):
+    """The active controller, wherever it is."""
+
+    async def submit(self, request: Any, version: int = 0) -> Any:
+        """Hand in a request; the answer comes when what it changed is committed."""
+
+
+class AlterPartitionSender:
+    """Changes that wait for the controller, one a partition, and the look for members that are behind."""
+
+    def __init__(
+        self,
+        env: Env,
+        node_id: int,
+        controller: AlterPartitionSubmitter,
+        replicas: ReplicaManager,
+        broker_epoch: Callable[[], int],
+        lag_max_ms: int,
+    ) -> None:
+        self._env = env
+        self._node_id = node_id
+        self._controller = controller
+        self._replica_manager = replicas
+        self._broker_epoch = broker_epoch
+        self._expiration_interval_s = lag_max_ms / 2 / 1000
+        self._unsent: dict[PartitionKey, PendingIsrChange] = {}
+        self._wakeup = trio.Event()
+
+    def submit(self, asked: PendingIsrChange) -> None:
+        """Have the controller asked. What was asked for under an earlier epoch and not sent yet is not sent."""
+        self._unsent[asked.replica.topic_id, asked.replica.partition] = asked
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Ask for what is to be asked for, until cancelled."""
+        while True:
+            if not self._unsent:
+                self._wakeup = trio.Event()
+                await self._wakeup.wait()
+            sent = {key: asked for key, asked in self._unsent.items() if asked.is_current}
+            self._unsent = {}
+            if sent and not await self._send(sent):
+                for key, asked in sent.items():
+                    self._unsent.setdefault(key, asked)
+                self._wakeup.set()
+            if self._unsent:
+                await self._env.sleep(RETRY_S)
+
+    async def run_isr_expiration(self) -> None:
+        """Look for members that have been behind for too long, until cancelled (R331)."""
+        while True:
+            await self._env.sleep(self._expiration_interval_s)
+            turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+            for replica in list(self._replica_manager):
+                if replica.is_leader and not replica.is_sole_replica:
+                    replica.maybe_shrink_isr(self._env.now_ms())
+                await turn.maybe_yield()
+
+    async def _send(self, sent: dict[PartitionKey, PendingIsrChange]) -> bool:
+        """One request; False where all of it must be sent again (R333)."""
+        from ottla.broker.replication import alter_partition_messages as asking  # a node alone never asks
+
+        request = asking.build_alter_partition_request(self._node_id, self._broker_epoch(), sent)
+        try:
+            answer = await self._controller.submit(request, asking.ALTER_PARTITION_VERSION)
+        except (ProtocolError, OSError) as error:
+            logger.info("the ISR could not be changed yet: %s", error)
+            return False
+        if answer.error_code:
+            logger.warning("the controller takes no ISR change: error %d", answer.error_code)
+            return False
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        again = await turn.run(
+            asking.apply_alter_partition_response(answer, sent, self._replica_manager, self._env.now_ms())
+        )
+        for key in again:
+            self._unsent.setdefault(key, sent[key])
+        return True

@@ -1,0 +1,157 @@
+"""What this node follows, and from whom: each partition goes to one fetcher of its leader's.
+
+A node alone follows nobody, and does not load what following takes.
+
+Source: ``AbstractFetcherManager.scala``, ``ReplicaFetcherManager.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.replication.replica_manager import ReplicaManager, TopicPartition
+from ottla.broker.storage.log_dirs import DiskErrorHandler
+from ottla.controller.metadata.record_serde import METADATA_VERSION, OLDEST_METADATA_VERSION
+from ottla.env.env import FOREVER_S, Env
+
+if TYPE_CHECKING:
+    from ottla.broker.replication.fetcher.leader_endpoint import FetcherDependencies
+    from ottla.broker.replication.fetcher.replica_fetcher import ReplicaFetcher
+
+
+def fetcher_index(topic: str, partition: int, count: int) -> int:
+    """Which of a leader's fetchers a partition goes to (R310): by Java's hash of the topic's name."""
+    name = 0
+    for letter in topic.encode():
+        name = 31 * name + letter
+    value = (31 * name + partition) % 2**32
+    signed = value - 2**32 if value >= 2**31 else value
+    return (0 if signed == -(2**31) else abs(signed)) % count
+
+
+class ReplicaFetcherManager:
+    """All fetchers of this node. Partitions are followed from the moment `run` runs."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        replicas: ReplicaManager,
+        broker_epoch: Callable[[], int],
+        fail: DiskErrorHandler,
+        listener: str = "PLAINTEXT",
+    ) -> None:
+        """``listener``: the name of the one brokers reach each other at."""
+        self._env = env
+        self._replica_manager = replicas
+        self._listener = listener
+        self._fail = fail
+        self._fetchers_per_leader = config.number("num.replica.fetchers")
+        self._config = config
+        self._broker_epoch = broker_epoch
+        self._cached_dependencies: FetcherDependencies | None = None
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        self._assignments: dict[TopicPartition, tuple[HostedPartition, tuple[int, int]]] = {}
+        self._nursery: trio.Nursery | None = None
+
+    def _dependencies(self) -> FetcherDependencies:
+        """What all fetchers have in common, made for the first of them."""
+        if self._cached_dependencies is None:
+            from ottla.broker.interbroker.credentials import inter_broker_access
+            from ottla.broker.replication.fetcher.leader_endpoint import FetcherDependencies, fetch_limits_of
+
+            env, config, replicas = self._env, self._config, self._replica_manager
+            self._cached_dependencies = FetcherDependencies(
+                env,
+                config.node_id,
+                config.number("replica.socket.timeout.ms") / 1000,
+                self._broker_epoch,
+                self._metadata_version,
+                self._address,
+                self._fail,
+                fetch_limits_of(config),
+                self._is_throttled,
+                self._count_throttled,
+                lambda: replicas.follower_quota.is_exceeded(replicas.image, env.monotonic_ms()),
+                inter_broker_access(config),
+            )
+        return self._cached_dependencies
+
+    def _metadata_version(self) -> int:
+        return self._replica_manager.image.features.get(METADATA_VERSION, OLDEST_METADATA_VERSION)
+
+    def _address(self, broker: int) -> tuple[str, int] | None:
+        return self._replica_manager.image.broker_address(broker, self._listener)
+
+    def _is_throttled(self, replica: HostedPartition) -> bool:
+        return self._replica_manager.follower_quota.is_throttled(
+            self._replica_manager.image, replica.topic, replica.partition
+        )
+
+    def _count_throttled(self, size_bytes: int) -> None:
+        self._replica_manager.follower_quota.record(size_bytes, self._env.monotonic_ms())
+
+    # ------------------------------------------------------------------ what is followed
+
+    def add_partition(self, replica: HostedPartition, leader_id: int, leader_epoch: int) -> None:
+        """A partition follows that leader under that epoch; the same again changes nothing. Nobody leads: -1."""
+        at = (replica.topic, replica.partition)
+        if leader_id < 0:
+            self.remove_partition(at)
+            return
+        where = (leader_id, fetcher_index(*at, self._fetchers_per_leader))
+        known = self._assignments.get(at)
+        if known is not None and known != (replica, where):
+            self.remove_partition(at)
+        try:
+            _prepare_follower_log(replica, self._env.now_ms())
+        except OSError as error:
+            self._fail(error, replica.log)
+            return
+        fetcher = self._fetchers.get(where)
+        if fetcher is None:
+            from ottla.broker.replication.fetcher.replica_fetcher import ReplicaFetcher
+
+            fetcher = self._fetchers[where] = ReplicaFetcher(self._dependencies(), *where)
+            if self._nursery is not None:
+                self._nursery.start_soon(fetcher.run)
+        self._assignments[at] = (replica, where)
+        fetcher.add_partition(replica, leader_epoch)
+
+    def remove_partition(self, at: TopicPartition) -> None:
+        """A partition is led from here, led by nobody, or gone. A fetcher nobody needs any more ends."""
+        known = self._assignments.pop(at, None)
+        if known is None:
+            return
+        replica, where = known
+        fetcher = self._fetchers[where]
+        fetcher.remove_partition(replica)
+        if not len(fetcher):
+            fetcher.stop()
+            del self._fetchers[where]
+
+    async def run(self) -> None:
+        """Follow, until cancelled."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                for fetcher in self._fetchers.values():
+                    self._nursery.start_soon(fetcher.run)
+                await self._env.sleep(FOREVER_S)
+        finally:
+            self._nursery = None
+
+
+def _prepare_follower_log(replica: HostedPartition, now_ms: int) -> None:
+    """A log that does not know the epoch of its last record is believed up to its high watermark only (R317).
+
+    Raises:
+        OSError: the disk failed.
+    """
+    log = replica.log
+    if log.epochs.latest_epoch() < 0 and log.log_end_offset > log.high_watermark:
+        log.truncate_to(log.high_watermark, now_ms)

@@ -1,0 +1,115 @@
+"""The connection a fetcher has to its leader: where it goes, and the versions spoken on it.
+
+Source: ``BrokerBlockingSender.scala``, ``RemoteLeaderEndPoint.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.replication.fetcher.fetch_state import DEFAULT_FETCH_LIMITS, ReplicaFetchLimits
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.storage.log_dirs import DiskErrorHandler
+from ottla.client.cluster_client import Channel, Disconnected, ReconnectingConnection
+from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
+from ottla.env.env import Env
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import list_offsets as lo
+
+LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
+
+
+class FetcherDependencies(NamedTuple):
+    """What all fetchers of a node have in common."""
+
+    env: Env
+    node_id: int
+    timeout_s: float
+    """``replica.socket.timeout.ms``: for a connection, and for each answer."""
+    broker_epoch: Callable[[], int]
+    metadata_version: Callable[[], int]
+    """The level of the image's ``metadata.version``: it fixes the versions spoken (R312)."""
+    address: Callable[[int], tuple[str, int] | None]
+    """Where the image says a broker listens for others."""
+    fail: DiskErrorHandler
+    limits: ReplicaFetchLimits = DEFAULT_FETCH_LIMITS
+    is_throttled: Callable[[HostedPartition], bool] = lambda replica: False
+    """Whether a partition may be held back while it is behind."""
+    record_throttled_bytes: Callable[[int], None] = lambda size_bytes: None
+    """Hears of the bytes of such partitions."""
+    is_quota_exceeded: Callable[[], bool] = lambda: False
+    """Whether they were too many of late."""
+    access: ConnectionSecurity = NO_SECURITY
+    """What the listener brokers reach each other at wants."""
+
+
+def fetch_limits_of(config: NodeConfig) -> ReplicaFetchLimits:
+    """What the settings say of a follower's Fetch."""
+    prefix = "replica.fetch."
+    names = ("wait.max.ms", "min.bytes", "response.max.bytes", "max.bytes", "backoff.ms")
+    return ReplicaFetchLimits(*(config.number(prefix + name) for name in names))
+
+
+def fetch_version(metadata_version: int) -> int:
+    """The version of Fetch between brokers (R312)."""
+    steps = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
+    return next((version for level, version in steps if metadata_version >= level), 13)
+
+
+def list_offsets_version(metadata_version: int) -> int:
+    """The version of ListOffsets between brokers (R312)."""
+    steps = ((29, 11), (25, 10), (21, 9), (9, 8))
+    return next((version for level, version in steps if metadata_version >= level), 7)
+
+
+class LeaderEndpoint:
+    """Made when something is to be said, and anew when it broke or the leader is somewhere else."""
+
+    def __init__(self, world: FetcherDependencies, leader_id: int, client_id: str) -> None:
+        self._dependencies = world
+        self._leader_id = leader_id
+        self._connection = ReconnectingConnection(
+            world.env, client_id, world.timeout_s, negotiates=False, access=world.access
+        )
+
+    async def call(self, request: Message, version: int) -> Any:
+        """Ask the leader; no ApiVersions comes first (R311).
+
+        Raises:
+            OSError, WireError: no answer.
+        """
+        return await (await self._connect()).call(request, version)
+
+    async def _connect(self) -> Channel:
+        world = self._dependencies
+        address = world.address(self._leader_id)
+        with world.env.timeout(world.timeout_s):
+            return await self._connection.channel_to(address, f"broker {self._leader_id}")
+        raise Disconnected(f"broker {self._leader_id} did not answer in time")
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+
+async def fetch_leader_offset(
+    line: LeaderEndpoint, world: FetcherDependencies, replica: HostedPartition, leader_epoch: int, which: int
+) -> int:
+    """Where the leader's log ends (`LATEST_TIMESTAMP`) or starts (`EARLIEST_TIMESTAMP`), as a replica is told.
+
+    Raises:
+        ProtocolError: refused; OSError, WireError: no answer.
+    """
+    wanted = lo.ListOffsetsPartition(replica.partition, leader_epoch, which)
+    request = lo.ListOffsetsRequest(world.node_id, 0, [lo.ListOffsetsTopic(replica.topic, [wanted])])
+    try:
+        answer = await line.call(request, list_offsets_version(world.metadata_version()))
+    except OSError as error:
+        raise Disconnected(str(error)) from error
+    row = answer.topics[0].partitions[0]
+    if row.error_code:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"where its log lies: error {row.error_code}")
+    return int(row.offset)

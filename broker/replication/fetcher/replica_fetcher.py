@@ -1,0 +1,405 @@
+"""Follows one leader over one connection: sends its Fetches, and does to the logs what the answers want done.
+
+What is asked and how answers are judged is `following`'s; here are the bytes, the logs and the disk's errors. A large
+answer is taken in pieces, so that others run in between; whoever takes a partition away meanwhile is obeyed at once.
+
+Source: ``AbstractFetcherThread.scala``, ``ReplicaFetcherThread.scala``, ``BrokerBlockingSender.scala`` (apache/kafka
+4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+import trio
+
+from ottla.broker.replication.fetcher.fetch_state import (
+    AppendOutcome,
+    DivergedOutcome,
+    FetchOutcome,
+    FollowerFetchState,
+    OutOfRangeOutcome,
+    PartitionKey,
+    compute_truncation,
+    split_batches,
+)
+from ottla.broker.replication.fetcher.leader_endpoint import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    FetcherDependencies,
+    LeaderEndpoint,
+    fetch_leader_offset,
+    fetch_version,
+)
+from ottla.broker.replication.hosted_partition import UNCERTAIN_COMMIT_MS, HostedPartition
+from ottla.client.cluster_client import Disconnected
+from ottla.env.disk import is_transient
+from ottla.env.env import ThreadPool
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.log.producer_state_rebuild import producer_state_below_job
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages import fetch as f
+
+logger = logging.getLogger("ottla.fetcher")
+
+NEW_PARTITION_WAIT_S = 0.02
+NEW_PARTITION_WAIT_EACH_S = 0.0002
+"""A new partition waits so long for the answer to a request that does not name it, and so much longer for each that is
+followed already; then that request is broken off, and the next one has to name them all.
+"""
+UNCERTAIN_HIGH_WATERMARK_WAIT_MS = 10
+"""A leader does not answer a fetch because its high watermark moves. Who must know soon asks again so soon."""
+FLUSH_RETRY_S = 1.0
+"""So long after one that was short of something that passes."""
+
+
+class PendingOutcome(NamedTuple):
+    """An outcome with the partition it is about, and the leader epoch under which it was asked for."""
+
+    outcome: FetchOutcome
+    replica: HostedPartition
+    leader_epoch: int
+
+
+class ReplicaFetcher:
+    """Everything followed from one leader over one connection."""
+
+    def __init__(self, world: FetcherDependencies, leader_id: int, number: int) -> None:
+        self._dependencies = world
+        self._leader_id = leader_id
+        self._leader_endpoint = LeaderEndpoint(world, leader_id, f"broker-{world.node_id}-fetcher-{number}")
+        self._fetch_state = FollowerFetchState(world.node_id, world.broker_epoch(), world.limits)
+        self._partitions: dict[PartitionKey, HostedPartition] = {}
+        self._lagging: set[PartitionKey] = set()
+        """Those that lacked something of what is committed when they were last heard of."""
+        self._uncertain_until_ms: dict[PartitionKey, float] = {}
+        """Those of which clients wait for the new leader's high watermark, and until when."""
+        self._unflushed: dict[PartitionKey, bool] = {}
+        """Those not asked for before what they have is on the disk, and whether somebody sees to that."""
+        self._wakeup = trio.Event()
+        """Set when there may be something to ask for that there was not."""
+        self._request_scope: trio.CancelScope | None = None
+        self._run_scope: trio.CancelScope | None = None
+        self._stopped = False
+        self._is_unreachable_logged = False
+        """Whether it was told that the leader cannot be reached."""
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    # ------------------------------------------------------------------ what is followed
+
+    def add_partition(self, replica: HostedPartition, leader_epoch: int) -> None:
+        """Begin with a partition, or go on with it under another epoch."""
+        key, log = (replica.topic_id, replica.partition), replica.log
+        self._partitions[key] = replica
+        self._lagging.add(key)
+        if replica.has_uncertain_records:
+            self._uncertain_until_ms[key] = self._dependencies.env.monotonic_ms() + UNCERTAIN_COMMIT_MS
+        self._fetch_state.add_partition(
+            key, leader_epoch, log.log_end_offset, log.epochs.latest_epoch(), log.log_start_offset
+        )
+        self._exclude_until_flushed(key, replica)
+        self._wakeup.set()
+
+    def remove_partition(self, replica: HostedPartition) -> None:
+        """Nothing more is done to a partition."""
+        key = (replica.topic_id, replica.partition)
+        if self._partitions.get(key) is replica:
+            del self._partitions[key]
+            self._lagging.discard(key)
+            self._uncertain_until_ms.pop(key, None)
+            self._unflushed.pop(key, None)
+            self._fetch_state.remove_partition(key)
+
+    def stop(self) -> None:
+        """End `run`, now or as soon as it begins."""
+        self._stopped = True
+        if self._run_scope is not None:
+            self._run_scope.cancel()
+
+    # ------------------------------------------------------------------ asking
+
+    async def run(self) -> None:
+        """Follow, until stopped. An attempt that failed may be followed by another."""
+        with trio.CancelScope() as self._life:
+            if self._stopped:
+                return
+            self._unflushed.clear()
+            for key, replica in self._partitions.items():
+                self._exclude_until_flushed(key, replica)
+                self._update_log_state(key, replica)
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._interrupt_long_poll)
+                    while True:
+                        await self._fetch_once(nursery)
+            finally:
+                self._leader_endpoint.close()
+
+    async def _fetch_once(self, nursery: trio.Nursery) -> None:
+        """One request and what its answer wants done, or the wait until there is something to ask for."""
+        env, following = self._dependencies.env, self._fetch_state
+        now = env.monotonic_ms()
+        following.broker_epoch = self._dependencies.broker_epoch()
+        for key in [key for key, seen_to in self._unflushed.items() if not seen_to]:
+            self._unflushed[key] = True
+            replica = self._partitions[key]
+            nursery.start_soon(
+                self._flush, PendingOutcome(AppendOutcome(key, b"", 0, 0), replica, replica.leader_epoch)
+            )
+        following.exclude(self._excluded_partitions())
+        request = following.build_fetch(now)
+        if request is None:
+            with env.timeout(max(following.next_fetch_ms(now) - now, 1) / 1000):
+                await self._wakeup.wait()
+            self._clear_wakeup()
+            return
+        if self._uncertain_until_ms and self._has_uncertain_high_watermark(now):
+            request.max_wait_ms = min(request.max_wait_ms, UNCERTAIN_HIGH_WATERMARK_WAIT_MS)
+        answer = await self._send_fetch(request)
+        if answer is None:
+            return
+        turn = TimeSlice(env, BACKGROUND_SLICE_MS)
+        for taken in self._process_response(answer):
+            try:
+                await self._process_outcome(taken, turn, nursery)
+            except (Disconnected, WireError) as error:  # while it was asked where its log lies
+                self._on_connection_failure(error)
+                following.delay(taken.outcome.key, env.monotonic_ms())
+            await turn.maybe_yield()
+
+    def _clear_wakeup(self) -> None:
+        """Everything that is known is asked for; `_interrupt_long_poll` may wait for the event there is."""
+        if self._wakeup.is_set():
+            self._wakeup = trio.Event()
+
+    def _excluded_partitions(self) -> frozenset[PartitionKey]:
+        """What is not synced; and what is behind, may be held back, and was filled fast enough of late."""
+        if not self._lagging or not self._dependencies.is_quota_exceeded():
+            return frozenset(self._unflushed)
+        throttled = (key for key in self._lagging if self._dependencies.is_throttled(self._partitions[key]))
+        return frozenset(throttled).union(self._unflushed)
+
+    def _exclude_until_flushed(self, key: PartitionKey, replica: HostedPartition) -> None:
+        """Whoever fetches from an offset says that it keeps what is before, which a killed process left unsynced."""
+        log = replica.log
+        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            self._unflushed[key] = False
+        else:
+            self._unflushed.pop(key, None)
+
+    def _has_uncertain_high_watermark(self, now_ms: float) -> bool:
+        """Whether a client may be waiting for what the leader says next."""
+        for key in [
+            k
+            for k, t in self._uncertain_until_ms.items()
+            if t <= now_ms or not self._partitions[k].has_uncertain_records
+        ]:
+            del self._uncertain_until_ms[key]
+        return bool(self._uncertain_until_ms)
+
+    def _process_response(self, answer: f.FetchResponse) -> list[PendingOutcome]:
+        outcomes = self._fetch_state.process_response(answer, self._dependencies.env.monotonic_ms())
+        found = ((outcome, self._partitions[outcome.key]) for outcome in outcomes)
+        return [PendingOutcome(outcome, replica, replica.leader_epoch) for outcome, replica in found]
+
+    async def _send_fetch(self, request: f.FetchRequest) -> f.FetchResponse | None:
+        """The answer to a Fetch; None where there is none."""
+        version = fetch_version(self._dependencies.metadata_version())
+        if version < 15:
+            request.replica_id, request.replica_state = self._dependencies.node_id, f.ReplicaState()
+        self._clear_wakeup()
+        with trio.CancelScope() as self._asking:
+            try:
+                answer: f.FetchResponse = await self._leader_endpoint.call(request, version)
+                self._is_unreachable_logged = False
+                return answer
+            except (OSError, WireError) as error:
+                self._on_connection_failure(error)
+                return None
+            finally:
+                self._request_scope = None
+        self._fetch_state.reset_session()  # broken off: there is something new to ask for
+        return None
+
+    async def _interrupt_long_poll(self) -> None:
+        """Break a request off that waits for records while there is a partition it does not name.
+
+        One that was sent since there was news names what was new.
+        """
+        while True:
+            await self._wakeup.wait()
+            asking = self._request_scope
+            await self._dependencies.env.sleep(
+                max(NEW_PARTITION_WAIT_S, NEW_PARTITION_WAIT_EACH_S * len(self._partitions))
+            )
+            if asking is not None and asking is self._request_scope and self._wakeup.is_set():
+                asking.cancel()
+
+    def _on_connection_failure(self, error: Exception) -> None:
+        """No answer: everything waits a little. Told once, until there is an answer again."""
+        if not self._is_unreachable_logged:
+            logger.warning("broker %d cannot be followed: %s", self._leader_id, error)
+        self._is_unreachable_logged = True
+        self._leader_endpoint.close()
+        self._fetch_state.on_connection_failure(self._dependencies.env.monotonic_ms())
+
+    # ------------------------------------------------------------------ doing
+
+    def _is_current(self, taken: PendingOutcome) -> bool:
+        """Whether the partition still follows this leader as it did when it was asked for."""
+        replica = taken.replica
+        return (
+            self._partitions.get(taken.outcome.key) is replica
+            and replica.leader_epoch == taken.leader_epoch
+            and not replica.log.closed
+        )
+
+    async def _process_outcome(self, taken: PendingOutcome, turn: TimeSlice, nursery: trio.Nursery) -> None:
+        """What one row wants done; what goes wrong concerns its partition only.
+
+        Raises:
+            Disconnected, WireError: the leader was to be asked more, and did not answer.
+        """
+        if not self._is_current(taken):
+            return
+        outcome, replica, _ = taken
+        log, key = replica.log, outcome.key
+        try:
+            match outcome:
+                case AppendOutcome():
+                    if await self._append(taken, outcome, turn):
+                        nursery.start_soon(self._flush, taken)
+                        return
+                case DivergedOutcome(_, epoch, end):
+                    own = log.epochs.end_offset_for(epoch, log.log_end_offset)
+                    nursery.start_soon(
+                        self._truncate_diverged, taken, compute_truncation(epoch, end, own, log.log_end_offset).offset
+                    )
+                    return
+                case OutOfRangeOutcome():
+                    if (offset := await self._resolve_out_of_range(taken)) is not None:
+                        nursery.start_soon(self._truncate_diverged, taken, offset)
+                        return
+        except ProtocolError as error:
+            logger.error("%s: what broker %d sent is refused: %s", log.describe(), self._leader_id, error)
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._fetch_state.mark_failed(key)
+            else:
+                self._delay_partition(taken)
+            return
+        except Disconnected:
+            raise
+        except OSError as error:
+            self._on_disk_error(taken, error)
+            return
+        if self._is_current(taken):
+            self._update_log_state(key, replica)
+
+    def _update_log_state(self, key: PartitionKey, replica: HostedPartition) -> None:
+        log = replica.log
+        self._fetch_state.update_log_state(key, log.log_end_offset, log.epochs.latest_epoch(), log.log_start_offset)
+
+    def _delay_partition(self, taken: PendingOutcome) -> None:
+        """Ask again in a while, from where the log ends: some of the answer may be in it."""
+        key = taken.outcome.key
+        if self._is_current(taken):
+            self._exclude_until_flushed(key, taken.replica)
+            self._update_log_state(key, taken.replica)
+        self._fetch_state.delay(key, self._dependencies.env.monotonic_ms())
+
+    def _on_disk_error(self, taken: PendingOutcome, error: OSError) -> None:
+        """The disk refused."""
+        if is_transient(error):
+            self._delay_partition(taken)
+        else:
+            self._fetch_state.mark_failed(taken.outcome.key)
+        self._dependencies.fail(error, taken.replica.log)
+
+    async def _append(self, taken: PendingOutcome, outcome: AppendOutcome, turn: TimeSlice) -> bool:
+        """Take the leader's records and offsets; says whether they must be synced before they are asked beyond.
+
+        Raises:
+            ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
+        """
+        replica, due = taken.replica, False
+        if outcome.records and self._dependencies.is_throttled(replica):
+            self._dependencies.record_throttled_bytes(len(outcome.records))
+        for piece in split_batches(outcome.records or b"", taken.leader_epoch):
+            due = replica.append_as_follower(piece, self._dependencies.env.now_ms())
+            await turn.maybe_yield()
+            if not self._is_current(taken):
+                return False
+        replica.update_leader_offsets(outcome.high_watermark, outcome.log_start_offset)
+        if replica.lag:
+            self._lagging.add(outcome.key)
+        else:
+            self._lagging.discard(outcome.key)
+        return due
+
+    async def _flush(self, taken: PendingOutcome) -> None:
+        """``flush.messages`` is reached: the next offset asked for says to the leader that everything below is kept."""
+        log = None
+        while log is not taken.replica.log and not taken.replica.log.closed:  # it may have moved to another directory
+            log = taken.replica.log
+            try:
+                job = log.start_flush(log.log_end_offset)
+                await self._dependencies.env.in_thread(job, ThreadPool.SYNC)
+                log.complete_flush(job)
+            except OSError as error:
+                if log is taken.replica.log and not is_transient(error):
+                    self._on_disk_error(taken, error)
+                    return
+                self._dependencies.fail(error, log)  # the disk it has left: what counts lies elsewhere; or it passes
+                if log is taken.replica.log:
+                    await self._dependencies.env.sleep(FLUSH_RETRY_S)
+                    log = None
+        if self._is_current(taken):
+            self._unflushed.pop(taken.outcome.key, None)
+            self._update_log_state(taken.outcome.key, taken.replica)
+            self._wakeup.set()
+
+    async def _truncate_diverged(self, taken: PendingOutcome, offset: int) -> None:
+        """Cut a log, while others are followed."""
+        try:
+            await self._truncate(taken, offset)
+        except OSError as error:
+            self._on_disk_error(taken, error)
+            return
+        if self._is_current(taken):
+            self._update_log_state(taken.outcome.key, taken.replica)
+            self._wakeup.set()
+
+    async def _truncate(self, taken: PendingOutcome, offset: int) -> None:
+        """Nobody writes to a log that follows meanwhile: what is known of producers there is told first, in steps."""
+        log, producers = taken.replica.log, None
+        if log.producers.producers or log.producers.last_txn_end_offset >= offset:
+            producers = await TimeSlice(self._dependencies.env, BACKGROUND_SLICE_MS).run(
+                producer_state_below_job(log, offset)
+            )
+            if not self._is_current(taken) or taken.replica.log is not log:
+                return
+        if offset < log.high_watermark:
+            logger.warning("%s: cut to %d, below the high watermark: the leader has another past", log.label, offset)
+        log.truncate_to(offset, self._dependencies.env.now_ms(), producers)
+        taken.replica.notify_waiters()
+
+    async def _resolve_out_of_range(self, taken: PendingOutcome) -> int | None:
+        """The leader has nothing at this log's end: gives where it ends, or starts anew where it starts (R322).
+
+        Raises:
+            ProtocolError: it does not say; OSError, WireError: no answer, or the disk failed.
+        """
+        replica = taken.replica
+        where = replica, taken.leader_epoch
+        end = await fetch_leader_offset(self._leader_endpoint, self._dependencies, *where, LATEST_TIMESTAMP)
+        if self._is_current(taken) and end < replica.log.log_end_offset:
+            return end
+        start = await fetch_leader_offset(self._leader_endpoint, self._dependencies, *where, EARLIEST_TIMESTAMP)
+        if self._is_current(taken) and start > replica.log.log_end_offset:
+            logger.warning("%s: begins anew at %d, where the leader's log starts", replica.log.label, start)
+            replica.log.truncate_fully_and_start_at(start, self._dependencies.env.now_ms())
+            replica.notify_waiters()
+        return None

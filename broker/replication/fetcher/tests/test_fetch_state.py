@@ -1,0 +1,389 @@
+"""A follower's side of a Fetch, rule by rule (R310-R322): what is asked, in which session, what rows want done."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.broker.replication.fetcher.fetch_state import (
+    MAX_NEW_PARTITIONS_PER_REQUEST,
+    AppendOutcome,
+    DivergedOutcome,
+    FetchOutcome,
+    FollowerFetchState,
+    OffsetTruncationState,
+    OutOfRangeOutcome,
+    PartitionKey,
+    compute_truncation,
+)
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import fetch as f
+
+TOPIC, OTHER = bytes(15) + b"\x07", bytes(15) + b"\x08"
+A, B, C = (TOPIC, 0), (TOPIC, 1), (OTHER, 0)
+
+
+def following(*keys: PartitionKey) -> FollowerFetchState:
+    out = FollowerFetchState(2, 77)
+    for key in keys:
+        out.add_partition(key, 5, 100, 4, 10)
+    return out
+
+
+def row(partition: int = 0, error: ErrorCode = ErrorCode.NONE, **fields: object) -> f.PartitionData:
+    return f.PartitionData(partition, error, 90, log_start_offset=12, records=b"batches", **fields)  # type: ignore[arg-type]
+
+
+def answer(*rows: tuple[PartitionKey, f.PartitionData], session: int = 0, error: int = 0) -> f.FetchResponse:
+    topics = [f.FetchableTopicResponse(topic_id=key[0], partitions=[data]) for key, data in rows]
+    return f.FetchResponse(error_code=error, session_id=session, responses=topics)
+
+
+def asked(request: f.FetchRequest | None) -> list[PartitionKey]:
+    assert request is not None
+    return [(t.topic_id, p.partition) for t in request.topics for p in t.partitions]
+
+
+def forgotten(request: f.FetchRequest | None) -> list[PartitionKey]:
+    assert request is not None
+    return [(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions]
+
+
+def session(request: f.FetchRequest | None) -> tuple[int, int]:
+    assert request is not None
+    return request.session_id, request.session_epoch
+
+
+def test_the_fields_of_a_followers_fetch() -> None:
+    """R313."""
+    request = following(A).build_fetch(0)
+    assert request is not None
+    assert request == f.FetchRequest(
+        replica_state=f.ReplicaState(2, 77),
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=10 * 1024 * 1024,
+        session_id=0,
+        session_epoch=0,
+        topics=[f.FetchTopic("", TOPIC, [f.FetchPartition(0, 5, 100, 4, 10, 1024 * 1024)])],
+    )
+    assert (request.isolation_level, request.rack_id, request.cluster_id) == (0, "", None)
+    assert request.topics[0].partitions[0].high_watermark == 2**63 - 1
+
+
+def test_partitions_of_a_topic_stand_together_however_they_came() -> None:
+    request = following(A, C, B).build_fetch(0)
+    assert request is not None
+    assert [(t.topic_id, [p.partition for p in t.partitions]) for t in request.topics] == [
+        (TOPIC, [0, 1]),
+        (OTHER, [0]),
+    ]
+
+
+def test_nothing_to_fetch_asks_nothing_and_looks_again_a_second_later() -> None:
+    """R314."""
+    nobody = following()
+    assert nobody.build_fetch(0) is None
+    assert nobody.next_fetch_ms(50) == 1050
+
+
+def test_a_session_names_only_what_changed_and_what_is_gone() -> None:
+    """KIP-227: epochs count up from 1 once the leader gave an id."""
+    ours = following(A, B)
+    assert session(ours.build_fetch(0)) == (0, 0)
+    found = ours.process_response(answer((A, row()), (B, row(1)), session=9), 0)
+    assert found == [AppendOutcome(A, b"batches", 90, 12), AppendOutcome(B, b"batches", 90, 12)]
+    ours.update_log_state(A, 100, 4, 10)
+    ours.update_log_state(B, 120, 5, 12)
+    second = ours.build_fetch(0)
+    assert (session(second), asked(second), forgotten(second)) == ((9, 1), [B], [])
+    assert ours.process_response(answer(session=9), 0) == []
+    ours.remove_partition(A)
+    ours.add_partition(C, 1, 0, -1, 0)
+    third = ours.build_fetch(0)
+    assert (session(third), asked(third), forgotten(third)) == ((9, 2), [C], [A])
+    assert ours.process_response(answer((B, row(1)), session=9), 0) == [AppendOutcome(B, b"batches", 90, 12)]
+
+
+def test_session_epochs_wrap_to_one() -> None:
+    ours = following(A)
+    ours.build_fetch(0)
+    ours.process_response(answer((A, row()), session=9), 0)
+    ours.update_log_state(A, 100, 4, 10)
+    ours._session_epoch = 2**31 - 2
+    for expected in (2**31 - 2, 2**31 - 1, 1):
+        assert session(ours.build_fetch(0)) == (9, expected)
+        ours.process_response(answer(session=9), 0)
+
+
+def test_a_leader_without_sessions_is_asked_for_everything_each_time() -> None:
+    ours = following(A, B)
+    for _ in range(2):
+        request = ours.build_fetch(0)
+        assert (session(request), asked(request)) == ((0, 0), [A, B])
+        ours.process_response(answer((A, row()), (B, row(1))), 0)
+        ours.update_log_state(A, 100, 4, 10)
+        ours.update_log_state(B, 100, 4, 10)
+
+
+def open_session(*keys: PartitionKey) -> FollowerFetchState:
+    """Everything in session 9, the second request under way."""
+    ours = following(*keys)
+    ours.build_fetch(0)
+    ours.process_response(answer(*((k, row(k[1])) for k in keys), session=9), 0)
+    for key in keys:
+        ours.update_log_state(key, 100, 4, 10)
+    ours.build_fetch(0)
+    return ours
+
+
+@pytest.mark.parametrize(
+    ("code", "next_session", "wait_ms"),
+    [
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, (0, 0), 0),
+        (ErrorCode.INVALID_FETCH_SESSION_EPOCH, (9, 0), 0),
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, (9, 0), 20),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, (9, 0), 20),
+    ],
+)
+def test_an_error_over_the_whole_answer_begins_a_session_anew(
+    code: ErrorCode, next_session: tuple[int, int], wait_ms: int
+) -> None:
+    """R315: a full request under the old id closes what was open; two errors are worth no delay."""
+    ours = open_session(A, B)
+    assert ours.process_response(answer((A, row()), error=code, session=9), 50) == []
+    assert ours.next_fetch_ms(50) == 50 + wait_ms
+    if wait_ms:
+        assert ours.build_fetch(50 + wait_ms - 1) is None
+    request = ours.build_fetch(50 + wait_ms)
+    assert (session(request), asked(request), forgotten(request)) == (next_session, [A, B], [])
+
+
+def test_a_lost_request_delays_everything_and_begins_anew() -> None:
+    ours, now = open_session(A), 50
+    for pause in (20, 40, 80, 160, 320, 640, 1000, 1000):
+        ours.on_connection_failure(now)
+        assert ours.build_fetch(now + pause - 1) is None
+        now += pause
+        assert session(ours.build_fetch(now)) == (9, 0)
+    ours.process_response(answer((A, row()), session=9), now)
+    ours.on_connection_failure(now)
+    ours.update_log_state(A, 101, 4, 10)
+    assert ours.next_fetch_ms(now) == now + 20, "it had been reached"
+
+
+def test_what_the_leader_does_not_know_yet_is_asked_for_soon_and_then_less_and_less() -> None:
+    ours, now = following(A), 0
+    for pause in (20, 40, 80, 160, 320, 640, 1000, 1000):
+        assert asked(ours.build_fetch(now)) == [A]
+        ours.process_response(answer((A, row(error=ErrorCode.UNKNOWN_LEADER_EPOCH))), now)
+        assert ours.build_fetch(now + pause - 1) is None
+        now += pause
+    ours.build_fetch(now)
+    ours.process_response(answer((A, row())), now)
+    ours.update_log_state(A, 101, 4, 10)
+    ours.build_fetch(now)
+    ours.process_response(
+        answer(
+            (A, row(error=ErrorCode.UNKNOWN_LEADER_EPOCH)),
+        ),
+        now,
+    )
+    assert ours.next_fetch_ms(now) == now + 20, "it had known"
+
+
+@pytest.mark.parametrize("rows", [[A], [A, B, C], []], ids=["too few", "too many", "none"])
+def test_a_full_answer_holds_exactly_what_was_asked(rows: list[PartitionKey]) -> None:
+    ours = following(A, B)
+    ours.build_fetch(0)
+    assert ours.process_response(answer(*((k, row(k[1])) for k in rows), session=9), 0) == []
+    assert session(ours.build_fetch(0)) == (0, 0)
+
+
+def test_an_incremental_answer_with_a_stranger_ends_the_session() -> None:
+    ours = open_session(A)
+    assert ours.process_response(answer((A, row()), (C, row()), session=9), 0) == []
+    again = ours.build_fetch(0)
+    assert (session(again), asked(again)) == ((9, 0), [A])
+
+
+DIVERGING = f.EpochEndOffset(3, 80)
+LATER = 1000
+ROWS: list[tuple[f.PartitionData, list[FetchOutcome], float | None]] = [
+    (row(), [AppendOutcome(A, b"batches", 90, 12)], None),
+    (row(diverging_epoch=DIVERGING), [DivergedOutcome(A, 3, 80)], None),
+    (row(diverging_epoch=f.EpochEndOffset(0, 0)), [DivergedOutcome(A, 0, 0)], None),
+    (row(error=ErrorCode.OFFSET_OUT_OF_RANGE), [OutOfRangeOutcome(A)], None),
+    (row(error=ErrorCode.FENCED_LEADER_EPOCH), [], None),
+    (row(error=ErrorCode.UNKNOWN_LEADER_EPOCH), [], LATER),
+    (row(error=ErrorCode.NOT_LEADER_OR_FOLLOWER), [], LATER),
+    (row(error=ErrorCode.UNKNOWN_TOPIC_ID), [], LATER),
+    (row(error=ErrorCode.INCONSISTENT_TOPIC_ID), [], LATER),
+    (row(error=ErrorCode.KAFKA_STORAGE_ERROR), [], LATER),
+]
+
+
+@pytest.mark.parametrize(("data", "outcomes", "asked_again_ms"), ROWS, ids=lambda x: str(getattr(x, "error_code", "")))
+def test_what_a_row_wants_done(
+    data: f.PartitionData, outcomes: list[FetchOutcome], asked_again_ms: float | None
+) -> None:
+    """R316: what is handed out, or fenced, is not asked again by itself; every other error waits."""
+    ours = following(A)
+    ours.build_fetch(0)
+    assert ours.process_response(answer((A, data)), 0) == outcomes
+    assert ours.build_fetch(0) is None
+    later = ours.build_fetch(LATER)
+    assert (later is not None) == (asked_again_ms is not None)
+
+
+@pytest.mark.parametrize("why", ["fenced", "broken"])
+def test_a_fenced_or_broken_partition_is_silent_until_its_leader_epoch_changes(why: str) -> None:
+    ours = following(A)
+    ours.build_fetch(0)
+    ours.process_response(
+        answer((A, row(error=ErrorCode.FENCED_LEADER_EPOCH if why == "fenced" else ErrorCode.NONE))), 0
+    )
+    if why == "broken":
+        ours.mark_failed(A)
+    ours.add_partition(A, 5, 100, 4, 10)
+    assert ours.build_fetch(10**9) is None
+    assert ours.next_fetch_ms(0) == 1000
+    ours.add_partition(A, 6, 100, 4, 10)
+    assert asked(ours.build_fetch(0)) == [A]
+    assert ours.next_fetch_ms(0) == 0
+
+
+def test_while_the_shell_works_there_is_nothing_to_ask() -> None:
+    ours = following(A)
+    ours.build_fetch(0)
+    ours.process_response(answer((A, row())), 0)
+    assert ours.next_fetch_ms(0) == 1000
+
+
+def test_an_incremental_answer_may_tell_of_all_the_session_holds() -> None:
+    ours = open_session(A, B)
+    assert len(ours.process_response(answer((A, row()), (B, row(1)), session=9), 0)) == 2
+
+
+def test_a_delayed_partition_leaves_the_session_and_comes_back_as_new() -> None:
+    """R314."""
+    ours = open_session(A, B)
+    ours.process_response(answer(session=9), 0)
+    ours.delay(B, 0)
+    without = ours.build_fetch(0)
+    assert (asked(without), forgotten(without)) == ([], [B])
+    ours.process_response(answer(session=9), 0)
+    back = ours.build_fetch(1000)
+    assert (asked(back), forgotten(back)) == ([B], [])
+
+
+def test_a_row_about_another_offset_or_epoch_or_partition_is_left_out() -> None:
+    """R315: metadata or a truncation came between."""
+    for change in ("offset", "epoch", "gone"):
+        ours = following(A)
+        ours.build_fetch(0)
+        match change:
+            case "offset":
+                ours.update_log_state(A, 90, 4, 10)
+            case "epoch":
+                ours.add_partition(A, 6, 100, 4, 10)
+            case "gone":
+                ours.remove_partition(A)
+        assert ours.process_response(answer((A, row())), 0) == []
+
+
+def test_the_same_epoch_again_leaves_the_fetcher_alone() -> None:
+    """R317."""
+    ours = following(A)
+    ours.add_partition(A, 5, 0, -1, 0)
+    request = ours.build_fetch(0)
+    assert request is not None
+    assert request.topics[0].partitions[0].fetch_offset == 100
+
+
+@pytest.mark.parametrize(
+    ("leader", "own", "log_end", "cut"),
+    [
+        ((4, 80), (4, 95), 100, OffsetTruncationState(80, True)),
+        ((4, 95), (4, 80), 100, OffsetTruncationState(80, True)),
+        ((4, 95), (4, 98), 90, OffsetTruncationState(90, True)),
+        ((2, 30), (2, 20), 100, OffsetTruncationState(20, True)),
+        ((9, 70), (-1, -1), 100, OffsetTruncationState(70, True)),
+        ((9, 170), (-1, -1), 100, OffsetTruncationState(100, True)),
+        ((4, 80), (3, 60), 100, OffsetTruncationState(60, False)),
+        ((4, 50), (3, 60), 100, OffsetTruncationState(60, False)),
+        ((4, 50), (3, 60), 55, OffsetTruncationState(55, False)),
+    ],
+    ids=[
+        "same, leader's is shorter",
+        "same, ours is shorter",
+        "never above the end",
+        "below all ours",
+        "above all ours",
+        "above all, longer than ours",
+        "missing here",
+        "missing here, leader's end counts not",
+        "missing here, end",
+    ],
+)
+def test_where_a_diverged_log_is_cut(
+    leader: tuple[int, int], own: tuple[int, int], log_end: int, cut: OffsetTruncationState
+) -> None:
+    """R320."""
+    assert compute_truncation(*leader, own, log_end) == cut
+
+
+@pytest.mark.parametrize("at_once", [MAX_NEW_PARTITIONS_PER_REQUEST, 2])
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_the_leader_is_told_what_there_is_and_no_more(
+    seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that is only told of changes ends where telling everything would, in as many requests as it takes."""
+    monkeypatch.setattr("ottla.broker.replication.fetcher.fetch_state.MAX_NEW_PARTITIONS_PER_REQUEST", at_once)
+    rng = random.Random(seed)
+    keys = [(topic, n) for topic in (TOPIC, OTHER) for n in range(4)]
+    model: dict[PartitionKey, f.FetchPartition] = {}
+    machine, now, session_id = FollowerFetchState(2, 77), 0.0, 0
+    for _ in range(300):
+        key, now = rng.choice(keys), now + rng.choice((0, 1, 400))
+        match rng.randrange(7):
+            case 0:
+                machine.add_partition(key, rng.randrange(3), rng.randrange(9), 1, 0)
+            case 1:
+                machine.remove_partition(key)
+            case 2:
+                machine.update_log_state(key, rng.randrange(9), 1, 0)
+            case 3:
+                machine.delay(key, now)
+            case 4 if rng.random() < 0.3:
+                machine.mark_failed(key)
+            case 5 if rng.random() < 0.1:
+                machine.on_connection_failure(now)
+        request = machine.build_fetch(now)
+        if request is None:
+            assert not {k for k, p in machine._partitions.items() if not p.is_failed and not p.is_outcome_pending} & {
+                k for k, p in machine._partitions.items() if p.not_before_ms <= now
+            }
+            continue
+        if request.session_epoch == 0:
+            model = {}
+        for topic in request.topics:
+            model.update({(topic.topic_id, p.partition): p for p in topic.partitions})
+        for gone in request.forgotten_topics_data:
+            for number in gone.partitions:
+                del model[gone.topic_id, number]
+        asked_now = {
+            k: (p.leader_epoch, p.fetch_offset)
+            for k, p in machine._partitions.items()
+            if not p.is_failed and not p.is_outcome_pending and p.not_before_ms <= now
+        }
+        known = {k: (p.current_leader_epoch, p.fetch_offset) for k, p in model.items()}
+        assert known.items() <= asked_now.items()
+        assert len(known) == len(asked_now) or request.max_wait_ms == 0
+        session_id = session_id or 9
+        rows = [(k, row(k[1], rng.choice(list(E3)))) for k in model if request.session_epoch == 0 or rng.random() < 0.3]
+        machine.process_response(answer(*rows, session=session_id), now)
+
+
+E3 = (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -1,0 +1,57 @@
+"""A follower of very many partitions: its requests stay small, and the leader is told of all of them all the same."""
+
+from __future__ import annotations
+
+from ottla.broker.replication.fetcher.fetch_state import PartitionKey
+from ottla.broker.replication.fetcher.tests.test_fetch_state import (
+    TOPIC,
+    A,
+    B,
+    answer,
+    asked,
+    following,
+    forgotten,
+    row,
+    session,
+)
+from ottla.wire.errors import ErrorCode
+
+MANY = [(TOPIC, n) for n in range(2003)]
+
+
+def test_very_many_are_named_in_several_requests_and_nothing_is_waited_for_before_the_last() -> None:
+    machine = following(*MANY)
+    named: list[PartitionKey] = []
+    for number, waits in enumerate((0, 0, 500)):
+        request = machine.build_fetch(0)
+        assert request is not None
+        assert (request.session_epoch, request.max_wait_ms) == (number, waits)
+        assert len(asked(request)) <= 1000
+        named += asked(request)
+        rows = [(key, row(key[1])) for key in named] if number == 0 else []
+        machine.process_response(answer(*rows, session=9), 0)
+    assert named == MANY
+
+
+def test_what_is_in_the_session_is_told_and_forgotten_at_once_however_many_are_new() -> None:
+    machine = following(A, B)
+    machine.process_response(answer((A, row()), (B, row(1)), session=9), 0)
+    machine.build_fetch(0)
+    machine.process_response(answer((A, row()), (B, row(1)), session=9), 0)
+    for key in MANY[2:]:
+        machine.add_partition(key, 5, 100, 4, 10)
+    machine.update_log_state(A, 101, 4, 10)
+    request = machine.build_fetch(0)
+    assert A in asked(request)
+    assert len(asked(request)) == 1001
+    assert forgotten(request) == [B], "it is being worked on"
+
+
+def test_who_keeps_no_sessions_is_told_of_very_many_at_once() -> None:
+    machine = following(*MANY)
+    first = asked(machine.build_fetch(0))
+    machine.process_response(answer(*[(key, row(key[1], ErrorCode.UNKNOWN_LEADER_EPOCH)) for key in first]), 0)
+    request = machine.build_fetch(10_000)
+    assert asked(request) == MANY
+    assert request is not None
+    assert (session(request), request.max_wait_ms) == ((0, 0), 500)

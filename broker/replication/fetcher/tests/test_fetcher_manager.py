@@ -1,0 +1,195 @@
+"""Which fetcher follows a partition, and for how long one lives (R310, R317)."""
+
+from __future__ import annotations
+
+import errno
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.quotas.replication_quota import FOLLOWER, ReplicationQuota
+from ottla.broker.replication.fetcher.fetcher_manager import ReplicaFetcherManager, fetcher_index
+from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, VirtualEnv, run_virtual
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.record_serde import OLDEST_METADATA_VERSION
+from ottla.log.tests.log_fixtures import make_batch
+from ottla.wire.messages import metadata_records as m
+
+
+# As `Utils.abs(31 * topic.hashCode() + partition) % count` of a JVM has them.
+@pytest.mark.parametrize(
+    ("topic", "partition", "count", "wanted"),
+    [
+        ("t", 0, 1, 0),
+        ("t", 0, 7, 5),
+        ("t", 1, 7, 6),
+        ("t", 49, 4, 1),
+        ("b", 1, 4, 3),
+        ("orders", 0, 7, 6),  # -1207109189
+        ("orders", 49, 7, 6),
+        ("payments", 0, 4, 1),  # -86518157
+        ("payments", 5, 7, 0),
+        ("__consumer_offsets", 0, 4, 3),  # -16741367
+        ("__consumer_offsets", 49, 7, 6),
+        ("zzzzzz", 5, 7, 6),  # 215480901
+        ("polygenelubricants", 0, 7, 0),  # -2147483648, whose absolute value Java has not
+        ("polygenelubricants", 1, 7, 1),
+        ("polygenelubricants", 49, 4, 3),
+    ],
+)
+def test_r310_a_partition_goes_to_the_fetcher_that_javas_hash_of_it_names(
+    topic: str, partition: int, count: int, wanted: int
+) -> None:
+    assert fetcher_index(topic, partition, count) == wanted
+
+
+class FollowingNode(HandlerFixture):
+    """A node whose partitions follow; nobody it could follow is up."""
+
+    def __init__(self, **settings: str) -> None:
+        super().__init__()
+        self.failed: list[tuple[OSError, Any]] = []
+        hosted: Any = self.hosted
+        hosted.follower_quota = ReplicationQuota(FOLLOWER, 1)
+        brokers = {
+            2: m.RegisterBrokerRecord(broker_id=2, end_points=[m.BrokerEndpoint("AMONG", "h2", 9094, 0)], fenced=False)
+        }
+        hosted.image = MetadataImage(brokers=brokers, features={"metadata.version": 21})
+        self.config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()}, "/a", 1)
+        self.asked: list[tuple[str, int]] = []
+        env: Any = VirtualEnv()
+        env.disk = self.services.env.disk
+        env.net = SimpleNamespace(connect=self._connect)
+        self.fetchers = ReplicaFetcherManager(
+            env, self.config, hosted, lambda: 77, lambda error, log: self.failed.append((error, log)), "AMONG"
+        )
+
+    async def _connect(self, host: str, port: int) -> Any:
+        self.asked.append((host, port))
+        raise OSError("refused")
+
+    @property
+    def running(self) -> list[tuple[int, int]]:
+        """Leaders, each with the number of its fetcher."""
+        return sorted(self.fetchers._fetchers)
+
+    def follower(self, name: str, partitions: int = 1) -> Any:
+        image = self.hosted.image
+        self.hosted.host(name, partitions=partitions, leader=2, isr=(2,), replicas=(1, 2))
+        self.hosted.image = image
+        return [self.hosted.replicas[name, number] for number in range(partitions)]
+
+
+def test_the_settings_say_how_many_there_are_for_a_leader_and_how_long_each_waits() -> None:
+    node = FollowingNode(num_replica_fetchers="4", replica_socket_timeout_ms="4500", replica_fetch_wait_max_ms="123")
+    for replica in node.follower("t", 3):
+        node.fetchers.add_partition(replica, 2, 3)
+    assert node.running == [(2, 0), (2, 1), (2, 2)]
+    world = node.fetchers._dependencies()
+    assert (world.timeout_s, world.limits.max_wait_ms, world.node_id) == (4.5, 123, 1)
+    assert (world.broker_epoch(), world.metadata_version()) == (77, 21)
+    assert (world.address(2), world.address(3)) == (("h2", 9094), None), "where brokers reach each other"
+    node.hosted.image = MetadataImage()
+    assert world.metadata_version() == OLDEST_METADATA_VERSION, "where nothing is said"
+
+
+def test_one_that_nobody_needs_any_more_ends_and_leaders_have_their_own() -> None:
+    node = FollowingNode()
+    first, second = node.follower("t", 2)
+    node.fetchers.add_partition(first, 2, 3)
+    node.fetchers.add_partition(second, 2, 3)
+    assert [len(f) for f in node.fetchers._fetchers.values()] == [2]
+    node.fetchers.add_partition(first, 0, 4)
+    assert node.running == [(0, 0), (2, 0)], "broker 0 is a broker as others"
+    was = node.fetchers._fetchers[2, 0]
+    node.fetchers.add_partition(second, -1, 5)
+    assert node.running == [(0, 0)]
+    assert was._stopped
+    node.fetchers.remove_partition(("t", 1))
+    node.fetchers.remove_partition(("t", 0))
+    node.fetchers.remove_partition(("t", 0))
+    assert node.running == []
+
+
+def test_the_same_again_changes_nothing_and_a_replica_made_anew_takes_the_place_of_the_old() -> None:
+    node = FollowingNode()
+    (replica,) = node.follower("t")
+    node.fetchers.add_partition(replica, 2, 3)
+    one = node.fetchers._fetchers[2, 0]
+    node.fetchers.add_partition(replica, 2, 4)
+    assert node.fetchers._fetchers == {(2, 0): one}
+    node.hosted._env.memory = type(node.hosted._env.memory)(node.hosted._env._rng, node.hosted._env.now_ms)
+    node.hosted._env.disk = node.hosted._env.memory.session()
+    (anew,) = node.follower("t")
+    node.fetchers.add_partition(anew, 2, 5)
+    assert [*node.fetchers._fetchers[2, 0]._partitions.values()] == [anew]
+
+
+def test_they_begin_with_run_whether_known_before_or_after_and_end_with_it() -> None:
+    node = FollowingNode()
+    first, second = (node.follower(name)[0] for name in ("t", "u"))
+
+    async def story() -> None:
+        node.fetchers.add_partition(first, 2, 3)
+        await trio.sleep(1)
+        assert node.asked == []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.fetchers.run)
+            await trio.sleep(1)
+            assert node.asked
+            assert {*node.asked} == {("h2", 9094)}
+            node.fetchers.add_partition(second, 0, 3)
+            assert len(node.running) == 2
+            await trio.sleep(1)
+            assert node.fetchers._fetchers[0, 0]._is_unreachable_logged, (
+                "it looks for its leader, of whom no address is known"
+            )
+            nursery.cancel_scope.cancel()
+        assert node.fetchers._nursery is None
+
+    run_virtual(story)
+
+
+@pytest.mark.parametrize(("epoch", "end"), [(-1, 6), (0, 12), (3, 12)])
+def test_r317_a_log_that_knows_no_epoch_of_its_own_is_believed_up_to_its_high_watermark(epoch: int, end: int) -> None:
+    node = FollowingNode()
+    (replica,) = node.follower("t")
+    for _ in range(4):
+        replica.log.append_as_leader(make_batch(10), epoch, NOW_MS)
+    replica.log.set_high_watermark(6)
+    node.fetchers.add_partition(replica, 2, 3)
+    assert replica.log.log_end_offset == end
+    assert node.failed == []
+
+
+def test_a_disk_that_does_not_let_a_log_be_cut_is_told_and_nothing_is_followed() -> None:
+    node = FollowingNode()
+    (replica,) = node.follower("t")
+    replica.log.append_as_leader(make_batch(10), -1, NOW_MS)
+
+    node.env.disk.fault = lambda what, path: OSError(errno.EIO, "injected") if "/t-0/" in path else None
+    node.fetchers.add_partition(replica, 2, 3)
+    assert [(error.errno, log) for error, log in node.failed] == [(errno.EIO, replica.log)]
+    assert node.running == []
+
+
+def test_the_follower_throttle_names_the_partition_and_counts_what_comes() -> None:
+    node = FollowingNode()
+    (replica,) = node.follower("t")
+    named: list[tuple[str, int]] = []
+    counted: list[int] = []
+    throttle = node.fetchers._replica_manager.follower_quota = SimpleNamespace(  # type: ignore[assignment]
+        names=lambda image, topic, partition: named.append((topic, partition)) or True,
+        count=lambda size_bytes, now_ms: counted.append(size_bytes),
+        is_over=lambda image, now_ms: sum(counted) > 10,
+    )
+    world = node.fetchers._dependencies()
+    assert throttle is not None
+    assert world.is_throttled(replica)
+    assert named == [("t", 0)]
+    assert not world.is_quota_exceeded()
+    world.record_throttled_bytes(11)
+    assert (counted, world.is_quota_exceeded()) == ([11], True)

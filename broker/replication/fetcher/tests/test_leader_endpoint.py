@@ -1,0 +1,143 @@
+"""What brokers speak with each other, by the level of the metadata and the settings (R311-R313)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.replication.fetcher.fetch_state import ReplicaFetchLimits
+from ottla.broker.replication.fetcher.leader_endpoint import (
+    FetcherDependencies,
+    LeaderEndpoint,
+    fetch_limits_of,
+    fetch_version,
+    list_offsets_version,
+)
+from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
+from ottla.client.cluster_client import Disconnected
+from ottla.wire.messages import fetch as f
+
+
+@pytest.mark.parametrize(
+    ("level", "fetch", "list_offsets"),
+    [
+        (7, 13, 7),  # 3.3-IV3
+        (8, 13, 7),
+        (9, 14, 8),  # 3.5-IV0
+        (10, 15, 8),  # 3.5-IV1
+        (18, 15, 8),
+        (19, 16, 8),  # 3.7-IV4
+        (20, 16, 8),
+        (21, 17, 9),  # 3.9-IV0
+        (24, 17, 9),
+        (25, 17, 10),  # 4.0-IV3
+        (26, 17, 10),
+        (27, 18, 10),  # 4.1-IV1
+        (28, 18, 10),
+        (29, 18, 11),  # 4.2-IV1
+        (30, 18, 11),
+    ],
+)
+def test_r312_the_level_of_the_metadata_fixes_the_versions(level: int, fetch: int, list_offsets: int) -> None:
+    assert (fetch_version(level), list_offsets_version(level)) == (fetch, list_offsets)
+
+
+def test_r313_each_limit_of_a_fetch_is_a_setting_of_its_own() -> None:
+    names = {"wait.max.ms": 11, "min.bytes": 22, "response.max.bytes": 33, "max.bytes": 44, "backoff.ms": 55}
+    config = NodeConfig({f"replica.fetch.{name}": str(value) for name, value in names.items()}, "/a", 1)
+    assert fetch_limits_of(config) == ReplicaFetchLimits(
+        max_wait_ms=11, min_bytes=22, max_bytes=33, partition_max_bytes=44, backoff_ms=55
+    )
+
+
+class SilentStream:
+    """A connection nobody answers on."""
+
+    peer, local = "h2", ("h1", 9092)
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.waited_s: list[float] = []
+        self.closed = False
+
+    async def send(self, chunks: Any) -> None:
+        self.sent.append(b"".join(chunks))
+
+    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
+        self.waited_s.append(timeout_s)
+        await trio.sleep(timeout_s)
+        return 0
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def a_line(connect: Any, address: tuple[str, int] | None = ("h2", 9092)) -> LeaderEndpoint:
+    env: Any = VirtualEnv()
+    env.net = SimpleNamespace(connect=connect)
+    told = SimpleNamespace(code=None)
+    world = FetcherDependencies(env, 1, 3.0, lambda: 5, lambda: 30, lambda broker: address, lambda *_: told)
+    assert not world.is_throttled(told)  # type: ignore[arg-type]
+    assert not world.is_quota_exceeded()
+    return LeaderEndpoint(world, 2, "broker-1-fetcher-0")
+
+
+def test_r311_the_first_request_on_a_connection_is_the_fetch_itself_and_its_answer_is_waited_for_so_long() -> None:
+    silent = SilentStream()
+
+    async def connect(host: str, port: int) -> SilentStream:
+        assert (host, port) == ("h2", 9092)
+        return silent
+
+    async def story() -> None:
+        line = a_line(connect)
+        with pytest.raises(Disconnected):
+            await line.call(f.FetchRequest(), 18)
+        assert (trio.current_time(), silent.waited_s) == (3.0, [3.0])
+
+    run_virtual(story)
+    (sent,) = silent.sent
+    assert sent[4:8] == b"\0\x01\0\x12", "Fetch 18, no ApiVersions before"
+    assert b"broker-1-fetcher-0" in sent
+    assert silent.closed
+
+
+def test_a_leader_that_does_not_take_the_connection_is_waited_for_no_longer() -> None:
+    async def connect(host: str, port: int) -> SilentStream:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def story() -> None:
+        with pytest.raises(OSError, match=r"broker 2|nobody answers"):
+            await a_line(connect).call(f.FetchRequest(), 18)
+        assert trio.current_time() == 3.0
+
+    run_virtual(story)
+
+
+def test_a_leader_of_whom_no_address_is_known_is_named() -> None:
+    async def story() -> None:
+        with pytest.raises(Disconnected, match="broker 2"):
+            await a_line(None, None).call(f.FetchRequest(), 18)
+
+    run_virtual(story)
+
+
+def test_hanging_up_closes_what_is_open() -> None:
+    silent = SilentStream()
+
+    async def connect(host: str, port: int) -> SilentStream:
+        return silent
+
+    async def story() -> None:
+        line = a_line(connect)
+        with trio.move_on_after(1):
+            await line.call(f.FetchRequest(), 18)
+        line.close()
+        assert silent.closed
+
+    run_virtual(story)

@@ -1,0 +1,198 @@
+"""What a follower has after an answer it took in part only, or before a sync: it asks from there, and not beyond."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.replication.fetcher import replica_fetcher
+from ottla.broker.tests.scripted_leader_fixture import (
+    ScriptedLeaderFetcher,
+    ScriptedResponse,
+    leader_batch,
+    partition_data,
+)
+from ottla.env.env import ThreadPool
+from ottla.log.recovery.log_loader import open_log
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import fetch as f
+from ottla.wire.record_batch import records as r
+
+END = 8
+
+
+def asked_from(leader: ScriptedLeaderFetcher) -> list[int]:
+    """Where each request that named the partition began."""
+    return [sent.partitions[0].fetch_offset for sent in leader.sent if 0 in sent.partitions]
+
+
+def what_is_there(leader: ScriptedLeaderFetcher, size_bytes: int) -> Callable[[], Awaitable[Any]]:
+    """A leader whose log ends at `END`, a record a batch."""
+
+    async def answer() -> ScriptedResponse:
+        at = asked_from(leader)[-1]
+        if leader.log().settings.flush_messages == 1:
+            assert at <= leader.log().recovery_point, "whoever asks from there says that it keeps what is before"
+        if at >= END:
+            await trio.sleep(0.5)
+            return []
+        return [partition_data(0, b"".join(leader_batch(n, size_bytes=size_bytes) for n in range(at, END)), high=END)]
+
+    return answer
+
+
+def following(first: list[ScriptedResponse], size_bytes: int = 100_000, **log: Any) -> ScriptedLeaderFetcher:
+    leader = ScriptedLeaderFetcher(*first, **log)
+    leader.responses += [what_is_there(leader, size_bytes)] * 40
+    return leader
+
+
+def catches_up(leader: ScriptedLeaderFetcher) -> None:
+    leader.add_partitions()
+
+    async def story() -> None:
+        await trio.sleep(8)
+        assert leader.log().log_end_offset == END
+        assert asked_from(leader)[-1] == END
+
+    leader.run(story)
+
+
+def test_damage_in_the_middle_of_an_answer_is_asked_for_again_from_where_the_log_ends() -> None:
+    """Its first batches are in the log: who asked for them again would refuse what comes, and be silent for good."""
+    damaged = bytearray(b"".join(leader_batch(n, size_bytes=100_000) for n in range(END)))
+    damaged[-1] ^= 0xFF
+    catches_up(following([[partition_data(0, bytes(damaged), high=END)]]))
+
+
+@pytest.mark.parametrize("settings", [{}, {"flush_messages": 1}])
+def test_an_error_that_passes_in_the_middle_of_an_answer_is_one(settings: dict[str, int]) -> None:
+    leader = following([], **settings)
+    writes = 0
+
+    def fault(what: str, path: str) -> OSError | None:
+        nonlocal writes
+        writes += what == "pwrite" and path.endswith(".log")
+        return OSError(errno.EMFILE, "no more") if writes == 5 and what == "pwrite" else None
+
+    leader.env.disk.fault = fault
+    catches_up(leader)
+
+
+def test_a_sync_that_is_short_of_descriptors_is_made_again_before_anything_is_asked_for() -> None:
+    leader = following([], size_bytes=1, flush_messages=1)
+    left = [OSError(errno.EMFILE, "no more")]
+
+    def fault(what: str, path: str) -> OSError | None:
+        unsynced = what == "open" and path.endswith("leader-epoch-checkpoint") and leader.log().log_end_offset
+        return left.pop() if left and unsynced else None
+
+    leader.env.disk.fault = fault
+    catches_up(leader)
+    assert not left
+    assert set(asked_from(leader)) == {0, END}
+
+
+def test_a_sync_that_fails_for_a_while_is_tried_once_a_second_whatever_else_is_followed() -> None:
+    leader = ScriptedLeaderFetcher(flush_messages=1)
+    leader.log().append_as_follower(leader_batch(0), 0)
+    tried: list[float] = []
+
+    def fault(what: str, path: str) -> OSError | None:
+        if what != "open" or not path.endswith("leader-epoch-checkpoint") or trio.current_time() > 3.5:
+            return None
+        tried.append(trio.current_time())
+        return OSError(errno.EMFILE, "no more")
+
+    async def at_once() -> ScriptedResponse:
+        await trio.sleep(0.01)
+        return []
+
+    leader.responses += [at_once] * 300
+    leader.add_partitions()
+    leader.env.disk.fault = fault
+
+    async def story() -> None:
+        leader.fetcher.add_partition(leader.replica(1), 3)
+        await trio.sleep(6)
+        assert len(tried) == 4
+        assert asked_from(leader)[0] == 1
+
+    leader.run(story)
+
+
+def unsynced() -> ScriptedLeaderFetcher:
+    """What a killed process left in the page cache, found by the next one."""
+    leader = following([], size_bytes=1, flush_messages=1)
+    leader.log().append_as_follower(b"".join(leader_batch(n) for n in range(5)), 0)
+    found = leader.log()
+    leader.replica().log = open_log(found.disk, found.directory, "t", 0, found.settings, 0, clean=False)
+    assert (leader.log().log_end_offset, leader.log().recovery_point) == (5, 0)
+    return leader
+
+
+def test_what_a_killed_process_left_unsynced_is_on_the_disk_before_it_is_promised() -> None:
+    """Whoever asks for an offset says that it keeps what is before it, where ``flush.messages`` says so."""
+    leader = unsynced()
+    leader.add_partitions()
+
+    async def story() -> None:
+        await trio.sleep(0.01)
+        assert asked_from(leader)[0] == 5
+        assert leader.log().recovery_point >= 5
+        await trio.sleep(8)
+        assert leader.log().log_end_offset == END
+
+    leader.run(story)
+
+
+def test_nor_is_it_promised_under_another_epoch_that_begins_during_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = unsynced()
+    real: Any = leader.env.in_thread
+
+    async def slow(job: Any, lane: ThreadPool, *rest: Any) -> Any:
+        if lane is ThreadPool.SYNC:
+            await trio.sleep(3)
+        return await real(job, lane, *rest)
+
+    monkeypatch.setattr(leader.env, "in_thread", slow)
+    leader.add_partitions()
+
+    async def story() -> None:
+        await trio.sleep(1)
+        leader.add_partitions(epoch=4)
+        await trio.sleep(1.9)
+        assert asked_from(leader) == []
+        await trio.sleep(8)
+        assert leader.log().log_end_offset == END
+
+    leader.run(story)
+
+
+@pytest.mark.parametrize("answer", [{"diverging_epoch": f.EpochEndOffset(2, 3)}, {"error_code": E.OFFSET_OUT_OF_RANGE}])
+def test_while_a_log_is_cut_the_others_are_followed(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = ScriptedLeaderFetcher([partition_data(0, **answer), partition_data(1)])
+    batch = r.build_batch([r.NewRecord(None, b"", 0)] * 5, producer_id=7, producer_epoch=0, base_sequence=0)
+    leader.log().append_as_follower(batch, 0)
+    leader.list_offsets_responses = [(0, 3)]
+    told = trio.Event()
+
+    def telling(*_: Any) -> Any:
+        yield told
+
+    monkeypatch.setattr(replica_fetcher, "producer_state_below_job", telling)
+    leader.add_partitions(0, 1)
+
+    async def story() -> None:
+        await trio.sleep(2)
+        assert len([sent for sent in leader.sent if sent.at_s > 0.1]) > 2
+        assert leader.log().log_end_offset == 5
+        told.set()
+        await trio.sleep(1)
+        assert leader.log().log_end_offset == 0, "its one batch goes"
+
+    leader.run(story)

@@ -1,0 +1,292 @@
+"""What a follower does with each kind of answer (R316-R322, R339)."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.tests.scripted_leader_fixture import (
+    ScriptedLeaderFetcher,
+    ScriptedResponse,
+    leader_batch,
+    partition_data,
+)
+from ottla.log import producer_state_rebuild
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import fetch as f
+from ottla.wire.record_batch import records as r
+
+
+def test_r319_records_are_taken_and_the_leaders_offsets_hold_as_far_as_the_log_reaches() -> None:
+    leader = ScriptedLeaderFetcher(
+        [partition_data(0, leader_batch(0, 5), high=9, start=2)], [partition_data(0, b"", high=5, start=2)]
+    )
+    leader.add_partitions()
+
+    async def story() -> None:
+        await trio.sleep(0.0015)
+        log = leader.log()
+        assert (log.log_end_offset, log.high_watermark, log.log_start_offset) == (5, 5, 2)
+        assert leader.replica().lag == 4
+        assert len(leader.fetcher._lagging) == 1
+        await trio.sleep(0.001)
+        assert (leader.replica().lag, leader.fetcher._lagging) == (0, set())
+        assert leader.sent[1].partitions[0].fetch_offset == 5
+        assert leader.sent[1].partitions[0].log_start_offset == 2
+
+    leader.run(story)
+
+
+def test_an_answer_to_what_was_asked_under_an_older_epoch_is_not_taken() -> None:
+    leader = ScriptedLeaderFetcher()
+
+    async def meanwhile() -> ScriptedResponse:
+        leader.replica().leader_epoch = 4  # the image was quicker; the fetcher hears of it next
+        return [
+            partition_data(0, leader_batch(0, 5), high=5),
+            partition_data(1, leader_batch(0, 5), high=5),
+            partition_data(2, leader_batch(0, 5), high=5),
+        ]
+
+    async def taken_away() -> Any:
+        answer = await meanwhile()
+        leader.fetcher.remove_partition(leader.replica(1))
+        leader.log(2).close()
+        return answer
+
+    leader.responses = [taken_away]
+    leader.add_partitions(0, 1, 2)
+
+    async def story() -> None:
+        await trio.sleep(0.1)
+        assert [leader.log(number).log_end_offset for number in (0, 1)] == [5, 0]
+        leader.fetcher.remove_partition(leader.replica(2))
+
+    leader.run(story)
+
+
+def test_a_partition_that_is_taken_away_between_two_pieces_gets_no_more_of_them() -> None:
+    pieces = b"".join(leader_batch(n, size_bytes=100_000) for n in range(8))
+    leader = ScriptedLeaderFetcher([partition_data(0, pieces, high=8)])
+    leader.add_partitions()
+    append = leader.replica().append_as_follower
+    taken: list[int] = []
+
+    class Replica(type(leader.replica())):  # type: ignore[misc]
+        __slots__ = ()
+
+        def append_as_follower(self, raw: Any, now_ms: int) -> bool:
+            taken.append(len(raw))
+            leader.fetcher.remove_partition(self)
+            return bool(append(raw, now_ms))
+
+    leader.replica().__class__ = Replica
+
+    async def story() -> None:
+        await trio.sleep(0.1)
+        assert len(taken) == 1
+        assert leader.log().log_end_offset == 3
+        assert (leader.log().high_watermark, leader.fetcher._lagging) == (0, set())
+
+    leader.run(story)
+
+
+@pytest.mark.parametrize(
+    ("raw", "failed"),
+    [
+        pytest.param(leader_batch(4), True, id="from before the log's end: it is given up until another epoch"),
+        pytest.param(leader_batch(5)[:-1] + b"\xff", False, id="changed bytes: asked for again"),
+    ],
+)
+def test_r316_what_the_log_refuses(raw: bytes, failed: bool) -> None:
+    leader = ScriptedLeaderFetcher([partition_data(0, raw, high=9), partition_data(1)])
+    leader.log().append_as_follower(leader_batch(0, 5), 0)
+    leader.add_partitions(0, 1)
+
+    async def story() -> None:
+        await trio.sleep(0.9)
+        assert leader.sent[1].forgotten == [0], "the others are asked for as before"
+        await trio.sleep(2)
+        assert any(0 in sent.partitions for sent in leader.sent[1:]) != failed
+        assert (leader.log().log_end_offset, leader.failed, leader.close_count) == (5, [], 0)
+
+    leader.run(story)
+
+
+@pytest.mark.parametrize(("code", "passing"), [(errno.EMFILE, True), (errno.EIO, False)])
+def test_a_disk_that_refuses_is_told_and_asked_again_only_where_it_may_pass(code: int, passing: bool) -> None:
+    leader = ScriptedLeaderFetcher(
+        [partition_data(0, leader_batch(0), high=1)], [partition_data(0, leader_batch(0), high=1)]
+    )
+    leader.add_partitions()
+    left = [OSError(code, "injected")]
+    leader.env.disk.fault = lambda what, path: left.pop() if what == "pwrite" and left else None
+
+    async def story() -> None:
+        await trio.sleep(0.9)
+        assert len(leader.sent) == 1
+        await trio.sleep(0.2)
+        assert [error.errno for error in leader.failed] == [code]
+        assert leader.log().log_end_offset == int(passing)
+        assert (len(leader.sent) > 1) == passing
+
+    leader.run(story)
+
+
+def test_r339_what_must_be_synced_first_is_asked_beyond_once_it_is() -> None:
+    leader = ScriptedLeaderFetcher([partition_data(0, leader_batch(0), high=0), partition_data(1)], flush_messages=1)
+    leader.add_partitions(0, 1)
+    in_thread = leader.env.in_thread
+
+    async def slowly(work: Any, lane: Any = None) -> Any:
+        await trio.sleep(0.2)
+        return await in_thread(work, lane)
+
+    leader.env.in_thread = slowly  # type: ignore[method-assign]
+
+    async def story() -> None:
+        await trio.sleep(0.15)
+        assert leader.sent[1].forgotten == [0]
+        await trio.sleep(0.15)
+        assert leader.log().recovery_point == 1
+        last = leader.sent[-1]
+        assert (last.partitions[0].fetch_offset, last.at_s) == (1, pytest.approx(0.221, abs=0.001)), "R314: it is news"
+
+    leader.run(story)
+
+
+def test_a_sync_that_fails_is_told_and_nothing_more_is_asked_for() -> None:
+    leader = ScriptedLeaderFetcher([partition_data(0, leader_batch(0), high=0)], flush_messages=1)
+    leader.add_partitions()
+
+    async def fails(work: Any, lane: Any = None) -> Any:
+        await trio.lowlevel.checkpoint()
+        raise OSError(errno.EIO, "injected")
+
+    leader.env.in_thread = fails  # type: ignore[method-assign]
+
+    async def story() -> None:
+        await trio.sleep(3)
+        assert (len(leader.failed), len(leader.sent)) == (1, 1)
+
+    leader.run(story)
+
+
+# ---------------------------------------------------------------------- where the leader's log lies elsewhere
+
+
+def woken(leader: ScriptedLeaderFetcher) -> list[Any]:
+    """Who waits at the partition and is told to look again."""
+    heard: list[Any] = []
+    leader.replica()._wake = heard.append
+    return heard
+
+
+def test_r320_a_log_that_diverges_is_cut_and_who_waits_there_looks_again() -> None:
+    leader = ScriptedLeaderFetcher([partition_data(0, diverging_epoch=f.EpochEndOffset(2, 3))])
+    leader.log().append_as_follower(leader_batch(0, 3, 2) + leader_batch(3, 4, 3), 0)
+    leader.add_partitions()
+    heard = woken(leader)
+
+    async def story() -> None:
+        await trio.sleep(0.1)
+        assert leader.log().log_end_offset == 3
+        assert ("fetch", "t", 0) in heard
+        assert leader.sent[1].partitions[0].fetch_offset == 3
+
+    leader.run(story)
+
+
+def test_what_is_known_of_producers_below_a_cut_is_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment of a gibibyte took fifteen seconds in one turn: with any idempotent producer, at each failover."""
+    leader = ScriptedLeaderFetcher([partition_data(0, diverging_epoch=f.EpochEndOffset(2, 3))])
+    log = leader.log()
+    for first, epoch in ((0, 2), (3, 3)):
+        batch = r.build_batch([r.NewRecord(None, b"", 0)] * 3, producer_id=7, producer_epoch=0, base_sequence=first)
+        log.append_as_follower(bytes(first.to_bytes(8, "big") + batch[8:12]) + epoch.to_bytes(4, "big") + batch[16:], 0)
+    monkeypatch.setattr(producer_state_rebuild, "_apply_batches_from", lambda *_: pytest.fail("all is read at once"))
+    leader.add_partitions()
+
+    async def story() -> None:
+        await trio.sleep(0.1)
+        assert (log.log_end_offset, log.producers.producers[7].last_sequence) == (3, 2)
+        assert leader.sent[1].partitions[0].fetch_offset == 3
+
+    leader.run(story)
+
+
+R322 = [
+    # ends here, what the leader says of its end and start -> ends, starts here, how often it was asked
+    pytest.param(5, [(0, 3)], 3, 0, id="the leader's ends sooner: it is cut"),
+    pytest.param(5, [(0, 5), (0, 2)], 5, 0, id="at the same offset, and it begins below: tried again as it is"),
+    pytest.param(5, [(0, 9), (0, 5)], 5, 0, id="it begins where this one ends: tried again as it is"),
+    pytest.param(5, [(0, 9), (0, 6)], 6, 6, id="it begins behind that: everything anew from there"),
+]
+
+
+@pytest.mark.parametrize(("ends", "lies", "end", "start"), R322)
+def test_r322_where_the_leader_has_nothing_at_the_logs_end(
+    ends: int, lies: list[tuple[int, int]], end: int, start: int
+) -> None:
+    leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)])
+    leader.log().append_as_follower(leader_batch(0, 3) + leader_batch(3, ends - 3), 0)
+    leader.list_offsets_responses = list(lies)
+    leader.add_partitions()
+    heard = woken(leader)
+
+    async def story() -> None:
+        await trio.sleep(0.1)
+        log = leader.log()
+        assert (log.log_end_offset, log.log_start_offset, leader.list_offsets_responses) == (end, start, [])
+        wanted = [sent.request.topics[0].partitions[0] for sent in leader.list_offsets_requests]
+        assert [p.timestamp for p in wanted] == [-1, -2][: len(lies)]
+        assert {p.current_leader_epoch for p in wanted} == {3}
+        assert {(sent.request.replica_id, sent.request.isolation_level) for sent in leader.list_offsets_requests} == {
+            (1, 0)
+        }
+        assert bool(heard) == (end != ends)
+        assert leader.sent[1].at_s < 0.01
+        named = leader.sent[1].partitions
+        assert [part.fetch_offset for part in named.values()] == ([end] if end != ends else []), "a session knows it"
+
+    leader.run(story)
+
+
+def test_r322_a_leader_that_refuses_to_say_is_asked_again_after_a_second() -> None:
+    leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)])
+    leader.log().append_as_follower(leader_batch(0, 5), 0)
+    leader.list_offsets_responses = [(E.NOT_LEADER_OR_FOLLOWER, 3)]
+    leader.add_partitions()
+
+    async def story() -> None:
+        await trio.sleep(0.9)
+        assert (len(leader.sent), leader.log().log_end_offset) == (1, 5)
+        await trio.sleep(0.2)
+        assert len(leader.sent) == 2
+
+    leader.run(story)
+
+
+def test_r322_what_is_taken_away_while_the_leader_is_asked_is_left_alone() -> None:
+    leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)])
+    leader.log().append_as_follower(leader_batch(0, 5), 0)
+    leader.add_partitions()
+
+    class Lies(list[Any]):
+        def pop(self, at: Any = 0) -> Any:
+            leader.fetcher.remove_partition(leader.replica())
+            return super().pop(at)
+
+    for lies in ([(0, 3), (0, 9)], [(0, 9), (0, 9)]):
+        leader.list_offsets_responses = Lies(lies)
+        leader.responses = [[partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)]]
+
+        async def story() -> None:
+            await trio.sleep(0.1)
+            assert leader.log().log_end_offset == 5
+
+        leader.run(story)
+        leader.add_partitions(epoch=leader.replica().leader_epoch + 1)

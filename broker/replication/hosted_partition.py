@@ -1,0 +1,410 @@
+"""One hosted partition: its log, and what the controller last said of it.
+
+Source: ``PartitionRegistration.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import NamedTuple
+
+from ottla.broker.replication.partition_state import (
+    AlterPartitionOutcome,
+    AlterPartitionResult,
+    CommittedIsr,
+    FollowerState,
+    IsrChange,
+    IsrEligibility,
+    IsrState,
+    LeaderState,
+    PartitionListener,
+    PartitionRole,
+)
+from ottla.controller.metadata.image import PartitionRegistration
+from ottla.log.log_validator import AppendOrigin, ValidatedBatch
+from ottla.log.partition_log import LogAppendInfo, PartitionLog
+from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.record_batch.batch_header import BatchHeader, offset_range
+
+UNCERTAIN_COMMIT_MS = 1000
+"""For so long a node that was relieved hastens to hear what its successor has committed: a few rounds of fetches, on a
+machine that is short of everything.
+"""
+
+
+class PendingIsrChange(NamedTuple):
+    """A change of the ISR that the controller is to be asked for; only its answer to this very one counts."""
+
+    replica: HostedPartition
+    leader_state: LeaderState
+    pending_isr: IsrState
+    change: IsrChange
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is still wanted: the image may have been quicker, and the leadership may have gone."""
+        return self.replica.state is self.leader_state and self.leader_state.isr is self.pending_isr
+
+
+class IsrDependencies(NamedTuple):
+    """What the node's settings and the image say about every partition's ISR, and who hears of what becomes of it."""
+
+    lag_max_ms: int
+    is_eligible: IsrEligibility
+    submit_isr_change: Callable[[PendingIsrChange], None] = lambda asked: None
+    """Have the controller asked for another ISR."""
+    on_high_watermark_moved: Callable[[HostedPartition], None] = lambda replica: None
+    """The high watermark has moved, and not by an append."""
+    broker_epoch_of: Callable[[int], int] = lambda broker: -1
+    """The broker epoch the image has of a broker that is alive, -1 for none."""
+
+
+class HostedPartition:
+    """A log that is led from here, or follows."""
+
+    __slots__ = (
+        "_end_key",
+        "_fetch_key",
+        "_flush_due",
+        "_hw_key",
+        "_isr",
+        "_start_key",
+        "_wake",
+        "end_at_demotion",
+        "is_flushing",
+        "is_sole_replica",
+        "is_leader",
+        "lag",
+        "leader_epoch",
+        "log",
+        "partition",
+        "leadership_count",
+        "state",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        topic_id: bytes,
+        wake: Callable[[Hashable], None],
+        flush_due: Callable[[HostedPartition], None],
+        rules: IsrDependencies,
+    ) -> None:
+        self._wake = wake
+        self._flush_due = flush_due
+        self._isr = rules
+        self._fetch_key = ("fetch", log.topic, log.partition)
+        self._end_key = ("end", log.topic, log.partition)
+        self._hw_key = ("hw", log.topic, log.partition)
+        self._start_key = ("start", log.topic, log.partition)
+        self.log = log
+        self.topic = log.topic
+        self.partition = log.partition
+        self.topic_id = topic_id
+        self.state: PartitionRole = FollowerState(-1)
+        self.is_leader = False
+        self.is_sole_replica = False
+        """Whether this node leads and nobody else has a replica: then its own end is the high watermark.
+
+        `state` says it too, in more steps; each append asks.
+        """
+        self.leader_epoch = -1
+        self.lag = 0
+        """Committed records that a follower was without when it last heard of its leader."""
+        self.leadership_count = 0
+        """How often this node began to lead after it had followed: what is in the log since one began stays there."""
+        self.end_at_demotion = 0
+        """Where the log ended when this node led last: what lies below may wait for its successor's word."""
+        self.is_flushing = False
+        """Whether a sync that answers wait for is under way: what is appended behind it is committed by the next."""
+
+    def apply_partition_state(self, node_id: int, told: PartitionRegistration, now_ms: int) -> bool:
+        """Take over what the image says; True where this node begins to lead under a new epoch."""
+        state, leads = self.state, told.leader == node_id
+        self._notify_listeners(more=True)
+        self.leader_epoch = epoch = told.leader_epoch
+        self.is_leader = leads
+        if not leads:
+            self.is_sole_replica = False
+            if type(state) is LeaderState:
+                self.end_at_demotion = self.log.log_end_offset
+            self.state = FollowerState(told.leader_epoch, told.leader)
+            self.notify_waiters()
+            return False
+        isr = CommittedIsr(told.isr, told.recovering > 0)
+        if isinstance(state, LeaderState) and state.epoch == epoch:
+            if state.apply_partition_state(told.partition_epoch, told.replicas, isr):
+                self.is_sole_replica = not state.followers
+                self.on_flushed(self._own_end_offset(), now_ms)
+                self._wake(self._start_key)
+            return False
+        end = self.log.log_end_offset
+        # An epoch that the image passed over may have been led by another broker: its followers may have truncated.
+        before = state if type(state) is LeaderState and state.epoch == epoch - 1 else None
+        self.state = LeaderState.start_epoch(
+            node_id, epoch, told.partition_epoch, told.replicas, isr, end, now_ms, before
+        )
+        self.is_sole_replica = not self.state.followers
+        if type(state) is FollowerState:
+            self.leadership_count += 1
+        return True
+
+    def resign(self) -> None:
+        """Nothing more is appended here: the partition, its directory or its leadership is gone."""
+        self._notify_listeners(more=True)
+        self.is_leader = self.is_sole_replica = False
+        self.state = FollowerState(self.leader_epoch)
+
+    @property
+    def has_uncertain_records(self) -> bool:
+        """Whether it is not known of all that was taken while this node led if the leader after it has committed it."""
+        return self.log.high_watermark < min(self.end_at_demotion, self.log.log_end_offset)
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Hold a client's idea of the leader epoch against ours; -1 is no idea.
+
+        Raises:
+            ProtocolError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        """
+        if current_leader_epoch == -1 or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise ProtocolError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def check_leader(self, current_leader_epoch: int) -> None:
+        """The same, and that this node leads: in Kafka's order.
+
+        Raises:
+            ProtocolError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
+        """
+        self.check_epoch(current_leader_epoch)
+        if not self.is_leader:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def check_min_isr(self) -> None:
+        """Refuse what asks for acks=all while too few replicas are in sync (R337).
+
+        Raises:
+            ProtocolError: NOT_ENOUGH_REPLICAS.
+        """
+        state = self.state
+        if type(state) is LeaderState and state.is_under_min_isr(self.log.config.min_insync_replicas):
+            raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def has_enough_replicas(self) -> bool:
+        """Whether what is below the high watermark lies at enough replicas: the second look of acks=all (R337)."""
+        state = self.state
+        return type(state) is LeaderState and state.has_enough_replicas(self.log.config.min_insync_replicas)
+
+    def append(
+        self,
+        data: bytearray | memoryview,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        header: BatchHeader | None = None,
+        checked: ValidatedBatch | None = None,
+        *,
+        at_once: bool = True,
+        txn: TxnAppendContext = NO_TXN_CONTEXT,
+    ) -> LogAppendInfo:
+        """Append as leader; the high watermark moves as far as it may. ``header`` and the rest: as
+        `PartitionLog.append_as_leader`.
+
+        Raises:
+            ProtocolError: refused; OSError: the disk failed; LookFirst: not ``at_once``, and it takes long.
+        """
+        log = self.log
+        done = log.append_as_leader(data, self.leader_epoch, now_ms, origin, header, checked, at_once=at_once, txn=txn)
+        if not done.duplicate:
+            if not self.is_sole_replica:
+                self._wake(self._end_key)
+                self._notify_listeners(more=True)
+            if log.unflushed_records >= log.config.flush_messages:
+                self._flush_due(self)  # counts once it is on the disk
+            elif not self.is_flushing:
+                self.advance_high_watermark(log.log_end_offset, now_ms)
+        return done
+
+    def recover_high_watermark(self, now_ms: int) -> None:
+        """Begin to lead with what is there. Behind the recovery point it may be in the page cache only.
+
+        Where answers wait for the disk it counts once it is synced: a batch sent again is answered for the old one.
+        """
+        log = self.log
+        if log.log_end_offset - log.recovery_point < log.config.flush_messages:
+            self.on_flushed(log.log_end_offset, now_ms)
+            return
+        self.on_flushed(log.recovery_point, now_ms)
+        self._flush_due(self)
+
+    def advance_high_watermark(self, own_end: int, now_ms: int) -> bool:
+        """Move the high watermark, where this node's own copy counts up to ``own_end``; says whether it moved."""
+        state, log = self.state, self.log
+        committed: int | None = own_end
+        if not self.is_sole_replica:
+            if type(state) is not LeaderState:
+                return False
+            committed = state.high_watermark(
+                own_end,
+                log.log_end_offset,
+                now_ms,
+                self._isr.lag_max_ms,
+                log.config.min_insync_replicas,
+                self._isr.is_eligible,
+            )
+        if committed is None or not log.set_high_watermark(committed):
+            return False
+        self._wake(self._fetch_key)
+        if not self.is_sole_replica:
+            self._wake(self._hw_key)  # alone nobody waits for it but for a sync: `on_flushed`
+            self._notify_listeners(more=False)
+        return True
+
+    def on_flushed(self, end: int, now_ms: int) -> None:
+        """Everything below ``end`` counts as this node's copy now, and who waits for that hears of it."""
+        if self.advance_high_watermark(end, now_ms):
+            self._wake(self._hw_key)
+
+    def notify_waiters(self) -> None:
+        """Leadership or the log's ends changed: whoever waits here looks again."""
+        self._notify_listeners(more=False)
+        self._wake(self._fetch_key)
+        self._wake(self._end_key)
+        self._wake(self._hw_key)
+        self._wake(self._start_key)
+
+    def _own_end_offset(self) -> int:
+        """Up to where this node's own copy counts."""
+        return self.log.recovery_point if self.is_flushing else self.log.log_end_offset
+
+    # ------------------------------------------------------------------ followers, as the leader sees them
+
+    def check_follower(self, broker: int, broker_epoch: int, *, names_epoch: bool) -> None:
+        """Whether a broker may fetch here as a follower (R325). One that this node does not know of yet asks again.
+
+        Raises:
+            ProtocolError: UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
+        """
+        state = self.state
+        if type(state) is not LeaderState:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if broker not in state.followers:
+            raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if -1 < broker_epoch < self._isr.broker_epoch_of(broker):
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # an earlier process of it (KIP-903)
+
+    def update_follower_fetch_state(
+        self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
+    ) -> None:
+        """A follower's fetch has come: it has everything below ``offset``, may join the ISR, and what it has may be
+        committed now (R327). ``leader_end``: where the log ended then.
+        """
+        state = self.state
+        if type(state) is not LeaderState or broker not in state.followers:
+            return
+        before = state.followers[broker]
+        was = before.end_offset, before.log_start_offset
+        state.update_follower(broker, broker_epoch, offset, log_start, leader_end, now_ms)
+        self._submit_isr_change(state, state.maybe_expand_isr(broker, self.log.high_watermark, self._isr.is_eligible))
+        if was[0] != offset and self.advance_high_watermark(self._own_end_offset(), now_ms):
+            self._isr.on_high_watermark_moved(self)
+        if was[1] != log_start:
+            self._wake(self._start_key)
+
+    def register_listener(
+        self, broker: int, offset: int, high_watermark: int, log_start: int, line: PartitionListener
+    ) -> bool:
+        """Have a follower told of the next change here, where it knows all there is; says whether that is so.
+
+        One outside the ISR is always looked at: each of its fetches may let it in.
+        """
+        state, log = self.state, self.log
+        if type(state) is not LeaderState or type(state.isr) is not CommittedIsr or broker not in state.isr.isr:
+            return False
+        if (log.log_end_offset, log.high_watermark, log.log_start_offset) != (offset, high_watermark, log_start):
+            return False
+        follower = state.followers[broker]
+        if follower.end_offset != offset:
+            return False
+        follower.notify_listener(
+            more=True
+        )  # a session of it that was to be told looks for itself now, or it would stay deaf
+        follower.listener = line
+        return True
+
+    def _notify_listeners(self, *, more: bool) -> None:
+        """Followers that had everything until now look again."""
+        state = self.state
+        if type(state) is LeaderState:
+            for follower in state.followers.values():
+                if follower.listener is not None:
+                    follower.notify_listener(more=more)
+
+    def maybe_shrink_isr(self, now_ms: int) -> None:
+        """Have those taken out of the ISR who have been behind for too long (R331)."""
+        state = self.state
+        if type(state) is LeaderState:
+            self._submit_isr_change(
+                state, state.maybe_shrink_isr(now_ms, self.log.log_end_offset, self._isr.lag_max_ms)
+            )
+
+    def _submit_isr_change(self, state: LeaderState, change: IsrChange | None) -> None:
+        if change is not None:
+            self._isr.submit_isr_change(PendingIsrChange(self, state, state.isr, change))
+
+    def handle_alter_partition_result(
+        self, asked: PendingIsrChange, answer: AlterPartitionResult, now_ms: int
+    ) -> AlterPartitionOutcome:
+        """What the controller said to a change of the ISR (R334). It is ignored where the image was quicker."""
+        if not asked.is_current:
+            return AlterPartitionOutcome.IGNORED
+        outcome = asked.leader_state.handle_alter_partition_result(answer)
+        if outcome is AlterPartitionOutcome.APPLIED and self.advance_high_watermark(self._own_end_offset(), now_ms):
+            self._isr.on_high_watermark_moved(self)
+        return outcome
+
+    def low_watermark(self, alive: Mapping[int, object]) -> int:
+        """The lowest log start among the replicas that are alive (R338)."""
+        state, own = self.state, self.log.log_start_offset
+        return state.low_watermark(own, alive) if type(state) is LeaderState else own
+
+    # ------------------------------------------------------------------ following
+
+    def append_as_follower(self, raw: Buffer, now_ms: int) -> bool:
+        """Take some of the leader's batches as they are; says whether they must be synced before they count.
+
+        Raises:
+            ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
+        """
+        assert type(self.state) is FollowerState, self.log.describe()
+        log = self.log
+        if log.log_end_offset == log.log_start_offset:
+            self._append_first_batch(raw, now_ms)
+        log.append_as_follower(raw, now_ms)
+        return log.unflushed_records >= log.config.flush_messages
+
+    def _append_first_batch(self, raw: Buffer, now_ms: int) -> None:
+        """The leader's log may start within a batch, where records were deleted: an empty log begins with all of it,
+        and its start follows (``PartitionRegistration.appendRecordsToFollowerOrFutureReplica``).
+        """
+        first, last = offset_range(raw)
+        if first < self.log.log_end_offset <= last:
+            self.log.truncate_fully_and_start_at(first, now_ms)
+
+    def update_leader_offsets(self, high_watermark: int, log_start: int) -> None:
+        """What the leader says of its high watermark, then of its log start, holds here as far as the log reaches
+        (R319).
+
+        Raises:
+            OSError: the disk failed.
+        """
+        log = self.log
+        self.lag = max(high_watermark - log.log_end_offset, 0)
+        if log.follow_high_watermark(high_watermark) | log.maybe_increment_log_start_offset(log_start):
+            self._wake(self._fetch_key)
+            self._wake(self._hw_key)  # who waits for what this node took when it led

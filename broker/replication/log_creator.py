@@ -1,0 +1,324 @@
+"""Partitions this node is to host and does not have yet: their files are made in threads, what is asked for first.
+
+Making costs a partition several calls that wait for the disk. So the controller's answer does not wait for it, and
+nobody else does: a batch is made beside the loop, and each log is taken into the books on it. A request that comes
+before its partition is made has it made next, and waits a little.
+
+Source: ``LogManager.getOrCreateLog``, ``PartitionRegistration.createLogIfNotExists`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.replication.replica_manager import ReplicaManager, TopicPartition
+from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
+from ottla.controller.metadata.directory_id import MIGRATING, UNASSIGNED, directory_id_of
+from ottla.controller.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
+from ottla.env.disk import is_transient
+from ottla.env.env import Env, ThreadPool
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory
+from ottla.log.log_config import LogConfig
+from ottla.log.partition_log import PartitionLog
+
+logger = logging.getLogger("ottla.making")
+LOG_CREATION_WORKERS = 2
+"""Two that wait for the disk at once share its commits; more only contend for the interpreter."""
+CREATION_BATCH_SIZE = 16
+RETRY_S = 1.0
+GROWTH_NOTIFICATION_INTERVAL = 500
+MAX_PREFERRED_DIRS = 10_000
+"""Of partitions nobody may ever make; who asked first is forgotten first."""
+
+
+class LogCreationRequest(NamedTuple):
+    """One partition on its way."""
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    directory: LogDirectory
+    settings: LogConfig
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Its place in the books."""
+        return self.topic, self.partition
+
+
+def create_logs(jobs: list[LogCreationRequest], now_ms: int) -> list[PartitionLog | OSError]:
+    """Make the files of some partitions; runs in a thread. After a failure nothing more is tried in that directory."""
+    out: list[PartitionLog | OSError] = []
+    broken: dict[str, OSError] = {}
+    for job in jobs:
+        path = job.directory.path
+        try:
+            if path in broken:
+                raise broken[path]
+            out.append(
+                job.directory.create_partition_files(job.topic, job.partition, job.topic_id, job.settings, now_ms)
+            )
+        except FileExistsError as error:  # nothing is wrong with the disk, only this place is taken
+            out.append(error)
+        except OSError as error:
+            broken[path] = error
+            out.append(error)
+    return out
+
+
+class LogCreator:
+    """What is still to be made."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        storage: LogDirs,
+        replicas: ReplicaManager,
+        fail: DiskErrorHandler,
+    ) -> None:
+        self._env = env
+        self._config = config
+        self._log_dirs = storage
+        self._replica_manager = replicas
+        self._fail = fail
+        self._requested: dict[TopicPartition, None] = {}
+        self._prioritized: dict[TopicPartition, None] = {}
+        self._in_progress: dict[TopicPartition, bool] = {}
+        """False: it was removed while its files were being made."""
+        self._partly_created: dict[TopicPartition, LogDirectory] = {}
+        self._in_progress_by_directory: Counter[str] = Counter()
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
+        """Where somebody wants to have partitions that are not there yet."""
+        self._wakeup = trio.Event()
+        self._progress = trio.Event()
+        self._created_since_notification = 0
+        self._settings_image: MetadataImage | None = None
+        self._settings_by_topic: dict[str, LogConfig] = {}
+        self.is_starting = True
+        """Until the first image is applied: what is not found then may lie in a directory that has failed."""
+        self.on_log_count_grown: Callable[[], None] = lambda: None
+        """Called when many partitions have come, or the last of many."""
+
+    def __len__(self) -> int:
+        return len(self._requested) + len(self._in_progress)
+
+    def __contains__(self, at: TopicPartition) -> bool:
+        return at in self._requested or at in self._in_progress
+
+    # ------------------------------------------------------------------ what is to be made
+
+    def request_log(self, at: TopicPartition, topic_id: bytes, told: PartitionRegistration) -> None:
+        """A partition of this node is not open: have it made, unless it may lie where nobody can look now."""
+        if self._in_progress.get(at) or self._replica_manager.topic_id_of(at) == topic_id:
+            return  # it comes, or has come meanwhile
+        if at[0] == METADATA_TOPIC:  # an older controller let it be created
+            logger.error("a topic has the metadata log's name, %s: its partitions are not made. Delete it", at[0])
+            return
+        if self._may_be_in_unavailable_directory(at, told):
+            if not self._replica_manager.offline_partitions:
+                logger.warning("%s-%d lay in a directory that is not there: it is offline, and others may be", *at)
+            self._replica_manager.offline_partitions.add(at)
+            return
+        self._replica_manager.offline_partitions.discard(at)
+        self._requested[at] = None
+        self._wakeup.set()
+
+    def _may_be_in_unavailable_directory(self, at: TopicPartition, told: PartitionRegistration) -> bool:
+        """Whether a partition is not to be made, though it is not there: it may lie in a directory that has failed.
+
+        Where none has, a place that no directory here has was on a disk that was replaced, or is not named today. The
+        copy is made anew and filled while somebody else leads. Otherwise nothing is made: told of an empty copy, the
+        controller might let it lead, and the others would cut what they have to that. Kafka makes it then, too.
+        """
+        place, node_id = directory_id_of(told, self._config.node_id), self._config.node_id
+        placed = place not in (MIGRATING, UNASSIGNED)
+        unknown = placed and all(d.id != place for d in self._log_dirs.online)
+        if self._log_dirs.offline:
+            return at in self._replica_manager.offline_partitions or unknown or (self.is_starting and not placed)
+        return unknown and told.leader in (NO_LEADER, node_id)
+
+    def set_preferred_directory(self, at: TopicPartition, directory: LogDirectory) -> None:
+        """A partition that is not there yet is to be made in that directory, wherever the controller would have it."""
+        self._preferred.pop(at, None)
+        self._preferred[at] = directory
+        if len(self._preferred) > MAX_PREFERRED_DIRS:
+            del self._preferred[next(iter(self._preferred))]
+
+    def cancel(self, at: TopicPartition) -> None:
+        """A partition is not wanted any more."""
+        self._requested.pop(at, None)
+        self._prioritized.pop(at, None)
+        self._partly_created.pop(at, None)
+        if at in self._in_progress:
+            self._in_progress[at] = False
+
+    async def wait_created(self, asked: Iterable[TopicPartition], patience_s: float) -> bool:
+        """Have some partitions made before the others, and wait for them; says whether all of them are there."""
+        left = [at for at in asked if at in self]
+        for at in left:
+            if at in self._requested:
+                self._prioritized[at] = None
+        with self._env.timeout(patience_s):
+            while left := [at for at in left if at in self]:
+                await self._progress.wait()
+        return not left
+
+    async def wait_all_created(self, at_most: int, patience_s: float) -> None:
+        """Wait for everything that is wanted now, where it is not more than so much."""
+        if 0 < len(self) <= at_most:
+            await self.wait_created([*self._requested, *self._in_progress], patience_s)
+
+    # ------------------------------------------------------------------ making it
+
+    async def run(self) -> None:
+        """Make what is wanted, until cancelled."""
+        while True:
+            jobs = self._next_batch()
+            if jobs is None:
+                if self._wakeup.is_set():
+                    self._wakeup = trio.Event()
+                await self._wakeup.wait()
+                continue
+            if not jobs:
+                await trio.lowlevel.checkpoint()
+                continue
+            results = await self._env.in_thread(partial(create_logs, jobs, self._env.now_ms()), ThreadPool.FILES)
+            passing = await self._process_results(jobs, results)
+            self._notify_waiters()
+            if passing:
+                await self._env.sleep(RETRY_S)  # it may come back, and trying faster takes it from others
+
+    def _notify_waiters(self) -> None:
+        """Whoever waits for a partition looks again."""
+        self._progress.set()
+        self._progress = trio.Event()
+
+    def _next_batch(self) -> list[LogCreationRequest] | None:
+        """The next batch: what was asked for, then what has waited longest. None where nothing waits.
+
+        It is empty where nothing of it is wanted any more: of a topic that goes all partitions may be.
+        """
+        picked: dict[TopicPartition, None] = {}
+        for at in chain(self._prioritized, self._requested):
+            if len(picked) == CREATION_BATCH_SIZE:
+                break
+            if at in self._requested and at not in self._in_progress:
+                picked[at] = None
+        jobs: list[LogCreationRequest] = []
+        for at in picked:
+            self._prioritized.pop(at, None)
+            del self._requested[at]
+            topic = self._topic_of(at)
+            directory = None if topic is None else self._directory_for(at, topic)
+            if topic is not None and directory is not None:
+                self._in_progress[at] = True
+                self._in_progress_by_directory[directory.path] += 1
+                jobs.append(LogCreationRequest(*at, topic.id, directory, self._settings(at[0])))
+        if len(jobs) < len(picked):
+            self._notify_waiters()
+        return jobs if picked else None
+
+    def _settings(self, topic: str) -> LogConfig:
+        """A topic's settings in the newest image, made once for all its partitions."""
+        if self._settings_image is not self._replica_manager.image:
+            self._settings_image, self._settings_by_topic = self._replica_manager.image, {}
+        known = self._settings_by_topic.get(topic)
+        if known is None:
+            known = self._settings_by_topic[topic] = self._config.log_settings(self._replica_manager.image, topic)
+        return known
+
+    def _topic_of(self, at: TopicPartition) -> TopicImage | None:
+        """The topic of a partition that this node is still to host."""
+        topic = self._replica_manager.image.topics.get(at[0])
+        told = None if topic is None else topic.partitions.get(at[1])
+        return topic if told is not None and self._config.node_id in told.replicas else None
+
+    def _directory_for(self, at: TopicPartition, topic: TopicImage) -> LogDirectory | None:
+        """Where a partition is to lie; None where its place has failed."""
+        told = topic.partitions[at[1]]
+        if self._may_be_in_unavailable_directory(at, told):
+            self._replica_manager.offline_partitions.add(at)
+            return None
+        place = directory_id_of(told, self._config.node_id)
+        preferred = self._preferred.get(at)
+        if preferred is not None and preferred in self._log_dirs.online:
+            return preferred
+        known = next((d for d in self._log_dirs.online if d.id == place), None)
+        return known or self._partly_created.get(at) or self._log_dirs.select_directory(self._in_progress_by_directory)
+
+    async def _process_results(self, jobs: list[LogCreationRequest], results: list[PartitionLog | OSError]) -> bool:
+        """Take what was made into the books; says whether something was missing that may come back."""
+        passing = False
+        told: OSError | None = None
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        for job, result in zip(jobs, results, strict=True):
+            still_wanted = self._in_progress.pop(job.topic_partition)
+            self._in_progress_by_directory[job.directory.path] -= 1
+            if not isinstance(result, OSError):
+                passing |= self._adopt(job, result, still_wanted=still_wanted)
+            else:
+                if isinstance(result, FileExistsError):
+                    logger.error("%s-%d is not made, and offline: %s", *job.topic_partition, result)
+                elif result is not told:
+                    self._fail(result, job.directory)
+                told = result
+                if still_wanted:
+                    passing |= self._on_creation_failed(job, result)
+            await turn.maybe_yield()
+        return passing
+
+    def _on_creation_failed(self, job: LogCreationRequest, error: OSError) -> bool:
+        """A partition could not be made; says whether trying again may help."""
+        if is_transient(error):
+            self._partly_created[job.topic_partition] = job.directory
+            self._requested[job.topic_partition] = None
+            return True
+        self._mark_offline(job)
+        return False
+
+    def _mark_offline(self, job: LogCreationRequest) -> None:
+        """It was to lie in a directory that has failed: who was not told where would let this node lead it still."""
+        self._replica_manager.offline_partitions.add(job.topic_partition)
+        self._replica_manager.on_directory_changed(job.topic_id, job.partition, job.directory.id)
+
+    def _adopt(self, job: LogCreationRequest, log: PartitionLog, *, still_wanted: bool) -> bool:
+        """Host what was made; says whether something was missing that may come back."""
+        replicas, at = self._replica_manager, job.topic_partition
+        self._partly_created.pop(at, None)
+        if self._preferred:
+            self._preferred.pop(at, None)
+        if job.directory.path in self._log_dirs.offline:
+            log.close_files()
+            if still_wanted:
+                self._mark_offline(job)
+            return False
+        try:
+            job.directory.add_log(log)
+        except OSError as error:
+            log.close_files()
+            self._fail(error, job.directory)
+            return still_wanted and self._on_creation_failed(job, error)
+        topic = self._topic_of(at)
+        if not still_wanted or topic is None or topic.id != job.topic_id:
+            replicas.discard(log)
+            return False
+        replicas.host(log, job.topic_id)
+        settings = self._settings(at[0])
+        if settings is not job.settings:
+            log.update_config(settings)  # they changed meanwhile
+        replicas.apply_partition_state(at, topic.partitions[at[1]])
+        self._created_since_notification += 1
+        if self._created_since_notification >= GROWTH_NOTIFICATION_INTERVAL:
+            self._created_since_notification = 0
+            self.on_log_count_grown()
+        return False

@@ -1,0 +1,176 @@
+"""What happens to files in the background: rolled segments are synced, high watermarks noted, old segments removed.
+
+Kafka's rule, and ours: an acknowledgement does not wait for the disk, unless ``flush.messages`` says so; a segment is
+synced once it is full, the rest when the operating system sees fit, or after ``flush.ms``. The recovery point says from
+where on a crash must be looked at.
+
+Source: ``UnifiedLog.roll`` and ``LogManager`` checkpoints (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from weakref import WeakKeyDictionary
+
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
+from ottla.env.disk import is_transient
+from ottla.env.env import Env, ThreadPool
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.log.directory.checkpoint_writer import CheckpointWriter
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.log_state import remove_files
+from ottla.log.partition_log import PartitionLog
+from ottla.log.retention import log_start_after_retention
+
+CHECKPOINT_INTERVAL_S = 5.0
+INITIAL_RETENTION_DELAY_S = 30.0
+RETRY_S = 0.2
+REPLACEMENT_RETRY_S = 0.005
+"""A log that changes places with a copy of it is looked at again so soon."""
+logger = logging.getLogger("ottla.files")
+
+
+class LogMaintenance:
+    """Syncs rolled segments and writes checkpoints every five seconds, when there is something to write."""
+
+    def __init__(
+        self,
+        env: Env,
+        storage: LogDirs,
+        retention_every_ms: int,
+        producer_expiration_ms: int,
+        fail: DiskErrorHandler,
+        start: Callable[[Callable[[], Awaitable[None]]], None],
+    ) -> None:
+        self._retention_every_ms = retention_every_ms
+        self._producer_expiration_ms = producer_expiration_ms
+        self._env = env
+        self._log_dirs = storage
+        self._fail = fail
+        self._start = start
+        self.on_flushed: list[Callable[[HostedPartition], None]] = []
+        self._last_sync_ms: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
+        self._checkpoint_writers: dict[str, CheckpointWriter] = {}
+
+    async def run_retention(self) -> None:
+        """Remove what retention no longer keeps, until cancelled."""
+        every_s = self._retention_every_ms / 1000
+        await self._env.sleep(min(INITIAL_RETENTION_DELAY_S, every_s))
+        while True:
+            await self.apply_retention()
+            await self._env.sleep(every_s)
+
+    async def run(self) -> None:
+        """Look at every log now and then, until cancelled."""
+        while True:
+            await self._env.sleep(CHECKPOINT_INTERVAL_S)
+            turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+            for log in self._log_dirs.logs():
+                try:
+                    await self._maintain(log)
+                except OSError as error:
+                    self._fail(error, log)
+                    if is_transient(error):
+                        break  # what is short now is short for all of them: the next look tries again
+                await turn.maybe_yield()
+            for directory in self._log_dirs.online:
+                await self._checkpoint(directory)
+
+    async def _maintain(self, log: PartitionLog) -> None:
+        """Sync rolled segments, what ``flush.ms`` names and what came to rest; close what nobody uses."""
+        if log.closed or log.is_being_replaced:
+            return
+        due = self._last_sync_ms.get(log, 0) + log.config.flush_ms <= self._env.monotonic_ms()
+        end = log.log_end_offset if due or log.is_idle else log.active_segment.base_offset
+        if log.recovery_point < end:
+            await self._sync_below(log, end)
+            self._last_sync_ms[log] = self._env.monotonic_ms()
+        gone = [] if log.closed else log.pop_deletable_files(self._env.now_ms())
+        if gone:  # to give the blocks of large files back takes the disk a while
+            await self._env.in_thread(partial(remove_files, log.disk, gone), ThreadPool.REMOVAL)
+        if not log.closed:
+            log.close_idle_files()
+
+    def request_flush(self, replica: HostedPartition) -> None:
+        """``flush.messages`` is reached: sync, then let go what waits. What comes meanwhile shares the next sync."""
+        if not replica.is_flushing:
+            replica.is_flushing = True
+            self._start(partial(self._flush, replica))
+
+    async def _flush(self, replica: HostedPartition) -> None:
+        while not (log := replica.log).closed:
+            if log.is_being_replaced:
+                await self._env.sleep(REPLACEMENT_RETRY_S)
+                continue
+            end = log.log_end_offset
+            try:
+                durable = await self._sync_below(log, end)
+            except OSError as error:
+                self._fail(error, log)
+                await self._env.sleep(
+                    RETRY_S
+                )  # what was only short of something is tried again; else the log is closed
+                continue
+            if replica.log is not log:
+                continue  # it lies in another directory now: that sync speaks for files that are gone
+            replica.on_flushed(durable, self._env.now_ms())
+            for callback in self.on_flushed:
+                callback(replica)
+            if durable >= log.log_end_offset:  # where a cut overtook the sync, what was written behind it is not
+                break
+        replica.is_flushing = False
+
+    async def apply_retention(self) -> None:
+        """Remove what retention no longer keeps: the log starts are noted before a file goes. Silent producers too."""
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        for directory in self._log_dirs.online:
+            due = []
+            for log in [x for x in directory.logs.values() if not x.is_future]:
+                for _ in log.expire_producers_job(self._env.now_ms(), self._producer_expiration_ms):
+                    await turn.maybe_yield()
+                try:
+                    start = None if log.closed else log_start_after_retention(log, self._env.now_ms())
+                    if start is not None and log.maybe_increment_log_start_offset(start):
+                        logger.info("%s-%d starts at %d now", log.topic, log.partition, start)
+                        due.append(log)
+                except OSError as error:
+                    self._fail(error, log)
+                await turn.maybe_yield()
+            if due and await self._checkpoint(directory):
+                await self._delete_segments(due)
+
+    async def _delete_segments(self, due: list[PartitionLog]) -> None:
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        for log in due:
+            try:
+                for _ in log.delete_segments_below_start_job(self._env.now_ms()):
+                    await turn.maybe_yield()
+            except OSError as error:
+                self._fail(error, log)
+            await turn.maybe_yield()
+
+    async def _sync_below(self, log: PartitionLog, end: int) -> int:
+        """Sync everything below ``end``, in a thread; gives the recovery point."""
+        job = log.start_flush(end)
+        await self._env.in_thread(job, ThreadPool.SYNC)
+        return log.complete_flush(job)
+
+    async def _checkpoint(self, directory: LogDirectory) -> bool:
+        """Write and sync the checkpoints where they changed; False where that failed."""
+        writer = self._checkpoint_writers.get(directory.path)
+        if writer is None:
+            writer = self._checkpoint_writers[directory.path] = CheckpointWriter(directory)
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        try:
+            for _ in writer.write_job():
+                await turn.maybe_yield()
+            if writer.has_unsynced_files:
+                await self._env.in_thread(writer.prepare_sync(), ThreadPool.SYNC)
+                writer.complete_sync()
+        except OSError as error:
+            self._fail(error, directory)
+            return False
+        return True

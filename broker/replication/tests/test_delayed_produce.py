@@ -1,0 +1,76 @@
+"""A batch that waits to be committed while its partition moves between directories."""
+
+from __future__ import annotations
+
+from ottla.broker.replication.delayed_produce import DelayedProduce
+from ottla.broker.tests.broker_storage_fixture import NODE_ID
+from ottla.broker.tests.handler_fixture import NOW_MS
+from ottla.broker.tests.log_dir_moves_fixture import TOPIC_PARTITION, LogDirMovesFixture
+from ottla.controller.metadata.directory_id import UNASSIGNED
+from ottla.controller.metadata.image import PartitionRegistration, TopicImage
+from ottla.log.directory.future_log import create_future_log
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.record_batch import records as r
+
+ID = b"t".ljust(16, b"-")
+OTHER = 2
+
+
+def led_by(leader: int, epoch: int) -> TopicImage:
+    """A topic whose partition this node and another one have."""
+    state = PartitionRegistration((NODE_ID, OTHER), (NODE_ID, OTHER), leader, epoch, epoch, (UNASSIGNED,) * 2)
+    return TopicImage("t", ID, {0: state})
+
+
+def append(log: PartitionLog, epoch: int) -> None:
+    log.append_as_follower(r.build_batch([r.NewRecord(None, b"of another leader", NOW_MS)], leader_epoch=epoch), NOW_MS)
+
+
+async def swapped(ground: LogDirMovesFixture, *, cut: bool) -> DelayedProduce:
+    """A batch appended as the leader; another node leads then, and a copy takes the log's place.
+
+    ``cut``: the other leader did not have the batch, and has another one at its offset, which is committed.
+    """
+    ground.commit_topics(led_by(NODE_ID, 0))
+    await ground.publisher.wait_applied_and_created()
+    replica = ground.replica
+    ground.write()
+    waiting = DelayedProduce.for_log_end(replica, None)
+    assert not waiting.is_completed
+    ground.commit_topics(led_by(OTHER, 1))
+    await ground.publisher.wait_applied_and_created()
+    old = replica.log
+    if cut:
+        old.truncate_to(0, NOW_MS)
+        append(old, 1)
+    future = create_future_log(ground.log_dirs.directories[1], *TOPIC_PARTITION, ID, old.config, NOW_MS, "0" * 32)
+    future.append_as_follower(old.read(0, 1000, old.log_end_offset, at_least_one=True).read(), NOW_MS)  # type: ignore[union-attr]
+    for log in (old, future):
+        log.set_high_watermark(1)
+    assert waiting.is_outcome_unknown == cut
+    assert future.truncations == 0, "it never had what was cut"
+    ground.log_dirs.directories[1].add_log(future)
+    ground.replica_manager.promote_future_log(replica, future)
+    return waiting
+
+
+def test_batch_that_was_cut_off_before_a_copy_took_the_logs_place_is_not_acknowledged() -> None:
+    ground = LogDirMovesFixture(obeys=False)
+
+    async def story() -> None:
+        waiting = await swapped(ground, cut=True)
+        assert waiting.is_outcome_unknown
+        assert waiting.is_failed
+
+    ground.run(story)
+
+
+def test_batch_whose_log_was_replaced_while_another_node_leads_is_in_doubt() -> None:
+    ground = LogDirMovesFixture(obeys=False)
+
+    async def story() -> None:
+        assert (await swapped(ground, cut=False)).is_failed, (
+            "the copy's cuts say nothing of the batch: the producer tries again"
+        )
+
+    ground.run(story)

@@ -1,0 +1,55 @@
+"""Directories that are no partitions of the node: what is left, logged, or removed at a start."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ottla.broker.replication.tests.test_replica_manager import load, made
+from ottla.broker.tests.broker_storage_fixture import BrokerStorageFixture
+
+FOREIGN = ("lost+found", "foo.1234-delete", "my-backup.2024-delete", "notes-delete", "my-future", "old-stray", "b-2024")
+
+
+def test_load_with_foreign_directories_leaves_and_logs_them(caplog: pytest.LogCaptureFixture) -> None:
+    ground = BrokerStorageFixture()
+    made(ground, 0, "t", records=1)
+    disk = ground.env.disk
+    for name in FOREIGN:
+        disk.makedirs(f"/a/{name}")
+        disk.open(f"/a/{name}/f", create=True).pwrite(b"precious", 0)
+    load(ground, "t")
+    assert ground.hosted() == {("t", 0)}
+    for name in FOREIGN:
+        assert disk.exists(f"/a/{name}/f")
+        assert f"'/a/{name}' (left as it is)" in caplog.text
+    assert not ground.replica_manager.has_leftover_future_logs
+
+
+def test_load_with_an_unreadable_directory_of_no_topic_leaves_it(caplog: pytest.LogCaptureFixture) -> None:
+    ground = BrokerStorageFixture()
+    made(ground, 0, "t", records=1)
+    disk = ground.env.disk
+    disk.makedirs("/a/other-7")
+    disk.fault = lambda what, at: (
+        PermissionError(errno.EACCES, "permission denied", at) if (what, at) == ("listdir", "/a/other-7") else None
+    )
+    load(ground, "t")
+    assert ground.hosted() == {("t", 0)}
+    assert not ground.log_dirs.offline
+    assert "'/a/other-7' (left as it is)" in caplog.text
+
+
+def test_load_where_a_deleted_partition_cannot_be_removed_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    ground = BrokerStorageFixture()
+    made(ground, 0, "t", records=1)
+    made(ground, 0, "u")
+    path = ground.log_dirs.directories[0].rename_for_deletion("u", 0, "0" * 32)
+    ground.env.disk.fault = lambda what, at: (
+        OSError(errno.EBUSY, "busy", at) if (what, at) == ("rmtree", path) else None
+    )
+    load(ground, "t")
+    assert ground.hosted() == {("t", 0)}
+    assert not ground.log_dirs.offline
+    assert f"directory of a deleted partition not removed: {path!r}" in caplog.text

@@ -1,0 +1,114 @@
+"""A replica whose place is none of this node's directories, for its disk was replaced; and one that lies in two."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixture, led_topic
+from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
+from ottla.controller.metadata.image import MetadataImage, TopicImage
+from ottla.log.log_config import LogConfig
+from ottla.wire.record_batch import records as r
+
+GONE = b"gone".ljust(16, b"-")
+OTHER = 2
+AT = ("t", 0)
+
+
+def lying(place: bytes, leader: int, **more: Any) -> TopicImage:
+    """A topic with one partition, a copy of which lay in that directory of this node."""
+    made = led_topic("t", 1, replicas=(NODE_ID, OTHER), isr=(OTHER,), leader=leader, **more)
+    told = replace(made.partitions[0], directories=(place, b"other".ljust(16, b"-")))
+    return replace(made, partitions={0: told})
+
+
+def test_on_a_disk_that_was_replaced_a_copy_is_made_again_and_follows() -> None:
+    ground = BrokerStorageFixture()
+
+    async def story() -> None:
+        ground.commit_topics(lying(GONE, OTHER))
+        await ground.publisher.wait_applied_and_created()
+        assert ground.hosted() == {AT}
+        assert not ground.replica_manager.offline_partitions
+
+    ground.run(story)
+    assert ground.directory_changes == [(b"t".ljust(16, b"-"), 0, ground.log_dirs.directories[0].id)]
+    assert not ground.led
+
+
+@pytest.mark.parametrize("leader", [-1, NODE_ID])
+def test_where_nobody_else_leads_no_empty_copy_is_made_for_it_might_be_elected(
+    leader: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    ground = BrokerStorageFixture()
+
+    async def story() -> None:
+        ground.commit_topics(lying(GONE, leader))
+        await ground.publisher.wait_applied_and_created()
+        assert not ground.hosted()
+        assert ground.replica_manager.offline_partitions == {AT}
+        assert "t-0 lay in a directory that is not there" in caplog.text
+        ground.commit_topics(lying(GONE, OTHER, leader_epoch=1, partition_epoch=1))
+        await ground.publisher.wait_applied_and_created()
+        assert ground.hosted() == {AT}, "there is a log it can be filled from"
+        assert not ground.replica_manager.offline_partitions
+
+    ground.run(story)
+
+
+def test_while_a_directory_has_failed_it_may_lie_there() -> None:
+    ground = BrokerStorageFixture("/a,/b")
+    ground.log_dirs.mark_offline(ground.log_dirs.directories[1], OSError(errno.EIO, "gone"))
+
+    async def story() -> None:
+        for place in (GONE, ground.log_dirs.directories[1].id):
+            ground.commit_topics(lying(place, OTHER))
+            await ground.publisher.wait_applied_and_created()
+            assert ground.replica_manager.offline_partitions == {AT}
+        assert not ground.hosted()
+
+    ground.run(story)
+
+
+def left(ground: BrokerStorageFixture, directory: int, *epochs: int) -> None:
+    """A log of an earlier process, with a record of each of these leader epochs."""
+    where = ground.log_dirs.directories[directory]
+    log = where.create_partition("t", 0, led_topic("t", 1).id, LogConfig(), NOW_MS)
+    for epoch in epochs:
+        log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
+    log.close()
+    where.logs.clear()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kept"),
+    [
+        ((0, 0), (0, 0, 0), 1),
+        ((0, 0, 0), (0, 0), 0),
+        ((0, 0, 0), (0, 1), 1),
+        ((0, 1), (0, 0, 0), 0),
+        ((), (0,), 1),
+    ],
+)
+def test_of_two_copies_the_one_that_is_left_from_before_is_set_aside(
+    one: tuple[int, ...], other: tuple[int, ...], kept: int
+) -> None:
+    """Moved away and back, and the power failed: the old directory's new name was not on the disk yet."""
+    ground = BrokerStorageFixture("/a,/b")
+    left(ground, 0, *one)
+    left(ground, 1, *other)
+    known = lying(ground.log_dirs.directories[0].id, OTHER)
+    ground.image = MetadataImage(topics={"t": known}, topic_names={known.id: "t"})
+    run_virtual(lambda: ground.replica_manager.load(ground.image))
+    replica = ground.replica_manager.get("t", 0)
+    assert replica is not None
+    assert replica.log.directory == ("/a/t-0", "/b/t-0")[kept]
+    assert replica.log.log_end_offset == len((one, other)[kept])
+    assert [len(d.logs) for d in ground.log_dirs.directories] == [1 - kept, kept]
+    assert [name.endswith("-stray") for name in ground.env.disk.listdir(("/a", "/b")[1 - kept]) if "t-0" in name] == [
+        True
+    ]

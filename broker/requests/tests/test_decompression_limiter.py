@@ -1,0 +1,175 @@
+"""Of those who unpack much a few are at it at a time; whoever unpacks little, or is gone, holds nobody up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Generator
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.handlers.offsets import list_offsets
+from ottla.broker.handlers.produce import produce
+from ottla.broker.handlers.produce.tests.test_produce import NEWEST, request, row_of
+from ottla.broker.requests.decompression_limiter import MAX_CONCURRENT_DECOMPRESSIONS, DecompressionLimiter
+from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual
+from ottla.jobs.time_slice import TimeSlice
+from ottla.log.log_config import LogConfig
+from ottla.log.log_validator import AppendOrigin
+from ottla.log.tests.log_fixtures import NOW
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.compression import CompressionType
+
+
+class DecompressingClients:
+    """Those who unpack, and how many kept much at a time."""
+
+    def __init__(self) -> None:
+        self.keeping = self.most = 0
+        self.done: list[str] = []
+
+    def work(self, name: str, *, much: bool) -> Generator[bool | None, None, str]:
+        yield False
+        yield much
+        self.keeping += much
+        self.most = max(self.most, self.keeping)
+        try:
+            for _ in range(9):
+                yield much
+        finally:
+            self.keeping -= much
+        self.done.append(name)
+        return name
+
+
+class ExhaustedSliceClock:
+    """The slice of a turn is used up at once."""
+
+    now_ms = 0
+
+    def monotonic_ms(self) -> float:
+        self.now_ms += 100
+        return self.now_ms
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+def test_a_few_unpack_much_at_a_time_and_what_is_little_waits_for_nobody(in_turns: bool) -> None:
+    crowd, unpackings = DecompressingClients(), DecompressionLimiter()
+
+    async def one(name: str, *, much: bool) -> None:
+        work = crowd.work(name, much=much)
+        if in_turns:
+            assert await TimeSlice(ExhaustedSliceClock()).run(unpackings.as_job(work)) == name  # type: ignore[arg-type]
+        else:
+            assert await unpackings.run(work) == name
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(lambda n=number: one(f"much {n}", much=True))
+            nursery.start_soon(lambda: one("little", much=False))
+
+    run_virtual(main)
+    assert crowd.most == MAX_CONCURRENT_DECOMPRESSIONS
+    assert len(crowd.done) == 11
+    assert crowd.done.index("little") <= MAX_CONCURRENT_DECOMPRESSIONS
+    assert unpackings.active_count == 0
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+def test_who_is_gone_lets_the_next(in_turns: bool) -> None:
+    """While it was at it, and while it waited for its turn."""
+    crowd, unpackings = DecompressingClients(), DecompressionLimiter()
+    known: list[Any] = []
+    """Nobody waits until they are collected."""
+
+    async def one(scope: trio.CancelScope) -> None:
+        work = crowd.work("", much=True)
+        known.append(work)
+        with scope:
+            if in_turns:
+                known.append(unpackings.as_job(work))
+                way: Any = TimeSlice(ExhaustedSliceClock()).start(known[-1])  # type: ignore[arg-type]
+                await way
+            else:
+                await unpackings.run(work)
+
+    async def main() -> None:
+        first, others = ([trio.CancelScope() for _ in range(count)] for count in (MAX_CONCURRENT_DECOMPRESSIONS, 4))
+        with trio.move_on_after(60):
+            async with trio.open_nursery() as nursery:
+                for scope in first:
+                    nursery.start_soon(one, scope)
+                while crowd.keeping < MAX_CONCURRENT_DECOMPRESSIONS:
+                    await trio.lowlevel.checkpoint()
+                for scope in others:
+                    nursery.start_soon(one, scope)
+                for _ in range(3):
+                    await trio.lowlevel.checkpoint()
+                for scope in (*first, *others[:2]):
+                    scope.cancel()
+
+    run_virtual(main)
+    assert (len(crowd.done), crowd.keeping, unpackings.active_count) == (2, 0, 0)
+
+
+def large(value: bytes) -> bytearray:
+    return bytearray(
+        r.build_batch([r.NewRecord(b"k", value, NOW), r.NewRecord(b"k", b"v", NOW + 7)], codec=CompressionType.GZIP)
+    )
+
+
+def held_up(stage: HandlerFixture, ask: Any, *, much: Any, little: Any) -> list[Any]:
+    """Answers to what unpacks little and much, while others unpack much already; they end after a second."""
+    ended: list[tuple[str, float, Any]] = []
+
+    async def one(name: str, what: Any) -> None:
+        answer = await resolve(ask(what))
+        ended.append((name, trio.current_time(), answer))
+
+    async def main() -> None:
+        room = stage.services.decompression_limiter._limiter
+        for number in range(MAX_CONCURRENT_DECOMPRESSIONS):
+            room.acquire_on_behalf_of_nowait(number)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one, "much", much)
+            nursery.start_soon(one, "little", little)
+            await trio.sleep(1)
+            room.release_on_behalf_of(0)
+
+    run_virtual(main)
+    assert [name for name, _, _ in ended] == ["little", "much"]
+    assert ended[1][1] - ended[0][1] >= 1
+    assert stage.services.decompression_limiter.active_count == MAX_CONCURRENT_DECOMPRESSIONS - 1
+    return [answer for _, _, answer in ended]
+
+
+def test_produce_unpacks_much_of_a_batch_only_in_its_turn() -> None:
+    stage = HandlerFixture()
+    stage.hosted.host("c", settings=LogConfig(compact=True))
+    stage.hosted.host("d", settings=LogConfig(compact=True))
+    answers = held_up(
+        stage,
+        lambda what: produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), request(what)),
+        much=("c", 0, large(bytes(2 << 20))),
+        little=("d", 0, large(bytes(200_000))),
+    )
+    assert [row_of(answer).error_code for answer in answers] == [0, 0]
+
+
+def test_list_offsets_unpacks_much_of_a_batch_only_in_its_turn() -> None:
+    stage = HandlerFixture()
+    for name, size in (("c", 2 << 20), ("d", 200_000)):
+        stage.hosted.host(name)
+        log = stage.hosted.replicas[name, 0].log
+        log.append_as_leader(large(bytes(size)), 0, NOW, AppendOrigin.RAFT_LEADER)
+        log.set_high_watermark(log.log_end_offset)
+
+    def ask(name: str) -> Awaitable[Any] | Any:
+        wanted = lo.ListOffsetsTopic(name, [lo.ListOffsetsPartition(0, -1, NOW + 7)])
+        return list_offsets.handle(stage.context(ApiKey.LIST_OFFSETS, 7), lo.ListOffsetsRequest(-1, 0, [wanted]))
+
+    for answer in held_up(stage, ask, much="c", little="d"):
+        assert [x.offset for topic in answer.topics for x in topic.partitions] == [1]

@@ -1,0 +1,215 @@
+"""Where each API has its errors: a whole request refused, in every version, as Kafka's ``getErrorResponse`` has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.requests.error_responses import (
+    build_error_response,
+    build_error_response_steps,
+    contains_error,
+    contains_error_steps,
+)
+from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_class
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_client_quotas as aq
+from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages import alter_partition_reassignments as apr
+from ottla.wire.messages import alter_user_scram_credentials as au
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_acls as da
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import describe_user_scram_credentials as du
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import list_partition_reassignments as lpr
+from ottla.wire.messages import update_features as uf
+
+WHO = "The active controller appears to be node 2."
+CODE = ErrorCode.NOT_CONTROLLER
+ID = b"i" * 16
+
+
+def two(row: Any) -> list[Any]:
+    return [row("a"), row("b")]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "answer"),
+    [
+        (
+            ct.CreateTopicsRequest(two(ct.CreatableTopic)),
+            7,
+            ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult(n, bytes(16), CODE, WHO) for n in "ab"]),
+        ),
+        (
+            cp.CreatePartitionsRequest(two(cp.CreatePartitionsTopic)),
+            3,
+            cp.CreatePartitionsResponse(results=[cp.CreatePartitionsTopicResult(n, CODE, WHO) for n in "ab"]),
+        ),
+        (
+            dt.DeleteTopicsRequest(topic_names=["a", "b"]),
+            5,
+            dt.DeleteTopicsResponse(responses=[dt.DeletableTopicResult(n, error_code=CODE) for n in "ab"]),
+        ),
+        (
+            dt.DeleteTopicsRequest([dt.DeleteTopicState("a"), dt.DeleteTopicState(None, ID)]),
+            6,
+            dt.DeleteTopicsResponse(
+                responses=[dt.DeletableTopicResult("a", bytes(16), CODE), dt.DeletableTopicResult(None, ID, CODE)]
+            ),
+        ),
+        (
+            du.DescribeUserScramCredentialsRequest(two(du.UserName)),
+            0,
+            du.DescribeUserScramCredentialsResponse(
+                0, CODE, WHO, [du.DescribeUserScramCredentialsResult("", CODE, WHO) for _ in "ab"]
+            ),
+        ),
+        (
+            ac.AlterConfigsRequest([ac.AlterConfigsResource(2, "t"), ac.AlterConfigsResource(4, "1")]),
+            2,
+            ac.AlterConfigsResponse(
+                responses=[
+                    ac.AlterConfigsResourceResponse(CODE, WHO, 2, "t"),
+                    ac.AlterConfigsResourceResponse(CODE, WHO, 4, "1"),
+                ]
+            ),
+        ),
+        (
+            ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(2, "t")]),
+            1,
+            ia.IncrementalAlterConfigsResponse(responses=[ia.AlterConfigsResourceResponse(CODE, WHO, 2, "t")]),
+        ),
+        (uf.UpdateFeaturesRequest(), 1, uf.UpdateFeaturesResponse(0, CODE, WHO)),
+        (ap.AlterPartitionRequest(), 3, ap.AlterPartitionResponse(0, CODE)),
+        (
+            apr.AlterPartitionReassignmentsRequest(
+                topics=[apr.ReassignableTopic("t", [apr.ReassignablePartition(3), apr.ReassignablePartition(5)])]
+            ),
+            1,
+            apr.AlterPartitionReassignmentsResponse(
+                error_code=CODE,
+                error_message=WHO,
+                responses=[
+                    apr.ReassignableTopicResponse(
+                        "t", [apr.ReassignablePartitionResponse(n, CODE, WHO) for n in (3, 5)]
+                    )
+                ],
+            ),
+        ),
+        (
+            lpr.ListPartitionReassignmentsRequest(topics=[lpr.ListPartitionReassignmentsTopics("t", [4])]),
+            0,
+            lpr.ListPartitionReassignmentsResponse(
+                0, CODE, WHO, [lpr.OngoingTopicReassignment("t", [lpr.OngoingPartitionReassignment(4)])]
+            ),
+        ),
+        (lpr.ListPartitionReassignmentsRequest(), 0, lpr.ListPartitionReassignmentsResponse(0, CODE, WHO)),
+        (
+            el.ElectLeadersRequest(0, [el.TopicPartitions("t", [1, 2])]),
+            1,
+            el.ElectLeadersResponse(
+                0, CODE, [el.ReplicaElectionResult("t", [el.PartitionResult(n, CODE, WHO) for n in (1, 2)])]
+            ),
+        ),
+        (  # version 0 has no place for it at the top
+            el.ElectLeadersRequest(0, [el.TopicPartitions("t", [1])]),
+            0,
+            el.ElectLeadersResponse(0, 0, [el.ReplicaElectionResult("t", [el.PartitionResult(1, CODE, WHO)])]),
+        ),
+        (el.ElectLeadersRequest(0, None), 2, el.ElectLeadersResponse(0, CODE)),
+    ],
+    ids=lambda x: type(x).__name__ if hasattr(x, "SPEC") else str(x),
+)
+def test_an_error_lies_where_the_api_has_it(request_: Any, version: int, answer: Any) -> None:
+    refused = build_error_response(request_, version, CODE, WHO)
+    assert refused == answer
+    assert contains_error(refused, CODE)
+    assert not contains_error(refused, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+AT_THE_TOP = (
+    ApiKey.FETCH,
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.ENVELOPE,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.CONTROLLER_REGISTRATION,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UPDATE_RAFT_VOTER,
+)
+OWN_NAME = {
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.CONTROLLER_REGISTRATION,
+}
+
+
+@pytest.mark.parametrize("key", AT_THE_TOP, ids=lambda key: str(key.name))
+def test_what_has_no_rows_says_it_at_the_top_and_every_version_can_carry_it(key: ApiKey) -> None:
+    answer: Any = build_error_response(request_class(key)(), 0, CODE, WHO)
+    assert type(answer) is response_class(key)
+    assert answer.error_code == CODE
+    assert getattr(answer, "error_message", WHO) == ("Not controller." if key in OWN_NAME else WHO)
+    versions = request_spec(key).versions
+    for version in range(versions.low, versions.high + 1):
+        refused = build_error_response(request_class(key)(), version, CODE)
+        back = compiler.decode_exact(response_class(key), version, compiler.encode(refused, version))
+        assert contains_error(back, CODE) == (key is not ApiKey.FETCH or version >= 7)
+
+
+def test_an_answer_without_errors_tells_none() -> None:
+    assert not contains_error(ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a")]), CODE)
+    part = ap.AlterPartitionResponsePartitionData
+    rows = [part(0), part(1, CODE)]
+    assert contains_error(ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(ID, rows)]), CODE)
+    assert not contains_error(
+        ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(ID, rows[:1])]), CODE
+    )
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ct.CreateTopicsRequest([ct.CreatableTopic(str(n)) for n in range(50)]),
+        au.AlterUserScramCredentialsRequest([au.ScramCredentialDeletion(str(n)) for n in range(50)]),
+        aq.AlterClientQuotasRequest(
+            [aq.AlterClientQuotasRequestEntryData([aq.AlterClientQuotasRequestEntityData(str(n)) for n in range(49)])]
+        ),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_many_rows_are_refused_step_by_step(request_: Any) -> None:
+    assert sum(1 for _ in build_error_response_steps(request_, 7, CODE)) == 50
+
+
+def test_a_user_who_is_named_often_is_refused_once() -> None:
+    downs = [au.ScramCredentialDeletion(name) for name in "bab"]
+    refused: Any = build_error_response(
+        au.AlterUserScramCredentialsRequest(downs, [au.ScramCredentialUpsertion("a")]), 0, CODE
+    )
+    assert [row.user for row in refused.results] == ["b", "a"]
+
+
+def test_many_rows_are_looked_through_step_by_step() -> None:
+    acls = [da.DeleteAclsMatchingAcl() for _ in range(50)]
+    answer = da.DeleteAclsResponse(filter_results=[da.DeleteAclsFilterResult(0, None, acls)])
+    assert sum(1 for _ in contains_error_steps(answer, CODE)) == 51

@@ -1,0 +1,64 @@
+"""Certificates changed while the node runs: a change of a listener's stores holds from the next connection on.
+
+Behaviour (item 307): keystore and truststore, their types, places, passwords, keys and certificates, set for this
+broker or for all. A path that is set again is read again. What cannot be used changes nothing and is told in the log.
+Who must show a certificate, protocols and ciphers stay as at the start, whatever is set.
+Deviation: what Kafka's broker refuses (other names, another number of entries) is taken here.
+
+Source: ``DynamicListenerConfig`` in ``DynamicBrokerConfig.scala``, ``SslFactory.java`` (apache/kafka 4.3.1).
+
+From KIP-226.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.security.authn.listener_security import listener_tls
+from ottla.client.security_config import InvalidSecurityConfig
+from ottla.controller.config.config_keys import canonical_values
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
+from ottla.env.tls import TlsConfig
+
+logger = logging.getLogger("ottla.auth")
+_RELOADED_KEYS = re.compile(r"(listener\.name\.[^.]+\.)?ssl\.(keystore|truststore|key)\.")
+"""``SslConfigs.RECONFIGURABLE_CONFIGS``, of a listener or of all."""
+
+
+class TlsListener(Protocol):
+    """A listener that speaks TLS."""
+
+    def renew(self, tls: TlsConfig) -> None:
+        """Show other keys from the next connection on. Raises OSError: they cannot be used."""
+
+
+class CertificateReloader:
+    """All listeners of a node that speak TLS, by name."""
+
+    def __init__(self, config: NodeConfig, listeners: Mapping[str, TlsListener]) -> None:
+        self._config = config
+        self._listeners = listeners
+        self._own = ((RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, ""))
+
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """The metadata changed; settings of this broker may have."""
+        if delta.configs.isdisjoint(self._own):
+            return
+        own, everyone = (image.config(*place) for place in self._own)
+        renewed = {k: v for k, v in {**everyone, **own}.items() if _RELOADED_KEYS.match(k)}
+        values = {**self._config.values, **canonical_values(renewed)}
+        for name, listener in self._listeners.items():
+            try:
+                tls = listener_tls(values, name, self._config.security_protocol(name))
+                assert tls is not None, "only listeners with TLS are here"
+                listener.renew(tls)
+            except AssertionError:
+                raise
+            except Exception as error:  # of anybody's bytes: ended by them, the node would not start again
+                unforeseen = not isinstance(error, (InvalidSecurityConfig, OSError))
+                logger.warning("listener %s keeps its certificates: %s", name, error, exc_info=unforeseen)

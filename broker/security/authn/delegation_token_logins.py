@@ -1,0 +1,49 @@
+"""Logins by delegation tokens: what the metadata say of a token, and keys made of its hmac.
+
+Behaviour (item 335): the name is the token's id, the password its hmac in base64; who logs in is its owner. The keys
+are made when somebody comes with the token, and kept until it is gone: many come with the same one.
+
+Source: ``DelegationTokenManager.java``, ``ScramServerCallbackHandler.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+
+from ottla.broker.security.authn.scram_server import DelegationTokenCredential
+from ottla.client import scram
+from ottla.client.scram import ScramCredential
+from ottla.controller.control.delegation_tokens import token_hmac
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.messages import metadata_records as m
+
+_MAX_CACHED_KEYS = 1_024
+
+
+class DelegationTokenCredentialCache:
+    """Of one listener."""
+
+    def __init__(self, secret: str, image: Callable[[], MetadataImage], new_salt: Callable[[], bytes]) -> None:
+        """``image``: the newest committed one."""
+        self._secret, self._image, self._new_salt = secret, image, new_salt
+        self._keys: dict[tuple[str, str], ScramCredential] = {}
+
+    def find(self, token_id: str, mechanism: str) -> DelegationTokenCredential | None:
+        """A token as a login by it needs it; None where there is none of that id."""
+        record = self._image().others.get(("token", token_id))
+        if not isinstance(record, m.DelegationTokenRecord):
+            self._keys.pop((token_id, mechanism), None)
+            return None
+        keys = self._keys.get((token_id, mechanism))
+        if keys is None:
+            keys = self._derive_keys(token_id, mechanism)
+        return DelegationTokenCredential(keys, record.owner.partition(":")[2], record.expiration_timestamp)
+
+    def _derive_keys(self, token_id: str, mechanism: str) -> ScramCredential:
+        password, salt = b64encode(token_hmac(self._secret, token_id)).decode(), self._new_salt()
+        salted = scram.salted_password(mechanism, password, salt, scram.MIN_ITERATIONS)
+        if len(self._keys) >= _MAX_CACHED_KEYS:
+            self._keys.clear()
+        self._keys[token_id, mechanism] = out = scram.derive_credential(mechanism, salted, salt, scram.MIN_ITERATIONS)
+        return out

@@ -1,0 +1,171 @@
+"""Keys that sign tokens (JWKS), out of a file or from where they are published, and kept as fresh as they must be.
+
+Behaviour (item 330): a file is read again when it has changed. What is published is fetched each
+``sasl.oauthbearer.jwks.endpoint.refresh.ms``, and at once when a token names a key that is not there, for each name
+once a minute. Where a fetch fails the keys are what they were. Signatures are checked by the library PyJWT: loading it
+takes a tenth of a second, so it is there before the first token comes.
+
+Source: ``RefreshingHttpsJwks.java``, ``RefreshingHttpsJwksVerificationKeyResolver.java``, ``CachedFile.java``,
+``VerificationKeyResolverFactory.java`` (apache/kafka 4.3.1); which key fits, from jose4j.
+
+From KIP-768.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from json import loads
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import trio
+
+from ottla.broker.security.authn.oauthbearer_server import InvalidToken
+from ottla.client.http_client import HttpFetchError, http_get, is_file_url
+from ottla.env.disk import read_file
+from ottla.env.env import Env
+from ottla.env.tls import TlsConfig
+
+logger = logging.getLogger("ottla.auth")
+_KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+"""The kind of key an algorithm takes, by its first letters. Shared secrets and ``none`` are not among them."""
+_VERIFY = ("verify",)
+_MAX_KEYS_TRIED = 16
+_MAX_UNKNOWN_KEY_IDS = 16
+_NAME_CHARS = 1000
+_UNKNOWN_KEY_RETRY_MS = 60_000.0
+_MIN_REFRESH_S = 1.0
+"""Between two fetches, however many unknown keys are named: anybody may name some."""
+
+
+class JwksRefresh(NamedTuple):
+    """How often keys are fetched, in milliseconds."""
+
+    every_ms: int
+    backoff_ms: int
+    max_backoff_ms: int
+
+
+class JsonWebKeySet:
+    """The keys a listener trusts."""
+
+    def __init__(self, env: Env, url: str, refresh: JwksRefresh, tls: TlsConfig | None = None) -> None:
+        """``tls``: how an https address is trusted."""
+        from jwt import PyJWK
+        from jwt.api_jws import PyJWS
+        from jwt.exceptions import PyJWTError
+
+        self._key_of, self._signatures, self._wrong = PyJWK, PyJWS(), PyJWTError
+        self._env, self.url, self._refresh, self._tls = env, url, refresh, tls
+        self._keys: list[Mapping[str, Any]] = []
+        self._loaded_keys: dict[tuple[int, str], Any] = {}
+        """What the library made of a key, by its place and the algorithm."""
+        self._read_ms = -1
+        self._unknown_key_ids: dict[str, float] = {}
+        """Names of keys that were not there, with when they were asked for."""
+        self._refresh_now = trio.Event()
+        self._path = unquote(urlsplit(url).path) if is_file_url(url) else None
+
+    def verify(self, header: Mapping[str, Any], token: str) -> bytes:
+        """The claims of a token that one of the keys signed, as JSON.
+
+        Raises:
+            BadToken: none of them did, or none fits.
+        """
+        algorithm = header.get("alg")
+        if not isinstance(algorithm, str) or algorithm[:2] not in _KEY_TYPES:
+            raise InvalidToken("an algorithm that is not taken here")
+        if self._path is not None:
+            self._reload_file(self._path)
+        fitting = list(self._matching_keys(algorithm, header.get("kid")))
+        if not fitting:
+            self._request_refresh(header.get("kid"))
+            raise InvalidToken("no key that could have signed it is known")
+        for place in fitting[:_MAX_KEYS_TRIED]:
+            claims = self._verify_with(place, algorithm, token)
+            if claims is not None:
+                return claims
+        raise InvalidToken("its signature is not that of a known key")
+
+    def _matching_keys(self, algorithm: str, name: object) -> Iterator[int]:
+        """Where keys stand that could have signed: what a key does not say of itself does not speak against it."""
+        for place, key in enumerate(self._keys):
+            is_of_kind = key.get("kty") == _KEY_TYPES[algorithm[:2]] and key.get("alg", algorithm) == algorithm
+            is_to_verify = key.get("use", "sig") == "sig" and "verify" in key.get("key_ops", _VERIFY)
+            if is_of_kind and is_to_verify and (name is None or key.get("kid", name) == name):
+                yield place
+
+    def _verify_with(self, place: int, algorithm: str, token: str) -> bytes | None:
+        try:
+            if (place, algorithm) not in self._loaded_keys:
+                self._loaded_keys[place, algorithm] = self._key_of(dict(self._keys[place]), algorithm)
+            payload = self._signatures.decode_complete(token, self._loaded_keys[place, algorithm], [algorithm])[
+                "payload"
+            ]
+        except (self._wrong, ValueError, TypeError, RecursionError):  # some keys are refused by what makes them
+            return None
+        return bytes(payload)
+
+    def _request_refresh(self, name: object) -> None:
+        """A key that is not there may have been published since."""
+        if self._path is not None or not isinstance(name, str) or len(name) > _NAME_CHARS:
+            return
+        now_ms = self._env.monotonic_ms()
+        if now_ms - self._unknown_key_ids.get(name, float("-inf")) < _UNKNOWN_KEY_RETRY_MS:
+            return
+        self._unknown_key_ids.pop(name, None)
+        while len(self._unknown_key_ids) >= _MAX_UNKNOWN_KEY_IDS:
+            self._unknown_key_ids.pop(next(iter(self._unknown_key_ids)))
+        self._unknown_key_ids[name] = now_ms
+        self._refresh_now.set()
+
+    def _reload_file(self, path: str) -> None:
+        try:
+            changed_ms = self._env.disk.stat(path).mtime_ms
+            if changed_ms != self._read_ms:
+                self._replace_keys(read_file(self._env.disk, path))
+                self._read_ms = changed_ms
+        except (OSError, ValueError) as error:
+            raise InvalidToken(f"the keys in {path} cannot be read: {error}") from None
+
+    def _replace_keys(self, raw: bytes) -> None:
+        """Other keys from now on. Raises ValueError: it is no set of keys."""
+        try:
+            keys = loads(raw)["keys"]
+        except (KeyError, TypeError, RecursionError):
+            raise ValueError("no set of keys") from None
+        if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
+            raise ValueError("no set of keys")
+        self._keys, self._loaded_keys = keys, {}
+
+    def key_ids(self) -> list[object]:
+        """How the keys are called."""
+        return [key.get("kid") for key in self._keys]
+
+    async def run(self) -> None:
+        """Keep the keys fresh, until cancelled; a file needs no looking after."""
+        if self._path is not None:
+            return
+        failures = 0
+        while True:
+            self._refresh_now = trio.Event()
+            try:
+                self._replace_keys(await http_get(self._env, self.url, self._tls))
+                failures = 0
+            except (HttpFetchError, ValueError) as error:
+                failures += 1
+                if failures in (1, 10) or failures % 100 == 0:
+                    logger.warning("the keys of tokens at %s cannot be had: %s", self.url, error)
+            await self._wait_for_refresh(failures)
+
+    async def _wait_for_refresh(self, failures: int) -> None:
+        """Wait for the next fetch; a token with an unknown key cuts it short."""
+        refresh, sleep = self._refresh, self._env.sleep
+        if failures:
+            pause_ms = min(refresh.backoff_ms * 2.0 ** min(failures - 1, 30), refresh.max_backoff_ms)
+            await sleep(max(pause_ms / 1000, 0.001))
+            return
+        await sleep(_MIN_REFRESH_S)
+        with self._env.timeout(max(refresh.every_ms / 1000 - _MIN_REFRESH_S, 0)):
+            await self._refresh_now.wait()

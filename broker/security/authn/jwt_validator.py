@@ -1,0 +1,197 @@
+"""JSON web tokens as a listener's settings want them: signed by a key of the set that is trusted, or not signed at all.
+
+Behaviour (items 328, 329): a signed token needs ``exp`` and ``iat``; ``nbf``, issuer and audience count where they
+stand there or are set, and a token for some audience is refused where none is set. Its name is the claim
+``sasl.oauthbearer.sub.claim.name``. Unsigned ones are taken only where the listener's handler is named
+OAuthBearerUnsecuredValidatorCallbackHandler; then its JAAS options hold.
+
+Source: ``BrokerJwtValidator.java``, ``ClaimValidationUtils.java``, ``OAuthBearerUnsecuredValidatorCallbackHandler``,
+``OAuthBearerUnsecuredJws.java`` (apache/kafka 4.3.1); what they leave to it, jose4j.
+
+From KIP-255, KIP-768, KIP-1139.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Mapping
+from json import loads
+from math import floor
+from typing import Any, NamedTuple, Protocol
+
+from ottla.broker.security.authn.oauthbearer_server import InvalidToken, OAuthBearerToken
+
+Claims = Mapping[str, Any]
+_DECODE_ERRORS = (ValueError, RecursionError)
+"""What a text that is no base64, no UTF-8 or no JSON raises."""
+
+
+class SignatureVerifier(Protocol):
+    """Who has the keys: `ottla.broker.security.authn.jwks.JsonWebKeySet`."""
+
+    def verify(self, header: Claims, token: str) -> bytes:
+        """The claims of a token that one of the keys signed, as JSON. Raises BadToken."""
+
+
+class JwtRequirements(NamedTuple):
+    """What a signed token must say."""
+
+    audiences: frozenset[str]
+    issuer: str | None
+    clock_skew_s: int
+    scope_claim: str
+    subject_claim: str
+
+
+class BrokerJwtValidator:
+    """Tokens that somebody signed whose keys are known."""
+
+    def __init__(self, wanted: JwtRequirements, keys: SignatureVerifier, now_ms: Callable[[], int]) -> None:
+        self._requirements, self._keys, self._now_ms = wanted, keys, now_ms
+
+    def validate(self, token: str) -> OAuthBearerToken:
+        """Whose a token is.
+
+        Raises:
+            BadToken: it is none of a trusted key, or for another time, place or use.
+        """
+        parts = _parts(token)
+        claims = _json(self._keys.verify(_decode_part(parts[0]), token))
+        expires_s = _check_times(claims, self._now_ms() // 1000, self._requirements.clock_skew_s)
+        _check_issuer(claims, self._requirements.issuer)
+        _check_audience(claims, self._requirements.audiences)
+        _check_scopes(claims.get(self._requirements.scope_claim))
+        name = claims.get(self._requirements.subject_claim)
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidToken(f"{self._requirements.subject_claim} names nobody")
+        if expires_s < 0:
+            raise InvalidToken("exp is negative")
+        return OAuthBearerToken(name.strip(), expires_s * 1000)
+
+
+def _check_times(claims: Claims, now_s: int, skew_s: int) -> int:
+    """When it ends, in seconds since 1970."""
+    ends, made, begins = (_seconds(claims, name) for name in ("exp", "iat", "nbf"))
+    if ends is None or made is None:
+        raise InvalidToken(f"{'exp' if ends is None else 'iat'} is missing")
+    if made < 0:
+        raise InvalidToken("iat is negative")
+    if now_s - skew_s >= ends:
+        raise InvalidToken("it has expired")
+    if begins is not None and now_s + skew_s < begins:
+        raise InvalidToken("it is not good yet")
+    return ends
+
+
+def _seconds(claims: Claims, name: str) -> int | None:
+    value = claims.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 2**53:
+        raise InvalidToken(f"{name} is no time")
+    return floor(value)
+
+
+def _check_issuer(claims: Claims, issuer: str | None) -> None:
+    if issuer is not None and claims.get("iss") != issuer:
+        raise InvalidToken("another issuer, or none")
+
+
+def _check_audience(claims: Claims, audiences: frozenset[str]) -> None:
+    """Where none is set, a token for somebody is for somebody else."""
+    value = claims.get("aud")
+    if value is None and not audiences:
+        return
+    named = [value] if isinstance(value, str) else value
+    if not isinstance(named, list) or not any(isinstance(x, str) and x in audiences for x in named):
+        raise InvalidToken("it is not for this audience")
+
+
+def _check_scopes(value: Any) -> None:
+    """One text is one scope; what is neither a text nor a list says nothing."""
+    scopes = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    if not all(isinstance(scope, str) and scope.strip() for scope in scopes):
+        raise InvalidToken("a scope is empty")
+    if len({scope.strip() for scope in scopes}) < len(scopes):
+        raise InvalidToken("a scope stands there twice")
+
+
+# ------------------------------------------------------------------ without a signature
+
+
+class UnsecuredJwtValidator:
+    """Tokens that anybody can make: for development, where the settings say so by name."""
+
+    def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
+        """``options``: those of the JAAS line. Raises ValueError: the clock's skew is no number from 0 on."""
+        self._now_ms = now_ms
+        self._subject = options.get("unsecuredValidatorPrincipalClaimName", "").strip() or "sub"
+        self._scope = options.get("unsecuredValidatorScopeClaimName", "").strip() or "scope"
+        self._required = options.get("unsecuredValidatorRequiredScope", "").split()
+        self._skew_ms = int(options.get("unsecuredValidatorAllowableClockSkewMs", "").strip() or 0)
+        if self._skew_ms < 0:
+            raise ValueError("unsecuredValidatorAllowableClockSkewMs is negative")
+
+    def validate(self, token: str) -> OAuthBearerToken:
+        """Whose a token says that it is.
+
+        Raises:
+            BadToken: it is none, is signed, has ended, or lacks a scope.
+        """
+        parts = _parts(token)
+        header, claims = _decode_part(parts[0]), _decode_part(parts[1])
+        if header.get("alg") != "none" or parts[2]:
+            raise InvalidToken("a signed token, where tokens are not signed")
+        name, now_ms = claims.get(self._subject), self._now_ms()
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidToken(f"{self._subject} names nobody")
+        made, ends = (_number(claims, x) for x in ("iat", "exp"))
+        if ends is None:
+            raise InvalidToken("exp is missing")
+        if made is not None and (1000 * made > now_ms + self._skew_ms or ends <= made):
+            raise InvalidToken("iat is in the future, or behind exp")
+        if now_ms - self._skew_ms >= 1000 * ends:
+            raise InvalidToken("it has expired")
+        self._check_scopes(claims.get(self._scope))
+        return OAuthBearerToken(name, round(ends * 1000))
+
+    def _check_scopes(self, value: Any) -> None:
+        listed = value if isinstance(value, list) else [value]
+        has = {scope.strip() for scope in listed if isinstance(scope, str)}
+        if not has.issuperset(self._required):
+            raise InvalidToken("a scope is missing", "insufficient_scope", f"[{', '.join(self._required)}]")
+
+
+def _number(claims: Claims, name: str) -> float | None:
+    value = claims.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 2**53:
+        raise InvalidToken(f"{name} is no time")
+    return value
+
+
+def _parts(token: str) -> list[str]:
+    parts = token.split(".")
+    if len(parts) != 3:
+        raise InvalidToken("it has not three parts")
+    return parts
+
+
+def _decode_part(part: str) -> dict[str, Any]:
+    """A part of a token: JSON in base64 for URLs, without what fills it up."""
+    try:
+        raw = urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    except _DECODE_ERRORS:
+        raise InvalidToken("no base64") from None
+    return _json(raw)
+
+
+def _json(raw: bytes) -> dict[str, Any]:
+    try:
+        out = loads(raw)
+    except _DECODE_ERRORS:
+        raise InvalidToken("no JSON") from None
+    if not isinstance(out, dict):
+        raise InvalidToken("no JSON object")
+    return out

@@ -1,0 +1,94 @@
+"""What a listener's settings say of Kerberos: whose tickets it takes, by which keys, and how names are made of clients.
+
+The JAAS line is that of Java's login module; no module is ever loaded by its name. Unlike Kafka the node asks no KDC
+for a ticket of its own: to take tickets, keys are enough.
+
+Source: ``KerberosLogin.java``, ``SaslChannelBuilder.java``, ``SaslServerAuthenticator.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from ottla.broker.config.listener_config import ConfigProblem
+from ottla.broker.security.authn.gssapi_server import GssapiSaslServer
+from ottla.broker.security.authn.kerberos_name_rules import KerberosNameMapper, parse_name_rules
+from ottla.broker.security.authn.ssl_principal_mapper import InvalidMappingRule
+from ottla.client.jaas import InvalidJaasConfig, parse_jaas
+from ottla.client.security_config import InvalidSecurityConfig, SettingLookup
+from ottla.env.env import Env
+from ottla.env.kerberos import GssAcceptorCredentials, Keytab
+
+SERVICE_NAME = "sasl.kerberos.service.name"
+PRINCIPAL_RULES = "sasl.kerberos.principal.to.local.rules"
+_JAAS_EXAMPLE = (
+    "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
+    'keyTab="/etc/kafka.keytab" principal="kafka/host.example.org@EXAMPLE.ORG";'
+)
+
+
+class KerberosConfig(NamedTuple):
+    """Of one listener."""
+
+    tickets: GssAcceptorCredentials
+    name_mapper: KerberosNameMapper
+
+    def create_server(self) -> GssapiSaslServer:
+        """Begin a login."""
+        return GssapiSaslServer(self.tickets, self.name_mapper)
+
+
+def _options(jaas: str | None) -> Mapping[str, str]:
+    """Of the JAAS line. Raises BadAccess, BadJaas."""
+    if jaas is None:
+        raise InvalidSecurityConfig(
+            f"is where the keys of GSSAPI stand, which is enabled if nothing is said: {_JAAS_EXAMPLE}"
+        )
+    options = parse_jaas(jaas).options
+    is_set = {name for name in ("useKeyTab", "storeKey") if options.get(name, "").lower() == "true"}
+    if len(is_set) < 2 or not options.get("principal"):
+        raise InvalidSecurityConfig(f"tickets are taken by the keys of a keytab: {_JAAS_EXAMPLE}")
+    return options
+
+
+def parse_keytab(jaas: str | None) -> Keytab:
+    """Whose keys a JAAS line names.
+
+    Raises:
+        BadAccess, BadJaas: none.
+    """
+    options = _options(jaas)
+    path = options.get("keyTab", "")
+    return Keytab(path[5:] if path.upper().startswith("FILE:") else path, options["principal"])
+
+
+def load_kerberos_config(get: SettingLookup, jaas: str | None, env: Env) -> KerberosConfig:
+    """Who takes a listener's tickets; ``get``: as the listener's settings have it, those `find_kerberos_problems` lets through.
+
+    Raises:
+        BadAccess, BadJaas, BadRule: the settings cannot be; BadKeytab: the keys cannot be used.
+    """
+    tickets = env.kerberos_acceptor(parse_keytab(jaas))
+    return KerberosConfig(tickets, parse_name_rules(get(PRINCIPAL_RULES) or "", tickets.default_realm))
+
+
+def find_kerberos_problems(get: SettingLookup, jaas_key: str, jaas: str | None) -> Iterator[ConfigProblem]:
+    """What a listener cannot take tickets with: a setting's name and why."""
+    try:
+        named = _options(jaas).get("serviceName")
+    except (InvalidSecurityConfig, InvalidJaasConfig) as error:
+        yield jaas_key, str(error)
+        return
+    service = get(SERVICE_NAME)
+    if not named and not service:
+        yield SERVICE_NAME, "is missing: the name of the service that clients ask tickets for, mostly kafka"
+    elif named and service and named != service:
+        yield SERVICE_NAME, f"{service} is another name than the JAAS line's serviceName"
+    try:
+        parse_name_rules(get(PRINCIPAL_RULES) or "", "")
+    except InvalidMappingRule as error:
+        yield PRINCIPAL_RULES, str(error)
+    if find_spec("gssapi") is None:
+        yield jaas_key, "needs the library gssapi: pip install 'ottla[kerberos]'"

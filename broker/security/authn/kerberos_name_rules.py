@@ -1,0 +1,119 @@
+"""The name of somebody who showed a ticket: what ``sasl.kerberos.principal.to.local.rules`` make of a principal.
+
+Behaviour (item 311): ``DEFAULT`` takes the first part of a principal of the default realm; ``RULE:[n:format]`` takes
+one with n parts before the realm, put together as the format says ($0 is the realm), then, each where it is written:
+the whole must fit ``(pattern)``, ``s/from/to/`` replaces the first, with ``g`` each, ``/L`` and ``/U`` change the case.
+The first that fits decides; what it makes may have no ``/`` and no ``@``. A principal without a realm is its own name.
+
+Source: ``KerberosName.java``, ``KerberosShortNamer.java``, ``KerberosRule.java`` (apache/kafka 4.3.1).
+
+From KIP-12; upper case from KIP-309.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from ottla.broker.security.authn.ssl_principal_mapper import InvalidMappingRule, compile_java_pattern
+
+_PRINCIPAL = re.compile(r"(?P<first>[^/@]*)(?:/(?P<second>[^/@]*))?@(?P<realm>[^/@]*)")
+_RULE = re.compile(
+    r"DEFAULT|RULE:\[(?P<parts>\d*):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
+    r"(?:s/(?P<source>[^/]*)/(?P<target>[^/]*)/(?P<every>g)?)?/?(?P<case>[LU])?",
+    re.ASCII,
+)
+_PART = re.compile(r"\$(\d*)", re.ASCII)
+_GROUP = re.compile(r"\\(.)|\$(\d)|([\\$])", re.DOTALL | re.ASCII)
+_NOT_SIMPLE = re.compile(r"[/@]")
+
+
+class NoMatchingRule(Exception):
+    """No rule makes a name of a principal, or one makes none that may be."""
+
+
+PrincipalParts = Sequence[str]
+"""The realm, and what stands before it."""
+KerberosRule = Callable[[PrincipalParts], "str | None"]
+KerberosNameMapper = Callable[[str], str]
+"""The name of a principal. Raises NoName."""
+
+
+def _format_name(text: str, parts: PrincipalParts) -> str:
+    def part(found: re.Match[str]) -> str:
+        if not found[1] or int(found[1]) >= len(parts):
+            raise NoMatchingRule(f"{found[0]!r} in a rule's format stands for nothing")
+        return parts[int(found[1])]
+
+    return _PART.sub(part, text)
+
+
+def _compile_target(text: str, groups: int) -> Callable[[re.Match[str]], str]:
+    """What stands for a match: ``$1`` is its first group, a backslash takes what follows as it is."""
+    for found in _GROUP.finditer(text):
+        if found[3] or (found[2] and int(found[2]) > groups):
+            raise InvalidMappingRule(f"{text!r} cannot stand for what was found")
+    return lambda match: _GROUP.sub(lambda x: x[1] if x[1] is not None else match[int(x[2])] or "", text)
+
+
+def _compile_rule(text: str, found: re.Match[str]) -> KerberosRule:
+    if not found["parts"]:
+        raise InvalidMappingRule(f"{text!r} does not say how many parts a principal has: RULE:[1:$1]")
+    try:
+        match = None if found["match"] is None else compile_java_pattern(found["match"])
+        source = None if found["source"] is None else compile_java_pattern(found["source"])
+    except re.error as error:
+        raise InvalidMappingRule(f"{text!r}: {error}") from None
+    target = _compile_target(found["target"], source.groups) if source is not None else None
+    count, layout, times = int(found["parts"]), found["format"], 0 if found["every"] else 1
+    case: Callable[[str], str] = {"L": str.lower, "U": str.upper}.get(found["case"] or "", str)
+
+    def apply(parts: PrincipalParts) -> str | None:
+        if len(parts) - 1 != count:
+            return None
+        name = _format_name(layout, parts)
+        if match is not None and match.fullmatch(name) is None:
+            return None
+        if source is not None and target is not None:
+            name = source.sub(target, name, times)
+        return case(_check_simple(name))
+
+    return apply
+
+
+def _check_simple(name: str) -> str:
+    if _NOT_SIMPLE.search(name):
+        raise NoMatchingRule(f"a rule makes {name!r} of it, which is no simple name")
+    return name
+
+
+def _default_rule(realm: str) -> KerberosRule:
+    return lambda parts: _check_simple(parts[1]) if parts[0] == realm else None
+
+
+def parse_name_rules(rules: str, default_realm: str) -> KerberosNameMapper:
+    """What makes names of principals; ``rules``: a list with commas between, as the setting has it.
+
+    Raises:
+        BadRule: a rule cannot be read.
+    """
+    made: list[KerberosRule] = []
+    for text in (x.strip() for x in rules.split(",") if x.strip()):
+        found = _RULE.match(text)
+        if found is None or found.end() != len(text):
+            raise InvalidMappingRule(f"{text!r} is no rule: write DEFAULT, or RULE:[n:format](pattern)s/from/to/g/L")
+        made.append(_default_rule(default_realm) if text == "DEFAULT" else _compile_rule(text, found))
+
+    def short_name(principal: str) -> str:
+        found = _PRINCIPAL.fullmatch(principal)
+        if found is None:
+            if "@" in principal:
+                raise NoMatchingRule(f"{principal!r} has more parts than a name may have")
+            return principal
+        parts = [found["realm"], found["first"], *([] if found["second"] is None else [found["second"]])]
+        name = next((x for x in (rule(parts) for rule in made) if x is not None), None)
+        if name is None:
+            raise NoMatchingRule(f"no rule fits {principal!r}")
+        return name
+
+    return short_name

@@ -1,0 +1,125 @@
+"""What a listener's settings say of tokens: who checks them, by whose keys, and what they must say.
+
+Only a listener whose handler is named takes any: Kafka's default would take tokens that anybody can make.
+
+Source: ``OAuthBearerValidatorCallbackHandler.java``, ``BrokerJwtValidator.java``, ``ConfigurationUtils.java``,
+``JaasOptionsUtils.java`` (apache/kafka 4.3.1).
+
+From KIP-255, KIP-768.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from ottla.broker.config.listener_config import ConfigProblem
+from ottla.broker.security.authn.jwks import JsonWebKeySet, JwksRefresh
+from ottla.broker.security.authn.jwt_validator import BrokerJwtValidator, JwtRequirements, UnsecuredJwtValidator
+from ottla.broker.security.authn.oauthbearer_server import TokenValidator
+from ottla.client.http_client import is_file_url, is_http_url
+from ottla.client.jaas import InvalidJaasConfig, parse_jaas
+from ottla.client.security_config import InvalidSecurityConfig, SettingLookup, parse_tls
+from ottla.env.env import Env
+from ottla.env.tls import TlsConfig
+
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer."
+VALIDATOR_HANDLERS = (
+    _PACKAGE + "OAuthBearerValidatorCallbackHandler",
+    _PACKAGE + "secured.OAuthBearerValidatorCallbackHandler",  # its name until 4.0
+)
+UNSECURED_HANDLER = _PACKAGE + "internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+CALLBACK_HANDLER = "sasl.server.callback.handler.class"
+JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
+JAAS_CONFIG = "sasl.jaas.config"
+_INTEGER_MINIMUMS = {
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": 1,
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": 0,
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": 0,
+    "sasl.oauthbearer.clock.skew.seconds": 0,
+}
+"""Whole numbers, and the least each may be."""
+
+
+class OAuthBearerConfig(NamedTuple):
+    """Of one listener."""
+
+    validator: TokenValidator
+    jwks: JsonWebKeySet | None
+    """To be kept fresh; None where tokens are not signed."""
+
+
+def _options(get: SettingLookup) -> Mapping[str, str]:
+    """Those of the JAAS line; there need not be one. Raises BadJaas."""
+    text = get(JAAS_CONFIG)
+    return {} if text is None else parse_jaas(text).options
+
+
+def _jwks_tls(options: Mapping[str, str]) -> TlsConfig | None:
+    """How an https address is trusted, where the JAAS line says so. Raises BadAccess."""
+    return parse_tls(options.get) if any(name.startswith("ssl.") for name in options) else None
+
+
+def load_oauthbearer_config(get: SettingLookup, env: Env) -> OAuthBearerConfig:
+    """Who takes a listener's tokens; ``get``: as the listener's settings have it, those `find_oauthbearer_problems` lets through.
+
+    Raises:
+        BadJaas, BadAccess, ValueError: they cannot be.
+    """
+    options = _options(get)
+    if get(CALLBACK_HANDLER) == UNSECURED_HANDLER:
+        return OAuthBearerConfig(UnsecuredJwtValidator(options, env.now_ms), None)
+    every_ms, backoff_ms, max_backoff_ms, skew_s = (_read_integer(get, name) for name in _INTEGER_MINIMUMS)
+    keys = JsonWebKeySet(
+        env, get(JWKS_URL) or "", JwksRefresh(every_ms, backoff_ms, max_backoff_ms), _jwks_tls(options)
+    )
+    wanted = JwtRequirements(
+        frozenset(x.strip() for x in (get("sasl.oauthbearer.expected.audience") or "").split(",") if x.strip()),
+        (get("sasl.oauthbearer.expected.issuer") or "").strip() or None,
+        skew_s,
+        get("sasl.oauthbearer.scope.claim.name") or "scope",
+        get("sasl.oauthbearer.sub.claim.name") or "sub",
+    )
+    return OAuthBearerConfig(BrokerJwtValidator(wanted, keys, env.now_ms), keys)
+
+
+def _read_integer(get: SettingLookup, name: str) -> int:
+    value = int(get(name) or "")
+    if value < _INTEGER_MINIMUMS[name]:
+        raise ValueError(f"{value} is less than {_INTEGER_MINIMUMS[name]}")
+    return value
+
+
+def find_oauthbearer_problems(get: SettingLookup) -> Iterator[ConfigProblem]:
+    """What a listener cannot take tokens with: a setting's name and why."""
+    handler = get(CALLBACK_HANDLER)
+    try:
+        options = _options(get)
+        _jwks_tls(options)
+    except (InvalidJaasConfig, InvalidSecurityConfig) as error:
+        yield JAAS_CONFIG, str(error)
+        return
+    if handler == UNSECURED_HANDLER:
+        try:
+            UnsecuredJwtValidator(options, lambda: 0)
+        except ValueError as error:
+            yield JAAS_CONFIG, str(error)
+    elif handler in VALIDATOR_HANDLERS:
+        yield from _validator_problems(get)
+    else:
+        known = f"{VALIDATOR_HANDLERS[0]}, or, for tokens that anybody can make, {UNSECURED_HANDLER}"
+        yield CALLBACK_HANDLER, f"OAUTHBEARER needs to know who checks tokens: {known}"
+
+
+def _validator_problems(get: SettingLookup) -> Iterator[ConfigProblem]:
+    url = get(JWKS_URL) or ""
+    if not (is_http_url(url) or is_file_url(url)):
+        yield JWKS_URL, "is where the keys stand that sign tokens: https://..., http://... or file:///..."
+    for name, least in _INTEGER_MINIMUMS.items():
+        try:
+            _read_integer(get, name)
+        except ValueError:
+            yield name, f"is a whole number from {least} on"
+    if find_spec("jwt") is None or find_spec("cryptography") is None:
+        yield CALLBACK_HANDLER, "needs the libraries PyJWT and cryptography: pip install 'ottla[oauth]'"

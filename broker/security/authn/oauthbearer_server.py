@@ -1,0 +1,99 @@
+"""OAUTHBEARER, the server's side: the client shows a token somebody else made, and is let in for as long as it lasts.
+
+Behaviour (items 326, 327): a token that is none, or not good enough, is answered without an error by a line of JSON
+that says so; the client answers with one byte, and that is refused with the same JSON as its message. An authorisation
+id must be the token's own name. Extensions are taken as they come and say nothing here.
+
+Source: ``OAuthBearerSaslServer.java``, ``OAuthBearerClientInitialResponse.java`` (apache/kafka 4.3.1).
+
+From RFC 7628; in Kafka from KIP-255, extensions from KIP-342.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Protocol
+
+from ottla.broker.security.authn.sasl_server import SaslAuthenticationException
+
+MAX_MESSAGE_BYTES = 32 * 1024
+"""Longer ones are none: reading half a mebibyte of one would hold the loop, before anybody logged in."""
+_ACKNOWLEDGED = b"\x01"
+_NAME = r"(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+"
+_FIRST = re.compile(f"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\\x21-\\x7E \t\r\n]+\x01)*)\x01")
+_AUTH = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+
+
+class InvalidToken(Exception):
+    """A token that lets nobody in. The message is for our log and shows nothing of the token."""
+
+    def __init__(self, why: str, status: str = "invalid_token", scope: str | None = None) -> None:
+        """``status`` and ``scope``: what the client is told."""
+        super().__init__(why)
+        self.client_message = f'{{"status":"{status}"' + (f', "scope":"{scope}"' if scope is not None else "") + "}"
+
+
+class OAuthBearerToken(NamedTuple):
+    """Whom a token lets in."""
+
+    principal_name: str
+    expires_ms: int
+    """By the wall clock."""
+
+
+class TokenValidator(Protocol):
+    """Who knows good tokens: `ottla.broker.security.authn.jwt_validator`."""
+
+    def validate(self, token: str) -> OAuthBearerToken:
+        """Whose a token is. Raises BadToken."""
+
+
+class OAuthBearerSaslServer:
+    """One login."""
+
+    is_delegation_token = False
+    may_block = False
+
+    def __init__(self, tokens: TokenValidator) -> None:
+        self._validator = tokens
+        self._error_response: str | None = None
+        self._why = ""
+        self.is_complete = False
+        self.authorization_id = ""
+        self.expires_ms: int | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Take the client's token, or its word that it heard of the refusal.
+
+        Raises:
+            NotAuthentic: no such message, somebody else's name, or the token was refused before.
+        """
+        if token == _ACKNOWLEDGED and self._error_response is not None:
+            raise SaslAuthenticationException(self._why, self._error_response)
+        self._error_response = None
+        authorization_id, value = _read_first(token)
+        try:
+            bearer = self._validator.validate(value)
+        except InvalidToken as error:
+            self._error_response, self._why = error.client_message, str(error)
+            return error.client_message.encode()
+        if authorization_id and authorization_id != bearer.principal_name:
+            raise SaslAuthenticationException(
+                "another authorization id than the token's name",
+                f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
+                f"from the token's principal name ({bearer.principal_name})",
+            )
+        self.authorization_id, self.expires_ms, self.is_complete = bearer.principal_name, bearer.expires_ms, True
+        return b""
+
+
+def _read_first(raw: bytes) -> tuple[str, str]:
+    """The authorisation id, empty where there is none, and the token."""
+    found = _FIRST.fullmatch(raw.decode("utf-8", "replace")) if len(raw) <= MAX_MESSAGE_BYTES else None
+    if found is None:
+        raise SaslAuthenticationException("no OAUTHBEARER message")
+    pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)
+    auth = _AUTH.fullmatch(pairs.get("auth", ""))
+    if auth is None or auth["scheme"].lower() != "bearer":
+        raise SaslAuthenticationException("an OAUTHBEARER message without a bearer's token")
+    return found["authzid"] or "", auth["token"]

@@ -1,0 +1,86 @@
+"""PLAIN: user and password as they are, compared with those in the listener's JAAS line.
+
+Behaviour (item 319): UTF-8, exactly three parts with NULs between: an authorisation id that is empty or the user's
+name, the user, the password; neither of these empty. The client is told which of the rules it broke.
+
+Source: ``PlainSaslServer.java``, ``PlainServerCallbackHandler.java`` (apache/kafka 4.3.1).
+
+From RFC 4616; in Kafka from KIP-43.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from hashlib import sha256
+
+from ottla.broker.security.authn.sasl_server import SaslAuthenticationException
+
+MAX_INVALID_UTF8_BYTES = 32 * 1024
+"""Of a message that is no UTF-8: reading half a mebibyte of one would hold the loop for 50 ms, before anybody logged
+in. A longer one is none."""
+_USER = "user_"
+_NO_DIGEST = bytes(32)
+"""The digest of no password."""
+
+
+def _digest(password: str) -> bytes:
+    """What is compared in a password's place: all are as long, so what is known here makes no difference in time."""
+    return sha256(password.encode(errors="surrogatepass")).digest()
+
+
+def parse_users(options: Mapping[str, str]) -> dict[str, bytes]:
+    """Digests of passwords by user: ``user_NAME="password"`` each."""
+    return {name.removeprefix(_USER): _digest(value) for name, value in options.items() if name.startswith(_USER)}
+
+
+class PlainSaslServer:
+    """One login."""
+
+    expires_ms: int | None = None
+    is_delegation_token = False
+    may_block = False
+
+    def __init__(self, digests: Mapping[str, bytes]) -> None:
+        """``digests``: as `parse_users` gives them."""
+        self._digests = digests
+        self.is_complete = False
+        self.authorization_id = ""
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Take the one message there is.
+
+        Raises:
+            NotAuthentic: it breaks a rule, or names nobody, or the password is wrong.
+        """
+        parts = _text(token).split("\0", 3)
+        if len(parts) != 3:
+            raise _failure(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        authorization_id, user, password = parts
+        if not user:
+            raise _failure("Authentication failed: username not specified")
+        if not password:
+            raise _failure("Authentication failed: password not specified")
+        # Somebody unknown takes as long as a wrong password, however long the one is that was sent.
+        if not hmac.compare_digest(_digest(password), self._digests.get(user, _NO_DIGEST)):
+            raise _failure("Authentication failed: Invalid username or password")
+        if authorization_id and authorization_id != user:
+            raise _failure(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        self.authorization_id, self.is_complete = user, True
+        return b""
+
+
+def _failure(text: str) -> SaslAuthenticationException:
+    return SaslAuthenticationException(text, text)
+
+
+def _text(token: bytes) -> str:
+    """As Java reads it: what is no UTF-8 becomes U+FFFD."""
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        if len(token) > MAX_INVALID_UTF8_BYTES:
+            raise SaslAuthenticationException("no PLAIN message") from None
+        return token.decode("utf-8", "replace")

@@ -1,0 +1,258 @@
+"""The gate of a listener that wants a login: what is heard before somebody has proved who they are, and afterwards.
+
+A pure machine: `handle` takes one frame and says what is answered and whether the connection ends. Nothing but
+ApiVersions (once), SaslHandshake and SaslAuthenticate is even decoded before the login is complete.
+
+| state | takes | else |
+|---|---|---|
+| first | ApiVersions, SaslHandshake | the end, without an answer |
+| versions told | SaslHandshake | the end |
+| tokens in SaslAuthenticate | SaslAuthenticate | ILLEGAL_SASL_STATE and the end |
+| raw tokens | frames that are tokens | a failure is the end, without an answer |
+| open | everything; SaslHandshake begins anew where sessions end | after the deadline the end |
+
+Source: ``SaslServerAuthenticator.java``, ``KafkaChannel.java``, ``SocketServer.scala`` (apache/kafka 4.3.1; 312-318).
+
+From KIP-43, KIP-152; sessions that end from KIP-368.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from ottla.broker.security.authn.sasl_server import (
+    SaslAuthenticationException,
+    SaslServer,
+    SaslServerFactory,
+    UnansweredSaslFailure,
+    UnmappedPrincipal,
+)
+from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_class
+from ottla.wire.codec import compiler
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.framing import RequestFrame, parse_request
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
+
+MIN_REAUTHENTICATION_INTERVAL_MS = 1000.0
+_VERSIONS = {ApiKey.SASL_HANDSHAKE: range(2), ApiKey.SASL_AUTHENTICATE: range(3)}
+
+
+class SaslState(Enum):
+    """Where a login stands."""
+
+    INITIAL = "first"
+    VERSIONS_ANSWERED = "versions told"
+    TOKENS = "tokens"
+    RAW_TOKENS = "raw tokens"
+    OTHER_MECHANISM = "other mechanism"
+    """Again, by another mechanism than before: the next token ends it."""
+    COMPLETE = "open"
+
+
+class SaslPolicy(NamedTuple):
+    """What a listener asks for."""
+
+    sasl_server_factories: Mapping[str, SaslServerFactory]
+    """Those enabled, in the order of the settings."""
+    max_reauth_ms: Mapping[str, int]
+    """``connections.max.reauth.ms`` by mechanism; 0 or missing: sessions do not end."""
+    answer_api_versions: Callable[[RequestFrame], Message]
+    """Answers ApiVersions, whatever version it came in."""
+    now_ms: Callable[[], int]
+    """The wall clock: credentials end by it."""
+
+
+class AuthResult(NamedTuple):
+    """What comes of a frame."""
+
+    request: RequestFrame | None = None
+    """What ``response`` answers; None where tokens travel raw."""
+    response: Message | bytes | None = None
+    failure: str | None = None
+    """Why the connection ends, for the log."""
+    is_delayed: bool = False
+    """Whether the end, and the answer before it, come only after ``connection.failed.authentication.delay.ms``."""
+    token: bytes | None = None
+    """What the client said where that is not decided yet: `evaluate` it in a thread, and `complete` what came of it."""
+
+
+TokenResult = bytes | None | SaslAuthenticationException
+"""What a mechanism made of a token: what the client is told, or why it is not let in."""
+
+
+class SaslAuthenticator:
+    """One connection's way in."""
+
+    def __init__(self, policy: SaslPolicy) -> None:
+        self._policy = policy
+        self.state = SaslState.INITIAL
+        self._sasl_server: SaslServer | None = None
+        self._mechanism = ""
+        self._previous: tuple[str, str] | None = None
+        """Mechanism and name of the login before this one."""
+        self._began_ms = float("-inf")
+        self.deadline_ms: float | None = None
+        """When the session ends, by the monotonic clock."""
+
+    @property
+    def principal_name(self) -> str:
+        """Who it is, once the gate is open."""
+        return "" if self._previous is None else self._previous[1]
+
+    @property
+    def mechanism(self) -> str:
+        """By which mechanism, once the gate is open."""
+        return self._mechanism
+
+    @property
+    def is_delegation_token(self) -> bool:
+        """Whether a delegation token was shown."""
+        return self._sasl_server is not None and self._sasl_server.is_delegation_token
+
+    def check_session(self, key: int, now_ms: float) -> bool | None:
+        """Of an open gate: whether a request goes on to its handler; False: begins a login anew; None: ends it all."""
+        if self.deadline_ms is None:
+            return True
+        if key == ApiKey.SASL_HANDSHAKE and now_ms - self._began_ms >= MIN_REAUTHENTICATION_INTERVAL_MS:
+            return False
+        return True if now_ms <= self.deadline_ms else None
+
+    def handle(self, frame: memoryview, now_ms: float) -> AuthResult:
+        """Take one frame before or instead of its handler; ``now_ms`` is of the monotonic clock.
+
+        Raises:
+            WireError: it cannot be read: the connection ends without an answer.
+        """
+        if self.state is SaslState.OTHER_MECHANISM:
+            return AuthResult(failure=f"a login by another mechanism than {self._mechanism}", is_delayed=True)
+        if self.state is SaslState.RAW_TOKENS:
+            return self._evaluate_token(None, bytes(frame), now_ms)
+        request = parse_request(frame)
+        if self.state is SaslState.TOKENS:
+            return self._token(request, now_ms)
+        if request.key is ApiKey.API_VERSIONS:
+            return self._answer_api_versions(request)
+        if request.key is not ApiKey.SASL_HANDSHAKE:
+            raise WireError(f"{request.key.name} before a login")
+        if self.state is SaslState.COMPLETE:
+            self._began_ms = now_ms
+        return self._handshake(request)
+
+    def _answer_api_versions(self, request: RequestFrame) -> AuthResult:
+        """Told once; an answer that says what was wrong with the question does not count."""
+        if self.state is not SaslState.INITIAL:
+            raise WireError("ApiVersions in the middle of a login")
+        answer: Any = self._policy.answer_api_versions(request)
+        if not answer.error_code:
+            self.state = SaslState.VERSIONS_ANSWERED
+        return AuthResult(request, answer)
+
+    def _handshake(self, request: RequestFrame) -> AuthResult:
+        body = _decoded(request)
+        enabled = list(self._policy.sasl_server_factories)
+        begin = self._policy.sasl_server_factories.get(body.mechanism)
+        if begin is None:
+            answer = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, enabled)
+            return AuthResult(request, answer, "a mechanism that is not enabled", is_delayed=True)
+        if self._previous is not None and self._previous[0] != body.mechanism:
+            self.state = SaslState.OTHER_MECHANISM
+        else:
+            self._mechanism, self._sasl_server = body.mechanism, begin()
+            self.state = SaslState.TOKENS if request.version > 0 else SaslState.RAW_TOKENS
+        return AuthResult(request, SaslHandshakeResponse(0, enabled))
+
+    def evaluate(self, token: bytes) -> TokenResult:
+        """Have the mechanism decide on a token. Touches nothing else of the gate, so it may be called in a thread."""
+        assert self._sasl_server is not None
+        try:
+            return self._sasl_server.evaluate(token)
+        except SaslAuthenticationException as error:
+            return error
+
+    def complete(self, request: RequestFrame | None, weighed: TokenResult, now_ms: float) -> AuthResult:
+        """What comes of a token; ``request``: what it came in, None where tokens travel raw."""
+        try:
+            raw, lifetime_ms = self._finish_evaluation(weighed, now_ms)
+        except SaslAuthenticationException as error:
+            return self._failed(request, error)
+        if request is None:
+            return AuthResult(None, raw)
+        return AuthResult(request, SaslAuthenticateResponse(0, None, raw or b"", lifetime_ms))
+
+    def _failed(self, request: RequestFrame | None, error: SaslAuthenticationException) -> AuthResult:
+        if isinstance(error, UnansweredSaslFailure) or (
+            isinstance(error, UnmappedPrincipal) and (request is None or self._previous)
+        ):
+            return AuthResult(request, failure=str(error))
+        if request is None:
+            return AuthResult(failure=str(error), is_delayed=error.client_message is not None)
+        if isinstance(error, UnmappedPrincipal):
+            return AuthResult(request, SaslAuthenticateResponse(), str(error))
+        answer = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, self._client_message(error))
+        return AuthResult(request, answer, str(error), is_delayed=True)
+
+    def _token(self, request: RequestFrame, now_ms: float) -> AuthResult:
+        if request.key is not ApiKey.SASL_AUTHENTICATE:
+            return AuthResult(
+                request,
+                _illegal_state_response(request),
+                f"{request.key.name} in the middle of a login",
+                is_delayed=True,
+            )
+        return self._evaluate_token(request, bytes(_decoded(request).auth_bytes), now_ms)
+
+    def _evaluate_token(self, request: RequestFrame | None, token: bytes, now_ms: float) -> AuthResult:
+        assert self._sasl_server is not None
+        if self._sasl_server.may_block:
+            return AuthResult(request, token=token)
+        return self.complete(request, self.evaluate(token), now_ms)
+
+    def _client_message(self, error: SaslAuthenticationException) -> str:
+        """What the client learns: no more than Kafka says (item 314)."""
+        if error.client_message is not None:
+            return error.client_message
+        what = "authentication" if self._previous is None else "re-authentication"
+        return f"Authentication failed during {what} due to invalid credentials with SASL mechanism {self._mechanism}"
+
+    def _finish_evaluation(self, answer: TokenResult, now_ms: float) -> tuple[bytes | None, int]:
+        """What the client is told, and for how long it is let in; 0 for ever, or not yet."""
+        exchange = self._sasl_server
+        assert exchange is not None
+        if isinstance(answer, SaslAuthenticationException):
+            raise answer
+        if not exchange.is_complete:
+            return answer, 0
+        if self._previous is not None and self._previous[1] != exchange.authorization_id:
+            told = "Cannot change principals during re-authentication from "
+            raise SaslAuthenticationException(
+                "somebody else", f"{told}User.{self._previous[1]}: User.{exchange.authorization_id}"
+            )
+        self._previous = (self._mechanism, exchange.authorization_id)
+        self.state = SaslState.COMPLETE
+        limits = [x for x in (self._policy.max_reauth_ms.get(self._mechanism, 0),) if x > 0]
+        if exchange.expires_ms is not None:
+            limits.append(exchange.expires_ms - self._policy.now_ms())
+        lifetime_ms = max(min(limits), 0) if limits else 0
+        self.deadline_ms = now_ms + lifetime_ms if limits else None
+        return answer, lifetime_ms
+
+
+def _decoded(request: RequestFrame) -> Any:
+    if request.version not in _VERSIONS[request.key]:
+        raise WireError(f"{request.key.name} has no version {request.version}")
+    return compiler.decode(request_class(request.key), request.version, request.frame, request.body_position)[0]
+
+
+def _illegal_state_response(request: RequestFrame) -> Message | None:
+    """What is said to a request out of place, without reading it; None where it would have to be read for that."""
+    if request.version not in request_spec(request.key).versions:
+        return None
+    answer: Any = response_class(request.key)()
+    if not hasattr(answer, "error_code"):
+        return None
+    answer.error_code = ErrorCode.ILLEGAL_SASL_STATE
+    return answer  # type: ignore[no-any-return]

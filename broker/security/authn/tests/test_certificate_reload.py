@@ -1,0 +1,100 @@
+"""Certificates that are set while the node runs (item 307)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.security.authn.certificate_reload import CertificateReloader
+from ottla.broker.security.authn.listener_security import listener_tls
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
+from ottla.env.tls import InvalidTlsConfig, TlsConfig
+
+KEY = "ssl.keystore.location"
+OWN, EVERYONE = (RESOURCE_BROKER, "1"), (RESOURCE_BROKER, "")
+CONFIG = NodeConfig(
+    {
+        "listeners": "IN://a:1,OUT://a:2",
+        "listener.security.protocol.map": "IN:SSL,OUT:SASL_SSL",
+        KEY: "first.pem",
+    }
+)
+
+
+class ReloadableListener:
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.refuses: Exception | None = None
+
+    def renew(self, tls: TlsConfig) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        assert tls.keystore is not None
+        self.shown.append(tls.keystore.location)
+
+
+def told(configs: dict[tuple[int, str], dict[str, str]], changed: tuple[int, str]) -> tuple[list[str], list[str]]:
+    one, other = ReloadableListener(), ReloadableListener()
+    CertificateReloader(CONFIG, {"IN": one, "OUT": other}).publish(
+        MetadataImage(configs=configs), MetadataDelta(configs=frozenset({changed}))
+    )
+    return one.shown, other.shown
+
+
+def test_307_what_is_set_for_a_listener_holds_for_that_one():
+    configs = {OWN: {"listener.name.in.ssl.keystore.location": "second.pem"}}
+    assert told(configs, OWN) == (["second.pem"], ["first.pem"])
+
+
+def test_307_what_is_set_for_all_brokers_holds_unless_this_one_has_its_own():
+    assert told({EVERYONE: {KEY: "all.pem"}}, EVERYONE) == (["all.pem"], ["all.pem"])
+    assert told({EVERYONE: {KEY: "all.pem"}, OWN: {KEY: "own.pem"}}, EVERYONE) == (["own.pem"], ["own.pem"])
+
+
+@pytest.mark.parametrize("changed", [(RESOURCE_TOPIC, "1"), (RESOURCE_BROKER, "2")])
+def test_other_changes_read_nothing_again(changed):
+    assert told({OWN: {KEY: "own.pem"}}, changed) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "error", [InvalidTlsConfig("no usable key"), ValueError("no usable key"), IndexError("no usable key")]
+)
+def test_307_what_cannot_be_used_changes_nothing_and_is_told(caplog, error):
+    """Whatever a store does to who reads it: it is read again at the next start, and the node would never start."""
+    one, other = ReloadableListener(), ReloadableListener()
+    one.refuses = error
+    changed = MetadataDelta(configs=frozenset({OWN}))
+    CertificateReloader(CONFIG, {"IN": one, "OUT": other}).publish(
+        MetadataImage(configs={OWN: {KEY: "new.pem"}}), changed
+    )
+    assert (one.shown, other.shown) == ([], ["new.pem"])
+    assert "listener IN keeps its certificates: no usable key" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ssl.client.auth", "none"),
+        ("ssl.enabled.protocols", "TLSv1.2"),
+        ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256"),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "listener.name.in."])
+@pytest.mark.parametrize("whose", [OWN, EVERYONE])
+def test_307_who_must_show_a_certificate_and_how_it_is_encrypted_stays_as_at_the_start(name, value, prefix, whose):
+    """Else who may alter a broker's settings lets in who shows no certificate."""
+    config = NodeConfig(
+        {**CONFIG.values, "ssl.client.auth": "required", "listener.name.out.ssl.client.auth": "required"}
+    )
+    shown = []
+    listener = SimpleNamespace(renew=shown.append)
+    image = MetadataImage(
+        configs={whose: {prefix + name: value, "listener.name.in.ssl.keystore.location": "second.pem"}}
+    )
+    CertificateReloader(config, {"IN": listener}).publish(image, MetadataDelta(configs=frozenset({whose})))
+    at_start = listener_tls(config.values, "IN", "SSL")
+    assert shown == [replace(at_start, keystore=replace(at_start.keystore, location="second.pem"))]

@@ -1,0 +1,202 @@
+"""How long tokens are kept, and how often whoever gives them is asked for others."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.security.authn.tests.test_jwks import JwksProvider, with_provider
+from ottla.broker.security.authn.tests.token_issuer import sign_token
+from ottla.client.connection_security import BearerTokenSource, SaslLogin
+from ottla.client.oauthbearer import TokenUnavailable, get_token, reject_token
+from ottla.client.sasl_authentication import AuthenticationFailed, authenticate
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
+
+
+def given(token: str, expires_in: Any = None) -> bytes:
+    return json.dumps({"access_token": token, "expires_in": expires_in}).encode()
+
+
+async def gaps(env: Any, provider: JwksProvider, asked: BearerTokenSource, seconds: float) -> list[float]:
+    """Somebody dials 20 times a second, and nobody lets him in: seconds between the provider's requests."""
+    until, first = trio.current_time() + seconds, len(provider.at)
+    while trio.current_time() < until:
+        with suppress(TokenUnavailable):
+            reject_token(env, asked, await get_token(env, asked))
+        await trio.sleep(0.05)
+    at = provider.at[first:]
+    return [round(later - sooner, 1) for sooner, later in pairwise(at)]
+
+
+IN_TIME = sign_token({"exp": 1_060})
+"""For who believes that it is 1,000 s past 1970."""
+
+
+@pytest.mark.parametrize(
+    ("token", "expires_in", "good_for_s"),
+    [
+        ("a.b.c", 60, 48),
+        ("a.b.c", "60", 48),
+        ("opaque", 60.0, 48),
+        (IN_TIME, None, 48),
+        (IN_TIME, 3_600, 48),
+        (IN_TIME, 10, 8),
+        ("a.b.c", None, 0),
+        ("a.b.c", 0, 0),
+        ("a.b.c", -5, 0),
+        ("a.b.c", 1e300, 0),
+        ("a.b.c", [], 0),
+        ("a.W10.c", "x", 0),
+    ],
+)
+def test_a_token_is_shown_until_four_fifths_of_its_time_are_over(
+    token: str, expires_in: Any, good_for_s: float
+) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(given(token, expires_in))
+        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
+        assert await get_token(env, asked) == token
+        await trio.sleep(max(good_for_s - 1, 0))
+        assert await get_token(env, asked) == token
+        assert len(provider.asked) == (1 if good_for_s else 2)
+        await trio.sleep(2)
+        provider.publish(given("another", 60))
+        assert await get_token(env, asked) == "another"
+
+    with_provider(main)
+
+
+def test_who_gives_no_token_is_asked_less_and_less_often() -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(b"", "401 Unauthorized")
+        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
+        assert await gaps(env, provider, asked, 40) == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+        with pytest.raises(TokenUnavailable, match="401"):
+            await get_token(env, asked)
+        provider.publish(given("a.b.c", 60))
+        await trio.sleep(10)
+        assert await get_token(env, asked) == "a.b.c"
+        await trio.sleep(60)
+        provider.publish(b"", "401 Unauthorized")
+        assert (await gaps(env, provider, asked, 1))[:2] == [0.1, 0.2], "it had given one in between"
+
+    with_provider(main)
+
+
+@pytest.mark.parametrize("expires_in", [60, None])
+def test_a_token_that_is_refused_is_asked_for_anew_less_and_less_often(expires_in: int | None) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(given("a.b.c", expires_in))
+        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
+        assert await gaps(env, provider, asked, 40) == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+        assert await get_token(env, asked) == "a.b.c", "others may take it"
+        provider.publish(given("d.e.f", expires_in))
+        await trio.sleep(10)
+        assert await get_token(env, asked) == "d.e.f"
+        reject_token(env, asked, "a.b.c")
+        assert not asked.cache.is_rejected, "that was another one"
+
+    with_provider(main)
+
+
+def test_a_token_that_is_due_is_shown_as_long_as_no_other_is_to_be_had() -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(given("a.b.c", 100))
+        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
+        assert await get_token(env, asked) == "a.b.c"
+        provider.publish(b"", "500 Never")
+        for passes_s, shown in ((81, "a.b.c"), (18, "a.b.c"), (2, None)):
+            await trio.sleep(passes_s)
+            if shown is None:
+                with pytest.raises(TokenUnavailable):
+                    await get_token(env, asked)
+            else:
+                assert await get_token(env, asked) == shown
+        assert len(provider.asked) == 4
+
+    with_provider(main)
+
+
+def test_a_token_that_is_refused_is_not_taken_from_others_where_no_other_is_to_be_had() -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(given("a.b.c", 100))
+        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
+        reject_token(env, asked, await get_token(env, asked))
+        provider.publish(b"", "500 Never")
+        await trio.sleep(1)
+        assert await get_token(env, asked) == "a.b.c"
+        assert asked.cache.is_rejected
+        provider.publish(given("d.e.f", 100))
+        assert await get_token(env, asked) == "a.b.c", "nobody is asked twice in a moment"
+        await trio.sleep(1)
+        assert await get_token(env, asked) == "d.e.f"
+        reject_token(env, asked, "d.e.f")
+        provider.publish(b"", "500 Never")
+        await trio.sleep(101)
+        with pytest.raises(TokenUnavailable, match="500"):
+            await get_token(env, asked)
+
+    with_provider(main)
+
+
+def test_while_one_waits_for_a_token_that_is_due_the_others_show_what_is_kept() -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(given("a.b.c", 100))
+        asked, connect, shown = BearerTokenSource("http://idp/token", "me", "my-secret"), env.net.connect, list[str]()
+        assert await get_token(env, asked) == "a.b.c"
+        await trio.sleep(81)
+
+        async def nobody(host: str, port: int) -> Any:
+            await trio.sleep_forever()
+
+        async def dials() -> None:
+            with trio.move_on_after(1):  # whose peer may be gone by then
+                shown.append(await get_token(env, asked))
+
+        env.net.connect = nobody
+        for _ in range(3):
+            nursery.start_soon(dials)
+        await trio.sleep(0.05)
+        assert shown == ["a.b.c"] * 2
+        await trio.sleep(1)
+        env.net.connect = connect
+        provider.publish(given("d.e.f", 100))
+        assert await get_token(env, asked) == "d.e.f"
+
+    with_provider(main)
+
+
+class RejectingLogin:
+    """The other side of a login that goes wrong."""
+
+    def __init__(self, code: int, challenge: bytes) -> None:
+        self.answers = [SaslHandshakeResponse(0, ["OAUTHBEARER"])]
+        self.answers += [SaslAuthenticateResponse(code, None, challenge), SaslAuthenticateResponse(code, None, b"")]
+
+    async def call(self, request: Any, version: int | None = None) -> Any:
+        return self.answers.pop(0)
+
+    def version_for(self, key: ApiKey, at_most: int = 32767) -> int:
+        return 2
+
+
+@pytest.mark.parametrize(("code", "challenge"), [(58, b""), (0, b"{}")])
+def test_a_token_that_is_not_taken_is_another_one_at_the_next_login(code: int, challenge: bytes) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(given("a.b.c", 3_600))
+        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
+        login = SaslLogin("OAUTHBEARER", "", "", token_source=asked)
+        with pytest.raises(AuthenticationFailed):
+            await authenticate(RejectingLogin(code, challenge), login, env, "b")
+        await trio.sleep(1)
+        provider.publish(given("d.e.f", 3_600))
+        assert await get_token(env, asked) == "d.e.f"
+
+    with_provider(main)

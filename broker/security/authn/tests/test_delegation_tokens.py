@@ -1,0 +1,397 @@
+"""Delegation tokens at brokers and controllers: who may ask, what is told, and logins by them (items 331 to 335)."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
+from ottla.broker.dispatch.dispatcher import BROKER_APIS, Dispatcher
+from ottla.broker.handlers.controller.envelope import FORWARDABLE
+from ottla.broker.handlers.controller.tests.test_controller_listener import ADDRESS, enveloped
+from ottla.broker.handlers.security.describe_delegation_token import _describe_all
+from ottla.broker.requests.peer import ANONYMOUS, Peer
+from ottla.broker.security.authn.delegation_token_logins import DelegationTokenCredentialCache
+from ottla.broker.security.authn.sasl_authenticator import SaslAuthenticator, SaslPolicy
+from ottla.broker.security.authn.scram_server import ScramSaslServer
+from ottla.broker.security.authn.tests.test_sasl_authenticator import scram_login
+from ottla.broker.services import QuotaHolder
+from ottla.broker.tests.controller_channel_fixture import ControllerChannelFixture
+from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
+from ottla.client.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient
+from ottla.controller.control.delegation_tokens import SECRET, TokenRequestContext, token_hmac
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey, response_class
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.framing import encode_request, parse_request
+from ottla.wire.messages import create_delegation_token as cd
+from ottla.wire.messages import describe_delegation_token as dd
+from ottla.wire.messages import expire_delegation_token as ed
+from ottla.wire.messages import renew_delegation_token as rd
+from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
+from ottla.wire.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
+
+O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
+ALICE, BOB, CAROL, ADMIN = "User:alice", "User:bob", "User:carol", "User:admin"
+NOW = 1_700_000_000_000
+PROTOCOLS = "OPEN:PLAINTEXT,TLS:SSL,LOGIN:SASL_PLAINTEXT,BOTH:SASL_SSL"
+LISTENERS = "OPEN://h:1,TLS://h:2,LOGIN://h:3,BOTH://h:4"
+SETTINGS = {SECRET: "a-secret", "listeners": LISTENERS, "listener.security.protocol.map": PROTOCOLS}
+
+
+def a_token(token_id: str, owner: str, requester: str, *renewers: str) -> DelegationTokenRecord:
+    return DelegationTokenRecord(owner, requester, list(renewers), NOW, NOW + 2, NOW + 1, token_id)
+
+
+def image_of(*records: Any) -> MetadataImage:
+    draft = ImageBuilder(MetadataImage())
+    for record in records:
+        draft.replay(record)
+    return draft.image(1, 1)
+
+
+class DelegationTokenNode:
+    """One listener of a node, whose controller says what it is told to."""
+
+    def __init__(self, image: MetadataImage | None = None, routes: Any = BROKER_APIS, **settings: str) -> None:
+        self.env: Any = VirtualEnv()
+        self.asked: list[Any] = []
+        self.rights: set[tuple[AclOperation, ResourceType, str]] | None = None
+        self.refusal: ProtocolError | None = None
+        config = NodeConfig({**SETTINGS, **{k.replace("_", "."): v for k, v in settings.items()}})
+        services: Any = SimpleNamespace(
+            env=self.env,
+            config=config,
+            metadata=SimpleNamespace(image=image or MetadataImage(), kraft_version=1),
+            controller_forwarder=SimpleNamespace(forward=lambda context, request: self._decided(request)),
+            controller=SimpleNamespace(submit=lambda event, version: self._decided(event), leader_id=2),
+            log_creator=(),
+            authorizer=None,
+            audit=None,
+            quota_holder=QuotaHolder(),
+        )
+        self.services, self.routes = services, routes
+
+    async def _decided(self, event: Any) -> Any:
+        self.asked.append(event)
+        if self.refusal is not None:
+            raise self.refusal
+        request = getattr(event, "request", event)
+        return response_class(ApiKey(request.SPEC.key))()
+
+    def ask(self, request: Any, version: int, listener: str = "LOGIN", who: str = ALICE, token: bool = False) -> Any:
+        """The answer as it reads on the other side."""
+        if self.rights is not None:
+            rights = self.rights
+            self.services.authorizer = SimpleNamespace(
+                decisions={}, may=lambda peer, o, r, name: (o, r, name) in rights
+            )
+        key = ApiKey(request.SPEC.key)
+        frame = memoryview(encode_request(key, version, 5, "c", request)[4:])
+        dispatcher = Dispatcher(self.services, self.routes, listener)
+
+        async def story() -> Any:
+            peer = Peer("10.0.0.2", ("here", 9092), listener)
+            peer.principal, peer.token_authenticated = who, token
+            answer: Any = dispatcher.handle_request(peer, parse_request(frame), TimeSlice(self.env))
+            return await answer if hasattr(answer, "__await__") else answer
+
+        answer = run_virtual(story)
+        return compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
+
+
+REQUESTS: list[tuple[Any, int]] = [
+    *((cd.CreateDelegationTokenRequest(), v) for v in (1, 2, 3)),
+    *((rd.RenewDelegationTokenRequest(b"x", 1), v) for v in (1, 2)),
+    *((ed.ExpireDelegationTokenRequest(b"x", 1), v) for v in (1, 2)),
+    *((dd.DescribeDelegationTokenRequest(None), v) for v in (1, 2, 3)),
+]
+
+# ------------------------------------------------------------------ 333: who may ask at all
+
+
+@pytest.mark.parametrize(
+    ("listener", "who", "token", "may"),
+    [
+        ("OPEN", ANONYMOUS, False, False),
+        ("OPEN", ALICE, False, False),
+        ("TLS", ANONYMOUS, False, False),
+        ("TLS", ALICE, False, True),
+        ("LOGIN", ALICE, False, True),
+        ("BOTH", ALICE, False, True),
+        ("LOGIN", ALICE, True, False),
+        ("BOTH", ALICE, True, False),
+    ],
+)
+@pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
+@pytest.mark.parametrize(("request_", "version"), REQUESTS, ids=str)
+def test_333_who_may_ask(
+    request_: Any, version: int, routes: Any, listener: str, who: str, token: bool, may: bool
+) -> None:
+    if ApiKey(request_.SPEC.key) not in routes:
+        pytest.skip("no controller describes tokens")
+    node = DelegationTokenNode(routes=routes)
+    answer = node.ask(request_, version, listener, who, token)
+    assert answer.error_code == (0 if may else ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    if not may:
+        assert node.asked == []
+        assert getattr(answer, "expiry_timestamp_ms", -1) == -1
+        assert getattr(answer, "issue_timestamp_ms", -1) == -1
+
+
+def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
+    passed_on = {key for key, route in BROKER_APIS.items() if route.handler_module == "delegation_tokens"}
+    assert len(passed_on) == 3
+    assert passed_on <= set(CONTROLLER_APIS) & FORWARDABLE
+
+
+def test_333_a_controller_hears_who_asks() -> None:
+    node = DelegationTokenNode(routes=CONTROLLER_APIS)
+    renew = rd.RenewDelegationTokenRequest(b"x", 1)
+    node.ask(renew, 2)
+    (asked,) = node.asked
+    assert asked == TokenRequestContext(renew, ALICE, asked.now_ms)
+    assert asked.now_ms > 0
+
+
+@pytest.mark.parametrize(("token", "code"), [(False, 0), (True, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)])
+def test_333_what_a_broker_passes_on_may_come_in_plain_text_but_not_from_a_token(token: bool, code: int) -> None:
+    node = DelegationTokenNode(routes=CONTROLLER_APIS)
+    request = cd.CreateDelegationTokenRequest()
+    principal = bytes(2) + compiler.encode(DefaultPrincipalData("User", "bob", token), 0)
+    envelope = enveloped(request, 3, request_principal=principal, client_host_address=ADDRESS)
+    answer = node.ask(envelope, 0, "OPEN", ANONYMOUS)
+    assert answer.error_code == 0
+    inner = compiler.decode_exact(cd.CreateDelegationTokenResponse, 3, answer.response_data[5:])
+    assert inner.error_code == code
+    assert [x.principal for x in node.asked] == ([] if token else [BOB])
+
+
+def test_where_the_controller_is_here_it_hears_who_asks_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = ControllerChannelFixture(monkeypatch)
+    stage.local_controller.is_active = True
+    stage.local_controller.responses = [cd.CreateDelegationTokenResponse()]
+    request = cd.CreateDelegationTokenRequest()
+    asking = stage.forwardable_request(request, 3)
+    asking.peer.principal = BOB
+
+    async def story() -> None:
+        await stage.channel.forward(asking, request)
+
+    stage.run(story)
+    ((asked, version),) = stage.local_controller.requests
+    assert (asked.request, asked.principal, version) == (request, BOB, 3)
+
+
+# ------------------------------------------------------------------ 334: create
+
+
+@pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
+@pytest.mark.parametrize(
+    ("rights", "owner", "code"),
+    [
+        ([], None, 0),
+        ([], ALICE, 0),
+        ([], CAROL, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED),
+        ([(O.CREATE_TOKENS, R.USER, CAROL)], CAROL, 0),
+        ([(O.DESCRIBE_TOKENS, R.USER, CAROL)], CAROL, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED),
+        ([(O.CREATE_TOKENS, R.USER, "carol")], CAROL, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED),
+    ],
+)
+def test_334_a_token_for_another(rights: Any, owner: str | None, code: int, routes: Any) -> None:
+    node = DelegationTokenNode(routes=routes)
+    node.rights = set(rights)
+    named = [None, None] if owner is None else owner.split(":")
+    answer = node.ask(cd.CreateDelegationTokenRequest(*named), 3)
+    assert (answer.error_code, len(node.asked)) == (code, int(not code))
+    if code:
+        assert (answer.principal_name, answer.token_requester_principal_name) == ("carol", "alice")
+        assert answer.max_timestamp_ms == -1
+
+
+def test_334_without_an_authorizer_anybody_may() -> None:
+    assert DelegationTokenNode().ask(cd.CreateDelegationTokenRequest("User", "carol"), 3).error_code == 0
+
+
+def test_334_renewers_are_users() -> None:
+    node = DelegationTokenNode()
+    answer = node.ask(cd.CreateDelegationTokenRequest(None, None, [cd.CreatableRenewers("Group", "g")]), 3)
+    assert (answer.error_code, answer.issue_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, -1)
+    assert node.asked == []
+
+
+@pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
+@pytest.mark.parametrize(
+    ("count", "chars", "code"),
+    [(1_000, 1, 0), (1_001, 1, ErrorCode.RECORD_LIST_TOO_LARGE), (40, 30_000, ErrorCode.RECORD_LIST_TOO_LARGE)],
+)
+def test_a_token_has_no_more_renewers_than_every_node_can_keep(count: int, chars: int, code: int, routes: Any) -> None:
+    node = DelegationTokenNode(routes=routes)
+    renewers = [cd.CreatableRenewers("User", "x" * chars)] * count
+    answer = node.ask(cd.CreateDelegationTokenRequest(None, None, renewers), 3)
+    assert (answer.error_code, len(node.asked)) == (code, int(not code))
+    assert answer.max_timestamp_ms == (-1 if code else 0)
+
+
+@pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
+def test_an_owner_without_a_type_is_nobodys_mistake_but_the_clients(routes: Any) -> None:
+    answer = DelegationTokenNode(routes=routes).ask(cd.CreateDelegationTokenRequest(None, "carol"), 3)
+    assert (answer.error_code, answer.principal_name) == (ErrorCode.UNKNOWN_SERVER_ERROR, "ANONYMOUS")
+    assert answer.expiry_timestamp_ms == -1
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_controller_that_is_not_the_active_one_says_so(version: int) -> None:
+    node = DelegationTokenNode(routes=CONTROLLER_APIS)
+    node.refusal = ProtocolError(ErrorCode.NOT_CONTROLLER)
+    answer = node.ask(cd.CreateDelegationTokenRequest(), version)
+    assert (answer.error_code, answer.principal_name) == (ErrorCode.NOT_CONTROLLER, "ANONYMOUS")
+    for request in (rd.RenewDelegationTokenRequest(), ed.ExpireDelegationTokenRequest()):
+        answer = node.ask(request, min(version, 2))
+        assert (answer.error_code, answer.expiry_timestamp_ms) == (ErrorCode.NOT_CONTROLLER, 0)
+
+
+# ------------------------------------------------------------------ 334: describe
+
+TOKENS = image_of(
+    a_token("own", ALICE, ALICE), a_token("asked", CAROL, ALICE), a_token("renews", CAROL, ADMIN, BOB, ALICE),
+    a_token("other", CAROL, ADMIN, BOB),
+)  # fmt: skip
+MINE = {"own", "asked", "renews"}
+
+
+@pytest.mark.parametrize(
+    ("owners", "rights", "seen"),
+    [
+        (None, [], MINE),
+        ([], [], set()),
+        ([ALICE], [], MINE),
+        ([BOB], [], {"renews"}),
+        ([CAROL], [], {"asked", "renews"}),
+        ([ADMIN, "Group:alice"], [], {"renews"}),
+        (["User:nobody"], [], set()),
+        (None, [(O.DESCRIBE, R.DELEGATION_TOKEN, "other")], {*MINE, "other"}),
+        (None, [(O.DESCRIBE, R.DELEGATION_TOKEN, "own")], MINE),
+        (None, [(O.DESCRIBE_TOKENS, R.USER, CAROL)], {*MINE, "other"}),
+        (None, [(O.DESCRIBE_TOKENS, R.USER, ADMIN)], MINE),
+        (None, [(O.CREATE_TOKENS, R.USER, CAROL)], MINE),
+        ([ALICE], [(O.DESCRIBE_TOKENS, R.USER, CAROL)], MINE),
+        ([BOB], [(O.DESCRIBE_TOKENS, R.USER, CAROL)], {"renews", "other"}),
+    ],
+)
+def test_334_whose_tokens_are_told(owners: list[str] | None, rights: Any, seen: set[str]) -> None:
+    node = DelegationTokenNode(TOKENS)
+    node.rights = set(rights)
+    named = None if owners is None else [dd.DescribeDelegationTokenOwner(*x.split(":")) for x in owners]
+    assert {x.token_id for x in node.ask(dd.DescribeDelegationTokenRequest(named), 3).tokens} == seen
+
+
+@pytest.mark.parametrize(("version", "requester"), [(1, ("", "")), (2, ("", "")), (3, ("User", "admin"))])
+def test_334_what_is_told_of_a_token(version: int, requester: tuple[str, str]) -> None:
+    answer = DelegationTokenNode(TOKENS).ask(dd.DescribeDelegationTokenRequest(None), version)
+    row = next(x for x in answer.tokens if x.token_id == "renews")
+    assert (row.principal_type, row.principal_name) == ("User", "carol")
+    assert (row.token_requester_principal_type, row.token_requester_principal_name) == requester
+    assert (row.issue_timestamp, row.expiry_timestamp, row.max_timestamp) == (NOW, NOW + 1, NOW + 2)
+    assert row.hmac == token_hmac("a-secret", "renews")
+    assert [(x.principal_type, x.principal_name) for x in row.renewers] == [("User", "bob"), ("User", "alice")]
+
+
+def test_a_list_of_very_many_owners_is_read_in_slices() -> None:
+    context: Any = SimpleNamespace(image=MetadataImage())
+    owners = [dd.DescribeDelegationTokenOwner("User", str(n)) for n in range(1_000)]
+    assert sum(1 for _ in _describe_all(context, dd.DescribeDelegationTokenRequest(owners), "a-secret")) == 10
+
+
+def test_331_without_a_secret_there_are_no_tokens() -> None:
+    node = DelegationTokenNode(TOKENS, delegation_token_secret_key="")
+    answer = node.ask(dd.DescribeDelegationTokenRequest(None), 3)
+    assert (answer.error_code, answer.tokens) == (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, [])
+
+
+# ------------------------------------------------------------------ 335: logins
+
+
+class TokenLoginFixture:
+    """A gate, and what the metadata say."""
+
+    def __init__(self, *records: Any) -> None:
+        self.image = image_of(*records)
+        self.salts = 0
+        self.logins = DelegationTokenCredentialCache("a-secret", lambda: self.image, self.salt)
+
+    def salt(self) -> bytes:
+        self.salts += 1
+        return self.salts.to_bytes(16, "big")
+
+    def come(
+        self, mechanism: str, token_id: str, password: bytes, *, token: bool = True
+    ) -> tuple[SaslAuthenticator, Any]:
+        begin = partial(ScramSaslServer, mechanism, "server", lambda user, mechanism: None, self.logins.find)
+        made = SaslAuthenticator(SaslPolicy({mechanism: begin}, {}, lambda _: None, lambda: NOW - 300))  # type: ignore[arg-type,return-value]
+        shown = b64encode(password).decode()
+        return made, scram_login(made, ScramClient(mechanism, token_id, shown, "client", token=token), mechanism).answer
+
+
+@pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
+def test_335_the_owner_comes_with_a_token_by_both_mechanisms_until_it_is_over(mechanism: str) -> None:
+    made, answer = TokenLoginFixture(a_token("t1", CAROL, ADMIN)).come(mechanism, "t1", token_hmac("a-secret", "t1"))
+    assert (answer.error_code, made.principal_name, made.is_delegation_token) == (0, "carol", True)
+    assert answer.session_lifetime_ms == 301
+
+
+@pytest.mark.parametrize(
+    ("token_id", "password", "token"),
+    [
+        ("t1", token_hmac("another", "t1"), True),
+        ("t1", b"", True),
+        ("t2", token_hmac("a-secret", "t2"), True),
+        ("t1", token_hmac("a-secret", "t1"), False),
+    ],
+)
+def test_335_nobody_comes_with_another_hmac_or_as_a_user_of_that_name(
+    token_id: str, password: bytes, token: bool
+) -> None:
+    made, answer = TokenLoginFixture(a_token("t1", CAROL, ADMIN)).come(SCRAM_SHA_256, token_id, password, token=token)
+    assert (answer.error_code, made.principal_name) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "")
+    assert "t1" not in answer.error_message
+
+
+def test_335_keys_are_made_once_and_go_with_the_token() -> None:
+    stage = TokenLoginFixture(a_token("t1", CAROL, ADMIN))
+    first = stage.logins.find("t1", SCRAM_SHA_256)
+    assert first is not None
+    assert stage.logins.find("t1", SCRAM_SHA_256) == first
+    assert stage.salts == 1
+    stage.image = image_of(a_token("t1", CAROL, ADMIN), RemoveDelegationTokenRecord("t1"))
+    assert stage.logins.find("t1", SCRAM_SHA_256) is None
+    stage.image = image_of(a_token("t1", BOB, ADMIN))
+    again = stage.logins.find("t1", SCRAM_SHA_256)
+    assert again is not None
+    assert (again.owner, again.keys.salt != first.keys.salt) == ("bob", True)
+
+
+def test_335_a_renewed_token_lasts_longer_for_who_comes_then() -> None:
+    stage = TokenLoginFixture(a_token("t1", CAROL, ADMIN))
+    renewed = a_token("t1", CAROL, ADMIN)
+    renewed.expiration_timestamp = NOW + 700
+    stage.image = image_of(renewed)
+    assert stage.come(SCRAM_SHA_512, "t1", token_hmac("a-secret", "t1"))[1].session_lifetime_ms == 1000
+
+
+def test_kept_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.security.authn.delegation_token_logins._MAX_CACHED_KEYS", 3)
+    monkeypatch.setattr("ottla.client.scram.MIN_ITERATIONS", 1)
+    stage = TokenLoginFixture(*(a_token(f"t{n}", CAROL, ADMIN) for n in range(10)))
+    for n in range(10):
+        assert stage.logins.find(f"t{n}", SCRAM_SHA_256) is not None
+        assert len(stage.logins._keys) <= 3

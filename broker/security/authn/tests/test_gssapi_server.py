@@ -1,0 +1,247 @@
+"""Logins by ticket, with a library that says what the test wants. A real KDC's tickets are shown in `compat_tests`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.network.secure_connection import SecureConnection
+from ottla.broker.network.tests.test_connection import BEAT, beat
+from ottla.broker.security.authn import kerberos_config
+from ottla.broker.security.authn.gssapi_server import GssapiSaslServer
+from ottla.broker.security.authn.kerberos_name_rules import parse_name_rules
+from ottla.broker.security.authn.listener_security import build_listener_security, check_keytab, find_listener_problems
+from ottla.broker.security.authn.sasl_authenticator import SaslAuthenticator, SaslPolicy, SaslState
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
+from ottla.env.env import ThreadPool
+from ottla.env.kerberos import InvalidKeytab, InvalidTicket, Keytab
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.api_versions import ApiVersionsResponse
+from ottla.wire.messages.heartbeat import HeartbeatResponse
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+OFFER = b"sealed \x01\x01\0\0"
+NONE = b"sealed \x01\0\0\0"
+SAID_NOTHING = b"a ticket, and nothing is told"
+
+
+class FakeSecurityContext:
+    """Takes any ticket but those that say they are bad."""
+
+    is_established = False
+    client = ""
+
+    def accept(self, token: bytes) -> bytes:
+        if token.startswith(b"bad"):
+            raise InvalidTicket("not good")
+        if token == b"more":
+            return b"go on"
+        self.is_established, self.client = True, "alice@HERE.ORG"
+        return b"" if token == SAID_NOTHING else b"told"
+
+    def wrap(self, data: bytes) -> bytes:
+        return b"sealed " + data
+
+    def unwrap(self, token: bytes) -> bytes:
+        if not token.startswith(b"sealed "):
+            raise InvalidTicket("no seal")
+        return token.removeprefix(b"sealed ")
+
+
+def exchange(rules: str = "DEFAULT") -> GssapiSaslServer:
+    return GssapiSaslServer(
+        SimpleNamespace(default_realm="HERE.ORG", begin=FakeSecurityContext), parse_name_rules(rules, "HERE.ORG")
+    )
+
+
+def gate(rules: str = "DEFAULT", *, reauth_ms: int = 0) -> SaslAuthenticator:
+    policy = SaslPolicy(
+        {"GSSAPI": lambda: exchange(rules)}, {"GSSAPI": reauth_ms}, lambda _: ApiVersionsResponse(), lambda: 1
+    )
+    return SaslAuthenticator(policy)
+
+
+def talked(made: SaslAuthenticator, *tokens: bytes, now_ms: float = 0.0) -> list[Any]:
+    """A handshake and tokens: what is said to each token."""
+    made.handle(memoryview(frame(ApiKey.SASL_HANDSHAKE, 1, 1, SaslHandshakeRequest("GSSAPI"))[4:]), now_ms)
+    out = []
+    for token in tokens:
+        raw = frame(ApiKey.SASL_AUTHENTICATE, 2, 2, SaslAuthenticateRequest(token))[4:]
+        said = made.handle(memoryview(raw), now_ms)
+        assert said.token == token, "nothing is decided on the loop"
+        out.append(made.complete(said.request, made.evaluate(said.token), now_ms))
+    return out
+
+
+def told(said: Any) -> Any:
+    return None if said.answer is None else (said.answer.error_code, bytes(said.answer.auth_bytes))
+
+
+def test_320_a_ticket_then_silence_then_no_protection():
+    made = gate()
+    assert [told(x) for x in talked(made, b"a ticket", b"", NONE)] == [(0, b"told"), (0, OFFER), (0, b"")]
+    assert (made.state, made.principal_name) == (SaslState.COMPLETE, "alice")
+
+
+def test_320_where_nothing_is_told_the_offer_comes_with_the_ticket():
+    made = gate()
+    assert [told(x) for x in talked(made, SAID_NOTHING, NONE)] == [(0, OFFER), (0, b"")]
+    assert made.state is SaslState.COMPLETE
+
+
+def test_320_a_ticket_may_take_more_than_one_message():
+    assert told(talked(gate(), b"more", b"a ticket")[0]) == (0, b"go on")
+
+
+@pytest.mark.parametrize("chosen", [NONE, b"sealed \x01\0\0\0bob", b"sealed \x07\0\xff\xff"])
+def test_320_who_chooses_no_protection_is_the_tickets_owner_whomever_he_names(chosen):
+    made = gate()
+    talked(made, b"a ticket", b"", chosen)
+    assert made.principal_name == "alice"
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        (b"bad",),
+        (b"a ticket", b"words"),
+        (b"a ticket", b"", b"no seal"),
+        (b"a ticket", b"", b"sealed \x02\0\xff\xff"),
+        (b"a ticket", b"", b"sealed \x04\0\xff\xff"),
+        (b"a ticket", b"", b"sealed \x00\0\xff\xff"),
+    ],
+)
+def test_314_what_is_not_good_is_refused_late_and_in_words_that_tell_nothing(tokens):
+    *_, said = talked(gate(), *tokens)
+    assert said.answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert said.answer.error_message == (
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
+    )
+    assert said.is_delayed
+
+
+@pytest.mark.parametrize("tokens", [(b"a ticket", b"", b"sealed "), (b"a ticket", b"", b"sealed \x01")])
+def test_320_a_choice_that_is_too_short_ends_it_without_a_word(tokens):
+    *_, said = talked(gate(), *tokens)
+    assert (said.answer, said.is_delayed, bool(said.failure)) == (None, False, True)
+
+
+def test_309_who_has_no_name_is_told_of_success_and_hung_up_on():
+    made = gate("RULE:[2:$1]")
+    *_, said = talked(made, b"a ticket", b"", NONE)
+    assert told(said) == (0, b"")
+    assert said.failure
+    assert made.state is not SaslState.COMPLETE
+
+
+def test_312_where_tokens_travel_raw_the_last_one_is_not_answered():
+    made = gate()
+    made.handle(memoryview(frame(ApiKey.SASL_HANDSHAKE, 0, 1, SaslHandshakeRequest("GSSAPI"))[4:]), 0)
+    answers = []
+    for token in (b"a ticket", b"", NONE):
+        said = made.handle(memoryview(token), 0)
+        answers.append(made.complete(said.request, made.evaluate(said.token), 0).response)
+    assert answers == [b"told", OFFER, None]
+    assert made.state is SaslState.COMPLETE
+
+
+def test_318_the_same_name_may_log_in_again():
+    made = gate(reauth_ms=5000)
+    talked(made, b"a ticket", b"", NONE)
+    *_, said = talked(made, b"a ticket", b"", NONE, now_ms=2000)
+    assert told(said) == (0, b"")
+
+
+# ------------------------------------------------------------------ settings
+
+KEYS = "listener.name.in.gssapi.sasl.jaas.config"
+SERVICE, RULES = kerberos_config.SERVICE_NAME, kerberos_config.PRINCIPAL_RULES
+MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
+LINE = f'{MODULE} useKeyTab=true storeKey=true keyTab="/k" principal="kafka/h@HERE.ORG";'
+GOOD = {"sasl.enabled.mechanisms": "GSSAPI", KEYS: LINE, SERVICE: "kafka"}
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """As if the library were there."""
+    monkeypatch.setattr(kerberos_config, "find_spec", lambda name: name)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize(
+    ("more", "keys"),
+    [
+        ({}, []),
+        ({KEYS: "nonsense"}, [KEYS]),
+        ({KEYS: f'{MODULE} useKeyTab=true keyTab="/k" principal="a";'}, [KEYS]),
+        ({KEYS: f'{MODULE} storeKey=true keyTab="/k" principal="a";'}, [KEYS]),
+        ({KEYS: f'{MODULE} useKeyTab=true storeKey=true keyTab="/k";'}, [KEYS]),
+        ({SERVICE: ""}, [SERVICE]),
+        ({SERVICE: "", KEYS: LINE.replace(";", " serviceName=kafka;")}, []),
+        ({KEYS: LINE.replace(";", " serviceName=http;")}, [SERVICE]),
+        ({RULES: "RULE:[1:$1]s/(//"}, [RULES]),
+        ({"listener.name.in." + RULES: "RULES"}, [RULES]),
+    ],
+)
+def test_a_node_starts_with_what_it_can_keep_to(more, keys):
+    assert [key for key, _ in find_listener_problems({**GOOD, **more}, {"IN": "SASL_PLAINTEXT"})] == keys
+
+
+def test_without_the_library_one_line_says_where_it_comes_from(monkeypatch):
+    monkeypatch.setattr(kerberos_config, "find_spec", lambda name: None)
+    assert [text for _, text in find_listener_problems(GOOD, {"IN": "SASL_PLAINTEXT"})] == [
+        "needs the library gssapi: pip install 'ottla[kerberos]'"
+    ]
+
+
+@pytest.mark.parametrize("path", ["/k", "FILE:/k", "file:/k"])
+def test_a_keytab_is_named_as_javas_module_names_it(path):
+    assert kerberos_config.parse_keytab(LINE.replace("/k", path)) == Keytab("/k", "kafka/h@HERE.ORG")
+
+
+def no_keys(_: Keytab) -> Any:
+    raise InvalidKeytab("no such key")
+
+
+def test_keys_are_looked_at_where_tickets_are_taken():
+    env: Any = SimpleNamespace(tickets=no_keys)
+    with pytest.raises(InvalidKeytab):
+        check_keytab(GOOD, "IN", "SASL_SSL", env)
+    check_keytab(GOOD, "IN", "SSL", env)
+    check_keytab({**GOOD, "sasl.enabled.mechanisms": "PLAIN"}, "IN", "SASL_SSL", env)
+
+
+# ------------------------------------------------------------------ a connection
+
+
+def test_tickets_are_looked_at_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = DispatcherFixture(monkeypatch)
+    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)))
+    lanes: list[ThreadPool] = []
+    env: Any = stage.env
+
+    async def in_thread(work: Any, lane: ThreadPool) -> Any:
+        lanes.append(lane)
+        return work()
+
+    env.in_thread = in_thread
+    env.tickets = lambda keytab: SimpleNamespace(default_realm="HERE.ORG", begin=FakeSecurityContext)
+    made = build_listener_security(GOOD, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
+    assert made is not None
+    line = ClientStream()
+
+    async def run() -> None:
+        line.send_bytes(frame(ApiKey.SASL_HANDSHAKE, 1, 1, SaslHandshakeRequest("GSSAPI")))
+        for token in (b"a ticket", b"", NONE):
+            line.send_bytes(frame(ApiKey.SASL_AUTHENTICATE, 2, 2, SaslAuthenticateRequest(token)))
+        line.send_bytes(beat(3))
+        line.disconnect()
+        await SecureConnection(stage.dispatcher, line, made).serve()
+
+    in_virtual_time(run)
+    assert lanes == [ThreadPool.AUTHENTICATION] * 3
+    assert len("User:alice").to_bytes(2, "big") in line.received[-8:]

@@ -1,0 +1,289 @@
+"""OAUTHBEARER: where keys come from, what settings must say, and tokens at the gate, by the facts' numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.security.authn import oauthbearer_config
+from ottla.broker.security.authn.jwks import JsonWebKeySet, JwksRefresh
+from ottla.broker.security.authn.jwt_validator import BrokerJwtValidator
+from ottla.broker.security.authn.listener_security import build_listener_security, find_listener_problems
+from ottla.broker.security.authn.oauthbearer_config import (
+    CALLBACK_HANDLER,
+    JWKS_URL,
+    UNSECURED_HANDLER,
+    VALIDATOR_HANDLERS,
+)
+from ottla.broker.security.authn.oauthbearer_server import InvalidToken
+from ottla.broker.security.authn.sasl_authenticator import SaslAuthenticator, SaslPolicy, SaslState
+from ottla.broker.security.authn.tests.oauthbearer_fixture import (
+    INVALID_TOKEN_RESPONSE,
+    NOW_S,
+    PATH,
+    VALID_CLAIMS,
+    create_env,
+    create_jwks,
+    create_requirements,
+    create_validator,
+    initial_message,
+)
+from ottla.broker.security.authn.tests.test_sasl_authenticator import handshake, say
+from ottla.broker.security.authn.tests.token_issuer import OTHER, RSA, build_jwks, sign_token
+from ottla.broker.tests.connection_fixture import in_virtual_time
+from ottla.client.http_client import HttpFetchError, http_get
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.api_versions import ApiVersionsResponse
+
+# ------------------------------------------------------------------ 330: keys
+
+
+def test_330_a_file_that_has_changed_is_read_again() -> None:
+    env = create_env(build_jwks(("a", OTHER)))
+    tokens = create_validator(env)
+    for _ in range(3):
+        with pytest.raises(InvalidToken):
+            tokens.validate(sign_token(VALID_CLAIMS))
+    assert env.disk.reads == 1
+    env.disk.put(build_jwks(("a", RSA)))
+    assert tokens.validate(sign_token(VALID_CLAIMS)).principal_name == "alice"
+    env.disk.put(b"half a fi")
+    with pytest.raises(InvalidToken):
+        tokens.validate(sign_token(VALID_CLAIMS))
+    env.disk.put(build_jwks(("a", RSA)))
+    assert tokens.validate(sign_token(VALID_CLAIMS)).principal_name == "alice"
+
+
+def test_330_without_its_file_nobody_is_let_in() -> None:
+    with pytest.raises(InvalidToken):
+        BrokerJwtValidator(create_requirements(), create_jwks(create_env(), "file:///elsewhere"), lambda: 0).validate(
+            sign_token(VALID_CLAIMS)
+        )
+
+
+class JwksProvider:
+    """Publishes keys; counts how often they are asked for."""
+
+    def __init__(self, env: Any) -> None:
+        self.env, self.asked = env, list[bytes]()
+        self.answer = b""
+        self.at: list[float] = []
+
+    def publish(self, body: bytes, status: str = "200 OK", head: str = "") -> None:
+        self.answer = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{head}\r\n".encode() + body
+
+    async def run(self) -> None:
+        listener = await self.env.net.listen("idp", 80)
+        while True:
+            side = await listener.accept()
+            buffer = bytearray(10_000)
+            count = await side.receive_into(memoryview(buffer), 10.0)
+            self.asked.append(bytes(buffer[:count]))
+            self.at.append(trio.current_time())
+            await side.send([self.answer])
+            side.close()
+
+
+def with_provider(main: Any) -> None:
+    async def run() -> None:
+        env = create_env()
+        provider = JwksProvider(env)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(provider.run)
+            await trio.sleep(0.1)
+            await main(env, provider, nursery)
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
+
+
+def test_330_published_keys_are_fetched_now_and_then_and_for_an_unknown_name_at_once() -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(build_jwks(("a", RSA)))
+        keys = JsonWebKeySet(env, "http://idp/where/keys?are=here", JwksRefresh(600_000, 100, 10_000))
+        tokens = BrokerJwtValidator(create_requirements(), keys, lambda: NOW_S * 1000)
+        nursery.start_soon(keys.run)
+        await trio.sleep(5)
+        assert tokens.validate(sign_token(VALID_CLAIMS)).principal_name == "alice"
+        assert provider.asked[0].startswith(b"GET /where/keys?are=here HTTP/1.1\r\nHost: idp\r\n")
+        provider.publish(build_jwks(("b", OTHER)))
+        for _ in range(5):
+            with pytest.raises(InvalidToken):
+                tokens.validate(sign_token(VALID_CLAIMS, OTHER, kid="c"))
+            await trio.sleep(2)
+        assert len(provider.asked) == 2, "once a minute for each name"
+        assert tokens.validate(sign_token(VALID_CLAIMS, OTHER, kid="b")).principal_name == "alice"
+        await trio.sleep(550)
+        assert len(provider.asked) == 2
+        await trio.sleep(60)
+        assert len(provider.asked) == 3
+
+    with_provider(main)
+
+
+def test_330_many_unknown_names_have_it_fetched_once_a_second_at_most() -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(build_jwks(("a", RSA)))
+        keys = create_jwks(env, "http://idp/")
+        nursery.start_soon(keys.run)
+        await trio.sleep(5)
+        for number in range(1000):
+            with pytest.raises(InvalidToken):
+                keys.verify({"alg": "RS256", "kid": f"k{number}"}, "a.b.c")
+            await trio.sleep(0.01)
+        assert len(provider.asked) <= 12
+
+    with_provider(main)
+
+
+def test_330_where_a_fetch_fails_it_is_tried_again_and_the_keys_stay() -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.publish(build_jwks(("a", RSA)))
+        keys = JsonWebKeySet(env, "http://idp/", JwksRefresh(60_000, 100, 1_000))
+        nursery.start_soon(keys.run)
+        await trio.sleep(59)
+        provider.publish(b"", "500 Never")
+        await trio.sleep(4)
+        assert keys.key_ids() == ["a"]
+        gaps = [round(b - a, 1) for a, b in zip(provider.at[1:], provider.at[2:], strict=False)]
+        assert gaps[:5] == [0.1, 0.2, 0.4, 0.8, 1.0]
+        provider.publish(build_jwks(("b", RSA)))
+        await trio.sleep(1)
+        assert keys.key_ids() == ["b"]
+
+    with_provider(main)
+
+
+@pytest.mark.parametrize(
+    ("answer", "document"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\nabc", b"abc"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", b"abc"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", None),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere/\r\n\r\n", None),
+        (b"HTTP/1.1 404 Not Found\r\n\r\nabc", None),
+        (b"", None),
+        (b"220 mail.example\r\n", None),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n", None),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"a" * (1 << 20), None),
+    ],
+)
+def test_a_document_is_fetched_or_cannot_be(answer: bytes, document: bytes | None) -> None:
+    async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
+        provider.answer = answer
+        if document is None:
+            with pytest.raises(HttpFetchError):
+                await http_get(env, "http://idp/x")
+            assert len(provider.asked) == 1, "nowhere else is looked"
+        else:
+            assert await http_get(env, "http://idp/x") == document
+
+    with_provider(main)
+
+
+def test_nobody_there_is_told_as_such() -> None:
+    async def run() -> None:
+        with pytest.raises(HttpFetchError, match="nobody listens"):
+            await http_get(create_env(), "http://idp/x")
+
+    in_virtual_time(run)
+
+
+# ------------------------------------------------------------------ settings, and the gate
+
+SETTINGS = {"sasl.enabled.mechanisms": "OAUTHBEARER"}
+PREFIX = "listener.name.in.oauthbearer."
+TAKES = {**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": VALIDATOR_HANDLERS[0], f"{PREFIX}{JWKS_URL}": f"file://{PATH}"}
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        (TAKES, None),
+        (
+            {**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": VALIDATOR_HANDLERS[1], JWKS_URL: "https://idp.example/keys"},
+            None,
+        ),
+        ({**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": UNSECURED_HANDLER}, None),
+        (SETTINGS, CALLBACK_HANDLER),
+        ({**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": "my.own.Handler"}, CALLBACK_HANDLER),
+        ({**TAKES, f"{PREFIX}{JWKS_URL}": ""}, JWKS_URL),
+        ({**TAKES, f"{PREFIX}{JWKS_URL}": "ftp://idp/keys"}, JWKS_URL),
+        ({**TAKES, f"{PREFIX}{JWKS_URL}": "https://[::"}, JWKS_URL),
+        ({**TAKES, f"{PREFIX}{JWKS_URL}": "file://"}, JWKS_URL),
+        ({**TAKES, f"{PREFIX}sasl.jaas.config": "nonsense"}, "sasl.jaas.config"),
+        ({**TAKES, "sasl.oauthbearer.clock.skew.seconds": "-1"}, "sasl.oauthbearer.clock.skew.seconds"),
+        (
+            {**TAKES, "sasl.oauthbearer.jwks.endpoint.refresh.ms": "0"},
+            "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        ),
+        (
+            {
+                **SETTINGS,
+                f"{PREFIX}{CALLBACK_HANDLER}": UNSECURED_HANDLER,
+                f"{PREFIX}sasl.jaas.config": 'x.Y required unsecuredValidatorAllowableClockSkewMs="x";',
+            },
+            "sasl.jaas.config",
+        ),
+    ],
+)
+def test_328_tokens_are_taken_only_where_it_is_said_who_checks_them(values: dict[str, str], key: str | None) -> None:
+    """CVE-2026-33557, CVE-2026-110985: where nobody had said by whose keys, none were asked for."""
+    found = [x for x, _ in find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})]
+    assert found == ([] if key is None else [PREFIX + key])
+
+
+def test_without_the_libraries_a_listener_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauthbearer_config, "find_spec", lambda name: None)
+    ((key, why),) = find_listener_problems(TAKES, {"IN": "SASL_PLAINTEXT"})
+    assert key == PREFIX + CALLBACK_HANDLER
+    assert "pip install 'ottla[oauth]'" in why
+
+
+def gate(env: Any) -> SaslAuthenticator:
+    door = build_listener_security(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
+    assert door is not None
+    return SaslAuthenticator(
+        SaslPolicy(door.sasl_server_factories(env), {}, lambda _: ApiVersionsResponse(), env.now_ms)
+    )
+
+
+def test_316_a_session_lasts_as_long_as_its_token() -> None:
+    async def run() -> None:
+        env = create_env(build_jwks(("a", RSA)))
+        made, ends_s = gate(env), env.now_ms() // 1000 + 60
+        made.handle(handshake("OAUTHBEARER"), 0)
+        claims = {"sub": "alice", "iat": 0, "exp": ends_s}
+        told: Any = made.handle(say(initial_message(sign_token(claims))), 0).response
+        assert (told.error_code, told.auth_bytes, made.state, made.principal_name) == (
+            0,
+            b"",
+            SaslState.COMPLETE,
+            "alice",
+        )
+        assert told.session_lifetime_ms == ends_s * 1000 - env.now_ms()
+        assert made.deadline_ms == told.session_lifetime_ms
+        assert made.check_session(3, told.session_lifetime_ms + 1) is None
+
+    in_virtual_time(run)
+
+
+def test_327_a_bad_token_at_the_gate_is_error_58_with_the_json() -> None:
+    async def run() -> None:
+        made = gate(create_env(build_jwks(("a", RSA))))
+        made.handle(handshake("OAUTHBEARER"), 0)
+        first = made.handle(say(initial_message(sign_token(VALID_CLAIMS, OTHER))), 0)
+        told: Any = first.response
+        assert (told.error_code, told.auth_bytes, first.failure) == (0, INVALID_TOKEN_RESPONSE, None)
+        said = made.handle(say(b"\x01"), 0)
+        told = said.response
+        assert (told.error_code, told.error_message) == (
+            ErrorCode.SASL_AUTHENTICATION_FAILED,
+            INVALID_TOKEN_RESPONSE.decode(),
+        )
+        assert said.is_delayed
+        assert sign_token(VALID_CLAIMS, OTHER)[:20] not in str(said.failure)
+
+    in_virtual_time(run)

@@ -1,0 +1,137 @@
+"""What listeners ask for, out of settings as they are pasted; names out of certificates."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.security.authn.listener_security import (
+    build_listener_security,
+    build_outbound_access,
+    find_listener_problems,
+    listener_tls,
+)
+from ottla.broker.security.authn.plain_server import parse_users
+from ottla.broker.security.authn.ssl_principal_mapper import InvalidMappingRule, parse_mapping_rules
+from ottla.client.connection_security import NO_SECURITY
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+JAAS = f'{PLAIN} required username="admin" password="a-secret" user_admin="a-secret" user_alice="b-secret";'
+SASL = {"sasl.enabled.mechanisms": "PLAIN", "listener.name.in.plain.sasl.jaas.config": JAAS}
+
+
+def test_301_the_listeners_own_setting_wins():
+    values = {**SASL, "sasl.enabled.mechanisms": "GSSAPI", "listener.name.in.sasl.enabled.mechanisms": "PLAIN"}
+    made = build_listener_security(values, "IN", "SASL_PLAINTEXT", lambda *_: None)
+    assert made is not None
+    assert made.enabled_mechanisms == ("PLAIN",)
+    assert made.plain_digests == parse_users({"user_admin": "a-secret", "user_alice": "b-secret"})
+
+
+def test_301_a_jaas_line_without_its_mechanism_is_not_the_servers():
+    values = {"sasl.enabled.mechanisms": "PLAIN", "sasl.jaas.config": JAAS, "listener.name.in.sasl.jaas.config": JAAS}
+    (found,) = find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})
+    assert found[0] == "listener.name.in.plain.sasl.jaas.config"
+
+
+def test_316_how_long_a_session_lasts_may_be_said_by_mechanism():
+    values = {**SASL, "connections.max.reauth.ms": "9", "listener.name.in.plain.connections.max.reauth.ms": "7"}
+    made = build_listener_security(values, "IN", "SASL_PLAINTEXT", lambda *_: None)
+    assert made is not None
+    assert made.max_reauth_ms == {"PLAIN": 7}
+
+
+def test_a_door_shows_no_password():
+    made = build_listener_security(SASL, "IN", "SASL_PLAINTEXT", lambda *_: None)
+    assert "secret" not in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "values", "client_auth"),
+    [
+        ("SSL", {"ssl.client.auth": "required"}, "required"),
+        ("SASL_SSL", {"ssl.client.auth": "required"}, "none"),
+        ("SASL_SSL", {"listener.name.in.ssl.client.auth": "required"}, "required"),
+    ],
+)
+def test_305_with_a_login_only_the_listeners_own_client_auth_counts(protocol, values, client_auth):
+    made = listener_tls(values, "IN", protocol)
+    assert made is not None
+    assert made.client_auth == client_auth
+
+
+@pytest.mark.parametrize(
+    ("values", "protocol", "key"),
+    [
+        ({}, "SASL_PLAINTEXT", "listener.name.in.gssapi.sasl.jaas.config"),  # GSSAPI is Kafka's default
+        ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, "SASL_PLAINTEXT", "sasl.enabled.mechanisms"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "SASL_PLAINTEXT", "listener.name.in.plain.sasl.jaas.config"),
+        (
+            {**SASL, "listener.name.in.plain.sasl.jaas.config": "nonsense"},
+            "SASL_PLAINTEXT",
+            "listener.name.in.plain.sasl.jaas.config",
+        ),
+        ({"ssl.principal.mapping.rules": "RULE:x", "ssl.keystore.location": "k"}, "SSL", "ssl.principal.mapping.rules"),
+        ({"ssl.keystore.key": "x"}, "SSL", "ssl.keystore.location"),
+        ({}, "SSL", "ssl.keystore.location"),
+    ],
+)
+def test_a_node_does_not_start_with_what_it_could_not_keep_to(values, protocol, key):
+    assert [x for x, _ in find_listener_problems(values, {"IN": protocol})] == [key]
+
+
+def test_no_refusal_shows_a_secret():
+    values = {**SASL, "listener.name.in.plain.sasl.jaas.config": JAAS[:-1], "ssl.keystore.password": "c-secret"}
+    assert "secret" not in str(list(find_listener_problems(values, {"IN": "SASL_SSL"})))
+
+
+def test_scram_needs_no_jaas_line():
+    assert list(find_listener_problems({"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, {"IN": "SASL_PLAINTEXT"})) == []
+
+
+def test_brokers_log_in_as_the_jaas_line_says():
+    access = build_outbound_access(SASL, "IN", "SASL_PLAINTEXT", "PLAIN")
+    assert access.login is not None
+    assert (access.login.user, access.login.password) == ("admin", "a-secret")
+    assert build_outbound_access({}, "IN", "PLAINTEXT", "GSSAPI") is NO_SECURITY
+
+
+SUBJECT = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
+
+
+@pytest.mark.parametrize(
+    ("rules", "subject", "name"),
+    [
+        ("DEFAULT", SUBJECT, SUBJECT),
+        ("", SUBJECT, SUBJECT),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/", SUBJECT, "Duke"),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L", SUBJECT, "duke"),
+        ("RULE:^CN=(.*?),OU=(.*?),O=(.*?),C=(.*?)$/$1@$2/U, DEFAULT", SUBJECT, "DUKE@SERVICEUSERS"),
+        ("RULE:^CN=(.*?)$/$1/,DEFAULT", "O=x", "O=x"),
+        ("RULE:CN=Duke/x/", SUBJECT, None),  # the whole subject must fit
+        (r"RULE:^CN=(.*?)\/(.*?),.*$/$2\/$1/", "CN=a/b,O=x", "b/a"),
+        ("RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/L,DEFAULT", SUBJECT, "duke"),
+        (r"RULE:^CN=(\w+)$/$1/", "CN=Müller", None),  # Java's classes have nothing beyond ASCII
+        (r"RULE:^CN=(\d+)$/$1/", "CN=\u0661", None),
+        (r"RULE:^CN=(\S+)$/$1/", "CN=a\u2003b", "a\u2003b"),
+    ],
+)
+def test_310_the_first_rule_that_fits_the_whole_subject_names_it(rules, subject, name):
+    assert parse_mapping_rules(rules)(subject) == name
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "RULE:a",
+        "RULE:a/b",
+        "RULE:a/b/X",
+        "default",
+        "RULE:(/b/",
+        "RULE:a/$1/",
+        "DEFAULT DEFAULT",
+        "RULE:[a-z&&[^b]]*/x/",
+    ],
+)
+def test_310_a_rule_that_cannot_be_read_is_refused(rules):
+    with pytest.raises(InvalidMappingRule):
+        parse_mapping_rules(rules)

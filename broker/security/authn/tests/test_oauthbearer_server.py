@@ -1,0 +1,320 @@
+"""OAUTHBEARER: messages, tokens and keys, by the facts' numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ottla.broker.security.authn.jwt_validator import JwtRequirements, UnsecuredJwtValidator
+from ottla.broker.security.authn.oauthbearer_server import (
+    MAX_MESSAGE_BYTES,
+    InvalidToken,
+    OAuthBearerSaslServer,
+    OAuthBearerToken,
+)
+from ottla.broker.security.authn.sasl_server import SaslAuthenticationException
+from ottla.broker.security.authn.tests.oauthbearer_fixture import (
+    INVALID_TOKEN_RESPONSE,
+    NOW_S,
+    VALID_CLAIMS,
+    create_requirements,
+    create_validator,
+    initial_message,
+)
+from ottla.broker.security.authn.tests.token_issuer import EC, OTHER, RSA, build_jwks, build_unsigned_token, sign_token
+
+# ------------------------------------------------------------------ 326, 327: messages
+
+
+class SingleTokenValidator:
+    """Takes one token."""
+
+    def validate(self, token: str) -> OAuthBearerToken:
+        if token != "good":
+            raise InvalidToken("another", "insufficient_scope", "[s]") if token == "scope" else InvalidToken("another")
+        return OAuthBearerToken("alice", 7)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        initial_message(),
+        initial_message(scheme="bEARER"),
+        initial_message(scheme="Bearer  "),
+        initial_message(head="n,a=alice,"),
+        initial_message(more="x=1\x01yy=a b\tc\x01"),
+    ],
+)
+def test_326_a_token_is_shown_in_the_first_message(raw: bytes) -> None:
+    exchange = OAuthBearerSaslServer(SingleTokenValidator())
+    assert exchange.evaluate(raw) == b""
+    assert (exchange.is_complete, exchange.authorization_id, exchange.expires_ms) == (True, "alice", 7)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\x01",
+        b"n,,\x01\x01",
+        initial_message(head="y,,"),
+        initial_message(head="p=x,,"),
+        initial_message(scheme="Basic"),
+        initial_message("no token"),
+        initial_message(more="1=x\x01"),
+        initial_message()[:-1],
+        b"n,,\x01token=good\x01\x01",
+        initial_message("a" * MAX_MESSAGE_BYTES),
+    ],
+)
+def test_326_anything_else_is_refused_without_a_reason(raw: bytes) -> None:
+    exchange = OAuthBearerSaslServer(SingleTokenValidator())
+    with pytest.raises(SaslAuthenticationException) as refused:
+        exchange.evaluate(raw)
+    assert refused.value.client_message is None
+    assert not exchange.is_complete
+
+
+def test_326_an_authorization_id_is_the_tokens_own_name() -> None:
+    with pytest.raises(SaslAuthenticationException) as refused:
+        OAuthBearerSaslServer(SingleTokenValidator()).evaluate(initial_message(head="n,a=bob,"))
+    assert refused.value.client_message is not None
+    assert "(bob)" in refused.value.client_message
+
+
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [("bad", INVALID_TOKEN_RESPONSE), ("scope", b'{"status":"insufficient_scope", "scope":"[s]"}')],
+)
+def test_327_a_bad_token_is_refused_in_two_steps(token: str, told: bytes) -> None:
+    exchange = OAuthBearerSaslServer(SingleTokenValidator())
+    assert exchange.evaluate(initial_message(token)) == told
+    assert not exchange.is_complete
+    with pytest.raises(SaslAuthenticationException) as refused:
+        exchange.evaluate(b"\x01")
+    assert refused.value.client_message == told.decode()
+
+
+def test_327_another_token_may_follow_a_bad_one() -> None:
+    exchange = OAuthBearerSaslServer(SingleTokenValidator())
+    exchange.evaluate(initial_message("bad"))
+    assert exchange.evaluate(initial_message()) == b""
+    assert exchange.is_complete
+
+
+# ------------------------------------------------------------------ 329: what a signed token must say
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"exp": NOW_S - 29},
+        {"exp": NOW_S + 60.9},
+        {"iat": NOW_S + 5000},
+        {"nbf": NOW_S + 30},
+        {"scope": "one two"},
+        {"scope": ["one", "two"]},
+        {"scope": 5},
+        {"iss": "anybody"},
+    ],
+)
+def test_329_a_token_is_good(more: dict[str, Any]) -> None:
+    claims = {**VALID_CLAIMS, **more}
+    assert create_validator().validate(sign_token(claims)) == OAuthBearerToken("alice", int(claims["exp"]) * 1000)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"exp": None},
+        {"iat": None},
+        {"sub": None},
+        {"exp": NOW_S - 30},
+        {"exp": "tomorrow"},
+        {"exp": True},
+        {"exp": 1e300},
+        {"iat": "x"},
+        {"iat": -1},
+        {"nbf": NOW_S + 31},
+        {"nbf": "x"},
+        {"sub": ""},
+        {"sub": " "},
+        {"sub": 5},
+        {"scope": ["one", "one "]},
+        {"scope": ""},
+        {"scope": [5]},
+        {"aud": "somebody"},
+    ],
+)
+def test_329_a_token_is_not_good(more: dict[str, Any]) -> None:
+    claims = {k: v for k, v in {**VALID_CLAIMS, **more}.items() if v is not None}
+    with pytest.raises(InvalidToken) as refused:
+        create_validator().validate(
+            sign_token(claims, kid="a") if isinstance(claims.get("sub", ""), str) else raw_signed(claims)
+        )
+    assert refused.value.client_message == INVALID_TOKEN_RESPONSE.decode()
+
+
+def raw_signed(claims: dict[str, Any]) -> str:
+    """A token whose name is no text, which the library would not make."""
+    from jwt.api_jws import PyJWS
+
+    return PyJWS().encode(json.dumps(claims).encode(), RSA, "RS256", {"kid": "a"})
+
+
+@pytest.mark.parametrize(
+    ("wants", "more", "is_good"),
+    [
+        (create_requirements(audiences={"kafka"}), {}, False),
+        (create_requirements(audiences={"kafka"}), {"aud": "kafka"}, True),
+        (create_requirements(audiences={"kafka", "x"}), {"aud": ["y", "kafka"]}, True),
+        (create_requirements(audiences={"kafka"}), {"aud": ["y"]}, False),
+        (create_requirements(audiences={"kafka"}), {"aud": {"kafka": 1}}, False),
+        (create_requirements(issuer="me"), {}, False),
+        (create_requirements(issuer="me"), {"iss": "me"}, True),
+        (create_requirements(issuer="me"), {"iss": ["me"]}, False),
+        (create_requirements(skew_s=0), {"exp": NOW_S}, False),
+        (create_requirements(skew_s=0), {"exp": NOW_S + 1}, True),
+        (create_requirements(sub="client"), {}, False),
+        (create_requirements(sub="client"), {"client": "alice"}, True),
+        (create_requirements(scope="sc"), {"scope": ""}, True),
+    ],
+)
+def test_329_what_the_settings_ask_of_a_token(wants: JwtRequirements, more: dict[str, Any], is_good: bool) -> None:
+    if is_good:
+        assert create_validator(wants=wants).validate(raw_signed({**VALID_CLAIMS, **more})).principal_name == "alice"
+    else:
+        with pytest.raises(InvalidToken):
+            create_validator(wants=wants).validate(raw_signed({**VALID_CLAIMS, **more}))
+
+
+# ------------------------------------------------------------------ 329: by whom it is signed
+
+
+@pytest.mark.parametrize(
+    ("keys", "token"),
+    [
+        (build_jwks(("a", RSA)), sign_token(VALID_CLAIMS)),
+        (build_jwks(("a", RSA)), sign_token(VALID_CLAIMS, kid=None)),
+        (build_jwks((None, RSA)), sign_token(VALID_CLAIMS, kid="b")),
+        (build_jwks(("a", OTHER), ("a", RSA)), sign_token(VALID_CLAIMS)),
+        (build_jwks(("a", RSA), alg="RS256", use="sig"), sign_token(VALID_CLAIMS)),
+        (build_jwks(("a", RSA)), sign_token(VALID_CLAIMS, algorithm="PS384")),
+        (build_jwks(("a", EC)), sign_token(VALID_CLAIMS, EC, "ES256")),
+    ],
+)
+def test_329_a_published_key_signed_it(keys: bytes, token: str) -> None:
+    assert create_validator(keys=keys).validate(token).principal_name == "alice"
+
+
+@pytest.mark.parametrize(
+    ("keys", "token"),
+    [
+        (build_jwks(("a", RSA)), sign_token(VALID_CLAIMS, OTHER)),
+        (build_jwks(("b", RSA)), sign_token(VALID_CLAIMS)),
+        (build_jwks(("a", EC)), sign_token(VALID_CLAIMS)),
+        (build_jwks(("a", RSA), use="enc"), sign_token(VALID_CLAIMS)),
+        (build_jwks(("a", RSA), key_ops=["sign"]), sign_token(VALID_CLAIMS)),
+        (build_jwks(("a", RSA), alg="RS512"), sign_token(VALID_CLAIMS)),
+        (build_jwks(("a", RSA)), build_unsigned_token(VALID_CLAIMS)),
+        (build_jwks(("a", RSA)), build_unsigned_token(VALID_CLAIMS, "NONE")),
+        (build_jwks(("a", RSA)), build_unsigned_token(VALID_CLAIMS, "RS256", "AAAA")),
+        (build_jwks(("a", RSA)), sign_token(VALID_CLAIMS)[:-8]),
+        (build_jwks(("a", RSA)), sign_token(VALID_CLAIMS, "s" * 32, "HS256")),
+        (
+            b'{"keys": [{"kty": "oct", "k": "c3Nzc3Nzc3Nzc3Nzc3Nzc3Nzc3Nzc3Nzc3Nzc3M"}]}',
+            sign_token(VALID_CLAIMS, "s" * 32, "HS256"),
+        ),
+        (b'{"keys": [{"kty": "RSA"}]}', sign_token(VALID_CLAIMS)),
+        (b'{"keys": [5]}', sign_token(VALID_CLAIMS)),
+        (b"[]", sign_token(VALID_CLAIMS)),
+        (b"no json", sign_token(VALID_CLAIMS)),
+        (build_jwks(("a", RSA)), "one.two"),
+        (build_jwks(("a", RSA)), "!.!.!"),
+        (build_jwks(("a", RSA)), "W10.W10."),
+        (build_jwks(("a", RSA)), "....."),
+    ],
+)
+def test_329_nobody_trusted_signed_it(keys: bytes, token: str) -> None:
+    """CVE-2026-33557: tokens were taken that nobody had signed."""
+    with pytest.raises(InvalidToken):
+        create_validator(keys=keys).validate(token)
+
+
+def test_a_secret_is_no_public_key_in_disguise() -> None:
+    """The old trick: a public key's text taken as the secret of HMAC."""
+    head, body, _ = build_unsigned_token(VALID_CLAIMS, "HS256").split(".")
+    import hashlib
+    import hmac
+    from base64 import urlsafe_b64encode
+
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    pem = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    mac = urlsafe_b64encode(hmac.digest(pem, f"{head}.{body}".encode(), hashlib.sha256)).decode().rstrip("=")
+    with pytest.raises(InvalidToken):
+        create_validator().validate(f"{head}.{body}.{mac}")
+
+
+def test_many_brackets_are_no_json_and_end_nothing() -> None:
+    from base64 import urlsafe_b64encode
+
+    deep = urlsafe_b64encode(b"[" * 20_000).decode()
+    with pytest.raises(InvalidToken):
+        create_validator().validate(f"{deep}.x.y")
+
+
+# ------------------------------------------------------------------ 328: without a signature
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "is_good"),
+    [
+        ({}, {}, True),
+        ({}, {"iat": None}, True),
+        ({}, {"exp": None}, False),
+        ({}, {"exp": NOW_S}, False),
+        ({"unsecuredValidatorAllowableClockSkewMs": "1"}, {"exp": NOW_S}, True),
+        ({}, {"iat": NOW_S + 1}, False),
+        ({}, {"iat": NOW_S, "exp": NOW_S}, False),
+        ({}, {"sub": ""}, False),
+        ({"unsecuredValidatorPrincipalClaimName": "who"}, {"who": "bob"}, True),
+        ({"unsecuredValidatorRequiredScope": "a b"}, {"scope": ["a", "b", "c"]}, True),
+        ({"unsecuredValidatorRequiredScope": "a"}, {"scope": "a"}, True),
+        ({"unsecuredValidatorRequiredScope": "a"}, {"scope": "a b"}, False),
+        ({"unsecuredValidatorRequiredScope": "a"}, {}, False),
+    ],
+)
+def test_328_an_unsigned_token(options: dict[str, str], more: dict[str, Any], is_good: bool) -> None:
+    claims = {k: v for k, v in {**VALID_CLAIMS, **more}.items() if v is not None}
+    tokens = UnsecuredJwtValidator(options, lambda: NOW_S * 1000)
+    if is_good:
+        assert tokens.validate(build_unsigned_token(claims)).principal_name in ("alice", "bob")
+    else:
+        with pytest.raises(InvalidToken):
+            tokens.validate(build_unsigned_token(claims))
+
+
+def test_328_a_missing_scope_is_told() -> None:
+    with pytest.raises(InvalidToken) as refused:
+        UnsecuredJwtValidator({"unsecuredValidatorRequiredScope": "a b"}, lambda: NOW_S * 1000).validate(
+            build_unsigned_token(VALID_CLAIMS)
+        )
+    assert refused.value.client_message == '{"status":"insufficient_scope", "scope":"[a, b]"}'
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        build_unsigned_token(VALID_CLAIMS, "RS256"),
+        build_unsigned_token(VALID_CLAIMS, signature="AA"),
+        "a.b",
+        build_unsigned_token([1]),
+    ],
+)
+def test_328_a_signed_one_or_none_at_all(token: str) -> None:
+    with pytest.raises(InvalidToken):
+        UnsecuredJwtValidator({}, lambda: NOW_S * 1000).validate(token)

@@ -1,0 +1,404 @@
+"""The gate: what is heard before somebody has proved who they are, by the facts' numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import random
+from base64 import b64encode
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ottla.broker.security.authn.plain_server import PlainSaslServer, parse_users
+from ottla.broker.security.authn.sasl_authenticator import SaslAuthenticator, SaslPolicy, SaslState
+from ottla.broker.security.authn.sasl_server import SaslAuthenticationException
+from ottla.broker.security.authn.scram_server import DelegationTokenCredential, ScramSaslServer
+from ottla.client import scram
+from ottla.client.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient
+from ottla.wire.api_keys import ApiKey, request_class, request_spec
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.framing import encode_request
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+PASSWORDS = parse_users({"user_alice": "alice-secret", "user_bob": "bob-secret", "else": "x"})
+EXPIRES_MS = 5_000_000
+SALTED = {x: scram.salted_password(x, "alice-secret", b"salt", 4096) for x in (SCRAM_SHA_256, SCRAM_SHA_512)}
+
+
+def keys(user: str, mechanism: str) -> scram.ScramCredential | None:
+    return scram.derive_credential(mechanism, SALTED[mechanism], b"salt", 4096) if user == "alice" else None
+
+
+def token(token_id: str, mechanism: str) -> DelegationTokenCredential | None:
+    made = scram.derive_credential(mechanism, SALTED[mechanism], b"salt", 4096)
+    return DelegationTokenCredential(made, "owner", EXPIRES_MS) if token_id == "t1" else None
+
+
+def gate(*, reauth_ms: int = 0, now_ms: int = 1_000_000, code: int = 0) -> SaslAuthenticator:
+    mechanisms = {
+        "PLAIN": partial(PlainSaslServer, PASSWORDS),
+        SCRAM_SHA_256: partial(ScramSaslServer, SCRAM_SHA_256, "server", keys, token),
+        SCRAM_SHA_512: partial(ScramSaslServer, SCRAM_SHA_512, "server", keys, token),
+    }
+    limits = dict.fromkeys(mechanisms, reauth_ms)
+    return SaslAuthenticator(SaslPolicy(mechanisms, limits, lambda _: ApiVersionsResponse(code), lambda: now_ms))
+
+
+def frame(request: Any, version: int) -> memoryview:
+    return memoryview(encode_request(ApiKey(request.SPEC.key), version, 7, "c", request)[4:])
+
+
+def versions(version: int = 3) -> memoryview:
+    return frame(ApiVersionsRequest("a", "1"), version)
+
+
+def handshake(mechanism: str = "PLAIN", version: int = 1) -> memoryview:
+    return frame(SaslHandshakeRequest(mechanism), version)
+
+
+def say(raw: bytes, version: int = 2) -> memoryview:
+    return frame(SaslAuthenticateRequest(raw), version)
+
+
+def plain(user: str = "alice", password: str = "alice-secret", as_whom: str = "") -> bytes:
+    return f"{as_whom}\0{user}\0{password}".encode()
+
+
+def let_in(made: SaslAuthenticator, now_ms: float = 0.0, **who: str) -> Any:
+    made.handle(handshake(), now_ms)
+    return made.handle(say(plain(**who)), now_ms)
+
+
+# ------------------------------------------------------------------ 312: the order of things
+
+
+def test_312_versions_then_a_mechanism_then_tokens():
+    made = gate()
+    assert made.handle(versions(), 0).response == ApiVersionsResponse()
+    told = made.handle(handshake(), 0).response
+    assert (told.error_code, sorted(told.mechanisms)) == (0, ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512])
+    said = made.handle(say(plain()), 0)
+    assert (said.response.error_code, said.failure, made.state, made.principal_name) == (
+        0,
+        None,
+        SaslState.COMPLETE,
+        "alice",
+    )
+
+
+def test_312_versions_need_not_be_asked_for():
+    made = gate()
+    let_in(made)
+    assert made.state is SaslState.COMPLETE
+
+
+def test_312_versions_are_told_once():
+    made = gate()
+    made.handle(versions(), 0)
+    with pytest.raises(WireError):
+        made.handle(versions(), 0)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST])
+def test_312_a_question_for_versions_that_went_wrong_may_be_asked_again(code):
+    made = gate(code=code)
+    made.handle(versions(), 0)
+    assert made.state is SaslState.INITIAL
+    made.handle(versions(), 0)
+
+
+def test_312_a_mechanism_that_is_not_enabled_ends_it_with_the_list_of_those_that_are():
+    said = gate().handle(handshake("GSSAPI"), 0)
+    assert said.response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert sorted(said.response.mechanisms) == ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512]
+    assert said.failure
+    assert said.is_delayed
+
+
+def test_312_another_request_between_tokens_is_an_illegal_state_and_the_end():
+    made = gate()
+    made.handle(handshake(), 0)
+    said = made.handle(handshake(), 0)
+    assert said.response.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert said.failure
+    assert said.is_delayed
+
+
+def test_312_after_the_old_handshake_tokens_travel_raw():
+    made = gate()
+    made.handle(handshake(version=0), 0)
+    said = made.handle(memoryview(plain()), 0)
+    assert (said.request, said.response, said.failure, made.state) == (None, b"", None, SaslState.COMPLETE)
+
+
+def test_312_a_raw_token_that_is_wrong_is_not_answered():
+    made = gate()
+    made.handle(handshake(version=0), 0)
+    said = made.handle(memoryview(plain(password="x")), 0)
+    assert said.response is None
+    assert said.failure
+
+
+STATES = {
+    "first": lambda made: None,
+    "versions told": lambda made: made.handle(versions(), 0),
+    "tokens": lambda made: made.handle(handshake(), 0),
+    "scram begun": lambda made: (
+        made.handle(handshake(SCRAM_SHA_256), 0),
+        made.handle(say(ScramClient(SCRAM_SHA_256, "alice", "x", "n").first_message()), 0),
+    ),
+    "other mechanism": lambda made: (let_in(made), made.handle(handshake(SCRAM_SHA_256), 2_000.0)),
+}
+HEARD = {
+    "first": {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE},
+    "versions told": {ApiKey.SASL_HANDSHAKE},
+    "tokens": {ApiKey.SASL_AUTHENTICATE},
+    "scram begun": {ApiKey.SASL_AUTHENTICATE},
+    "other mechanism": set(),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("version", ["low", "high", "unknown"])
+def test_nothing_else_is_heard_in_any_state_before_somebody_is_let_in(state, version):
+    for key in ApiKey:
+        if key in HEARD[state]:
+            continue
+        known = request_spec(key).versions
+        number = {"low": known.low, "high": known.high, "unknown": known.high + 9}[version]
+        made = gate(reauth_ms=60_000)
+        STATES[state](made)
+        before = made.state
+        raw = encode_request(key, known.high, 7, "c", request_class(key)())[4:]
+        raw = raw[:2] + number.to_bytes(2, "big", signed=True) + raw[4:] if number != known.high else raw
+        try:
+            said = made.handle(memoryview(raw), 10_000.0)
+        except WireError:
+            continue
+        assert said.failure, key
+        assert said.response is None or said.response.error_code == ErrorCode.ILLEGAL_SASL_STATE, key
+        assert made.state is before is not SaslState.COMPLETE, key
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_sequence_of_frames_opens_the_gate_without_a_password(seed):
+    """F4: legal and illegal frames in any order, torn, longer, with bits changed; one of them is a user's name."""
+    rng = random.Random(seed)
+    client = ScramClient(SCRAM_SHA_256, "alice", "not hers", "client")
+    pieces = [bytes(versions()), bytes(handshake()), bytes(handshake(SCRAM_SHA_256)), bytes(handshake("PLAIN", 0))]
+    pieces += [
+        bytes(handshake(SCRAM_SHA_512, 0)),
+        bytes(say(plain(password="alice"))),
+        bytes(say(client.first_message())),
+    ]
+    pieces += [plain(password=""), client.first_message(), bytes(say(b"c=biws,r=clientserver,p=AAAA")), b"", bytes(9)]
+    pieces.append(encode_request(ApiKey.PRODUCE, 9, 1, "x", request_class(ApiKey.PRODUCE)())[4:])
+    for _ in range(50):
+        made = gate(reauth_ms=rng.choice([0, 5_000]))
+        for _ in range(rng.randrange(1, 8)):
+            raw = bytearray(rng.choice(pieces))
+            if rng.random() < 0.4 and raw:
+                raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+            if rng.random() < 0.2:
+                raw = raw[: rng.randrange(len(raw) + 1)] + rng.randbytes(rng.randrange(6))
+            try:
+                said = made.handle(memoryview(bytes(raw)), 0.0)
+            except WireError:
+                break
+            assert made.state is not SaslState.COMPLETE
+            assert made.principal_name == ""
+            if said.failure is not None:
+                break
+
+
+# ------------------------------------------------------------------ 314: what a failure tells
+
+
+@pytest.mark.parametrize(
+    ("token_bytes", "text"),
+    [
+        (plain(password="x"), "Authentication failed: Invalid username or password"),
+        (plain(user="nobody"), "Authentication failed: Invalid username or password"),
+        (plain(user=""), "Authentication failed: username not specified"),
+        (plain(password=""), "Authentication failed: password not specified"),
+        (b"alice\0alice-secret", "Invalid SASL/PLAIN response: expected 3 tokens, got 2"),
+        (b"\0alice\0alice-secret\0more", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+        (
+            plain(as_whom="bob"),
+            "Authentication failed: Client requested an authorization id that is different from username",
+        ),
+    ],
+)
+def test_319_plain_says_which_rule_was_broken(token_bytes, text):
+    made = gate()
+    made.handle(handshake(), 0)
+    said = made.handle(say(token_bytes), 0)
+    assert (said.response.error_code, said.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+    assert said.is_delayed
+    assert made.state is not SaslState.COMPLETE
+
+
+@pytest.mark.parametrize("password", ["x", "x" * 12, "x" * 100_000])
+@pytest.mark.parametrize("user", ["alice", "nobody"])
+def test_319_as_much_is_compared_whoever_is_named_and_whatever_is_sent(user, password, monkeypatch):
+    compared = []
+    compare = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append((len(a), len(b))) or compare(a, b))
+    made = gate()
+    made.handle(handshake(), 0)
+    said = made.handle(say(plain(user=user, password=password)), 0)
+    assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert compared == [(32, 32)]
+
+
+def test_319_the_user_may_name_himself_as_whom_to_be():
+    assert let_in(gate(), as_whom="alice").failure is None
+
+
+def scram_login(made: SaslAuthenticator, client: ScramClient, mechanism: str = SCRAM_SHA_256) -> Any:
+    made.handle(handshake(mechanism), 0)
+    said = made.handle(say(client.first_message()), 0)
+    if said.failure is None:
+        said = made.handle(say(client.evaluate_challenge(said.response.auth_bytes)), 0)
+    return said
+
+
+@pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
+def test_321_scram_lets_in_who_knows_the_password(mechanism):
+    made, client = gate(), ScramClient(mechanism, "alice", "alice-secret", "client")
+    said = scram_login(made, client, mechanism)
+    assert (said.failure, made.principal_name, made.state) == (None, "alice", SaslState.COMPLETE)
+    assert client.evaluate_challenge(said.answer.auth_bytes) is None
+
+
+@pytest.mark.parametrize(("user", "password"), [("alice", "x"), ("nobody", "alice-secret")])
+def test_322_an_unknown_user_and_a_wrong_password_are_told_alike(user, password):
+    said = scram_login(gate(), ScramClient(SCRAM_SHA_256, user, password, "client"))
+    text = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+    assert (said.answer.error_code, said.answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+
+
+def test_322_the_last_message_must_carry_both_nonces():
+    """CVE-2024-56128: a recorded proof would do otherwise."""
+    made, client = gate(), ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
+    made.handle(handshake(SCRAM_SHA_256), 0)
+    first = made.handle(say(client.first_message()), 0).response.auth_bytes.decode()
+    unproved = "c=biws,r=client"  # with a proof that fits it: who has an old one has that
+    signed = f"n=alice,r=client,{first},{unproved}".encode()
+    client_key = hmac.digest(SALTED[SCRAM_SHA_256], b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+    proof = b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+    said = made.handle(say(f"{unproved},p={proof}".encode()), 0)
+    assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_322_credentials_of_too_few_iterations_let_nobody_in():
+    weak = scram.derive_credential(SCRAM_SHA_256, scram.salted_password(SCRAM_SHA_256, "p", b"s", 100), b"s", 100)
+    with pytest.raises(SaslAuthenticationException):
+        ScramSaslServer(SCRAM_SHA_256, "n", lambda *_: weak).evaluate(b"n,,n=alice,r=abc")
+
+
+def test_cve_2017_12610_nobody_becomes_somebody_else_by_asking_for_it():
+    """In PLAIN too, above: 319."""
+    made = gate()
+    made.handle(handshake(SCRAM_SHA_256), 0)
+    said = made.handle(say(b"n,a=bob,n=alice,r=abc"), 0)
+    assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "different from username" in said.response.error_message
+
+
+def test_335_a_token_lets_its_owner_in_until_it_expires():
+    made = gate(now_ms=EXPIRES_MS - 300)
+    said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
+    assert (made.principal_name, made.is_delegation_token, said.answer.session_lifetime_ms) == ("owner", True, 300)
+
+
+# ------------------------------------------------------------------ 316-318: sessions
+
+
+def test_316_without_a_limit_a_session_does_not_end():
+    made = gate()
+    assert let_in(made).answer.session_lifetime_ms == 0
+    assert made.check_session(ApiKey.PRODUCE, 1e12)
+
+
+def test_316_the_shorter_of_both_limits_holds():
+    made = gate(reauth_ms=200, now_ms=EXPIRES_MS - 300)
+    said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
+    assert said.answer.session_lifetime_ms == 200
+
+
+def test_316_credentials_that_have_expired_give_no_time_at_all():
+    made = gate(now_ms=EXPIRES_MS + 1)
+    said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
+    assert said.answer.session_lifetime_ms == 0
+    assert made.check_session(ApiKey.PRODUCE, 0.1) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "at_ms", "lets"),
+    [
+        (ApiKey.PRODUCE, 4_999.0, True),
+        (ApiKey.PRODUCE, 5_001.0, None),
+        (ApiKey.SASL_HANDSHAKE, 4_000.0, False),
+        (ApiKey.SASL_HANDSHAKE, 5_001.0, False),
+    ],
+)
+def test_317_after_the_deadline_only_a_new_login_is_heard(key, at_ms, lets):
+    made = gate(reauth_ms=5_000)
+    let_in(made)
+    assert made.check_session(key, at_ms) is lets
+
+
+def test_317_a_login_anew_is_begun_once_a_second():
+    made = gate(reauth_ms=5_000)
+    let_in(made)
+    assert let_in(made, 2_000.0).failure is None
+    assert made.check_session(ApiKey.SASL_HANDSHAKE, 2_999.0)
+    assert made.check_session(ApiKey.SASL_HANDSHAKE, 3_000.0) is False
+
+
+def test_317_without_a_deadline_a_handshake_is_a_request_like_any():
+    made = gate()
+    let_in(made)
+    assert made.check_session(ApiKey.SASL_HANDSHAKE, 9e9)
+
+
+def test_316_a_login_anew_moves_the_deadline():
+    made = gate(reauth_ms=5_000)
+    let_in(made)
+    let_in(made, 3_000.0)
+    assert made.deadline_ms == 8_000.0
+
+
+def test_318_another_mechanism_ends_it_with_the_next_token():
+    made = gate(reauth_ms=5_000)
+    let_in(made)
+    said = made.handle(handshake(SCRAM_SHA_256), 2_000.0)
+    assert (said.response.error_code, said.failure) == (0, None)
+    said = made.handle(say(b"n,,n=alice,r=abc"), 2_000.0)
+    assert said.failure
+    assert said.response is None
+
+
+def test_318_nobody_becomes_somebody_else_on_the_way():
+    made = gate(reauth_ms=5_000)
+    let_in(made)
+    said = let_in(made, 2_000.0, user="bob", password="bob-secret")
+    text = "Cannot change principals during re-authentication from User.alice: User.bob"
+    assert (said.answer.error_code, said.answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+    assert made.principal_name == "alice"
+
+
+def test_318_a_failure_on_the_way_says_that_it_was_one():
+    made = gate(reauth_ms=5_000)
+    made.handle(handshake(SCRAM_SHA_256), 0)
+    client = ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
+    made.handle(say(client.evaluate_challenge(made.handle(say(client.first_message()), 0).response.auth_bytes)), 0)
+    made.handle(handshake(SCRAM_SHA_256), 2_000.0)
+    said = made.handle(say(b"nonsense"), 2_000.0)
+    assert "during re-authentication" in said.response.error_message

@@ -1,0 +1,152 @@
+"""Access rules by what they are about, so that a decision looks only at those that name the resource.
+
+Behaviour (items 336, 337): a rule names a resource literally, by a prefix, or all of a kind by ``*``. Any rule that
+matches and denies decides; else any that allows; else the resource is refused if any rule of anybody names it; else
+nothing was said. What is allowed to read, write, delete or alter may describe; to alter configs may describe them. What
+is denied implies nothing.
+
+Source: ``StandardAuthorizerData.java``, ``AclCache.java``, ``Authorizer.authorizeByResourceType`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ottla.controller.metadata.acl import (
+    WILDCARD,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+    StandardAcl,
+)
+
+WILDCARD_PRINCIPAL = "User:*"
+_NO_ACLS: Mapping[bytes, StandardAcl] = {}
+_IMPLYING = {
+    AclOperation.DESCRIBE: frozenset(
+        {
+            AclOperation.DESCRIBE,
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+            AclOperation.ALL,
+        }
+    ),
+    AclOperation.DESCRIBE_CONFIGS: frozenset(
+        {AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.ALL}
+    ),
+}
+
+
+class AclIndex:
+    """All rules there are. Taking one in or dropping it costs what is said about its own resource, not all of them."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[bytes, StandardAcl] = {}
+        self._literal: dict[tuple[ResourceType, str], dict[bytes, StandardAcl]] = {}
+        self._prefixed: dict[tuple[ResourceType, str], dict[bytes, StandardAcl]] = {}
+        """Rules by their ids, for each name: thousands may name the same, and all of them may go at once."""
+        self._lengths: dict[tuple[ResourceType, int], int] = {}
+        """How many prefixes of a kind have a length."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def add(self, acl_id: bytes, acl: StandardAcl) -> None:
+        """One rule more, or another one under its id."""
+        self.remove(acl_id)
+        self._by_id[acl_id] = acl
+        at = acl.resource, acl.name
+        if acl.pattern is not PatternType.PREFIXED:
+            self._literal.setdefault(at, {})[acl_id] = acl
+            return
+        if at not in self._prefixed:
+            length = acl.resource, len(acl.name)
+            self._lengths[length] = self._lengths.get(length, 0) + 1
+        self._prefixed.setdefault(at, {})[acl_id] = acl
+
+    def remove(self, acl_id: bytes) -> None:
+        """One rule less; one that is not there is none."""
+        acl = self._by_id.pop(acl_id, None)
+        if acl is None:
+            return
+        at = acl.resource, acl.name
+        of = self._prefixed if acl.pattern is PatternType.PREFIXED else self._literal
+        del of[at][acl_id]
+        if not of[at]:
+            del of[at]
+            if of is self._prefixed:
+                length = acl.resource, len(acl.name)
+                self._lengths[length] -= 1
+                if not self._lengths[length]:
+                    del self._lengths[length]
+
+    def _acls_for(self, resource: ResourceType, name: str) -> Iterator[StandardAcl]:
+        """Every rule that names a resource."""
+        yield from self._literal.get((resource, name), _NO_ACLS).values()
+        if name != WILDCARD:
+            yield from self._literal.get((resource, WILDCARD), _NO_ACLS).values()
+        for kind, length in self._lengths:
+            if kind == resource and length <= len(name):
+                yield from self._prefixed.get((resource, name[:length]), _NO_ACLS).values()
+
+    def evaluate(
+        self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str
+    ) -> bool | None:
+        """Whether somebody may; None where no rule of anybody names the resource."""
+        implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
+        allowed: bool | None = None
+        for acl in self._acls_for(resource, name):
+            if allowed is None:
+                allowed = False
+            if not _matches_subject(acl, principal, host):
+                continue
+            if acl.permission is AclPermissionType.ALLOW:
+                allowed = allowed or acl.operation in implying
+            elif acl.operation in (operation, AclOperation.ALL):
+                return False
+        return allowed
+
+    def matching_acl(
+        self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str
+    ) -> StandardAcl | None:
+        """The rule by which `evaluate` decides; None where none is about who asks for this."""
+        implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
+        allowing: StandardAcl | None = None
+        for acl in self._acls_for(resource, name):
+            if not _matches_subject(acl, principal, host):
+                continue
+            if acl.permission is AclPermissionType.ALLOW:
+                allowing = acl if acl.operation in implying else allowing
+            elif acl.operation in (operation, AclOperation.ALL):
+                return acl
+        return allowing
+
+    def evaluate_by_resource_type(
+        self, principal: str, host: str, operation: AclOperation, resource: ResourceType
+    ) -> bool:
+        """Whether there is something of a kind to which somebody may do just this (item 339): nothing implies it."""
+        wanted = operation, AclOperation.ALL
+        denied: set[tuple[PatternType, str]] = set()
+        allowed: set[tuple[PatternType, str]] = set()
+        for acl in self._by_id.values():
+            if acl.resource == resource and acl.operation in wanted and _matches_subject(acl, principal, host):
+                of = denied if acl.permission is AclPermissionType.DENY else allowed
+                of.add((acl.pattern, acl.name))
+        everything = PatternType.LITERAL, WILDCARD
+        if everything in denied:
+            return False
+        return everything in allowed or any(not _is_covered(pattern, name, denied) for pattern, name in allowed)
+
+
+def _matches_subject(acl: StandardAcl, principal: str, host: str) -> bool:
+    return acl.principal in (principal, WILDCARD_PRINCIPAL) and acl.host in (host, WILDCARD)
+
+
+def _is_covered(pattern: PatternType, name: str, denied: set[tuple[PatternType, str]]) -> bool:
+    """Whether what denies takes away all that a rule allows."""
+    if pattern is PatternType.LITERAL and (pattern, name) in denied:
+        return True
+    return any((PatternType.PREFIXED, name[:end]) in denied for end in range(1, len(name) + 1))

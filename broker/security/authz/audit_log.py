@@ -1,0 +1,155 @@
+"""The audit log: who was let in or not, and who was allowed or refused what. Loaded only where it is switched on.
+
+Behaviour: lines about decisions are written as Kafka writes them to ``kafka.authorizer.logger``, so that what reads
+those reads these: what is refused at INFO, what is allowed at DEBUG; looks that only leave something out of an answer
+are told where they allow. Beyond Kafka's, logins are told too, those that fail at INFO. Whoever may connect may be
+refused as fast as it likes: a line that was told is not told again within a minute, but counted, and no more than
+`MAX_PER_MINUTE` different ones are told, of what is allowed half as many, so that there is room for what is refused; then how
+many were not. What others chose stands in them escaped and cut.
+
+Source: ``StandardAuthorizerData.java``, ``AuthHelper.scala``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.env.env import Env
+from ottla.env.log_escaping import escape
+from ottla.wire.api_keys import ApiKey
+
+logger = logging.getLogger("ottla.audit")
+
+MAX_PER_MINUTE = 1_000
+"""So many different lines."""
+PENDING_PER_RECORD = 50
+"""So many lines of the last minute at most are written before one of this minute: nobody else runs meanwhile."""
+MAX_NAME_CHARS = 255
+"""Of a name."""
+_MINUTE_MS = 60_000.0
+_LEVELS = {"INFO": logging.INFO, "DEBUG": logging.DEBUG}
+_LOG_ONLY_IF_ALLOWED = frozenset(
+    {
+        (ApiKey.METADATA, AclOperation.CREATE, ResourceType.CLUSTER),
+        (ApiKey.LIST_GROUPS, AclOperation.DESCRIBE, ResourceType.CLUSTER),
+        (ApiKey.LIST_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP),
+        (ApiKey.INIT_PRODUCER_ID, AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
+        (ApiKey.WRITE_TXN_MARKERS, AclOperation.ALTER, ResourceType.CLUSTER),
+        (ApiKey.OFFSET_FOR_LEADER_EPOCH, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
+        (ApiKey.STREAMS_GROUP_HEARTBEAT, AclOperation.CREATE, ResourceType.CLUSTER),
+        (ApiKey.CREATE_TOPICS, AclOperation.CREATE, ResourceType.CLUSTER),
+        (ApiKey.CREATE_TOPICS, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+        (ApiKey.DELETE_TOPICS, AclOperation.DELETE, ResourceType.CLUSTER),
+    }
+)
+"""What a request tries first, or only leaves something out for: nobody was refused anything (``logIfDenied``)."""
+
+
+class AuditSubject(Protocol):
+    """Who wants to do something: `ottla.broker.requests.peer.Peer`."""
+
+    principal: str
+    host: str
+
+
+def escape_name(text: str) -> str:
+    """Return a name that a client chose, on one line and not too long."""
+    return escape(text, MAX_NAME_CHARS)
+
+
+def _camel_case(name: str) -> str:
+    """``TRANSACTIONAL_ID`` as Kafka writes it here: ``TransactionalId``."""
+    return "".join(x.capitalize() for x in name.split("_"))
+
+
+class AuditLog:
+    """A node's."""
+
+    def __init__(self, env: Env, level: int) -> None:
+        """``level``: the least that is written, of `logging`."""
+        logger.setLevel(level)
+        self._env = env
+        self._since_ms = float("-inf")
+        self._logged: dict[tuple[int, str], int] = {}
+        """Levels and lines of this minute, and how often each would have been written again."""
+        self._allowed = 0
+        """How many of them are of what is allowed."""
+        self._suppressed = 0
+        self._pending: deque[tuple[int, str, int, str]] = deque()
+        """What is still to be written of the minutes before: level, words, how often, which line."""
+
+    @staticmethod
+    def from_level(env: Env, level: str) -> AuditLog | None:
+        """As ``ottla.audit.log`` has it; None where it is off."""
+        found = _LEVELS.get(level.strip().upper())
+        return None if found is None else AuditLog(env, found)
+
+    @property
+    def logs_allowed(self) -> bool:
+        """Return whether decisions that allow are logged; the level of the logger may change at run time."""
+        return logger.isEnabledFor(logging.DEBUG)
+
+    def log_decision(
+        self,
+        peer: AuditSubject,
+        key: ApiKey,
+        operation: AclOperation,
+        resource: ResourceType,
+        name: str,
+        rule: Callable[[], str],
+        *,
+        allowed: bool,
+        is_look: bool = False,
+    ) -> None:
+        """Somebody was allowed or refused something; ``rule``: by what. ``is_look``: a refusal leaves something out."""
+        if not self.logs_allowed if allowed else is_look or (key, operation, resource) in _LOG_ONLY_IF_ALLOWED:
+            return
+        self._log(
+            logging.DEBUG if allowed else logging.INFO,
+            f"Principal = {escape_name(peer.principal)} is {'Allowed' if allowed else 'Denied'} "
+            f"operation = {operation.name} from host = {peer.host} "
+            f"on resource = {_camel_case(resource.name)}:LITERAL:{escape_name(name)} for request = {_camel_case(key.name)} "
+            f"with resourceRefCount = 1 based on rule {rule()}",
+        )
+
+    def log_authentication(self, peer: AuditSubject, listener: str, way: str) -> None:
+        """Somebody has proved who it is; ``way``: how."""
+        if self.logs_allowed:
+            who = f"Principal = {escape_name(peer.principal)} is Authenticated from host = {peer.host}"
+            self._log(logging.DEBUG, f"{who} at listener = {listener} by {way}")
+
+    def log_authentication_failure(self, host: str, listener: str, why: str) -> None:
+        """Somebody has not; ``why`` without a secret."""
+        self._log(
+            logging.INFO, f"Nobody is Authenticated from host = {host} at listener = {listener}: {escape_name(why)}"
+        )
+
+    def _log(self, level: int, line: str) -> None:
+        now_ms = self._env.monotonic_ms()
+        if now_ms - self._since_ms >= _MINUTE_MS:
+            self._start_interval(now_ms)
+        for _ in range(min(PENDING_PER_RECORD, len(self._pending))):
+            logger.log(*self._pending.popleft())
+        if (level, line) in self._logged:
+            self._logged[level, line] += 1
+        elif len(self._logged) < MAX_PER_MINUTE and (level > logging.DEBUG or self._allowed < MAX_PER_MINUTE // 2):
+            self._allowed += level == logging.DEBUG
+            self._logged[level, line] = 0
+            logger.log(level, "%s", line)
+        else:
+            self._suppressed += 1
+
+    def _start_interval(self, now_ms: float) -> None:
+        """A new minute: what came again in the last one is told by how often, and that more came than was told."""
+        again = "%d times more within a minute: %s"
+        self._pending += [(level, again, times, line) for (level, line), times in self._logged.items() if times]
+        if self._suppressed:
+            self._pending.append(
+                (logging.WARNING, "%d decisions more within a minute were not told%s", self._suppressed, "")
+            )
+        self._logged.clear()
+        self._since_ms, self._allowed, self._suppressed = now_ms, 0, 0

@@ -1,0 +1,165 @@
+"""Whether somebody may do something: super users first, then the rules, then what holds where nobody said anything.
+
+Decisions are kept until the rules change, so that a hot path pays one look into a table.
+
+Source: ``StandardAuthorizer.java``, ``StandardAuthorizerData.java``, ``AuthHelper.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from typing import Any, Protocol
+
+from ottla.broker.config.listener_config import STANDARD_AUTHORIZER, ConfigException
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.security.authz.acl_index import AclIndex
+from ottla.controller.metadata.acl import (
+    SUPPORTED_OPERATIONS,
+    AclOperation,
+    ResourceType,
+    acl_from_record,
+    operation_bits,
+)
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.messages import metadata_records as m
+
+_MAX_DECISIONS = 16_384
+_MAX_CACHED_NAME_CHARS = 255
+"""A name of a group may be as long as a request: decisions about those are made anew."""
+
+
+class AuthorizationSubject(Protocol):
+    """Who wants to do something: `ottla.broker.requests.peer.Peer`."""
+
+    principal: str
+    """``User:name``."""
+    host: str
+    """Its address."""
+
+
+class Authorizer:
+    """Who may do what, as far as this node's metadata say."""
+
+    def __init__(self, super_users: Iterable[str] = (), *, is_open: bool = False) -> None:
+        self._super_users = frozenset(super_users)
+        self._allows_without_acl = is_open
+        """``allow.everyone.if.no.acl.found``."""
+        self._acls = AclIndex()
+        self.decisions: dict[tuple[str, str, AclOperation, ResourceType, str], bool] = {}
+        """What was decided under the rules as they are: `may`, without a call."""
+        self._allowed: dict[tuple[str, str, AclOperation, ResourceType], set[str]] = {}
+        """The names among them, as `allowed_names` gives them away."""
+        self._decisions_by_resource_type: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
+
+    @staticmethod
+    def from_config(config: NodeConfig) -> Authorizer:
+        """As a node's settings have it.
+
+        Raises:
+            BadConfig: an authorizer that is not here, or a super user that is none.
+        """
+        named = config.text("authorizer.class.name")
+        if named != STANDARD_AUTHORIZER:
+            raise ConfigException(f"authorizer.class.name={named}: there is {STANDARD_AUTHORIZER}")
+        users = [x.strip() for x in config.values.get("super.users", "").split(";") if x.strip()]
+        for user in users:
+            if ":" not in user:
+                raise ConfigException(f"super.users: {user} is not of the form User:name")
+        is_open = config.values.get("allow.everyone.if.no.acl.found", "").strip().lower() == "true"
+        return Authorizer(users, is_open=is_open)
+
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Take in what changed."""
+        is_touched = False
+        for about in delta.others:
+            if about[0] != "acl":
+                continue
+            is_touched = True
+            record = image.others.get(about)
+            if isinstance(record, m.AccessControlEntryRecord):
+                self._acls.add(record.id, acl_from_record(record))
+            else:
+                self._acls.remove(about[1])
+        if is_touched:
+            self._clear_decisions()
+            self._decisions_by_resource_type.clear()
+
+    def _clear_decisions(self) -> None:
+        self.decisions.clear()
+        for names in self._allowed.values():
+            names.clear()  # connections have them
+        self._allowed.clear()
+
+    def may(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+        """Whether somebody may do something to what has this name."""
+        asked = peer.principal, peer.host, operation, resource, name
+        known = self.decisions.get(asked)
+        return self._decide(*asked) if known is None else known
+
+    def _decide(self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+        said = principal in self._super_users or self._acls.evaluate(principal, host, operation, resource, name)
+        decision = self._allows_without_acl if said is None else said
+        if len(name) <= _MAX_CACHED_NAME_CHARS:
+            if len(self.decisions) >= _MAX_DECISIONS:
+                self._clear_decisions()
+            self.decisions[principal, host, operation, resource, name] = decision
+            if decision:
+                self._allowed.setdefault((principal, host, operation, resource), set()).add(name)
+        return decision
+
+    def allowed_names(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> Set[str]:
+        """Names of what somebody may do this to, as far as it was asked for. Whoever keeps it sees it change: it is
+        emptied with the rules.
+        """
+        if len(self._allowed) >= _MAX_DECISIONS:
+            self._clear_decisions()
+        return self._allowed.setdefault((peer.principal, peer.host, operation, resource), set())
+
+    def may_read(self, asking: Any, topic: str) -> bool:
+        """Whether the dispatcher's `RequestContext` may read a topic; what is allowed is kept with the connection, unless each
+        time has to be written down. Who asks very often looks there first.
+        """
+        said: bool = asking.may(AclOperation.READ, ResourceType.TOPIC, topic)
+        if said and asking.services.audit is None:
+            asking.peer.readable_topics = self.allowed_names(asking.peer, AclOperation.READ, ResourceType.TOPIC)
+        return said
+
+    def may_write(self, asking: Any, topic: str) -> bool:
+        """The same for writing."""
+        said: bool = asking.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
+        if said and asking.services.audit is None:
+            asking.peer.writable_topics = self.allowed_names(asking.peer, AclOperation.WRITE, ResourceType.TOPIC)
+        return said
+
+    def deciding_rule(
+        self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType, name: str
+    ) -> str:
+        """By what `may` decides, in the words of Kafka's audit log."""
+        if peer.principal in self._super_users:
+            return "SuperUser"
+        acl = self._acls.matching_acl(peer.principal, peer.host, operation, resource, name)
+        if acl is None:
+            return "DefaultAllow" if self.may(peer, operation, resource, name) else "DefaultDeny"
+        from ottla.broker.security.authz.audit_log import escape_name  # who asks this has loaded it
+
+        return (
+            f"MatchingAcl(acl=StandardAcl[resourceType={acl.resource.name}, resourceName={escape_name(acl.name)}, "
+            f"patternType={acl.pattern.name}, principal={escape_name(acl.principal)}, host={escape_name(acl.host)}, "
+            f"operation={acl.operation.name}, permissionType={acl.permission.name}])"
+        )
+
+    def may_any(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> bool:
+        """Whether there is anything of a kind to which somebody may do this (item 339)."""
+        asked = peer.principal, peer.host, operation, resource
+        known = self._decisions_by_resource_type.get(asked)
+        if known is None:
+            known = self.may(peer, operation, resource, "hardcode") or self._acls.evaluate_by_resource_type(*asked)
+            if len(self._decisions_by_resource_type) >= _MAX_DECISIONS:
+                self._decisions_by_resource_type.clear()
+            self._decisions_by_resource_type[asked] = known
+        return known
+
+    def authorized_operations(self, peer: AuthorizationSubject, resource: ResourceType, name: str) -> int:
+        """All that somebody may do to what has this name, as bits (item 342)."""
+        return operation_bits(tuple(o for o in SUPPORTED_OPERATIONS[resource] if self.may(peer, o, resource, name)))

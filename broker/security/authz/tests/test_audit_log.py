@@ -1,0 +1,273 @@
+"""The audit log: which decisions are told, how they read, and how many of them there can be."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.dispatch.dispatcher import RequestContext
+from ottla.broker.network.secure_connection import SecureConnection
+from ottla.broker.network.tests.test_secure_connection import SETTINGS, login
+from ottla.broker.requests.peer import Peer
+from ottla.broker.security.authn.listener_security import build_listener_security
+from ottla.broker.security.authz.audit_log import (
+    MAX_NAME_CHARS,
+    MAX_PER_MINUTE,
+    PENDING_PER_RECORD,
+    AuditLog,
+    escape_name,
+)
+from ottla.broker.security.authz.authorizer import Authorizer
+from ottla.broker.tests.connection_fixture import ClientStream, in_virtual_time
+from ottla.broker.tests.connection_fixture import DispatcherFixture as LineStage
+from ottla.controller.config.config_keys import AUDIT_LOG, broker_key, check_value
+from ottla.controller.metadata.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
+from ottla.wire.api_keys import ApiKey
+
+O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
+
+
+class AuditClock:
+    def __init__(self) -> None:
+        self.now = 5.0
+
+    def monotonic_ms(self) -> float:
+        return self.now
+
+
+class AuditFixture:
+    """An authorizer with rules, who asks, and what was written."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture, level: int, *acls: StandardAcl, is_open: bool = False) -> None:
+        self.caplog, self.clock = caplog, AuditClock()
+        caplog.set_level(level, "ottla.audit")
+        self.audit = AuditLog(self.clock, level)  # type: ignore[arg-type]
+        self.authorizer = Authorizer(["User:admin"], is_open=is_open)
+        for number, acl in enumerate(acls):
+            self.authorizer._acls.add(number.to_bytes(16, "big"), acl)
+
+    def ask(self, key: ApiKey, operation: AclOperation, resource: ResourceType, name: str, **more: Any) -> bool:
+        peer = Peer(more.pop("host", "10.0.0.7"), ("here", 9092))
+        peer.principal = more.pop("who", "User:bob")
+        services: Any = SimpleNamespace(authorizer=self.authorizer, audit=self.audit)
+        context: Any = SimpleNamespace(services=services, peer=peer, key=key)
+        return RequestContext.may(context, operation, resource, name, **more)
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        return [(x.levelname, x.getMessage()) for x in self.caplog.records if x.name == "ottla.audit"]
+
+
+def acl(permission: AclPermissionType, operation: AclOperation, who: str = "User:bob", **more: Any) -> StandardAcl:
+    fields = {"resource": R.TOPIC, "name": "events", "pattern": PatternType.LITERAL, "host": "*", **more}
+    return StandardAcl(principal=who, operation=operation, permission=permission, **fields)
+
+
+ALLOW, DENY = (
+    acl(AclPermissionType.ALLOW, O.READ),
+    acl(AclPermissionType.DENY, O.READ, pattern=PatternType.PREFIXED, name="ev"),
+)
+HEAD = "Principal = User:bob is {} operation = {} from host = 10.0.0.7 on resource = Topic:LITERAL:events "
+TAIL = "for request = Fetch with resourceRefCount = 1 based on rule "
+RULE = (
+    "MatchingAcl(acl=StandardAcl[resourceType=TOPIC, resourceName={}, patternType={}, principal=User:bob, host=*, "
+    "operation=READ, permissionType={}])"
+)
+
+
+@pytest.mark.parametrize(
+    ("acls", "is_open", "said", "rule"),
+    [
+        ([ALLOW], False, "Allowed", RULE.format("events", "LITERAL", "ALLOW")),
+        ([ALLOW, DENY], False, "Denied", RULE.format("ev", "PREFIXED", "DENY")),
+        ([], False, "Denied", "DefaultDeny"),
+        ([], True, "Allowed", "DefaultAllow"),
+        ([acl(AclPermissionType.ALLOW, O.READ, "User:carol")], True, "Denied", "DefaultDeny"),
+        ([acl(AclPermissionType.ALLOW, O.WRITE)], False, "Denied", "DefaultDeny"),
+    ],
+)
+def test_a_decision_reads_as_in_kafkas_audit_log(
+    caplog: pytest.LogCaptureFixture, acls: list[StandardAcl], is_open: bool, said: str, rule: str
+) -> None:
+    stage = AuditFixture(caplog, logging.DEBUG, *acls, is_open=is_open)
+    assert stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events") == (said == "Allowed")
+    level = "DEBUG" if said == "Allowed" else "INFO"
+    assert stage.lines == [(level, HEAD.format(said, "READ") + TAIL + rule)]
+
+
+def test_what_a_rule_implies_is_told_by_that_rule(caplog: pytest.LogCaptureFixture) -> None:
+    stage = AuditFixture(caplog, logging.DEBUG, ALLOW)
+    assert stage.ask(ApiKey.METADATA, O.DESCRIBE, R.TOPIC, "events")
+    ((_, line),) = stage.lines
+    assert line.endswith(RULE.format("events", "LITERAL", "ALLOW"))
+
+
+def test_a_super_user_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    stage = AuditFixture(caplog, logging.DEBUG, acl(AclPermissionType.DENY, O.ALL, "User:*"))
+    assert stage.ask(ApiKey.CREATE_TOPICS, O.CREATE, R.CLUSTER, "kafka-cluster", who="User:admin")
+    ((_, line),) = stage.lines
+    assert line.startswith("Principal = User:admin is Allowed operation = CREATE ")
+    assert line.endswith("on resource = Cluster:LITERAL:kafka-cluster for request = CreateTopics "
+                         "with resourceRefCount = 1 based on rule SuperUser")  # fmt: skip
+
+
+def test_at_info_only_refusals_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    stage = AuditFixture(caplog, logging.INFO, ALLOW)
+    assert stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events")
+    assert not stage.ask(ApiKey.ADD_OFFSETS_TO_TXN, O.WRITE, R.TRANSACTIONAL_ID, "t")
+    ((level, line),) = stage.lines
+    assert (level, " on resource = TransactionalId:LITERAL:t for request = AddOffsetsToTxn " in line) == ("INFO", True)
+
+
+@pytest.mark.parametrize(
+    ("key", "operation", "resource", "more", "count"),
+    [
+        (ApiKey.LIST_GROUPS, O.DESCRIBE, R.GROUP, {}, 0),
+        (ApiKey.INIT_PRODUCER_ID, O.IDEMPOTENT_WRITE, R.CLUSTER, {}, 0),
+        (ApiKey.METADATA, O.CREATE, R.CLUSTER, {}, 0),
+        (ApiKey.METADATA, O.CREATE, R.TOPIC, {}, 1),
+        (ApiKey.METADATA, O.DESCRIBE, R.TOPIC, {"is_look": True}, 0),
+        (ApiKey.METADATA, O.DESCRIBE, R.TOPIC, {}, 1),
+        (ApiKey.DELETE_TOPICS, O.DELETE, R.CLUSTER, {}, 0),
+        (ApiKey.DELETE_TOPICS, O.DELETE, R.TOPIC, {}, 1),
+        (ApiKey.DESCRIBE_GROUPS, O.DESCRIBE, R.GROUP, {}, 1),
+    ],
+)
+def test_a_look_that_leaves_something_out_refuses_nobody_anything(
+    caplog: pytest.LogCaptureFixture,
+    key: ApiKey,
+    operation: AclOperation,
+    resource: ResourceType,
+    more: Any,
+    count: int,
+) -> None:
+    stage = AuditFixture(caplog, logging.DEBUG)
+    assert not stage.ask(key, operation, resource, "x", **more)
+    assert len(stage.lines) == count
+    assert stage.ask(key, operation, resource, "x", who="User:admin", **more)
+    assert len(stage.lines) == count + 1
+
+
+def test_what_comes_again_is_counted_and_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    stage = AuditFixture(caplog, logging.INFO)
+    for _ in range(500):
+        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events")
+    assert len(stage.lines) == 1
+    stage.clock.now += 60_000
+    stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events")
+    again = HEAD.format("Denied", "READ") + TAIL + "DefaultDeny"
+    assert [x for _, x in stage.lines] == [again, f"499 times more within a minute: {again}", again]
+
+
+def test_what_came_again_is_told_a_few_lines_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
+    stage = AuditFixture(caplog, logging.INFO)
+
+    def ask(number: int) -> int:
+        before = len(stage.lines)
+        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}")
+        return len(stage.lines) - before
+
+    for number in (*range(MAX_PER_MINUTE), *range(MAX_PER_MINUTE + 1)):
+        ask(number)
+    stage.clock.now += 60_000
+    written = [ask(0) for _ in range(MAX_PER_MINUTE // PENDING_PER_RECORD + 2)]
+    assert written == [PENDING_PER_RECORD + 1, *[PENDING_PER_RECORD] * (MAX_PER_MINUTE // PENDING_PER_RECORD - 1), 1, 0]
+    again = [x for _, x in stage.lines if x.startswith("1 times more within a minute: ")]
+    assert len({*again}) == len(again) == MAX_PER_MINUTE
+    assert stage.lines[-1] == ("WARNING", "1 decisions more within a minute were not told")
+
+
+def test_a_flood_of_refusals_is_bounded_and_told_in_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    stage = AuditFixture(caplog, logging.INFO)
+    for number in range(MAX_PER_MINUTE + 250):
+        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}")
+    assert len(stage.lines) == MAX_PER_MINUTE
+    stage.clock.now += 60_000
+    stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "t0")
+    assert stage.lines[MAX_PER_MINUTE:][0] == ("WARNING", "250 decisions more within a minute were not told")
+    assert len(stage.lines) == MAX_PER_MINUTE + 2
+
+
+def test_what_is_allowed_leaves_room_for_what_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    stage = AuditFixture(caplog, logging.DEBUG)
+    for number in range(MAX_PER_MINUTE + 250):
+        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}", who="User:admin")
+    for number in range(MAX_PER_MINUTE // 2 + 250):
+        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}")
+    levels = [level for level, _ in stage.lines]
+    assert (levels.count("DEBUG"), levels.count("INFO")) == (MAX_PER_MINUTE // 2, MAX_PER_MINUTE // 2)
+
+
+def test_who_makes_a_rule_writes_no_line_of_his_own_either(caplog: pytest.LogCaptureFixture) -> None:
+    name = "a\nb" + "x" * 900
+    stage = AuditFixture(caplog, logging.INFO, acl(AclPermissionType.DENY, O.READ, name=name))
+    stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, name)
+    ((_, told),) = stage.lines
+    assert "resourceName=a\\nbxxx" in told
+    assert told.isprintable()
+    assert len(told) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("plain", "plain"),
+        ("größe", "größe"),
+        ("two\nlines\r", "two\\nlines\\r"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\u2028", "\\u2028"),
+        ("x" * 9_000, "x" * MAX_NAME_CHARS + "..."),
+    ],
+)
+def test_nobody_writes_lines_of_his_own(caplog: pytest.LogCaptureFixture, text: str, line: str) -> None:
+    assert escape_name(text) == line
+    stage = AuditFixture(caplog, logging.INFO)
+    stage.ask(ApiKey.DESCRIBE_GROUPS, O.DESCRIBE, R.GROUP, text, who=f"User:{text[:200]}")
+    ((_, told),) = stage.lines
+    assert f"Group:LITERAL:{line} " in told
+    assert told.isprintable()
+
+
+def test_it_is_off_unless_it_is_switched_on() -> None:
+    clock: Any = AuditClock()
+    assert [AuditLog.from_level(clock, x) is None for x in ("OFF", "off", "INFO", "debug")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    key = broker_key(AUDIT_LOG)
+    assert key is not None
+    assert key.default == "OFF"
+    assert check_value(key, "debug") is None
+    assert check_value(key, "loud") is not None
+
+
+# ------------------------------------------------------------------ logins
+
+
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
+def test_logins_are_told_without_a_secret(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, level: int
+) -> None:
+    node, stage = LineStage(monkeypatch), AuditFixture(caplog, level)
+    door = build_listener_security(SETTINGS, "IN", "SASL_PLAINTEXT", lambda *_: None, audit=stage.audit)
+    assert door is not None
+
+    async def run() -> None:
+        for password in ("alice-secret", "wrong-secret"):
+            line = ClientStream()
+            line.send_bytes(login(password))
+            line.disconnect()
+            await SecureConnection(node.dispatcher, line, door).serve()
+
+    in_virtual_time(run)
+    told = [x for _, x in stage.lines]
+    host, listener = ClientStream().peer, "PLAINTEXT"
+    good = f"Principal = User:alice is Authenticated from host = {host} at listener = {listener} by PLAIN"
+    assert told[:-1] == ([good] if level == logging.DEBUG else [])
+    bad = f"Nobody is Authenticated from host = {host} at listener = {listener}: "
+    assert told[-1] == f"{bad}Authentication failed: Invalid username or password"

@@ -1,0 +1,173 @@
+"""What a connection holds of its rights, as the handlers of Fetch and Produce use it. Source: ``KafkaApis`` (4.3.1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.fetch_sessions import fetch_session_cache
+from ottla.broker.fetch_sessions.fetch_session_cache import FetchSessionCache
+from ottla.broker.handlers.fetch import fetch
+from ottla.broker.handlers.fetch.tests.test_fetch import request, rows_of
+from ottla.broker.handlers.produce import produce
+from ottla.broker.handlers.produce.tests.test_produce import request as bringing
+from ottla.broker.handlers.produce.tests.test_produce import row_of
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.requests.peer import Peer
+from ottla.broker.security.authz.tests.test_authorizer import acl, holding, record
+from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual
+from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType, StandardAcl
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.log.tests.log_fixtures import make_batch
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import metadata_records as m
+
+WHO = "User:ANONYMOUS"
+READ, WRITE = acl(operation=AclOperation.READ, who=WHO), acl(operation=AclOperation.WRITE, who=WHO)
+ACTION = acl(CLUSTER_NAME, AclOperation.CLUSTER_ACTION, who=WHO, kind=ResourceType.CLUSTER)
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+THERE = ErrorCode.NOT_LEADER_OR_FOLLOWER
+"""Broker 2 may follow, and has no replica."""
+
+
+class AuthorizedConnection:
+    """One connection to a node that leads topic t, with a batch in it."""
+
+    def __init__(self, *rules: StandardAcl) -> None:
+        self.stage = HandlerFixture()
+        self.replica = self.stage.hosted.host("t")
+        self.replica.append(make_batch(10), 1_000_000)
+        self.authorizer = self.stage.services.authorizer = holding(*rules)
+        self._rules = rules
+        self.peer = Peer("127.0.0.1", ("here", 9092))
+
+    def drop(self) -> None:
+        """The rules are there no more."""
+        draft = ImageBuilder(
+            MetadataImage(others={("acl", n.to_bytes(16, "big")): record(n, x) for n, x in enumerate(self._rules)})
+        )
+        for number in range(len(self._rules)):
+            draft.replay(m.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
+        image = draft.image(2, 1)
+        self.authorizer.publish(image, draft.delta(image))
+
+    async def read(self, **more: Any) -> int:
+        what = request(("t", 0, more.pop("at", 0)), **more)
+        context = replace(self.stage.context(ApiKey.FETCH, 14), peer=self.peer)
+        (row,) = rows_of(await resolve(fetch.handle(context, what)))
+        return int(row.error_code)
+
+    async def write(self) -> int:
+        context = replace(self.stage.context(ApiKey.PRODUCE, 12), peer=self.peer)
+        return row_of(await resolve(produce.handle(context, bringing(("t", 0, bytearray(make_batch(10))))))).error_code
+
+    async def ask(self) -> tuple[int, int, int]:
+        """How it may read, follow and write."""
+        return await self.read(), await self.read(replica=2), await self.write()
+
+
+@pytest.mark.parametrize(
+    ("rules", "answers"),
+    [
+        ((), (REFUSED, REFUSED, REFUSED)),
+        ((READ,), (0, REFUSED, REFUSED)),
+        ((WRITE,), (REFUSED, REFUSED, 0)),
+        ((ACTION,), (REFUSED, THERE, REFUSED)),
+        ((READ, WRITE), (0, REFUSED, 0)),
+        ((READ, WRITE, ACTION), (0, THERE, 0)),
+    ],
+)
+def test_one_right_is_not_another_on_the_same_connection_however_often_it_asks(
+    rules: tuple[StandardAcl, ...], answers: tuple[int, int, int]
+) -> None:
+    line = AuthorizedConnection(*rules)
+    assert [run_virtual(line.ask) for _ in range(3)] == [answers] * 3
+    line.drop()
+    assert run_virtual(line.ask) == (REFUSED, REFUSED, REFUSED)
+
+
+def test_a_fetch_that_waits_gets_nothing_any_more_once_its_rule_is_gone() -> None:
+    line, told = AuthorizedConnection(READ), list[int]()
+
+    async def wait() -> None:
+        told.append(await line.read(at=3, wait=5_000))
+
+    async def run() -> None:
+        assert await line.read() == 0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.sleep(1)
+            assert not told
+            line.drop()
+            line.replica.append(make_batch(10), 1_000_000)
+
+    run_virtual(run)
+    assert told == [REFUSED]
+
+
+class Claims:
+    """Somebody who says that he is broker 2, and a reader: there is room for one fetch session."""
+
+    def __init__(self, *rules: StandardAcl) -> None:
+        self.line = AuthorizedConnection(*rules)
+        self.stage = self.line.stage
+        self.kept = self.stage.services.fetch_sessions = FetchSessionCache(self.stage.env, 1)  # type: ignore[arg-type]
+        self.epoch = 0
+
+    async def fetch(self, count: int, replica: int = -1, session: int = 0) -> tuple[set[int], int]:
+        """Fetch partitions of topic t; gives the errors of the rows, or the answer's, and the session's id."""
+        what = request(*(("t", number, 0) for number in range(count)))
+        what.replica_state.replica_id = replica
+        what.session_id, what.session_epoch = session, self.epoch
+        context = replace(self.stage.context(ApiKey.FETCH, 15), peer=self.line.peer)
+        answer: Any = await resolve(fetch.handle(context, what))
+        return {row.error_code for row in rows_of(answer)} or {answer.error_code}, answer.session_id
+
+
+@pytest.mark.parametrize("throttle", [False, True])
+@pytest.mark.parametrize("most", [2, 10_000])
+def test_who_only_says_that_he_is_a_replica_has_no_session_and_takes_nobodys(
+    monkeypatch: pytest.MonkeyPatch, most: int, *, throttle: bool
+) -> None:
+    """A broker's is bound by no number of partitions, and pushes out readers'."""
+    claims = Claims(READ)
+    if throttle:
+        claims.stage.hosted.leader_quota = SimpleNamespace(bytes_per_second=lambda _: 1)  # type: ignore[assignment]
+    _, reading = run_virtual(lambda: claims.fetch(1))
+    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", most)
+    assert run_virtual(lambda: claims.fetch(3, replica=2)) == ({REFUSED}, 0)
+    assert claims.kept.get(reading) is not None
+
+
+def test_a_right_that_comes_while_very_many_partitions_are_read_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept of so many, and what a follower is told of them counts towards no rate."""
+    claims = Claims(READ, ACTION)
+    throttle: Any = SimpleNamespace(bytes_per_second=lambda _: 1, names=lambda *_: False, is_over=lambda *_: False)
+    claims.stage.hosted.leader_quota = throttle
+    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 2)
+    monkeypatch.setattr(fetch_session_cache, "_may_follow", lambda _: False)
+    monkeypatch.setattr(HostedPartition, "check_follower", lambda *_, **__: None)
+    monkeypatch.setattr(HostedPartition, "update_follower_fetch_state", lambda *_, **__: None)
+    codes, session = run_virtual(lambda: claims.fetch(3, replica=2))
+    assert (codes, session) == ({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, 0)
+
+
+def test_a_brokers_session_grows_no_further_once_it_may_not_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = Claims(ACTION)
+    _, following = run_virtual(lambda: claims.fetch(1, replica=2))
+    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 2)
+    claims.epoch = 1
+    assert run_virtual(lambda: claims.fetch(3, replica=2, session=following))[1] == following
+    claims.line.drop()
+    claims.epoch = 2
+    assert run_virtual(lambda: claims.fetch(3, replica=2, session=following))[1] == following, "it asks for no more"
+    claims.epoch = 3
+    told = run_virtual(lambda: claims.fetch(4, replica=2, session=following))
+    assert told == ({ErrorCode.FETCH_SESSION_ID_NOT_FOUND}, 0)
+    assert len(claims.kept) == 0

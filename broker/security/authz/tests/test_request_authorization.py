@@ -1,0 +1,378 @@
+"""The table of what every request needs, walked: refused as a whole, by rows, or let through to the handler."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
+from ottla.broker.dispatch.dispatcher import BROKER_APIS, with_authorization
+from ottla.broker.handlers.controller.envelope import FORWARDABLE
+from ottla.broker.requests.error_responses import contains_error
+from ottla.broker.security.authz.authorization_rules import (
+    BROKER_RULES,
+    CONTROLLER_RULES,
+    DENIAL_ERRORS,
+    RequestRule,
+    ResourceRule,
+)
+from ottla.broker.security.authz.mixed_resource_rules import REQUEST_SPLITTERS
+from ottla.broker.security.authz.request_authorization import authorize_and_handle
+from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
+from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.controller.metadata.image import MetadataImage, TopicImage
+from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.api_keys import ApiKey, request_class, response_class
+from ottla.wire.codec import compiler
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.errors import ErrorCode
+
+O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
+Right = tuple[AclOperation, ResourceType, str]
+ID = b"t" * 16
+_MODULES = ("forwarded", "delete_topics", "alter_configs", "incremental_alter_configs")
+PASSED_ON = {key for key, route in BROKER_APIS.items() if route.handler_module in _MODULES}
+
+
+class AllowedClient:
+    """A client that may do what is listed."""
+
+    def __init__(self, version: int, *rights: Right) -> None:
+        self.version = version
+        self.rights = rights
+        self.time_slice = TimeSlice(VirtualEnv())  # type: ignore[arg-type]
+        self.image = MetadataImage(topics={"t": TopicImage("t", ID)}, topic_names={ID: "t"})
+
+    def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        return (operation, resource, name) in self.rights
+
+
+def ask(asking: AllowedClient, request: Any, handler: Callable[[Any, Any], Any], *, at_controller: bool) -> Any:
+    async def story() -> Any:
+        answer = authorize_and_handle(asking, request, handler, at_controller=at_controller)
+        return await answer if hasattr(answer, "__await__") else answer
+
+    return run_virtual(story)
+
+
+def handed(answer_of: Callable[[Any], Any]) -> tuple[list[Any], Callable[[Any, Any], Any]]:
+    seen: list[Any] = []
+
+    def handler(_: Any, request: Any) -> Any:
+        seen.append(request)
+        return answer_of(request)
+
+    return seen, handler
+
+
+def empty(request: Any) -> Any:
+    return response_class(ApiKey(request.SPEC.key))()
+
+
+# ---------------------------------------------------------------- the table itself
+
+
+def test_every_api_that_is_served_has_its_place_in_the_table() -> None:
+    assert set(BROKER_APIS) - PASSED_ON - set(BROKER_RULES) == set()
+    assert PASSED_ON - set(CONTROLLER_RULES) == set()
+    assert set(CONTROLLER_APIS) - set(CONTROLLER_RULES) == set()
+
+
+def test_what_is_passed_on_is_looked_at_where_it_is_decided() -> None:
+    assert set(BROKER_RULES) & PASSED_ON == {ApiKey.INCREMENTAL_ALTER_CONFIGS}  # a broker changes its own loggers
+    assert PASSED_ON <= FORWARDABLE
+
+
+@pytest.mark.parametrize("at_controller", [False, True])
+def test_a_handler_stands_bare_where_it_asks_everything_itself(*, at_controller: bool) -> None:
+    _, handler = handed(empty)
+    table, routes = (CONTROLLER_RULES, CONTROLLER_APIS) if at_controller else (BROKER_RULES, BROKER_APIS)
+    bare = {key for key in routes if with_authorization(handler, key, at_controller=at_controller) is handler}
+    assert bare == {
+        key
+        for key in routes
+        if key not in REQUEST_SPLITTERS
+        and not any(isinstance(need, (RequestRule, ResourceRule)) for need in table.get(key, ()))
+    }
+    assert (ApiKey.FETCH in bare, ApiKey.PRODUCE in bare) == (not at_controller, not at_controller)
+
+
+WHOLE = [
+    (at_controller, key, version)
+    for at_controller, table, routes in ((False, BROKER_RULES, BROKER_APIS), (True, CONTROLLER_RULES, CONTROLLER_APIS))
+    for key, needs in table.items()
+    if key in routes and any(isinstance(need, RequestRule) for need in needs)
+    for version in range(routes[key].min_version, routes[key].max_version + 1)
+]
+
+
+HAS_ERROR_SINCE = {ApiKey.DESCRIBE_LOG_DIRS: 3, ApiKey.FETCH: 7}
+"""Older answers have no place for it: they say nothing."""
+
+
+def rows_in(request: Any) -> Any:
+    """A request that says something wherever its answer has errors in rows."""
+    module = sys.modules[type(request).__module__]
+    for name, field, row in (
+        ("topics", "OffsetCommitRequestTopic", lambda x: x("t", ID, [module.OffsetCommitRequestPartition(3)])),
+        ("creations", "AclCreation", lambda x: x()),
+        ("filters", "DeleteAclsFilter", lambda x: x()),
+        ("entries", "AlterClientQuotasRequestEntryData", lambda x: x()),
+        ("deletions", "ScramCredentialDeletion", lambda x: x("u", 1)),
+        ("topic_partitions", "TopicPartitions", lambda x: x("t", [0])),
+        ("dirs", "AlterReplicaLogDir", lambda x: x("/d", [module.AlterReplicaLogDirTopic("t", [0])])),
+    ):
+        if hasattr(module, field):
+            setattr(request, name, [row(getattr(module, field))])
+    return request
+
+
+@pytest.mark.parametrize(("at_controller", "key", "version"), WHOLE, ids=str)
+def test_what_a_request_needs_as_a_whole(at_controller: bool, key: ApiKey, version: int) -> None:
+    table = CONTROLLER_RULES if at_controller else BROKER_RULES
+    request = rows_in(request_class(key)())
+    needs = [need for need in table[key] if isinstance(need, RequestRule)]
+    rights = [(n.operation, n.resource, CLUSTER_NAME if n.field is None else getattr(request, n.field)) for n in needs]
+    seen, handler = handed(empty)
+    ask(AllowedClient(version, *rights, (O.READ, R.TOPIC, "t")), request, handler, at_controller=at_controller)
+    assert seen == [request]
+    for missing, need in zip(rights, needs, strict=True):
+        seen.clear()
+        left = [x for x in rights if x != missing]
+        answer = ask(AllowedClient(version, *left), request, handler, at_controller=at_controller)
+        assert seen == []
+        raw = compiler.encode(answer, version)
+        if version < HAS_ERROR_SINCE.get(key, 0):
+            assert compiler.decode_exact(response_class(key), version, raw) == empty(request)
+            continue
+        assert contains_error(compiler.decode_exact(response_class(key), version, raw), DENIAL_ERRORS[need.resource])
+
+
+# ---------------------------------------------------------------- rows
+
+_PARTS = {
+    ApiKey.LIST_OFFSETS: ("ListOffsetsTopic", "ListOffsetsPartition"),
+    ApiKey.OFFSET_COMMIT: ("OffsetCommitRequestTopic", "OffsetCommitRequestPartition"),
+    ApiKey.DELETE_RECORDS: ("DeleteRecordsTopic", "DeleteRecordsPartition"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ("OffsetForLeaderTopic", "OffsetForLeaderPartition"),
+    ApiKey.OFFSET_DELETE: ("OffsetDeleteRequestTopic", "OffsetDeleteRequestPartition"),
+    ApiKey.DESCRIBE_PRODUCERS: ("TopicRequest", None),
+    ApiKey.CREATE_TOPICS: ("CreatableTopic", None),
+    ApiKey.CREATE_PARTITIONS: ("CreatePartitionsTopic", None),
+}
+ROWS = [
+    (at_controller, key)
+    for at_controller, table in ((False, BROKER_RULES), (True, CONTROLLER_RULES))
+    for key, needs in table.items()
+    if any(isinstance(need, ResourceRule) for need in needs)
+]
+
+
+def naming(key: ApiKey, need: ResourceRule, *names: str) -> Any:
+    request: Any = request_class(key)()
+    module = sys.modules[type(request).__module__]
+    rows: list[Any] = []
+    for name in names:
+        if key not in _PARTS:
+            rows.append(name)
+            continue
+        row_class, part_class = _PARTS[key]
+        row = getattr(module, row_class)()
+        setattr(row, "topic" if hasattr(row, "topic") else "name", name)
+        if need.partition_list is not None:
+            part = 3 if part_class is None else getattr(module, part_class)()
+            if part_class is not None:
+                setattr(part, "partition" if hasattr(part, "partition") else "partition_index", 3)
+            setattr(row, need.partition_list, [part])
+        rows.append(row)
+    setattr(request, need.request_list, rows)
+    return request
+
+
+def name_of(row: Any) -> str:
+    if isinstance(row, str):
+        return row
+    for field in ("name", "topic", "group_id"):
+        if hasattr(row, field):
+            found: str = getattr(row, field)
+            return found
+    raise AssertionError(row)
+
+
+@pytest.mark.parametrize(("at_controller", "key"), ROWS, ids=str)
+def test_what_a_request_needs_for_each_thing_it_names(at_controller: bool, key: ApiKey) -> None:
+    table, routes = (CONTROLLER_RULES, CONTROLLER_APIS) if at_controller else (BROKER_RULES, BROKER_APIS)
+    need = next(n for n in table[key] if isinstance(n, ResourceRule))
+    version = min(routes[key].max_version, 9)
+    wholes = [(n.operation, n.resource, "") for n in table[key] if isinstance(n, RequestRule)]
+    request = naming(key, need, "a", "b", "c")
+    seen, handler = handed(empty)
+    asking = AllowedClient(version, *wholes, (need.operation, need.resource, "b"))
+    answer = ask(asking, request, handler, at_controller=at_controller)
+    assert [name_of(x) for x in getattr(seen[0], need.request_list)] == ["b"]
+    rows = getattr(answer, need.response_list)
+    assert [name_of(x) for x in rows] == ["a", "c"]
+    code = DENIAL_ERRORS[need.resource]
+    for row in rows:
+        if need.partition_list is None:
+            assert row.error_code == code
+        else:
+            (part,) = row.partitions
+            assert part.error_code == code
+            assert (part.partition if hasattr(part, "partition") else part.partition_index) == 3
+    compiler.encode(answer, version)
+    every = [(need.operation, need.resource, name) for name in "abc"]
+    answer = ask(AllowedClient(version, *wholes, *every), request, handler, at_controller=at_controller)
+    assert seen[1] is request
+    assert len(getattr(answer, need.response_list)) == 0
+    if need.cluster_operation is not None:
+        asking = AllowedClient(version, *wholes, (need.cluster_operation, R.CLUSTER, CLUSTER_NAME))
+        ask(asking, request, handler, at_controller=at_controller)
+        assert seen[2] is request
+
+
+def test_a_topic_named_by_id_is_judged_by_its_name() -> None:
+    request = rows_in(request_class(ApiKey.OFFSET_COMMIT)())
+    request.topics[0].name = ""
+    stranger = type(request.topics[0])("", b"?" * 16, request.topics[0].partitions)
+    request.topics.append(stranger)
+    seen, handler = handed(empty)
+    answer = ask(AllowedClient(10, (O.READ, R.GROUP, "")), request, handler, at_controller=False)
+    assert [x.topic_id for x in seen[0].topics] == [b"?" * 16]  # the handler says that nobody knows it
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert [(x.topic_id, x.partitions[0].error_code) for x in answer.topics] == [(ID, code)]
+    ask(AllowedClient(10, (O.READ, R.GROUP, ""), (O.READ, R.TOPIC, "t")), request, handler, at_controller=False)
+    assert seen[1] is request
+
+
+def test_an_answer_that_comes_later_gets_its_rows_then() -> None:
+    need = next(n for n in CONTROLLER_RULES[ApiKey.CREATE_PARTITIONS] if isinstance(n, ResourceRule))
+
+    async def later(_: Any, request: Any) -> Any:
+        return empty(request)
+
+    request = naming(ApiKey.CREATE_PARTITIONS, need, "a", "b", "b")
+    answer = ask(AllowedClient(3), request, later, at_controller=True)
+    assert [row.name for row in answer.results] == ["a"]  # what is named twice is wrong in any case
+
+
+def test_a_topic_is_told_with_its_settings_only_to_who_may_see_them() -> None:
+    need = next(n for n in CONTROLLER_RULES[ApiKey.CREATE_TOPICS] if isinstance(n, ResourceRule))
+    request = naming(ApiKey.CREATE_TOPICS, need, "a", "b")
+    module = sys.modules[type(request).__module__]
+
+    def made(request: Any) -> Any:
+        rows = [
+            module.CreatableTopicResult(t.name, ID, 0, None, 0, 3, 2, [module.CreatableTopicConfigs("x", "1")])
+            for t in request.topics
+        ]
+        return module.CreateTopicsResponse(topics=rows)
+
+    rights = (O.CREATE, R.CLUSTER, CLUSTER_NAME), (O.DESCRIBE_CONFIGS, R.TOPIC, "b")
+    answer = ask(AllowedClient(7, *rights), request, handed(made)[1], at_controller=True)
+    told = [(t.topic_config_error_code, t.num_partitions, t.replication_factor, len(t.configs)) for t in answer.topics]
+    assert told == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1, 0), (0, 3, 2, 1)]
+
+
+# ---------------------------------------------------------------- settings and deletions
+
+
+@pytest.mark.parametrize(
+    ("key", "operation", "at_controller"),
+    [
+        (ApiKey.DESCRIBE_CONFIGS, O.DESCRIBE_CONFIGS, False),
+        (ApiKey.DESCRIBE_CONFIGS, O.DESCRIBE_CONFIGS, True),
+        (ApiKey.ALTER_CONFIGS, O.ALTER_CONFIGS, True),
+        (ApiKey.INCREMENTAL_ALTER_CONFIGS, O.ALTER_CONFIGS, True),
+    ],
+)
+@pytest.mark.parametrize(
+    ("kind", "name", "right"),
+    [
+        (2, "t", (R.TOPIC, "t")),
+        (4, "1", (R.CLUSTER, CLUSTER_NAME)),
+        (8, "1", (R.CLUSTER, CLUSTER_NAME)),
+        (16, "m", (R.CLUSTER, CLUSTER_NAME)),
+        (32, "g", (R.GROUP, "g")),
+        (99, "?", None),
+    ],
+)
+def test_settings_belong_to_what_they_are_of(
+    key: ApiKey,
+    operation: AclOperation,
+    at_controller: bool,
+    kind: int,
+    name: str,
+    right: tuple[ResourceType, str] | None,
+) -> None:
+    request: Any = request_class(key)()
+    module = sys.modules[type(request).__module__]
+    row_class = getattr(module, "DescribeConfigsResource", None) or module.AlterConfigsResource
+    request.resources = [row_class(kind, name)]
+    seen, handler = handed(empty)
+    answer = ask(AllowedClient(1), request, handler, at_controller=at_controller)
+    rows = answer.results if hasattr(answer, "results") else answer.responses
+    if right is None or (kind == 8 and operation is O.ALTER_CONFIGS):  # the handler refuses it
+        assert (len(seen[0].resources), rows) == (1, [])
+        return
+    assert seen[0].resources == []
+    assert [(row.resource_type, row.resource_name, row.error_code) for row in rows] == [
+        (kind, name, DENIAL_ERRORS[right[0]])
+    ]
+    assert rows[0].error_message == DENIAL_ERRORS[right[0]].text
+    compiler.encode(answer, 1)
+    ask(AllowedClient(1, (operation, *right)), request, handler, at_controller=at_controller)
+    assert seen[1] is request
+
+
+@pytest.mark.parametrize("at_controller", [False, True])
+def test_where_a_kind_is_unknown_it_is_not_said_either_what_may_not_be_seen(at_controller: bool) -> None:
+    """The handler refuses all of them, as ``ConfigHelper`` does."""
+    request: Any = request_class(ApiKey.DESCRIBE_CONFIGS)()
+    row_class: Any = sys.modules[type(request).__module__].DescribeConfigsResource
+    request.resources = [row_class(2, "secret"), row_class(99, "?")]
+    seen, handler = handed(empty)
+    answer = ask(AllowedClient(1), request, handler, at_controller=at_controller)
+    assert (len(seen[0].resources), answer.results) == (2, [])
+
+
+SEE, DELETE = (O.DESCRIBE, R.TOPIC, "t"), (O.DELETE, R.TOPIC, "t")
+NAMED, BY_ID, BOTH, UNKNOWN = ("t", ZERO_UUID), (None, ID), ("t", ID), (None, b"?" * 16)
+
+
+@pytest.mark.parametrize(
+    ("rights", "wanted", "told"),
+    [
+        ([], NAMED, ("t", ZERO_UUID)),
+        ([SEE], NAMED, ("t", ZERO_UUID)),
+        ([DELETE], NAMED, ("t", ZERO_UUID)),
+        ([SEE, DELETE], NAMED, None),
+        ([(O.DELETE, R.CLUSTER, CLUSTER_NAME)], NAMED, None),
+        ([], BY_ID, (None, ID)),
+        ([SEE], BY_ID, ("t", ID)),
+        ([DELETE], BY_ID, None),
+        ([], UNKNOWN, None),
+        ([], BOTH, None),
+        ([(O.DESCRIBE, R.TOPIC, "none")], ("none", ZERO_UUID), None),
+        ([], ("none", ZERO_UUID), ("none", ZERO_UUID)),
+    ],
+)
+@pytest.mark.parametrize("version", [5, 6])
+def test_deletions(rights: list[Right], wanted: tuple[str | None, bytes], told: Any, version: int) -> None:
+    request: Any = request_class(ApiKey.DELETE_TOPICS)()
+    module = sys.modules[type(request).__module__]
+    if version < 6:
+        if wanted[1] != ZERO_UUID:
+            return
+        request.topic_names = [wanted[0]]
+    else:
+        request.topics = [module.DeleteTopicState(*wanted)]
+    seen, handler = handed(empty)
+    answer = ask(AllowedClient(version, *rights), request, handler, at_controller=True)
+    expected = [] if told is None else [(*told, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    assert [(r.name, r.topic_id, r.error_code) for r in answer.responses] == expected
+    assert len(seen[0].topics) + len(seen[0].topic_names) == (told is None)
+    compiler.encode(answer, version)

@@ -1,1 +1,0 @@
-"""Connections: frames in, dispatch, answers out, and what waits meanwhile."""

@@ -1,0 +1,281 @@
+"""Handing out the records of a share partition to a member.
+
+A fetch begins at the next free record; what it read covers batches in flight, free or not, and perhaps new records
+behind them. Whole record batches are handed out, also where that is more than was asked for, unless the member wants
+strictly as many (KIP-1206). Records that failed often go out in ever smaller numbers, at last one by one, so that a
+poisonous one does not take the others with it.
+
+Source: ``SharePartition.acquire`` (apache/kafka 4.3.1), KIP-932, KIP-1206.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.broker.share_partitions.in_flight import InFlightBatch, InFlightState, RecordState
+from ottla.broker.share_partitions.share_partition import MAX_CUTS, SharePartition
+
+MIN_THROTTLED_DELIVERY_COUNT = 2
+
+
+class AcquiredRange(NamedTuple):
+    """Records that are a member's now; offsets inclusive."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+class AcquireRequest(NamedTuple):
+    """What a member wants."""
+
+    member_id: str
+    max_records: int
+    batch_size: int
+    is_record_limit_strict: bool = False
+    """Never more than ``max_records``."""
+
+
+class FetchedOffsets(NamedTuple):
+    """What was read of the log: where the read began, and the first and last offset of each record batch in it."""
+
+    fetch_offset: int
+    batch_offsets: Sequence[tuple[int, int]]
+    aborted_offsets: Sequence[tuple[int, int]] = ()
+    """Those of them that belong to aborted transactions, where the group reads only committed ones."""
+
+
+def acquire_records(
+    share: SharePartition, asked: AcquireRequest, fetched: FetchedOffsets, now_ms: int
+) -> list[AcquiredRange]:
+    """Hand out what can be; the member's locks last ``lock_duration_ms`` from now."""
+    if asked.max_records <= 0 or not fetched.batch_offsets or fetched.batch_offsets[-1][1] < share.start_offset:
+        return []
+    last, most = _acquisition_bounds(share, asked.max_records, fetched)
+    if most <= 0:
+        return []
+    out = _RecordAcquisition(share, asked, fetched, last, most, now_ms).run()
+    if fetched.aborted_offsets:
+        out = _archive_aborted(share, out, fetched.aborted_offsets)
+    if not out:
+        share.advance_past_archived()
+    return out
+
+
+def _acquisition_bounds(share: SharePartition, max_records: int, fetched: FetchedOffsets) -> tuple[int, int]:
+    """The last offset to hand out, and how many records at most."""
+    last = fetched.batch_offsets[-1][1]
+    most = min(max_records, share.limits.max_record_locks - share.in_flight_count)
+    if most <= 0 and fetched.fetch_offset <= share.end_offset:  # no new ones, but free ones may go out again
+        most = min(max_records, share.end_offset - fetched.fetch_offset + 1)
+        last = min(last, share.end_offset)
+    return last, most
+
+
+class _RecordAcquisition:
+    """One member's turn."""
+
+    def __init__(
+        self, share: SharePartition, asked: AcquireRequest, fetched: FetchedOffsets, last: int, most: int, now_ms: int
+    ) -> None:
+        self._share = share
+        self._asked = asked
+        self._read = fetched.batch_offsets
+        self._from = fetched.fetch_offset
+        self._last = last
+        self._most = most
+        self._lock_ms = now_ms + share.limits.lock_duration_ms
+        self._limit = share.limits.max_delivery_count
+        self._throttled_at = max(MIN_THROTTLED_DELIVERY_COUNT, -(-self._limit // 2))
+        self._out: list[AcquiredRange] = []
+        self._count = 0
+
+    def run(self) -> list[AcquiredRange]:
+        share, base = self._share, self._read[0][0]
+        self._archive_gap_before(base)
+        if base > self._last:  # nothing is left of the window, which is full: what was read lies behind it
+            return self._out
+        first, floor = base, share.last_batch_at_or_before(base)
+        if floor is None:
+            first = max(base, share.start_offset)
+        elif floor.last_offset >= base:
+            first = floor.first_offset
+        known = share.batches_between(min(base, first), self._last)
+        if not known:
+            self._acquire_new(first, self._last)
+            return self._out
+        if self._acquire_cached(known, first) and self._count < self._most and known[-1].last_offset < self._last:
+            self._acquire_new(known[-1].last_offset + 1, self._last)
+        if self._out:
+            share.advance_gap(self._out[-1].last_offset + 1)
+        return self._out
+
+    def _archive_gap_before(self, base: int) -> None:
+        """The log has nothing between where the read began and its first batch: compacted away, or deleted."""
+        share = self._share
+        if not len(share) or self._from >= base:
+            return
+        floor = share.last_batch_at_or_before(self._from)
+        begin = floor.first_offset if floor is not None and floor.last_offset >= self._from else self._from
+        if share.archive_records(
+            self._from, base, share.batches_between(begin, base - 1), RecordState.AVAILABLE, counts=True
+        ):
+            share.mark_available()
+
+    # ------------------------------------------------------------------ what was handed out before
+
+    def _acquire_cached(self, known: list[InFlightBatch], first: int) -> bool:
+        """Hand out free records in flight, and new ones in gaps between them; False where that must be all."""
+        gap = first
+        for batch in known:
+            if self._count >= self._most:
+                break
+            if self._share.has_gap:
+                if gap < batch.first_offset:
+                    self._acquire_new(gap, batch.first_offset - 1)
+                gap = batch.last_offset + 1
+                if self._count >= self._most:
+                    break
+            suspect = self._is_throttled(batch)
+            if suspect and self._count:
+                return False
+            before = self._count
+            if self._is_acquired_singly(batch) or suspect:
+                self._acquire_singly(batch)
+                if suspect and self._count > before:
+                    return False
+            elif batch.batch_state is not None and batch.batch_state.is_available:
+                batch.batch_state.acquire(self._asked.member_id, self._lock_ms)
+                self._out.append(AcquiredRange(batch.first_offset, batch.last_offset, batch.batch_state.delivery_count))
+                self._count += len(batch)
+        return True
+
+    def _is_acquired_singly(self, batch: InFlightBatch) -> bool:
+        if batch.batch_state is None:
+            return True
+        if batch.first_offset < self._read[0][0] or batch.last_offset > self._last:
+            return True
+        return self._asked.is_record_limit_strict and len(batch) > self._most - self._count
+
+    def _is_throttled(self, batch: InFlightBatch) -> bool:
+        """Whether it has failed so often that it must not take others with it."""
+        if batch.batch_state is not None:
+            return batch.batch_state.is_available and batch.batch_state.delivery_count >= self._throttled_at
+        free = (run.state for run in batch.runs(self._read[0][0], self._last) if run.state.is_available)
+        return max((state.delivery_count for state in free), default=0) >= self._throttled_at
+
+    def _acquire_singly(self, batch: InFlightBatch) -> None:
+        if batch.batch_state is not None:
+            if not batch.batch_state.is_available:
+                return
+            batch.track_offset_states()
+        told: list[AcquiredRange] = []
+        taken, most, wanted = 0, -1, self._most - self._count
+        alone = self._limit > MIN_THROTTLED_DELIVERY_COUNT
+        for first, last, state in batch.runs(self._read[0][0], self._last):
+            if not state.is_available:
+                continue
+            failed = state.delivery_count
+            is_last_try = alone and failed == self._limit - 1
+            if is_last_try and taken:
+                break
+            if failed >= self._throttled_at and most < 0:
+                most = max(1, len(batch) >> (failed - self._throttled_at + 1))
+            left = 1 if is_last_try else last - first + 1
+            if most > taken:
+                left = min(left, most - taken)
+            if self._asked.is_record_limit_strict:
+                left = min(left, wanted - taken)
+            last = min(last, first + left - 1)
+            if not self._share.split_runs_at(batch, (first, last + 1), 2 * MAX_CUTS):
+                break
+            own = batch.state_at(first)
+            own.acquire(self._asked.member_id, self._lock_ms)
+            if told and told[-1].last_offset + 1 == first and told[-1].delivery_count == own.delivery_count:
+                told[-1] = told[-1]._replace(last_offset=last)
+            else:
+                told.append(AcquiredRange(first, last, own.delivery_count))
+            taken += last - first + 1
+            if is_last_try or taken == most or (self._asked.is_record_limit_strict and taken == wanted):
+                break
+        self._out += told
+        self._count += taken
+
+    # ------------------------------------------------------------------ what is new
+
+    def _acquire_new(self, first: int, last: int) -> None:
+        """Hand out records nobody had yet, to the end of the record batch the last one lies in."""
+        share, most = self._share, self._most - self._count
+        if not len(share):
+            first = max(first, share.end_offset)
+        if most < last - first + 1:
+            wanted = self._batch_end(first + most - 1)
+            last = min(wanted, last) if share.has_gap else wanted
+        told = self._split_into_batches(first, last, most)
+        if share.first_batch.first_offset == first:
+            share.start_offset = first
+        share.end_offset = max(share.end_offset, last)
+        if self._asked.is_record_limit_strict:
+            last = told[0].last_offset
+        share.advance_gap(last + 1)
+        self._out += told
+        self._count += last - first + 1
+
+    def _batch_end(self, offset: int) -> int:
+        for base, end in reversed(self._read):
+            if base <= offset:
+                return max(end, offset)
+        return offset
+
+    def _split_into_batches(self, first: int, last: int, most: int) -> list[AcquiredRange]:
+        size = max(self._asked.batch_size, 1)
+        if self._asked.is_record_limit_strict:
+            if last - first + 1 > most:
+                return [self._acquire_strictly(first, last, most)]
+            return [self._add_new_batch(first, last)]
+        out = []
+        if last - first + 1 > size:
+            for base, _ in self._read:
+                if base > last:
+                    break
+                if base - first >= size:
+                    out.append(self._add_new_batch(first, base - 1))
+                    first = base
+        return [*out, self._add_new_batch(first, last)]
+
+    def _add_new_batch(self, first: int, last: int) -> AcquiredRange:
+        state = InFlightState(RecordState.ACQUIRED, 1, self._asked.member_id, self._lock_ms)
+        self._share.add_batch(InFlightBatch(first, last, state))
+        return AcquiredRange(first, last, 1)
+
+    def _acquire_strictly(self, first: int, last: int, most: int) -> AcquiredRange:
+        """A whole record batch comes into flight, and only so much of it goes to the member."""
+        batch = InFlightBatch(first, last, InFlightState(RecordState.AVAILABLE, 0))
+        batch.track_offset_states()
+        self._share.add_batch(batch)
+        self._share.split_run(batch, first, first + most - 1).acquire(self._asked.member_id, self._lock_ms)
+        self._share.mark_available()
+        return AcquiredRange(first, first + most - 1, 1)
+
+
+def _archive_aborted(
+    share: SharePartition, acquired: list[AcquiredRange], aborted: Sequence[tuple[int, int]]
+) -> list[AcquiredRange]:
+    """Give up what aborted transactions wrote; nobody sees it."""
+    for base, last in aborted:
+        floor = share.last_batch_at_or_before(base)  # None: the start offset lies inside that batch
+        first = base if floor is None else floor.first_offset
+        share.archive_records(base, last + 1, share.batches_between(first, last), RecordState.ACQUIRED, counts=True)
+    out = []
+    for row in acquired:
+        begin = row.first_offset
+        for base, last in aborted:
+            if last < begin or base > row.last_offset:
+                continue
+            if begin < base:
+                out.append(row._replace(first_offset=begin, last_offset=base - 1))
+            begin = last + 1
+        if begin <= row.last_offset:
+            out.append(row._replace(first_offset=begin))
+    return out

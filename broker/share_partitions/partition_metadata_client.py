@@ -1,0 +1,50 @@
+"""The high watermark of a partition, wherever it is led: what a share group's lag is counted from.
+
+Source: ``NetworkPartitionMetadataClient.java`` (apache/kafka 4.3.1), KIP-1226.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.interbroker.connections import BrokerConnections, InterBrokerDependencies
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+LATEST_TIMESTAMP = -1
+
+
+class PartitionMetadataClient:
+    """Asks the leaders."""
+
+    def __init__(self, around: InterBrokerDependencies, replicas: ReplicaManager) -> None:
+        self._dependencies = around
+        self._replicas = replicas
+        self._connections = BrokerConnections(around, "share-lag")
+        self.close = self._connections.close
+
+    async def high_watermark(self, topic: str, partition: int) -> int:
+        """A partition's high watermark.
+
+        Raises:
+            ProtocolError: it has no leader, or that one does not answer.
+        """
+        known = self._dependencies.image().topics.get(topic)
+        told = None if known is None else known.partitions.get(partition)
+        if told is None or told.leader < 0:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if told.leader == self._dependencies.node_id:
+            return self._replicas.leader(topic, partition).log.high_watermark
+        try:
+            return await self._fetch_remote(told.leader, topic, partition)
+        except (OSError, WireError) as error:
+            raise ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error)) from None
+
+    async def _fetch_remote(self, broker_id: int, topic: str, partition: int) -> int:
+        wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=LATEST_TIMESTAMP)])
+        answer = await self._connections.call(broker_id, ListOffsetsRequest(-1, 0, [wanted]), 10)
+        row = next((row for topic in answer.topics for row in topic.partitions), None)
+        if row is None:
+            raise WireError(f"broker {broker_id} says nothing of what it was asked")
+        if row.error_code:
+            raise ProtocolError(ErrorCode(row.error_code))
+        return int(row.offset)

@@ -1,0 +1,320 @@
+"""A partition as one group shares it: which of its records are with whom, and from where on anything is open.
+
+In flight is what lies between the *start offset* (all before it is final) and the *end offset* (the last record ever
+handed out). Records are handed out by `ottla.broker.share_partitions.acquisition` and come back by
+`ottla.broker.share_partitions.acknowledgement`; here is what both stand on. Pure: no clock, no log, no persister.
+
+Source: ``SharePartition.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ottla.broker.share_partitions.in_flight import InFlightBatch, InFlightState, RecordState
+from ottla.broker.share_state.state_batches import PersisterStateBatch
+
+
+class SharePartitionLimits(NamedTuple):
+    """What a group may; each may change while it runs (``share.*`` of the group)."""
+
+    max_delivery_count: int = 5
+    max_record_locks: int = 2000
+    lock_duration_ms: int = 30_000
+    allows_renew: bool = True
+
+
+MAX_BATCH_RECORDS = 1 << 32
+"""So many at most are remembered as one batch: no record batch says that it has half as many."""
+MAX_CUTS = 10_000
+"""So often may the batches in flight be cut because of what is said of their records, and twice as often in all: as
+much can be stored at once, and a batch may say that it has any number of records.
+"""
+_PERSISTED_STATES = frozenset(RecordState) - {RecordState.ACQUIRED}
+"""What is written of a record: never that somebody has it."""
+
+
+class InvalidShareState(Exception):
+    """What is remembered of a share partition cannot be."""
+
+
+class SharePartition:
+    """The state of one share partition at its leader."""
+
+    def __init__(
+        self,
+        start_offset: int,
+        remembered: Iterable[PersisterStateBatch] = (),
+        limits: SharePartitionLimits | None = None,
+    ) -> None:
+        """Begin where the persister says, or at the log offset that the group's settings name where it says nothing.
+
+        Raises:
+            InvalidState: batches that begin before the start offset, end before they begin, or never, or in no state.
+        """
+        self.limits = limits or SharePartitionLimits()
+        self.start_offset = start_offset
+        self.end_offset = start_offset
+        self.delivery_complete_count = 0
+        """Final records from the start offset on: stored with each write, for the group's lag."""
+        self.cut_count = 0
+        """How often the batches in flight are cut."""
+        self._firsts: list[int] = []
+        self._batches: dict[int, InFlightBatch] = {}
+        self._has_available_records = False
+        """Whether something in flight may be free: else the next record to fetch is the one after the end."""
+        self._gap_start: int | None = None
+        self._gap_end = -1
+        self._load_state_batches(remembered)
+
+    def _load_state_batches(self, remembered: Iterable[PersisterStateBatch]) -> None:
+        """Take over what is stored. Between its batches there may be gaps, whose records are fetched as new ones."""
+        expected, gap = self.start_offset, None
+        for first, last, count, state in remembered:
+            if first < self.start_offset or last < first:
+                raise InvalidShareState(f"records {first} to {last} after a start at {self.start_offset}")
+            if last - first >= MAX_BATCH_RECORDS:
+                raise InvalidShareState(f"{last - first + 1} records from {first} on in one batch")
+            if state not in _PERSISTED_STATES:
+                raise InvalidShareState(f"records {first} to {last} in state {state}")
+            if gap is None and first > expected:
+                gap = expected
+            expected = last + 1
+            kept = RecordState(state)
+            self.add_batch(InFlightBatch(first, last, InFlightState(kept, count)))
+            if kept.is_final:
+                self.delivery_complete_count += last - first + 1
+        if self._firsts:
+            self._has_available_records = True
+            self.end_offset = self.last_batch.last_offset
+            if gap is not None:
+                self._gap_start, self._gap_end = gap, self.end_offset
+            self.advance_start_offset()
+
+    # ------------------------------------------------------------------ what is in flight
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    @property
+    def last_batch(self) -> InFlightBatch:
+        """The batch of the highest offsets."""
+        return self._batches[self._firsts[-1]]
+
+    @property
+    def first_batch(self) -> InFlightBatch:
+        """The batch of the lowest offsets."""
+        return self._batches[self._firsts[0]]
+
+    def add_batch(self, batch: InFlightBatch) -> None:
+        """Have a batch in flight."""
+        if batch.first_offset not in self._batches:
+            self._firsts.insert(bisect_left(self._firsts, batch.first_offset), batch.first_offset)
+        self._batches[batch.first_offset] = batch
+
+    def last_batch_at_or_before(self, offset: int) -> InFlightBatch | None:
+        """The last batch that begins at an offset or before it."""
+        at = bisect_right(self._firsts, offset)
+        return self._batches[self._firsts[at - 1]] if at else None
+
+    def batches_between(self, first: int, last: int) -> list[InFlightBatch]:
+        """The batches that begin at these offsets."""
+        begin, end = bisect_left(self._firsts, first), bisect_right(self._firsts, last)
+        return [self._batches[at] for at in self._firsts[begin:end]]
+
+    def __iter__(self) -> Iterator[InFlightBatch]:
+        return (self._batches[first] for first in self._firsts)
+
+    def split_runs_at(self, batch: InFlightBatch, begins: Sequence[int], most: int | None = None) -> bool:
+        """Have runs of a batch begin at these ascending offsets, as `InFlightBatch.split_runs_at`; undone, and False, where
+        ``most`` does not allow for it.
+        """
+        before = batch.cut_count
+        batch.split_runs_at(begins)
+        self.cut_count += batch.cut_count - before
+        if most is None or self.cut_count <= most or batch.cut_count == before:
+            return True
+        self.merge_equivalent_runs(batch)
+        return False
+
+    def split_run(self, batch: InFlightBatch, first: int, last: int) -> InFlightState:
+        """The state of records that lie in one run, of which they are cut."""
+        self.split_runs_at(batch, (first, last + 1))
+        return batch.state_at(first)
+
+    def merge_equivalent_runs(self, batch: InFlightBatch) -> None:
+        """Forget cuts of a batch that make no difference any more."""
+        before = batch.cut_count
+        batch.merge_equivalent_runs()
+        if self._batches.get(batch.first_offset) is batch:
+            self.cut_count -= before - batch.cut_count
+
+    def starts_within(self, batch: InFlightBatch) -> bool:
+        """Whether the start offset lies behind a batch's first record, and not behind its last."""
+        return batch.first_offset < self.start_offset <= batch.last_offset
+
+    def count_from_start_offset(self, first: int, last: int) -> int:
+        """How many of these records lie at the start offset or behind it."""
+        return max(0, last - max(self.start_offset, first) + 1)
+
+    @property
+    def in_flight_count(self) -> int:
+        """How many records are in flight, final ones among them."""
+        return self.end_offset - self.start_offset + 1 if self._firsts else 0
+
+    # ------------------------------------------------------------------ what comes next
+
+    def mark_available(self) -> None:
+        """Something in flight has become free."""
+        self._has_available_records = True
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether records between remembered ones have still to be fetched."""
+        return self._gap_start is not None and self._gap_end == self.end_offset
+
+    def advance_gap(self, offset: int) -> None:
+        """Everything before ``offset`` has been looked at."""
+        if self._gap_start is not None:
+            self._gap_start = offset if self.has_gap and offset <= self._gap_end else None
+
+    def next_fetch_offset(self) -> int:
+        """Where the next fetch of this group begins: at the first free record, else behind the end."""
+        if not self._firsts or self.start_offset > self.last_batch.last_offset:
+            self._has_available_records = False
+            return self.end_offset
+        if not self._has_available_records:
+            return self.end_offset + 1
+        gap = self._gap_start if self._gap_start is not None and self.has_gap else None
+        for batch in self:
+            if gap is not None:
+                if batch.first_offset > gap:
+                    return gap
+                gap = max(batch.last_offset + 1, gap)
+            if batch.batch_state is not None:
+                if batch.batch_state.is_available:
+                    return batch.first_offset
+                continue
+            for run in batch.iterate_runs():
+                if run.state.is_available:
+                    return run.first_offset
+        self._has_available_records = False
+        return self.end_offset + 1
+
+    def can_acquire(self) -> bool:
+        """Whether a fetch may bring anything: something is free, or more may be in flight."""
+        return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight_count < self.limits.max_record_locks
+
+    # ------------------------------------------------------------------ the start moves on
+
+    def advance_past_archived(self) -> bool:
+        """Move on where nothing else will: the window is full, and nobody holds anything of it. Kafka stands still."""
+        if self.can_acquire():
+            return False
+        states = (state for batch in self for state in batch.states())
+        return (
+            not any(x.state is RecordState.ACQUIRED or x.rollback_state is not None for x in states)
+            and self.advance_start_offset()
+        )
+
+    def advance_start_offset(self) -> bool:
+        """Move the start offset over what is final, and forget whole batches of it; says whether it did."""
+        if not self._is_start_final():
+            return False
+        last_final, counted = self._final_prefix()
+        if last_final == -1:
+            return False
+        if last_final == self.last_batch.last_offset:
+            self.start_offset = self.end_offset = last_final + 1
+            self._firsts.clear()
+            self._batches.clear()
+            self.cut_count = 0
+            self.delivery_complete_count = 0
+            return True
+        batch = self.last_batch_at_or_before(last_final)
+        assert batch is not None
+        at = bisect_right(self._firsts, last_final)
+        if last_final == batch.last_offset:
+            self.start_offset = max(self.start_offset, self._firsts[at])
+            if self.has_gap and self._gap_start is not None:
+                self.start_offset = min(self._gap_start, self.start_offset)
+        else:
+            self.start_offset = max(self.start_offset, last_final + 1)
+            at -= 1
+        self.delivery_complete_count -= counted
+        for first in self._firsts[:at]:
+            self.cut_count -= self._batches.pop(first).cut_count
+        del self._firsts[:at]
+        return True
+
+    def _is_start_final(self) -> bool:
+        batch = self.last_batch_at_or_before(self.start_offset)
+        if batch is None:
+            return False  # nothing is in flight, or it begins with a gap
+        state = batch.state_at(min(self.start_offset, batch.last_offset))  # which lies behind it where the log was cut
+        return state.rollback_state is None and state.state.is_final
+
+    def _final_prefix(self) -> tuple[int, int]:
+        """The last of the records that are all final, -1 for none, and how many count as complete."""
+        last, counted = -1, 0
+        for batch in self:
+            if self._gap_start is not None and self.has_gap and batch.last_offset >= self._gap_start:
+                break
+            for run in batch.iterate_runs():
+                if run.state.rollback_state is not None or not run.state.state.is_final:
+                    return last, counted
+                last = run.last_offset
+                counted += self.count_from_start_offset(run.first_offset, last)
+        return last, counted
+
+    # ------------------------------------------------------------------ what is gone from the log
+
+    def update_log_start_offset(self, offset: int) -> None:
+        """The log begins here now: what lies before it and is with nobody is given up.
+
+        Acquired records before it end by release or by the expiry of their lock; acknowledgements do not change them.
+        """
+        if offset <= self.start_offset:
+            return
+        if not self._firsts:
+            self.start_offset = self.end_offset = offset
+            self.delivery_complete_count = 0
+            return
+        gone = sum(
+            self._count_final(batch, self.start_offset, offset - 1) for batch in self.batches_between(-1, offset - 1)
+        )
+        if self.archive_records(self.start_offset, offset, self, RecordState.AVAILABLE, counts=False):
+            self._has_available_records = True
+        self.start_offset = offset
+        self.delivery_complete_count -= gone
+        self.end_offset = max(self.end_offset, offset)
+
+    def _count_final(self, batch: InFlightBatch, first: int, last: int) -> int:
+        return sum(run.record_count for run in batch.runs(first, last) if run.state.state.is_final)
+
+    def archive_records(
+        self, first: int, end: int, batches: Iterable[InFlightBatch], only: RecordState, *, counts: bool
+    ) -> bool:
+        """Give up records from ``first_batch`` to before ``end`` that are in one state; says whether there were any."""
+        found = False
+        for batch in batches:
+            if batch.first_offset >= end:
+                break
+            if batch.batch_state is not None:
+                if batch.batch_state.state is not only:
+                    continue
+                if batch.first_offset >= first and batch.last_offset < end:
+                    batch.batch_state.archive()
+                    self.delivery_complete_count += len(batch) if counts else 0
+                    found = True
+                    continue
+                batch.track_offset_states()
+            for run in batch.runs(first, end - 1):
+                if run.state.state is only:
+                    self.split_run(batch, run.first_offset, run.last_offset).archive()
+                    self.delivery_complete_count += run.record_count if counts else 0
+                    found = True
+            self.merge_equivalent_runs(batch)
+        return found

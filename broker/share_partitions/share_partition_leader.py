@@ -1,0 +1,275 @@
+"""A share partition as its leader serves it: its state fetched first, its locks timed, its changes written.
+
+Rules are `ottla.broker.share_partitions.share_partition`'s and its neighbours'; here is what waits: for the persister, for the clock.
+
+Source: ``SharePartition.java``, ``SharePartitionManager.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.share_partitions import acknowledgement as ack
+from ottla.broker.share_partitions.acquisition import AcquiredRange, AcquireRequest, FetchedOffsets, acquire_records
+from ottla.broker.share_partitions.share_partition import InvalidShareState, SharePartition, SharePartitionLimits
+from ottla.broker.share_state.persister import Persister
+from ottla.broker.share_state.share_group_offsets import UNINITIALIZED, ShareGroupOffset, SharePartitionKey
+from ottla.broker.share_state.state_batches import PersisterStateBatch, merge_adjacent
+from ottla.broker.storage.log_dirs import DiskErrorHandler
+from ottla.env.env import Env
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+logger = logging.getLogger("ottla.share")
+WRITTEN = True
+"""What a ticket is given where nothing went wrong."""
+_COORDINATOR_ERRORS = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NETWORK_EXCEPTION,
+)
+_FENCED_ERRORS = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
+_PASSED_THROUGH_ERRORS = (
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+
+
+class ShareGroupConfig(Protocol):
+    """What a group's settings say."""
+
+    def limits(self, group_id: str) -> SharePartitionLimits:
+        """How its records go out."""
+
+    def start_offset(self, group_id: str, replica: HostedPartition) -> int:
+        """Where it begins in a partition it has never read (``share.auto.offset.reset``)."""
+
+
+class SharePartitionDependencies(NamedTuple):
+    """What all share partitions of a node have in common."""
+
+    env: Env
+    timers: Timers
+    persister: Persister
+    group_config: ShareGroupConfig
+    start_task: Callable[[Callable[[], Awaitable[None]]], None]
+    """Runs something beside the requests."""
+    wake_purgatory: Callable[[object], None]
+    """Something may be fetched, or is decided, under a key."""
+    on_removed: Callable[[SharePartitionLeader], None]
+    """This one is of no use any more."""
+    fail: DiskErrorHandler
+    """A log could not be read."""
+
+
+def to_consumer_error(error: ProtocolError) -> ProtocolError:
+    """What the persister's refusal is to a consumer (item 232)."""
+    if error.code in _COORDINATOR_ERRORS:
+        return ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+    if error.code in _FENCED_ERRORS:
+        return ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+    if error.code in _PASSED_THROUGH_ERRORS:
+        return error
+    return ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)
+
+
+async def _read_state(reading: Awaitable[ShareGroupOffset]) -> ShareGroupOffset:
+    """What the persister says. Raises: ProtocolError: in a consumer's words."""
+    try:
+        return await reading
+    except ProtocolError as error:
+        raise to_consumer_error(error) from None
+
+
+class SharePartitionLeader:
+    """One share partition at its leader."""
+
+    def __init__(self, ground: SharePartitionDependencies, key: SharePartitionKey, replica: HostedPartition) -> None:
+        self._dependencies = ground
+        self.key = key
+        self.replica = replica
+        self.leader_epoch = replica.leader_epoch
+        self._state_epoch = 0
+        self._lock_timer_ms: int | None = None
+        """When locks are looked at next, by the clock of `_now_ms`."""
+        self.share_partition: SharePartition | None = None
+        """None until its state is there."""
+        self.load_error: ProtocolError | None = None
+        """Why its state could not be had."""
+        self.is_closed = False
+        ground.start_task(partial(self._load, ground.persister.read(key, self.leader_epoch)))
+
+    @property
+    def purgatory_key(self) -> tuple[str, SharePartitionKey]:
+        """What whoever waits for its records waits on, besides the log."""
+        return "share", self.key
+
+    async def _load(self, reading: Awaitable[ShareGroupOffset]) -> None:
+        """Fetch its state; older leaders are fenced by that. It comes behind what was said of it here before."""
+        try:
+            state = await _read_state(reading)
+            start = state.start_offset
+            if start == UNINITIALIZED:
+                start = self._dependencies.group_config.start_offset(self.key.group_id, self.replica)
+            limits = self._dependencies.group_config.limits(self.key.group_id)
+            self._state_epoch = state.state_epoch
+            self.share_partition = SharePartition(start, state.batches, limits)
+        except ProtocolError as error:
+            self.load_error = error.with_traceback(None)
+        except InvalidShareState as error:
+            logger.error("share group %s, partition %d: %s", self.key.group_id, self.key.partition, error)
+            self.load_error = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        except OSError as error:
+            self._dependencies.fail(error, self.replica.log)
+            self.load_error = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR)
+        if self.load_error is not None:
+            self._dependencies.on_removed(self)
+        self._dependencies.wake_purgatory(self.purgatory_key)
+
+    # ------------------------------------------------------------------ records go out
+
+    def next_fetch_offset(self) -> int | None:
+        """Where a fetch begins now; None where nothing may go out."""
+        rules = self.share_partition
+        if rules is None or self.is_closed:
+            return None
+        rules.limits = self._dependencies.group_config.limits(self.key.group_id)
+        offset = rules.next_fetch_offset()
+        return offset if rules.can_acquire() else None
+
+    @property
+    def first_new_offset(self) -> int:
+        """Nothing from here on has been handed out yet."""
+        return (
+            0
+            if self.share_partition is None
+            else max(self.share_partition.end_offset + 1, self.share_partition.start_offset)
+        )
+
+    def acquire_records(self, asked: AcquireRequest, fetched: FetchedOffsets) -> list[AcquiredRange]:
+        """Hand out what was read; its locks run from now."""
+        assert self.share_partition is not None
+        now = self._now_ms()
+        out = acquire_records(self.share_partition, asked, fetched, now)
+        if out:
+            self._arm_lock_timer(now + self.share_partition.limits.lock_duration_ms)
+        return out
+
+    def update_log_start_offset(self, offset: int) -> None:
+        """What the log does not have any more is nobody's."""
+        if self.share_partition is not None:
+            self.share_partition.update_log_start_offset(offset)
+
+    # ------------------------------------------------------------------ records come back
+
+    def acknowledge(self, member_id: str, said: Sequence[ack.ShareAcknowledgementBatch]) -> PendingBrokerRequest:
+        """Take a member's word; the ticket is given `WRITTEN` once it is written, or a `ProtocolError`."""
+        ticket, rules = PendingBrokerRequest(), self.share_partition
+        if rules is None or self.is_closed:
+            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return ticket
+        rules.limits = self._dependencies.group_config.limits(self.key.group_id)
+        try:
+            changes = ack.acknowledge_records(rules, member_id, said, self._now_ms())
+        except ProtocolError as error:
+            ticket.deliver(error.with_traceback(None))
+            return ticket
+        self._write(changes, ticket)
+        return ticket
+
+    def release(self, member_id: str) -> None:
+        """A member is gone: others may have what it holds."""
+        if self.share_partition is not None and not self.is_closed:
+            self._write(ack.release_acquired_records(self.share_partition, member_id), PendingBrokerRequest())
+
+    def _write(self, changes: ack.RecordStateChanges, ticket: PendingBrokerRequest) -> None:
+        if changes.changes:
+            self._dependencies.start_task(
+                partial(self._await_write, changes, ticket, self._start_write(changes.state_batches()))
+            )
+        else:
+            ticket.deliver(WRITTEN)
+
+    async def _await_write(
+        self, changes: ack.RecordStateChanges, ticket: PendingBrokerRequest, writing: Awaitable[None]
+    ) -> None:
+        assert self.share_partition is not None
+        error = await self._await_persisted(writing)
+        ack.complete_changes(self.share_partition, changes, self._now_ms(), written=error is None)
+        if error is not None and not self.is_closed:
+            self._arm_next_lock_timer()  # one that is back may have been overlooked while its end was pending
+        ticket.deliver(WRITTEN if error is None else error)
+        self._dependencies.wake_purgatory(self.purgatory_key)
+
+    def _start_write(self, batches: tuple[PersisterStateBatch, ...]) -> Awaitable[None]:
+        """Have the persister write, behind all it was asked for before: whoever reads next reads this."""
+        rules = self.share_partition
+        assert rules is not None
+        said = (rules.start_offset, rules.delivery_complete_count, batches)
+        return self._dependencies.persister.write(self.key, self._state_epoch, self.leader_epoch, *said)
+
+    async def _await_persisted(self, writing: Awaitable[None]) -> ProtocolError | None:
+        """Gives what went wrong, in a consumer's words."""
+        try:
+            await writing
+        except ProtocolError as error:
+            failure = to_consumer_error(error)
+            if failure.code in _PASSED_THROUGH_ERRORS:
+                self._dependencies.on_removed(self)
+            return failure
+        return None
+
+    # ------------------------------------------------------------------ locks
+
+    def _now_ms(self) -> int:
+        """The clock that locks are measured by: nobody sets it, forward or back."""
+        return int(self._dependencies.env.monotonic_ms())
+
+    def _arm_lock_timer(self, end_ms: int) -> None:
+        """Look when the first lock may be over; one that was let go or renewed before costs a look for nothing."""
+        if self._lock_timer_ms is None or end_ms < self._lock_timer_ms:
+            self._lock_timer_ms = end_ms
+            env = self._dependencies.env
+            self._dependencies.timers.arm(
+                self.purgatory_key, env.now_ms() + end_ms - self._now_ms(), self._expire_locks
+            )
+
+    def _arm_next_lock_timer(self) -> None:
+        end = None if self.share_partition is None else ack.next_lock_expiry_ms(self.share_partition)
+        if end is not None:
+            self._arm_lock_timer(end)
+
+    def _expire_locks(self) -> None:
+        self._lock_timer_ms = None
+        if self.share_partition is None or self.is_closed:
+            return
+        batches = ack.expire_locks(self.share_partition, self._now_ms())
+        self._arm_next_lock_timer()
+        if batches:
+            self._dependencies.start_task(
+                partial(self._persist_and_advance, self._start_write(merge_adjacent(batches)))
+            )
+            self._dependencies.wake_purgatory(self.purgatory_key)
+
+    async def _persist_and_advance(self, writing: Awaitable[None]) -> None:
+        error = await self._await_persisted(writing)
+        if error is not None:
+            logger.warning("share group %s: locks that are over were not written: %s", self.key.group_id, error)
+        assert self.share_partition is not None
+        if self.share_partition.advance_start_offset():
+            self._dependencies.wake_purgatory(self.purgatory_key)  # more may be in flight
+
+    def close(self) -> None:
+        """It is served here no longer: whoever waits looks for its new leader. Its successor has the same timer."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._dependencies.timers.cancel(self.purgatory_key)
+        self._dependencies.wake_purgatory(self.purgatory_key)

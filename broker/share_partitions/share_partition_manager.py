@@ -1,0 +1,246 @@
+"""Everything of share groups that this node serves: its sessions, the partitions it leads for them, their settings.
+
+Source: ``SharePartitionManager.java``, ``SharePartitionCache.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from itertools import takewhile
+from typing import TypeVar
+
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.share_partitions.group_config_provider import ShareGroupConfigProvider
+from ottla.broker.share_partitions.partition_metadata_client import PartitionMetadataClient
+from ottla.broker.share_partitions.share_partition_leader import SharePartitionDependencies, SharePartitionLeader
+from ottla.broker.share_partitions.share_sessions import ShareSessionCache, TopicIdPartition
+from ottla.broker.share_state.coordinator import ShareCoordinator
+from ottla.broker.share_state.persister import Persister
+from ottla.broker.share_state.share_group_offsets import SharePartitionKey
+from ottla.broker.storage.log_dirs import DiskErrorHandler
+from ottla.controller.metadata.image import MetadataImage
+from ottla.env.env import Env
+from ottla.jobs.bounded_concurrency import MAX_CONCURRENT, for_each_concurrently
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, Job, TimeSlice
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+H = TypeVar("H", bound=Hashable)
+
+
+def _keys(group_id: str, places: Mapping[bytes, Iterable[int]]) -> Iterator[SharePartitionKey]:
+    return (SharePartitionKey(group_id, topic_id, number) for topic_id in places for number in places[topic_id])
+
+
+class SharePartitionManager:
+    """Made when a share group first comes."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        timers: Timers,
+        replicas: ReplicaManager,
+        persister: Persister,
+        coordinator: ShareCoordinator,
+        latest: PartitionMetadataClient,
+        start: Callable[[Callable[[], Awaitable[None]]], None],
+        wake: Callable[[object], None],
+        fail: DiskErrorHandler,
+    ) -> None:
+        self._replicas = replicas
+        self.group_config = ShareGroupConfigProvider(env, config, lambda: replicas.image)
+        self.sessions = ShareSessionCache(config.number("group.share.max.share.sessions"), self._on_session_released)
+        self.sessions.group_closed_listeners.append(self._on_group_closed)
+        self.persister = persister
+        self.coordinator = coordinator
+        self.metadata_client = latest
+        self.start_task = start
+        """Runs something beside the requests."""
+        self._dependencies = SharePartitionDependencies(
+            env, timers, persister, self.group_config, start, wake, self._remove, fail
+        )
+        self._by_key: dict[SharePartitionKey, SharePartitionLeader] = {}
+        self._by_group: dict[str, dict[SharePartitionKey, None]] = {}
+        self._by_partition: dict[TopicIdPartition, dict[SharePartitionKey, None]] = {}
+        self._env = env
+        self._initializations: dict[str, list[list[ProtocolError]]] = {}
+        """By group, what is being begun: each stops where it hears of a failure."""
+        self._removals: deque[Job[None]] = deque()
+        """What is let go of in turns."""
+        replicas.on_resigned.append(self.on_resignation)
+
+    async def run(self) -> None:
+        """Keep the states this node leads, until cancelled; then hang up on the others."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.coordinator.run)
+                nursery.start_soon(self.coordinator.prune_periodically)
+        finally:
+            self.persister.close()
+            self.metadata_client.close()
+
+    def get(self, group_id: str, place: TopicIdPartition) -> SharePartitionLeader | None:
+        """A share partition that is served here now."""
+        return self._by_key.get(SharePartitionKey(group_id, *place))
+
+    def get_or_load(self, group_id: str, place: TopicIdPartition) -> SharePartitionLeader:
+        """The same; it is fetched from the persister if it is not here yet.
+
+        Raises:
+            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
+        key = SharePartitionKey(group_id, *place)
+        replica = self.leader_replica(place)
+        known = self._by_key.get(key)
+        if known is not None and known.replica is replica and known.leader_epoch == replica.leader_epoch:
+            return known
+        if known is not None:
+            self._remove(known)
+        made = self._by_key[key] = SharePartitionLeader(self._dependencies, key, replica)
+        self._by_group.setdefault(group_id, {})[key] = None
+        self._by_partition.setdefault(place, {})[key] = None
+        return made
+
+    def leader_replica(self, place: TopicIdPartition) -> HostedPartition:
+        """The partition itself, led here. Raises: ProtocolError, as `get_or_load`."""
+        name = self.topic_name(place)
+        if name is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self._replicas.leader(name, place.partition)
+
+    def topic_name(self, place: TopicIdPartition) -> str | None:
+        """The name of its topic; None where the id is unknown."""
+        return self._replicas.image.topic_names.get(place.topic_id)
+
+    def partition_exists(self, place: TopicIdPartition) -> bool:
+        """Whether the cluster has such a partition."""
+        image: MetadataImage = self._replicas.image
+        topic = image.topics.get(image.topic_names.get(place.topic_id, ""))
+        return topic is not None and place.partition in topic.partitions
+
+    async def initialize(
+        self, group_id: str, epoch: int, places: Mapping[bytes, Iterable[int]], start_offset: int
+    ) -> None:
+        """Have the persister begin a group's partitions. Raises: ProtocolError: not all of them could be."""
+        failures: list[ProtocolError] = []
+        keys = takewhile(lambda _: not failures, _keys(group_id, places))
+        starts = ((key, start_offset) for key in keys)
+        await self.initialize_each(group_id, epoch, starts, lambda _, error: failures.append(error))
+        if failures:
+            raise failures[0].with_traceback(None)
+
+    async def initialize_each(
+        self,
+        group_id: str,
+        epoch: int,
+        starts: Iterable[tuple[SharePartitionKey, int]],
+        failed: Callable[[SharePartitionKey, ProtocolError], None],
+    ) -> None:
+        """Have the persister begin partitions of a group, each at an offset; ``failed`` hears of those it does not.
+
+        What is deleted of the group meanwhile refuses the rest, which would come behind the deletion.
+        """
+        overtaken: list[ProtocolError] = []
+
+        async def one(start: tuple[SharePartitionKey, int]) -> None:
+            try:
+                if overtaken:
+                    raise overtaken[0].with_traceback(None)
+                await self.persister.initialize(start[0], epoch, start[1])
+            except ProtocolError as error:
+                failed(start[0], error)
+
+        underway = self._initializations.setdefault(group_id, [])
+        underway.append(overtaken)
+        try:
+            await for_each_concurrently(starts, one)
+        finally:
+            underway[:] = [each for each in underway if each is not overtaken]
+            if not underway:
+                self._initializations.pop(group_id, None)
+
+    async def delete_state(self, group_id: str, places: Mapping[bytes, Iterable[int]]) -> ProtocolError | None:
+        """Have the persister forget a group's partitions; gives what went wrong first."""
+        for underway in self._initializations.get(group_id, ()):
+            underway.append(ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))  # it would come behind
+        failures: list[ProtocolError] = []
+
+        async def one(key: SharePartitionKey) -> None:
+            try:
+                if not failures:
+                    await self.persister.delete(key)
+            except ProtocolError as error:
+                failures.append(error)
+
+        await for_each_concurrently(_keys(group_id, places), one)
+        return failures[0] if failures else None
+
+    # ------------------------------------------------------------------ what goes
+
+    def _on_session_released(self, group_id: str, member_id: str, places: list[TopicIdPartition]) -> None:
+        self._run_removal(self._release_steps(group_id, member_id, places), len(places))
+
+    def _release_steps(self, group_id: str, member_id: str, places: list[TopicIdPartition]) -> Job[None]:
+        for place in places:
+            if self.sessions.is_open(group_id, member_id):
+                return  # it is back, and may have got others meanwhile: what it had is its own until the locks end
+            shared = self.get(group_id, place)
+            if shared is not None:
+                shared.release(member_id)
+            yield
+
+    def _on_group_closed(self, group_id: str) -> None:
+        keys = list(self._by_group.get(group_id, ()))
+        self._run_removal(self._remove_group_steps(group_id, keys), len(keys))
+
+    def _remove_group_steps(self, group_id: str, keys: list[SharePartitionKey]) -> Job[None]:
+        for key in keys:
+            if self.sessions.has_sessions(group_id):
+                return
+            shared = self._by_key.get(key)
+            if shared is not None:
+                self._remove(shared)
+            yield
+
+    def _run_removal(self, steps: Job[None], rows: int) -> None:
+        """Now, or where there are many in turns beside the requests; one after the other, in this order."""
+        if rows <= MAX_CONCURRENT and not self._removals:
+            for _ in steps:
+                pass
+            return
+        self._removals.append(steps)
+        if len(self._removals) == 1:
+            self.start_task(self._run_removals)
+
+    async def _run_removals(self) -> None:
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        while self._removals:
+            await turn.run(self._removals[0])
+            self._removals.popleft()
+
+    def on_resignation(self, replica: HostedPartition) -> None:
+        """A partition is led here no longer, or gone."""
+        for key in list(self._by_partition.get(TopicIdPartition(replica.topic_id, replica.partition), ())):
+            if self._by_key[key].replica is replica:
+                self._remove(self._by_key[key])
+
+    def _remove(self, shared: SharePartitionLeader) -> None:
+        if self._by_key.get(shared.key) is shared:
+            key = shared.key
+            del self._by_key[key]
+            _remove_key(self._by_group, key.group_id, key)
+            _remove_key(self._by_partition, TopicIdPartition(key.topic_id, key.partition), key)
+        shared.close()
+
+
+def _remove_key(table: dict[H, dict[SharePartitionKey, None]], name: H, key: SharePartitionKey) -> None:
+    keys = table[name]
+    del keys[key]
+    if not keys:
+        del table[name]

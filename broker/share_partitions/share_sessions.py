@@ -1,0 +1,169 @@
+"""Share sessions: which partitions a member reads from this broker, and in what order its requests come.
+
+A session is a member's of a group, and belongs to the connection it was opened on: with that goes everything the
+member holds here. Epoch 0 opens one, each request counts it up, -1 ends it.
+
+Source: ``ShareSession.java``, ``ShareSessionCache.java``, ``SharePartitionManager.newContext`` (apache/kafka 4.3.1),
+KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from ottla.broker.requests.peer import Peer
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+MAX_CACHED_PARTITIONS = 500_000
+"""All sessions remember so many partitions at most; Kafka counts sessions alone."""
+MAX_SESSION_PARTITIONS = 10_000
+"""And one of them so many: it is opened and changed in one turn of the loop."""
+_MAX_EPOCH = 2**31 - 1
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition, by its topic's id."""
+
+    topic_id: bytes
+    partition: int
+
+
+class ShareSession:
+    """One member's session."""
+
+    __slots__ = ("cancel_close_listener", "epoch", "partitions")
+
+    def __init__(self, places: Iterable[TopicIdPartition], cancel: Callable[[], None]) -> None:
+        self.epoch = 1
+        """What the next request must name."""
+        self.partitions = dict.fromkeys(places, False)
+        """In the order in which they are read; one that brought records goes to the end. Whether the next answer must
+        name it although it brings nothing."""
+        self.cancel_close_listener = cancel
+        """Its connection's end does not matter any more."""
+
+    def update(self, places: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
+        """A request adds partitions, and takes others back."""
+        for place in places:
+            self.partitions.setdefault(place, True)
+        for place in forgotten:
+            self.partitions.pop(place, None)
+
+    def must_include(self, place: TopicIdPartition, *, brings: bool, failed: bool) -> bool:
+        """Whether an answer must name a partition; remembers that it did."""
+        due = self.partitions.get(place, False)
+        if place in self.partitions:
+            if brings:
+                del self.partitions[place]
+            self.partitions[place] = failed
+        return due or brings or failed
+
+
+class ShareSessionCache:
+    """All share sessions of this broker, by group and member."""
+
+    def __init__(self, most: int, released: Callable[[str, str, list[TopicIdPartition]], None]) -> None:
+        self._max_sessions = most
+        self._on_released = released
+        """Hears of a group and member whose session is over, and of the partitions it had."""
+        self._by_member: dict[tuple[str, str], ShareSession] = {}
+        self._session_counts: dict[str, int] = {}
+        """Sessions by group."""
+        self.group_closed_listeners: list[Callable[[str], None]] = []
+        """Hear of a group that has no session here any more."""
+
+    def __len__(self) -> int:
+        return len(self._by_member)
+
+    def is_open(self, group_id: str, member_id: str) -> bool:
+        """Whether a member has a session."""
+        return (group_id, member_id) in self._by_member
+
+    def has_sessions(self, group_id: str) -> bool:
+        """Whether anybody of a group has one."""
+        return group_id in self._session_counts
+
+    def open(self, peer: Peer, group_id: str, member_id: str, places: Collection[TopicIdPartition]) -> ShareSession:
+        """Begin anew, whatever was there.
+
+        Raises:
+            ProtocolError: SHARE_SESSION_LIMIT_REACHED.
+        """
+        key = group_id, member_id
+        if len(places) > MAX_SESSION_PARTITIONS:
+            self.close(*key)
+            raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session, old = ShareSession(places, lambda: None), self._by_member.get(key)
+        more = len(session.partitions) - (0 if old is None else len(old.partitions))
+        if (
+            old is None and len(self._by_member) >= self._max_sessions
+        ) or self._cached_partitions() + more > MAX_CACHED_PARTITIONS:
+            self.close(*key)
+            raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        self._remove(key)
+        self._by_member[key] = session
+        self._session_counts[group_id] = self._session_counts.get(group_id, 0) + 1
+        session.cancel_close_listener = peer.on_close(lambda: self._on_disconnect(key, session))
+        return session
+
+    def continue_session(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
+        """The next request of a session; ``epoch`` -1 may come at any time, and does not end it yet.
+
+        Raises:
+            ProtocolError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
+        """
+        session = self._by_member.get((group_id, member_id))
+        if session is None:
+            raise ProtocolError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if epoch != FINAL_EPOCH:
+            if epoch != session.epoch:
+                raise ProtocolError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+            session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
+        return session
+
+    def update(
+        self, session: ShareSession, places: Collection[TopicIdPartition], forgotten: Collection[TopicIdPartition]
+    ) -> None:
+        """A request adds partitions to a session, and takes others back.
+
+        Raises:
+            ProtocolError: SHARE_SESSION_LIMIT_REACHED.
+        """
+        if max(len(places), len(forgotten)) > MAX_SESSION_PARTITIONS:
+            raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        new = sum(place not in session.partitions for place in places)
+        gone = sum(place in session.partitions for place in forgotten)
+        if len(session.partitions) + new - gone > MAX_SESSION_PARTITIONS:
+            raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        if new and self._cached_partitions() + new > MAX_CACHED_PARTITIONS:
+            raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session.update(places, forgotten)
+
+    def _cached_partitions(self) -> int:
+        return sum(len(session.partitions) for session in self._by_member.values())
+
+    def close(self, group_id: str, member_id: str) -> None:
+        """A member is done here, or left its group: others may have what it holds."""
+        session = self._remove((group_id, member_id))
+        if session is not None:
+            self._on_released(group_id, member_id, list(session.partitions))
+            self._notify_if_group_closed(group_id)
+
+    def _on_disconnect(self, key: tuple[str, str], session: ShareSession) -> None:
+        if self._by_member.get(key) is session:
+            self.close(*key)
+
+    def _remove(self, key: tuple[str, str]) -> ShareSession | None:
+        session = self._by_member.pop(key, None)
+        if session is not None:
+            session.cancel_close_listener()
+            self._session_counts[key[0]] -= 1
+        return session
+
+    def _notify_if_group_closed(self, group_id: str) -> None:
+        if self._session_counts.get(group_id) == 0:
+            del self._session_counts[group_id]
+            for hear in self.group_closed_listeners:
+                hear(group_id)

@@ -1,0 +1,386 @@
+"""Records of a share partition that go out and come back, rule by rule (items 219 to 230)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.share_partitions import acknowledgement as ak
+from ottla.broker.share_partitions.acquisition import AcquiredRange, AcquireRequest, FetchedOffsets, acquire_records
+from ottla.broker.share_partitions.in_flight import RecordState
+from ottla.broker.share_partitions.share_partition import InvalidShareState, SharePartition, SharePartitionLimits
+from ottla.broker.share_state.state_batches import PersisterStateBatch
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+
+FREE, DONE, GONE = 0, 2, 4
+LOCK_MS = 100
+FAILS, WAITS = "fails", "waits"
+
+
+class SharePartitionFixture:
+    """A share partition over a log of batches of five records."""
+
+    def __init__(self, *stored: PersisterStateBatch, start: int = 0, **limits: Any) -> None:
+        limits = {"delivery_count": 5, "record_locks": 100, "lock_duration_ms": LOCK_MS} | limits
+        self.share = SharePartition(start, stored, SharePartitionLimits(**limits))
+        self.now = 0
+        self.pending: list[ak.RecordStateChanges] = []
+
+    def fetch(
+        self, member: str = "a", most: int = 5, size: int = 100, strict: bool = False, upto: int = 49
+    ) -> list[AcquiredRange]:
+        at = self.share.next_fetch_offset()
+        read = [(base, base + 4) for base in range(at - at % 5, upto + 1, 5)]
+        return acquire_records(
+            self.share, AcquireRequest(member, most, size, strict), FetchedOffsets(at, read), self.now
+        )
+
+    def say(self, first: int, last: int, *types: int, member: str = "a", how: str = "") -> None:
+        said = [ak.ShareAcknowledgementBatch(first, last, types)]
+        changes = ak.acknowledge_records(self.share, member, said, self.now)
+        if how == WAITS:
+            self.pending.append(changes)
+        else:
+            ak.complete_changes(self.share, changes, self.now, written=how != FAILS)
+
+    def tick(self, ms: int) -> list[PersisterStateBatch]:
+        self.now += ms
+        out = ak.expire_locks(self.share, self.now)
+        self.share.advance_start_offset()
+        return out
+
+    @property
+    def states(self) -> str:
+        """The state of each record from the first in flight on: A, acquired, with its delivery count, and so on."""
+        letters = {0: "-", 1: "A", 2: "D", 4: "X"}
+        return " ".join(
+            f"{letters[batch.state_at(offset).state]}{batch.state_at(offset).delivery_count}"
+            for batch in self.share
+            for offset in range(batch.first_offset, batch.last_offset + 1)
+        )
+
+    @property
+    def window(self) -> tuple[int, int, int]:
+        return self.share.start_offset, self.share.end_offset, self.share.delivery_complete_count
+
+
+def refused(stage: SharePartitionFixture, first: int, last: int, *types: int, member: str = "a") -> E:
+    before = stage.states, stage.window
+    with pytest.raises(ProtocolError) as caught:
+        stage.say(first, last, *types, member=member)
+    assert (stage.states, stage.window) == before, "nothing of it was taken"
+    return caught.value.code
+
+
+def test_whole_batches_go_out_also_beyond_what_was_asked() -> None:
+    stage = SharePartitionFixture()
+    assert stage.fetch(most=7) == [AcquiredRange(0, 9, 1)]
+    assert stage.share.next_fetch_offset() == 10
+
+
+def test_what_goes_out_is_told_in_pieces_of_the_size_asked() -> None:
+    assert SharePartitionFixture().fetch(most=20, size=10) == [AcquiredRange(0, 9, 1), AcquiredRange(10, 19, 1)]
+
+
+def test_who_is_strict_gets_no_more_than_asked_and_the_rest_stays_free() -> None:
+    stage = SharePartitionFixture()
+    assert stage.fetch(most=3, strict=True) == [AcquiredRange(0, 2, 1)]
+    assert stage.states == "A1 A1 A1 -0 -0"
+    assert stage.fetch("b", most=3, strict=True) == [AcquiredRange(3, 4, 1), AcquiredRange(5, 5, 1)]
+
+
+def test_members_get_different_records() -> None:
+    stage = SharePartitionFixture()
+    assert stage.fetch("a") == [AcquiredRange(0, 4, 1)]
+    assert stage.fetch("b") == [AcquiredRange(5, 9, 1)]
+    assert refused(stage, 5, 9, ak.ACCEPT, member="a") is E.INVALID_RECORD_STATE
+
+
+@pytest.mark.parametrize(
+    ("rule", "types", "states", "window"),
+    [
+        ("accepted: done, and the window moves on", [ak.ACCEPT], "", (5, 5, 0)),
+        ("rejected: gone", [ak.REJECT], "", (5, 5, 0)),
+        ("a gap: gone", [ak.GAP], "", (5, 5, 0)),
+        ("released: free, and the count stays", [ak.RELEASE], "-1 -1 -1 -1 -1", (0, 4, 0)),
+        ("each its own", [1, 2, 3, 2, 0], "D1 -1 X1 -1 X1", (1, 4, 2)),
+        ("renewed: still acquired", [ak.RENEW], "A1 A1 A1 A1 A1", (0, 4, 0)),
+    ],
+)
+def test_what_a_member_says_becomes_of_its_records(
+    rule: str, types: list[int], states: str, window: tuple[int, int, int]
+) -> None:
+    stage = SharePartitionFixture()
+    stage.fetch()
+    stage.say(0, 4, *types)
+    assert (stage.states, stage.window) == (states, window), rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "said", "expected"),
+    [
+        ("another member's", (0, 4, 1, "b"), E.INVALID_RECORD_STATE),
+        ("another member's record", (1, 1, 1, "b"), E.INVALID_RECORD_STATE),
+        ("nobody ever had it: behind the end", (0, 6, 1, "a"), E.INVALID_REQUEST),
+        ("all of it behind the end", (7, 8, 1, "a"), E.INVALID_REQUEST),
+        ("before the start: long done", (-5, -1, 1, "a"), None),
+    ],
+)
+def test_only_who_holds_a_record_may_speak_for_it(rule: str, said: tuple[Any, ...], expected: E | None) -> None:
+    stage = SharePartitionFixture()
+    stage.fetch()
+    *numbers, member = said
+    if expected is None:
+        stage.say(*numbers, member=member)
+    else:
+        assert refused(stage, *numbers, member=member) is expected, rule
+
+
+def test_what_is_said_twice_is_refused_the_second_time() -> None:
+    stage = SharePartitionFixture()
+    stage.fetch(most=10)
+    stage.say(3, 3, ak.ACCEPT)
+    assert refused(stage, 3, 3, ak.ACCEPT) is E.INVALID_RECORD_STATE
+    stage.say(4, 4, ak.ACCEPT, how=WAITS)
+    assert refused(stage, 4, 4, ak.REJECT) is E.INVALID_RECORD_STATE, "also while it is being written"
+
+
+def test_one_wrong_batch_undoes_the_request() -> None:
+    stage = SharePartitionFixture()
+    stage.fetch(most=10)
+    said = [ak.ShareAcknowledgementBatch(0, 4, [ak.REJECT]), ak.ShareAcknowledgementBatch(5, 20, [ak.ACCEPT])]
+    with pytest.raises(ProtocolError):
+        ak.acknowledge_records(stage.share, "a", said, 0)
+    assert stage.window == (0, 9, 0)
+    assert stage.states == " ".join(["A1"] * 10)
+
+
+def test_what_is_not_written_is_taken_back() -> None:
+    stage = SharePartitionFixture()
+    stage.fetch()
+    stage.say(0, 4, 1, 1, 1, 2, 1, how=FAILS)
+    assert (stage.states, stage.window) == ("A1 A1 A1 A1 A1", (0, 4, 0))
+    stage.say(0, 4, ak.ACCEPT)
+    assert stage.window == (5, 5, 0)
+
+
+def test_what_is_being_written_holds_the_window_and_goes_to_nobody() -> None:
+    stage = SharePartitionFixture()
+    stage.fetch()
+    stage.say(0, 4, ak.RELEASE, how=WAITS)
+    assert stage.share.next_fetch_offset() == 5
+    assert stage.fetch("b", upto=4) == []
+    ak.complete_changes(stage.share, stage.pending[0], 0, written=True)
+    assert stage.fetch("b", upto=4) == [AcquiredRange(0, 4, 2)]
+
+
+def test_a_lock_that_is_over_frees_its_records_and_a_renewed_one_lasts() -> None:
+    stage = SharePartitionFixture()
+    stage.fetch(most=10)
+    stage.now = 60
+    stage.say(0, 1, ak.RENEW)
+    assert ak.next_lock_expiry_ms(stage.share) == LOCK_MS
+    assert stage.tick(39) == []
+    assert stage.tick(1) == [PersisterStateBatch(2, 9, 1, FREE)]
+    assert stage.share.next_fetch_offset() == 2
+    assert ak.next_lock_expiry_ms(stage.share) == 160
+
+
+def test_a_lock_that_ends_while_its_write_fails_frees_the_record() -> None:
+    stage = SharePartitionFixture()
+    stage.fetch()
+    stage.say(0, 4, ak.ACCEPT, how=WAITS)
+    assert stage.tick(LOCK_MS) == []
+    ak.complete_changes(stage.share, stage.pending[0], stage.now, written=False)
+    assert stage.states == "-1 -1 -1 -1 -1"
+
+
+def test_a_member_that_goes_leaves_its_records_to_others() -> None:
+    stage = SharePartitionFixture()
+    stage.fetch("a")
+    stage.fetch("b")
+    stage.say(1, 1, ak.ACCEPT)
+    changes = ak.release_acquired_records(stage.share, "a")
+    assert [row.state_batch[:2] for row in changes.changes] == [(0, 0), (2, 4)]
+    ak.complete_changes(stage.share, changes, 0, written=True)
+    assert stage.states == "-1 D1 -1 -1 -1 A1 A1 A1 A1 A1"
+
+
+def test_a_record_that_was_delivered_as_often_as_it_may_is_given_up() -> None:
+    stage = SharePartitionFixture(delivery_count=2)
+    for _ in range(2):
+        stage.fetch(upto=4)
+        stage.say(0, 0, ak.RELEASE)
+        stage.tick(LOCK_MS)
+    assert stage.states == ""
+    assert stage.window == (5, 5, 0)
+
+
+def test_records_that_failed_often_go_out_in_ever_smaller_numbers() -> None:
+    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 3, FREE), delivery_count=8)
+    assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 14, 4)], "below half of the limit nothing is held back"
+    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 4, FREE), delivery_count=8)
+    assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 7, 5)], "half of the batch"
+    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 6, FREE), delivery_count=8)
+    assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 1, 7)], "an eighth"
+    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 7, FREE), delivery_count=8)
+    assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 0, 8)], "at last one alone"
+
+
+def test_nothing_goes_out_with_records_that_failed_often() -> None:
+    stage = SharePartitionFixture(PersisterStateBatch(0, 4, 1, FREE), PersisterStateBatch(5, 9, 3, FREE))
+    assert stage.fetch(most=50) == [AcquiredRange(0, 4, 2)]
+    assert stage.fetch(most=50) == [AcquiredRange(5, 6, 4)]
+
+
+def test_so_many_records_at_most_are_in_flight_but_what_is_free_goes_out_again() -> None:
+    stage = SharePartitionFixture(record_locks=10)
+    stage.fetch(most=10)
+    assert not stage.share.can_acquire()
+    assert stage.fetch(most=10) == []
+    stage.say(5, 9, ak.RELEASE)
+    assert stage.share.can_acquire()
+    assert stage.fetch("b", most=10) == [AcquiredRange(5, 9, 2)]
+    stage.say(0, 4, ak.ACCEPT)
+    assert stage.window == (5, 9, 0)
+    assert stage.fetch(most=10) == [AcquiredRange(10, 14, 1)]
+
+
+def test_gaps_in_what_is_remembered_are_fetched_as_new() -> None:
+    stage = SharePartitionFixture(PersisterStateBatch(0, 4, 1, FREE), PersisterStateBatch(10, 14, 1, DONE))
+    assert stage.fetch(most=50) == [AcquiredRange(0, 4, 2), AcquiredRange(5, 9, 1), AcquiredRange(15, 49, 1)]
+    assert stage.window == (0, 49, 5)
+
+
+def test_the_window_does_not_move_over_a_gap() -> None:
+    stage = SharePartitionFixture(PersisterStateBatch(5, 9, 1, DONE))
+    assert stage.window == (0, 9, 5)
+    assert stage.share.next_fetch_offset() == 0
+
+
+def test_what_is_remembered_as_final_is_passed_at_once() -> None:
+    stage = SharePartitionFixture(PersisterStateBatch(0, 4, 1, DONE), PersisterStateBatch(5, 9, 2, FREE))
+    assert stage.window == (5, 9, 0)
+    assert SharePartitionFixture(PersisterStateBatch(0, 4, 1, DONE)).window == (5, 5, 0)
+
+
+@pytest.mark.parametrize("batch", [PersisterStateBatch(2, 4, 1, FREE), PersisterStateBatch(6, 5, 1, FREE)])
+def test_what_cannot_be_remembered_is_refused(batch: PersisterStateBatch) -> None:
+    with pytest.raises(InvalidShareState):
+        SharePartition(5, [batch])
+
+
+def test_what_the_log_lost_is_given_up_but_for_what_a_member_holds() -> None:
+    stage = SharePartitionFixture()
+    stage.fetch()
+    stage.fetch()
+    stage.say(0, 4, 1, 2, 2, 2, 2)
+    assert stage.window == (1, 9, 0)
+    stage.share.update_log_start_offset(7)
+    assert stage.states == "D1 X1 X1 X1 X1 A1 A1 A1 A1 A1"
+    assert stage.window == (7, 9, 0)
+    stage.say(5, 9, ak.ACCEPT)
+    assert stage.window == (7, 9, 3), "what lies before the start waits for its lock"
+    assert [row[:2] for row in stage.tick(LOCK_MS)] == [(5, 6)]
+    assert stage.window == (10, 10, 0)
+
+
+def test_a_log_that_starts_behind_an_unused_share_moves_it() -> None:
+    stage = SharePartitionFixture()
+    stage.share.update_log_start_offset(20)
+    assert stage.window == (20, 20, 0)
+    stage.share.update_log_start_offset(3)
+    assert stage.window == (20, 20, 0), "never back"
+
+
+def test_free_records_that_are_no_longer_in_the_log_are_given_up() -> None:
+    stage = SharePartitionFixture()
+    stage.fetch(most=10)
+    stage.say(0, 9, ak.RELEASE)
+    acquire_records(stage.share, AcquireRequest("a", 5, 5), FetchedOffsets(0, [(5, 9)]), 0)
+    assert stage.states == "X1 X1 X1 X1 X1 A2 A2 A2 A2 A2", "the first five were compacted away"
+    assert stage.window == (0, 9, 5)
+
+
+def test_aborted_records_are_seen_by_nobody() -> None:
+    stage = SharePartitionFixture()
+    fetched = FetchedOffsets(0, [(0, 4), (5, 9), (10, 14)], aborted_offsets=[(5, 9)])
+    assert acquire_records(stage.share, AcquireRequest("a", 50, 50), fetched, 0) == [
+        AcquiredRange(0, 4, 1),
+        AcquiredRange(10, 14, 1),
+    ]
+    assert stage.window == (0, 14, 5)
+    assert stage.share.last_batch_at_or_before(7).state_at(7).state is RecordState.ARCHIVED  # type: ignore[union-attr]
+
+
+def test_a_window_full_of_aborted_records_moves_on() -> None:
+    stage = SharePartitionFixture(record_locks=10)
+    for first in (0, 5):
+        assert stage.share.can_acquire()
+        read = FetchedOffsets(first, [(first, first + 4)], aborted_offsets=[(first, first + 4)])
+        assert acquire_records(stage.share, AcquireRequest("a", 5, 5), read, 0) == []
+    assert (stage.window, stage.share.next_fetch_offset()) == ((10, 10, 0), 10)
+    assert stage.fetch() == [AcquiredRange(10, 14, 1)]
+
+
+def test_aborted_records_behind_those_of_a_member_wait_for_its_word() -> None:
+    stage = SharePartitionFixture()
+    stage.fetch("b")
+    assert (
+        acquire_records(
+            stage.share, AcquireRequest("a", 5, 5), FetchedOffsets(5, [(5, 9)], aborted_offsets=[(5, 9)]), 0
+        )
+        == []
+    )
+    assert stage.window == (0, 9, 5)
+    stage.say(0, 4, ak.ACCEPT, member="b")
+    assert stage.window == (10, 10, 0)
+
+
+def test_a_full_window_of_which_the_log_has_nothing_any_more_is_passed() -> None:
+    stage = SharePartitionFixture(record_locks=10)
+    stage.fetch(most=10)
+    ak.complete_changes(stage.share, ak.release_acquired_records(stage.share, "a"), stage.now, written=True)
+    read = FetchedOffsets(0, [(25, 29)])
+    assert acquire_records(stage.share, AcquireRequest("a", 5, 5), read, 0) == []
+    assert (stage.window, list(stage.share)) == ((10, 10, 0), [])
+    assert acquire_records(stage.share, AcquireRequest("a", 5, 5), FetchedOffsets(10, [(25, 29)]), 0) == [
+        AcquiredRange(25, 29, 1)
+    ]
+
+
+def test_an_aborted_batch_that_begins_before_the_start_is_given_up_from_there_on() -> None:
+    """The log, or an administrator, may have set the start inside a batch; nothing of it is in flight before."""
+    stage = SharePartitionFixture(start=3)
+    read = FetchedOffsets(3, [(0, 4), (5, 9)], aborted_offsets=[(0, 4)])
+    assert acquire_records(stage.share, AcquireRequest("a", 10, 100), read, 0) == [AcquiredRange(5, 9, 1)]
+    assert stage.states == "X1 X1 A1 A1 A1 A1 A1"
+    assert stage.window == (3, 9, 2)
+
+
+@pytest.mark.parametrize("size", [1, 0, -5])
+def test_batches_of_no_size_are_record_batches(size: int) -> None:
+    """Who asks for none, or for fewer, gets no ranges without a record."""
+    stage = SharePartitionFixture()
+    assert stage.fetch(most=12, size=size) == [AcquiredRange(0, 4, 1), AcquiredRange(5, 9, 1), AcquiredRange(10, 14, 1)]
+    assert stage.states == " ".join(["A1"] * 15)
+
+
+def test_neighbours_of_one_fate_are_written_as_one_batch() -> None:
+    """A large batch that is acknowledged record by record would else be more than is written at once."""
+    stage = SharePartitionFixture()
+    stage.fetch(most=10)
+    stage.say(4, 4, ak.RELEASE)
+    said = [ak.ShareAcknowledgementBatch(0, 3, [1, 1, 2, 2]), ak.ShareAcknowledgementBatch(5, 9, [2, 1, 1, 1, 3])]
+    changes = ak.acknowledge_records(stage.share, "a", said, 0)
+    assert changes.state_batches() == (
+        PersisterStateBatch(0, 1, 1, DONE),
+        PersisterStateBatch(2, 3, 1, FREE),
+        PersisterStateBatch(5, 5, 1, FREE),
+        PersisterStateBatch(6, 8, 1, DONE),
+        PersisterStateBatch(9, 9, 1, GONE),
+    )
+    ak.complete_changes(stage.share, changes, 0, written=False)
+    assert stage.states == "A1 A1 A1 A1 -1 A1 A1 A1 A1 A1"

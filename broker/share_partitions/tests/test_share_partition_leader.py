@@ -1,0 +1,346 @@
+"""A share partition between clock and persister: locks are looked at, failures told, and an old one is quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.share_partitions.acknowledgement import ACCEPT, RELEASE, ShareAcknowledgementBatch
+from ottla.broker.share_partitions.acquisition import AcquiredRange, AcquireRequest, FetchedOffsets
+from ottla.broker.share_partitions.share_partition import SharePartitionLimits
+from ottla.broker.share_partitions.share_partition_leader import (
+    WRITTEN,
+    SharePartitionDependencies,
+    SharePartitionLeader,
+    to_consumer_error,
+)
+from ottla.broker.share_state.share_group_offsets import ShareGroupOffset, SharePartitionKey
+from ottla.broker.share_state.state_batches import PersisterStateBatch
+from ottla.broker.tests.handler_fixture import run_virtual
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+
+LOCK_MS = 30_000
+KEY = SharePartitionKey("g", b"t" * 16, 0)
+
+
+class FakeTimers:
+    """Timers by key, as the node's are."""
+
+    def __init__(self, env: SharePartitionLeaderFixture) -> None:
+        self._env = env
+        self.armed: dict[object, tuple[int, Callable[[], None]]] = {}
+
+    def arm(self, key: object, at_ms: int, fire: Callable[[], None]) -> None:
+        self.armed[key] = self._env.ms + max(at_ms - self._env.now_ms(), 0), fire
+
+    def cancel(self, key: object) -> None:
+        self.armed.pop(key, None)
+
+    def wait(self, ms: int) -> None:
+        end = self._env.ms + ms
+        while due := sorted(((at, key) for key, (at, _) in self.armed.items() if at <= end), key=lambda one: one[0]):
+            at, key = due[0]
+            self._env.ms = max(self._env.ms, at)
+            self.armed.pop(key)[1]()
+        self._env.ms = end
+
+
+class SharePartitionLeaderFixture:
+    """What share partitions have of their node; ``keeps`` is what the persister does with a write."""
+
+    def __init__(self, *stored: PersisterStateBatch, start: int = 0) -> None:
+        self.ms = 1_000_000
+        self.ahead_ms = 500_000_000
+        """How far the wall clock is ahead of the one that is never set."""
+        self.stored, self.start_offset, self.deliveries = stored, start, 5
+        self.reads: Exception | None = None
+        """What the persister refuses to read with."""
+        self.begins: Exception = OSError("the disk is gone")
+        """What keeps one that was never read from beginning somewhere."""
+        self.timers = FakeTimers(self)
+        self.keeps: Callable[[], Awaitable[None]] | None = None
+        self.writes: list[tuple[PersisterStateBatch, ...]] = []
+        self.asked: list[str] = []
+        """What the persister was called for, in that order."""
+        self.woken: list[object] = []
+        self.gone: list[SharePartitionLeader] = []
+        self.failed: list[object] = []
+
+    def now_ms(self) -> int:
+        return self.ms + self.ahead_ms
+
+    def monotonic_ms(self) -> float:
+        return float(self.ms)
+
+    def read(self, key: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareGroupOffset]:
+        self.asked.append("read")
+        return self._read(leader_epoch)
+
+    async def _read(self, leader_epoch: int) -> ShareGroupOffset:
+        if self.reads is not None:
+            raise self.reads
+        return ShareGroupOffset(0, 0, leader_epoch, self.start_offset, 0, self.stored)
+
+    def write(self, *said: Any) -> Awaitable[None]:
+        self.asked.append("write")
+        return self._write(*said)
+
+    async def _write(self, *said: Any) -> None:
+        self.writes.append(said[-1])
+        if self.keeps is not None:
+            await self.keeps()
+
+    async def tell(self, story: Callable[[SharePartitionLeaderFixture], Awaitable[None]]) -> None:
+        async with trio.open_nursery() as nursery:
+            self.start = nursery.start_soon
+            await story(self)
+            nursery.cancel_scope.cancel()
+
+    def shared(self, epoch: int = 1) -> SharePartitionLeader:
+        rules: Any = SimpleNamespace(
+            limits=lambda group: SharePartitionLimits(self.deliveries, lock_duration_ms=LOCK_MS),
+            start_offset=self._first_start,
+        )
+        replica: Any = SimpleNamespace(leader_epoch=epoch, log="log")
+        ground = SharePartitionDependencies(
+            *(self, self.timers, self, rules, self.start),  # type: ignore[arg-type]
+            *(self.woken.append, self._gone, lambda error, log: self.failed.append(log)),
+        )
+        return SharePartitionLeader(ground, KEY, replica)
+
+    def _first_start(self, group: str, replica: object) -> int:
+        raise self.begins
+
+    def _gone(self, shared: SharePartitionLeader) -> None:
+        self.gone.append(shared)
+        shared.close()
+
+    async def served(self, epoch: int = 1) -> SharePartitionLeader:
+        shared = self.shared(epoch)
+        await trio.testing.wait_all_tasks_blocked()
+        return shared
+
+
+def take(shared: SharePartitionLeader, first: int, last: int, member: str = "m") -> list[AcquiredRange]:
+    return shared.acquire_records(AcquireRequest(member, 100, 100), FetchedOffsets(first, [(first, last)]))
+
+
+def say(shared: SharePartitionLeader, first: int, last: int, kind: int = ACCEPT, member: str = "m") -> Any:
+    return shared.acknowledge(member, [ShareAcknowledgementBatch(first, last, [kind])])
+
+
+def over(
+    story: Callable[[SharePartitionLeaderFixture], Awaitable[None]], *stored: PersisterStateBatch, start: int = 0
+) -> SharePartitionLeaderFixture:
+    house = SharePartitionLeaderFixture(*stored, start=start)
+    run_virtual(lambda: house.tell(story))
+    return house
+
+
+def test_what_a_member_held_when_it_went_is_written_before_whoever_serves_next_reads() -> None:
+    """Tasks run in any order: a successor that read first counted no delivery of what had been handed out."""
+
+    async def story(house: SharePartitionLeaderFixture) -> None:
+        shared = await house.served()
+        take(shared, 0, 0)
+        house.asked.clear()
+        shared.release("m")
+        shared.close()
+        house.shared()
+        assert house.asked == ["write", "read"], "and nobody has run yet"
+
+    run_virtual(lambda: SharePartitionLeaderFixture().tell(story))
+
+
+def test_who_holds_what_after_a_failed_write_loses_it_with_the_lock() -> None:
+    async def story(house: SharePartitionLeaderFixture) -> None:
+        shared, go = await house.served(), trio.Event()
+
+        async def fails() -> None:
+            await go.wait()
+            raise ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
+
+        take(shared, 0, 4)
+        house.timers.wait(5_000)
+        take(shared, 5, 9)
+        house.keeps = fails
+        say(shared, 5, 9)
+        await trio.testing.wait_all_tasks_blocked()
+        house.timers.wait(26_000)  # the lock of 0 to 4 is over; what is pending has none that could be seen
+        go.set()
+        await trio.testing.wait_all_tasks_blocked()
+        house.keeps = None
+        assert shared.share_partition is not None
+        assert [batch.states()[0].member_id for batch in shared.share_partition] == ["", "m"]
+        house.timers.wait(5_000)
+        assert [batch.states()[0].member_id for batch in shared.share_partition] == ["", ""]
+
+    over(story)
+
+
+@pytest.mark.parametrize("jump_ms", [-600_000, 600_000])
+def test_a_lock_lasts_as_long_as_was_told_wherever_the_wall_clock_is_set_to(jump_ms: int) -> None:
+    async def story(house: SharePartitionLeaderFixture) -> None:
+        shared = await house.served()
+        take(shared, 0, 4)
+        house.ahead_ms += jump_ms
+        house.timers.wait(LOCK_MS // 2)
+        take(shared, 5, 9)
+        assert shared.next_fetch_offset() == 10
+        house.timers.wait(LOCK_MS // 2)
+        assert shared.next_fetch_offset() == 0
+        take(shared, 0, 4)
+        house.timers.wait(LOCK_MS // 2)
+        assert shared.next_fetch_offset() == 5
+
+    over(story)
+
+
+def test_one_that_was_replaced_does_not_take_its_successors_timer() -> None:
+    async def story(house: SharePartitionLeaderFixture) -> None:
+        old, go = await house.served(1), trio.Event()
+
+        async def fenced() -> None:
+            await go.wait()
+            raise ProtocolError(E.FENCED_LEADER_EPOCH)
+
+        take(old, 0, 4)
+        house.keeps = fenced
+        ticket = say(old, 0, 4)
+        await trio.testing.wait_all_tasks_blocked()
+        old.close()
+        new = await house.served(2)
+        house.keeps = None
+        take(new, 0, 4, "n")
+        go.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert ticket.answer.code is E.NOT_LEADER_OR_FOLLOWER
+        assert new.next_fetch_offset() == 5
+        house.timers.wait(LOCK_MS)
+        assert new.next_fetch_offset() == 0, "the lock was looked at"
+
+    over(story)
+
+
+def test_whoever_waits_hears_that_the_start_has_moved_on() -> None:
+    async def story(house: SharePartitionLeaderFixture) -> None:
+        shared, go = await house.served(), trio.Event()
+        house.keeps, house.deliveries = go.wait, 1
+        assert shared.next_fetch_offset() == 0
+        take(shared, 0, 4)
+        house.timers.wait(LOCK_MS)
+        await trio.testing.wait_all_tasks_blocked()
+        house.woken.clear()
+        go.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.woken == [shared.purgatory_key]
+
+    over(story)
+
+
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [
+        ((PersisterStateBatch(3, 2, 1, 0),), "ends before it begins"),
+        ((PersisterStateBatch(0, 2, 1, 77),), "no such state"),
+        ((PersisterStateBatch(0, 2, 1, 1),), "acquired is never stored"),
+        ((PersisterStateBatch(0, 1 << 40, 1, 0),), "no batch holds as many, and no memory a state for each"),
+    ],
+)
+def test_a_state_that_cannot_be_fails_the_share_partition_and_not_the_node(
+    stored: tuple[PersisterStateBatch, ...], why: str
+) -> None:
+    async def story(house: SharePartitionLeaderFixture) -> None:
+        shared = await house.served()
+        assert shared.load_error is not None, why
+        assert shared.load_error.code is E.UNKNOWN_SERVER_ERROR
+        assert house.gone == [shared]
+
+    over(story, *stored)
+
+
+def test_a_disk_that_fails_under_the_first_reader_is_told() -> None:
+    async def story(house: SharePartitionLeaderFixture) -> None:
+        shared = await house.served()
+        assert shared.load_error is not None
+        assert (shared.load_error.code, house.failed) == (E.KAFKA_STORAGE_ERROR, ["log"])
+
+    over(story, start=-1)
+
+
+@pytest.mark.parametrize("code", [E.OFFSET_NOT_AVAILABLE, E.CORRUPT_MESSAGE])
+def test_why_no_place_to_begin_is_found_is_told_as_it_is(code: E) -> None:
+    """As Kafka's ``ShareFetchUtils.offsetForTimestamp``: by a duration there may be no record as late yet."""
+
+    async def story(house: SharePartitionLeaderFixture) -> None:
+        house.begins = ProtocolError(code, "why")
+        shared = await house.served()
+        assert shared.load_error is not None
+        assert (shared.load_error.code, shared.load_error.message) == (code, "why")
+        assert house.gone == [shared], "it is looked for anew"
+
+    over(story, start=-1)
+
+
+def test_a_persister_that_does_not_say_the_state_is_told_in_a_consumers_words() -> None:
+    async def story(house: SharePartitionLeaderFixture) -> None:
+        house.reads = ProtocolError(E.NOT_COORDINATOR, "why")
+        shared = await house.served()
+        assert shared.load_error is not None
+        assert (shared.load_error.code, shared.load_error.message) == (E.COORDINATOR_NOT_AVAILABLE, "why")
+
+    over(story)
+
+
+def test_one_that_is_closed_takes_nothing_and_holds_nothing() -> None:
+    async def story(house: SharePartitionLeaderFixture) -> None:
+        shared = await house.served()
+        take(shared, 0, 4)
+        shared.close()
+        assert shared.next_fetch_offset() is None
+        assert say(shared, 0, 4).answer.code is E.UNKNOWN_TOPIC_OR_PARTITION
+        shared.release("m")
+        house.timers.wait(LOCK_MS)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (house.writes, house.timers.armed) == ([], {})
+
+    over(story)
+
+
+def test_what_a_member_held_is_written_as_released_and_free_again() -> None:
+    async def story(house: SharePartitionLeaderFixture) -> None:
+        shared = await house.served()
+        take(shared, 0, 4)
+        take(shared, 5, 9, "n")
+        shared.release("m")
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.writes == [(PersisterStateBatch(0, 4, 1, 0),)]
+        assert shared.next_fetch_offset() == 0
+        ticket = say(shared, 5, 9, RELEASE, "n")
+        await trio.testing.wait_all_tasks_blocked()
+        assert ticket.answer is WRITTEN
+        assert shared.purgatory_key in house.woken
+
+    over(story)
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE),
+        (E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.FENCED_LEADER_EPOCH, E.NOT_LEADER_OR_FOLLOWER),
+        (E.FENCED_STATE_EPOCH, E.NOT_LEADER_OR_FOLLOWER),
+        (E.GROUP_ID_NOT_FOUND, E.GROUP_ID_NOT_FOUND),
+        (E.INVALID_REQUEST, E.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_a_consumer_hears_of_the_persisters_refusal(said: E, heard: E) -> None:
+    """232."""
+    assert to_consumer_error(ProtocolError(said)).code is heard

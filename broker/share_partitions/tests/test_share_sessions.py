@@ -1,0 +1,144 @@
+"""Share sessions: epochs, connections, who is told (items 215 to 217)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.requests.peer import Peer
+from ottla.broker.share_partitions.share_sessions import FINAL_EPOCH, ShareSessionCache, TopicIdPartition
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
+
+P, Q = TopicIdPartition(bytes(16), 0), TopicIdPartition(bytes(16), 1)
+
+
+class ShareSessionFixture:
+    def __init__(self, most: int = 9) -> None:
+        self.heard: list[tuple[str, ...]] = []
+        self.sessions = ShareSessionCache(
+            most, lambda group, member, places: self.heard.append((group, member, str(len(places))))
+        )
+        self.sessions.group_closed_listeners.append(lambda group: self.heard.append((group,)))
+
+    def open(self, member: str, group: str = "g") -> Peer:
+        peer = Peer("h", ("h", 1))
+        self.sessions.open(peer, group, member, [P])
+        return peer
+
+    def code(self, member: str, epoch: int, group: str = "g") -> E | None:
+        try:
+            self.sessions.continue_session(group, member, epoch)
+        except ProtocolError as error:
+            return error.code
+        return None
+
+
+def test_epochs_count_up_and_wrap_to_one() -> None:
+    stage = ShareSessionFixture()
+    stage.open("a")
+    assert [stage.code("a", epoch) for epoch in (2, 1, 1, 2)] == [
+        E.INVALID_SHARE_SESSION_EPOCH,
+        None,
+        E.INVALID_SHARE_SESSION_EPOCH,
+        None,
+    ]
+    session = stage.sessions.continue_session("g", "a", 3)
+    session.epoch = 2**31 - 1
+    assert stage.code("a", 2**31 - 1) is None
+    assert session.epoch == 1
+    assert stage.code("a", FINAL_EPOCH) is None
+    assert session.epoch == 1, "who closes may do so at any time"
+    assert stage.code("b", 1) is E.SHARE_SESSION_NOT_FOUND
+    assert stage.code("a", 1, "other") is E.SHARE_SESSION_NOT_FOUND
+
+
+def test_what_a_member_holds_goes_with_its_connection_and_the_group_with_the_last() -> None:
+    stage = ShareSessionFixture()
+    first, second = stage.open("a"), stage.open("b")
+    first.mark_disconnected()
+    assert stage.heard == [("g", "a", "1")]
+    second.mark_disconnected()
+    assert stage.heard[1:] == [("g", "b", "1"), ("g",)]
+    assert len(stage.sessions) == 0
+
+
+def test_a_session_on_a_new_connection_outlives_the_old() -> None:
+    stage = ShareSessionFixture()
+    old = stage.open("a")
+    stage.open("a")
+    old.mark_disconnected()
+    assert stage.heard == []
+    assert stage.code("a", 1) is None
+
+
+def test_closing_releases_once() -> None:
+    stage = ShareSessionFixture()
+    peer = stage.open("a")
+    stage.sessions.close("g", "a")
+    peer.mark_disconnected()
+    assert stage.heard == [("g", "a", "1"), ("g",)]
+
+
+def test_there_are_only_so_many_sessions_and_a_member_that_begins_anew_is_no_more() -> None:
+    stage = ShareSessionFixture(most=2)
+    stage.open("a")
+    stage.open("b")
+    with pytest.raises(ProtocolError) as caught:
+        stage.open("c")
+    assert caught.value.code is E.SHARE_SESSION_LIMIT_REACHED
+    stage.open("b")
+
+
+def test_sessions_remember_only_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not there are such partitions: a client may name what it likes, again and again."""
+    monkeypatch.setattr("ottla.broker.share_partitions.share_sessions.MAX_CACHED_PARTITIONS", 3)
+    stage = ShareSessionFixture()
+    stage.open("a")
+    session = stage.sessions.continue_session("g", "a", 1)
+    more = [TopicIdPartition(bytes(16), number) for number in range(4)]
+    for places in (more, more[1:]):
+        with pytest.raises(ProtocolError) as caught:
+            stage.sessions.update(session, places, [])
+        assert caught.value.code is E.SHARE_SESSION_LIMIT_REACHED
+        stage.sessions.update(session, more[1:2], more[1:2])
+    stage.sessions.update(session, more[:3], [])
+    with pytest.raises(ProtocolError):
+        stage.open("b")
+    with pytest.raises(ProtocolError):
+        stage.sessions.open(Peer("h", ("h", 1)), "g", "a", more)
+    assert stage.heard == [("g", "a", "3"), ("g",)], "what it held goes with the session it had"
+    stage.open("b")
+
+
+def test_a_session_names_only_so_many_partitions_and_may_take_others_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.share_partitions.share_sessions.MAX_SESSION_PARTITIONS", 2)
+    stage = ShareSessionFixture()
+    stage.open("a")
+    session = stage.sessions.continue_session("g", "a", 1)
+    more = [TopicIdPartition(bytes(16), number) for number in range(4)]
+    stage.sessions.update(session, more[1:2], [])
+    stage.sessions.update(session, more[2:3], more[:1])
+    assert list(session.partitions) == more[1:3]
+    for places, forgotten in ((more[3:], []), (more[:3], more[:2]), ([], more[:3])):
+        with pytest.raises(ProtocolError) as caught:
+            stage.sessions.update(session, places, forgotten)
+        assert caught.value.code is E.SHARE_SESSION_LIMIT_REACHED
+    assert list(session.partitions) == more[1:3]
+    with pytest.raises(ProtocolError):
+        stage.sessions.open(Peer("h", ("h", 1)), "g", "b", more[:3])
+
+
+def test_answers_name_what_is_new_what_brings_records_and_what_failed() -> None:
+    stage = ShareSessionFixture()
+    stage.open("a")
+    session = stage.sessions.continue_session("g", "a", 1)
+    assert not session.must_include(P, brings=False, failed=False), "the first answer named it"
+    session.update([Q], [])
+    assert session.must_include(Q, brings=False, failed=False)
+    assert not session.must_include(Q, brings=False, failed=False)
+    assert session.must_include(P, brings=True, failed=False)
+    assert list(session.partitions) == [Q, P], "what brought records is read last next time"
+    assert session.must_include(Q, brings=False, failed=True)
+    assert session.must_include(Q, brings=False, failed=False), "that it is over is news too"
+    session.update([], [Q])
+    assert list(session.partitions) == [P]

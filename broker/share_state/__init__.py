@@ -1,0 +1,1 @@
+"""Share coordinator (KIP-932): persisted delivery state of share partitions."""

@@ -1,0 +1,131 @@
+"""The share coordinator: which partition of `__share_group_state` remembers a share partition, on the runtime of all.
+
+Source: ``ShareCoordinatorService.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from typing import Any
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.shard import CoordinatorState, Serde, Shard
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.groups.coordinator import partition_for_key
+from ottla.broker.metadata.controller_forwarder import SHARE_TOPIC as TOPIC
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.share_state import records as sr
+from ottla.broker.share_state.records import ShareRecord
+from ottla.broker.share_state.share_group_offsets import SharePartitionKey
+from ottla.broker.share_state.state_machine import ShareCoordinatorSettings, ShareStateMachine, TopicsDeleted
+from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.env.env import Env
+from ottla.jobs.state_machine import StateMachine
+
+logger = logging.getLogger("ottla.share")
+PRUNE_INTERVAL_MS = 300_000
+"""``share.coordinator.state.topic.prune.interval.ms``, which no setting can change in this release."""
+
+
+def as_coordinator_key(at: SharePartitionKey) -> str:
+    """What a share partition is hashed by, and what FindCoordinator asks for."""
+    topic_id = urlsafe_b64encode(at.topic_id).rstrip(b"=").decode()
+    return f"{at.group_id}:{topic_id}:{at.partition}"
+
+
+class ShareCoordinator:
+    """All share partitions whose partition of the state topic this node leads."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        timers: Timers,
+        fail: DiskErrorHandler,
+        image: Callable[[], MetadataImage],
+        storage: LogDirs,
+    ) -> None:
+        self._env = env
+        self._fail = fail
+        self._image = image
+        self._storage = storage
+        self._settings = ShareCoordinatorSettings(
+            config.number("share.coordinator.snapshot.update.records.per.snapshot")
+        )
+        self._configured_partitions = config.number("share.coordinator.state.topic.num.partitions")
+        self._runtime: CoordinatorRuntime[ShareRecord] = CoordinatorRuntime(
+            env,
+            timers,
+            fail,
+            TOPIC,
+            self._new_state_machine,
+            Serde(sr.encode, sr.decode, sr.form),
+            config.number("share.coordinator.write.timeout.ms"),
+        )
+        self.run = self._runtime.run
+        self.on_election = self._runtime.on_election
+        self.on_resignation = self._runtime.on_resignation
+        self.on_high_watermark_updated = self._runtime.on_high_watermark_updated
+
+    def _new_state_machine(self) -> StateMachine[ShareRecord]:
+        return ShareStateMachine(self._settings, self._topic_partition_count)
+
+    def _topic_partition_count(self, topic_id: bytes) -> int:
+        image = self._image()
+        topic = image.topics.get(image.topic_names.get(topic_id, ""))
+        return 0 if topic is None else len(topic.partitions)
+
+    def partition_for(self, at: SharePartitionKey) -> int:
+        """The partition of the state topic that remembers a share partition."""
+        topic = self._image().topics.get(TOPIC)
+        return partition_for_key(
+            as_coordinator_key(at), self._configured_partitions if topic is None else len(topic.partitions)
+        )
+
+    def submit(self, at: SharePartitionKey, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
+        """Hand in an event that carries a ticket; a refusal is an answer too: a `ProtocolError`."""
+        return self._runtime.submit(self.partition_for(at), event_of)
+
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Follow the image: nothing is remembered of a topic that is gone."""
+        gone = frozenset(topic.id for topic in delta.deleted_topics())
+        if gone:
+            self._runtime.submit_to_all(TopicsDeleted(gone))
+
+    async def prune_periodically(self) -> None:
+        """Cut from the state topic what no share partition needs any more."""
+        while True:
+            await self._env.sleep(PRUNE_INTERVAL_MS / 1000)
+            for shard in list(self._runtime):
+                self._prune(shard)
+
+    def _prune(self, shard: Shard[ShareRecord]) -> None:
+        """Only what is committed counts: else a later look does it."""
+        if shard.state is not CoordinatorState.ACTIVE or not shard.is_committed or not shard.replica.is_leader:
+            return
+        needed = state_machine_of(shard).states.lowest_needed_offset()
+        if needed is not None:
+            self._delete_records_before(shard.replica, needed)
+
+    def _delete_records_before(self, replica: HostedPartition, offset: int) -> None:
+        log = replica.log
+        try:
+            if log.maybe_increment_log_start_offset(offset):
+                self._storage.directory_of(log).write_log_start_offsets([log])
+                for _ in log.delete_segments_below_start_job(self._env.now_ms()):
+                    pass
+                replica.notify_waiters()
+        except OSError as error:
+            self._fail(error, log)
+
+
+def state_machine_of(shard: Shard[ShareRecord]) -> ShareStateMachine:
+    """What a shard remembers, to be read."""
+    assert isinstance(shard.machine, ShareStateMachine)
+    return shard.machine

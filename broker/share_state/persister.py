@@ -1,0 +1,244 @@
+"""Where the leader of a share partition keeps its state: the share coordinator, here or at another broker.
+
+Each call is one share partition. Where the coordinator is on its way, or cannot be reached, it is looked for again: up
+to five times, after 1, 2, 4, 8 and 16 seconds. What is asked again about a share partition is not overtaken, and what
+was overtaken is not asked again: it would bring back an older start, and records before it that are long done.
+
+Source: ``DefaultStatePersister.java``, ``PersisterStateManager.java`` (apache/kafka 4.3.1), KIP-932.
+Deviations: the coordinator is found in the metadata, which every broker has, and not asked for. Kafka's calls overtake
+one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.interbroker.connections import BrokerConnections, InterBrokerDependencies
+from ottla.broker.metadata.controller_forwarder import SHARE_TOPIC as TOPIC
+from ottla.broker.share_state import state_machine as m
+from ottla.broker.share_state.coordinator import ShareCoordinator
+from ottla.broker.share_state.share_group_offsets import UNINITIALIZED, ShareGroupOffset, SharePartitionKey
+from ottla.broker.share_state.state_batches import PersisterStateBatch
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages import delete_share_group_state as ds
+from ottla.wire.messages import initialize_share_group_state as it
+from ottla.wire.messages import read_share_group_state as rd
+from ottla.wire.messages import read_share_group_state_summary as rs
+from ottla.wire.messages import write_share_group_state as wr
+
+MAX_ATTEMPTS = 6
+MIN_RETRY_BACKOFF_S = 1.0
+_RETRIABLE_ERRORS = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+class _PersisterCall:
+    """One on its way."""
+
+    __slots__ = (
+        "earlier_calls",
+        "first_attempt_started",
+        "blocks_later_calls",
+        "finished",
+        "attempts",
+        "was_overtaken",
+    )
+
+    def __init__(self, before: list[_PersisterCall]) -> None:
+        self.earlier_calls = before
+        """Those about the same share partition that are on their way already, oldest first."""
+        self.first_attempt_started = trio.Event()
+        """It was asked for the first time: those that come later may be."""
+        self.attempts = 0
+        """How often it was asked in vain, or is taken to have been."""
+        self.blocks_later_calls = False
+        """Whether those that came later wait for it: it is asked again, or waits for such a one."""
+        self.was_overtaken = False
+        """Whether one that began later has been answered."""
+        self.finished = trio.Event()
+
+
+class Persister:
+    """Reads and writes the states of share partitions."""
+
+    def __init__(self, around: InterBrokerDependencies, coordinator: ShareCoordinator) -> None:
+        self._dependencies = around
+        self._coordinator = coordinator
+        self._connections = BrokerConnections(around, "share-persister")
+        self.close = self._connections.close
+        self._calls: dict[SharePartitionKey, list[_PersisterCall]] = {}
+        """On their way, oldest first."""
+
+    async def initialize(self, at: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        """Begin a share partition. Raises: ProtocolError."""
+        request = it.InitializeShareGroupStateRequest(
+            at.group_id,
+            [it.InitializeStateData(at.topic_id, [it.PartitionData(at.partition, state_epoch, start_offset)])],
+        )
+        await self._call_in_order(
+            at, lambda ticket: m.InitializeShareState(ticket, at, state_epoch, start_offset), request
+        )
+
+    def read(self, at: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareGroupOffset]:
+        """What is remembered; older leaders are fenced from now on. Its place is behind what was called for before.
+
+        Raises (awaited): ProtocolError.
+        """
+        return self._read(self._enqueue(at), at, leader_epoch)
+
+    async def _read(self, own: _PersisterCall, at: SharePartitionKey, leader_epoch: int) -> ShareGroupOffset:
+        request = rd.ReadShareGroupStateRequest(
+            at.group_id, [rd.ReadStateData(at.topic_id, [rd.PartitionData(at.partition, leader_epoch)])]
+        )
+        answer = await self._call_in_order(at, lambda ticket: m.ReadShareState(ticket, at, leader_epoch), request, own)
+        if isinstance(answer, ShareGroupOffset):
+            return answer
+        rows = tuple(
+            PersisterStateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state)
+            for b in answer.state_batches
+        )
+        return ShareGroupOffset(0, answer.state_epoch, leader_epoch, answer.start_offset, UNINITIALIZED, rows)
+
+    def write(
+        self,
+        at: SharePartitionKey,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: tuple[PersisterStateBatch, ...],
+    ) -> Awaitable[None]:
+        """Keep what became of some records. Its place is behind what was called for before.
+
+        Raises (awaited): ProtocolError.
+        """
+        stored = [wr.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches]
+        row = wr.PartitionData(at.partition, state_epoch, leader_epoch, start_offset, delivery_complete_count, stored)
+        request = wr.WriteShareGroupStateRequest(at.group_id, [wr.WriteStateData(at.topic_id, [row])])
+        said = (at, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
+        return self._call_in_order(at, lambda ticket: m.WriteShareState(ticket, *said), request, self._enqueue(at))
+
+    async def delete(self, at: SharePartitionKey) -> None:
+        """Forget a share partition. Raises: ProtocolError."""
+        request = ds.DeleteShareGroupStateRequest(
+            at.group_id, [ds.DeleteStateData(at.topic_id, [ds.PartitionData(at.partition)])]
+        )
+        await self._call_in_order(at, lambda ticket: m.DeleteShareState(ticket, at), request)
+
+    async def read_summary(self, at: SharePartitionKey) -> tuple[int, int, int]:
+        """Start offset and how many records behind it are final, -1 where nothing is known; and the leader epoch.
+
+        Raises:
+            ProtocolError: nobody says.
+        """
+        request = rs.ReadShareGroupStateSummaryRequest(
+            at.group_id, [rs.ReadStateSummaryData(at.topic_id, [rs.PartitionData(at.partition, -1)])]
+        )
+        answer = await self._call_with_retries(
+            at, lambda ticket: m.ReadShareStateSummary(ticket, at), request, _PersisterCall([])
+        )
+        return answer.start_offset, answer.delivery_complete_count, answer.leader_epoch
+
+    # ------------------------------------------------------------------ the way there
+
+    def _enqueue(self, at: SharePartitionKey) -> _PersisterCall:
+        """A place behind all that was called for about a share partition, whoever runs first."""
+        calls = self._calls.setdefault(at, [])
+        own = _PersisterCall(list(calls))
+        calls.append(own)
+        return own
+
+    async def _call_in_order(
+        self,
+        at: SharePartitionKey,
+        event_of: Callable[[PendingBrokerRequest], Any],
+        request: Message,
+        own: _PersisterCall | None = None,
+    ) -> Any:
+        """Ask until somebody answers for it; calls about one share partition in their order. Raises: ProtocolError."""
+        own = own or self._enqueue(at)
+        calls = self._calls[at]
+        try:
+            if own.earlier_calls and not own.earlier_calls[-1].first_attempt_started.is_set():
+                await own.earlier_calls[-1].first_attempt_started.wait()
+            answer = await self._call_with_retries(at, event_of, request, own)
+            for older in own.earlier_calls:
+                older.was_overtaken = True
+            own.attempts = 0
+            return answer
+        finally:
+            own.first_attempt_started.set()
+            own.finished.set()
+            own.earlier_calls = []
+            calls.remove(own)
+            if not calls:
+                del self._calls[at]
+
+    async def _call_with_retries(
+        self,
+        at: SharePartitionKey,
+        event_of: Callable[[PendingBrokerRequest], Any],
+        request: Message,
+        own: _PersisterCall,
+    ) -> Any:
+        before, failure = own.earlier_calls, ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        while own.attempts < MAX_ATTEMPTS:
+            if own.blocks_later_calls or any(older.blocks_later_calls for older in before):
+                own.blocks_later_calls = True
+                for older in before:
+                    await older.finished.wait()
+                    own.attempts = max(
+                        own.attempts, older.attempts - 1
+                    )  # nobody waits for each of those that fail before him
+            if own.was_overtaken:
+                break
+            own.attempts += 1
+            own.first_attempt_started.set()
+            try:
+                return await self._call_once(at, event_of, request)
+            except (OSError, WireError) as error:
+                failure = ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error))
+            except ProtocolError as error:
+                if error.code not in _RETRIABLE_ERRORS:
+                    raise
+                failure = error
+            own.blocks_later_calls = True
+            if own.attempts < MAX_ATTEMPTS:
+                await self._dependencies.env.sleep(MIN_RETRY_BACKOFF_S * 2 ** (own.attempts - 1))
+        raise failure.with_traceback(None)
+
+    async def _call_once(
+        self, at: SharePartitionKey, event_of: Callable[[PendingBrokerRequest], Any], request: Message
+    ) -> Any:
+        topic = self._dependencies.image().topics.get(TOPIC)
+        if topic is None:
+            self._dependencies.create_state_topic()
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        leader = topic.partitions[self._coordinator.partition_for(at)].leader
+        if leader == self._dependencies.node_id:
+            answer = await self._coordinator.submit(at, event_of).wait()
+            if isinstance(answer, ProtocolError):
+                raise answer.with_traceback(None)
+            return answer
+        return await self._call_remote(leader, request)
+
+    async def _call_remote(self, broker_id: int, request: Any) -> Any:
+        answer = await self._connections.call(broker_id, request)
+        row = next((row for topic in answer.results for row in topic.partitions), None)
+        if row is None:
+            raise WireError(f"broker {broker_id} says nothing of what it was asked")
+        if row.error_code:
+            raise ProtocolError(ErrorCode(row.error_code), row.error_message)
+        return row

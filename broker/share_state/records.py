@@ -1,0 +1,76 @@
+"""Records of `__share_group_state`: int16 type and key; int16 version and value; no value is a tombstone.
+
+Source: ``ShareCoordinatorRecordHelpers.java``, ``ShareCoordinatorRecordSerde.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from ottla.wire.codec import compiler
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import WireError
+from ottla.wire.messages import share_state_records as s
+
+_TYPE = struct.Struct(">h")
+_CLASSES: dict[int, tuple[type[Any], type[Any]]] = {
+    0: (s.ShareSnapshotKey, s.ShareSnapshotValue),
+    1: (s.ShareUpdateKey, s.ShareUpdateValue),
+}
+SHARE_RECORD_VALUE_VERSION = 0
+MAX_EPOCH = 2**31 - 1 - 2**16
+"""A share partition at the largest int32 could have no next snapshot."""
+
+ShareRecordKey = s.ShareSnapshotKey | s.ShareUpdateKey
+ShareRecordValue = s.ShareSnapshotValue | s.ShareUpdateValue
+
+
+class ShareRecord(NamedTuple):
+    """A key and its value; None is a tombstone."""
+
+    key: ShareRecordKey
+    value: ShareRecordValue | None
+
+
+def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
+    """Key and value bytes."""
+    kind = 0 if isinstance(record.key, s.ShareSnapshotKey) else 1
+    key = _TYPE.pack(kind) + compiler.encode(record.key, 0)
+    if record.value is None:
+        return key, None
+    return key, _TYPE.pack(SHARE_RECORD_VALUE_VERSION) + compiler.encode(record.value, SHARE_RECORD_VALUE_VERSION)
+
+
+def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
+    """Return class and version of the message in a value; None where `decode` skips or refuses the record."""
+    if min(len(key), len(value)) < _TYPE.size:
+        return None
+    classes = _CLASSES.get(_TYPE.unpack_from(key)[0])
+    return None if classes is None else (classes[1], _TYPE.unpack_from(value)[0])
+
+
+def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> ShareRecord | None:
+    """Read a record; None for a type that is not ours, which must be skipped. ``parsed``: the value, decoded.
+
+    Raises:
+        WireError: a record of our types that does not parse.
+    """
+    if key is None or len(key) < 2:
+        raise WireError("a share state record without a key")
+    (kind,) = _TYPE.unpack_from(key)
+    classes = _CLASSES.get(kind)
+    if classes is None:
+        return None
+    decoded: Any = compiler.decode(classes[0], 0, key, 2)[0]
+    if value is None:
+        if not isinstance(decoded, s.ShareSnapshotKey):
+            raise WireError("a share update without a value")
+        return ShareRecord(decoded, None)
+    if len(value) < 2:
+        raise WireError("a share state record's value without a version")
+    (version,) = _TYPE.unpack_from(value)
+    stored: Any = parsed or compiler.decode(classes[1], version, value, 2)[0]
+    if not -1 <= stored.snapshot_epoch <= MAX_EPOCH:
+        raise WireError(f"invalid snapshot epoch: {stored.snapshot_epoch} (at most {MAX_EPOCH})")
+    return ShareRecord(decoded, stored)

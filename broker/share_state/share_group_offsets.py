@@ -1,0 +1,176 @@
+"""What one partition of `__share_group_state` remembers: the delivery state of share partitions, folded from records.
+
+A snapshot record is the whole state of a share partition, an update what changed since. Snapshots make what came
+before them superfluous: the lowest offset that still counts is where the log may be cut.
+
+Source: ``ShareCoordinatorShard.java``, ``ShareGroupOffset.java``, ``ShareCoordinatorOffsetsManager.java`` (apache/kafka
+4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ottla.broker.share_state.records import ShareRecord
+from ottla.broker.share_state.state_batches import PersisterStateBatch, combine_state_batches
+from ottla.wire.messages import share_state_records as s
+
+UNINITIALIZED = -1
+"""The start offset, or the count of finished records, of a share partition that was never used."""
+
+
+class SharePartitionKey(NamedTuple):
+    """A partition as one group shares it."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupOffset:
+    """Where a group stands in a partition; times in wall-clock ms."""
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[PersisterStateBatch, ...]
+    create_timestamp_ms: int = 0
+    write_timestamp_ms: int = 0
+
+
+UNINITIALIZED_OFFSET = ShareGroupOffset(0, 0, 0, UNINITIALIZED, UNINITIALIZED, ())
+"""Of a share partition nobody ever began."""
+
+
+class SharePartitionStates:
+    """All share partitions of one shard; only `replay` changes them."""
+
+    def __init__(self, updates_per_snapshot: int) -> None:
+        self._updates_per_snapshot = updates_per_snapshot
+        self.by_key: dict[SharePartitionKey, ShareGroupOffset] = {}
+        self.leader_epochs: dict[SharePartitionKey, int] = {}
+        """The highest ever written, which fences; the state's own is the one written last."""
+        self.state_epochs: dict[SharePartitionKey, int] = {}
+        self.updates_since_snapshot: dict[SharePartitionKey, int] = {}
+        """Updates since the last snapshot."""
+        self._snapshot_offsets: dict[SharePartitionKey, int] = {}
+        """The offset of each one's last snapshot: what lies before all of them is not needed any more."""
+        self._first_snapshot_offset: int | None = None
+
+    def replay(self, offset: int, record: ShareRecord) -> None:
+        """Take in one record."""
+        key, value = record
+        at = SharePartitionKey(key.group_id, key.topic_id, key.partition)
+        if isinstance(key, s.ShareSnapshotKey):
+            assert value is None or isinstance(value, s.ShareSnapshotValue)
+            self._replay_snapshot(at, offset, value)
+        else:
+            assert isinstance(value, s.ShareUpdateValue)
+            self._replay_update(at, value)
+
+    def _replay_snapshot(self, at: SharePartitionKey, offset: int, value: s.ShareSnapshotValue | None) -> None:
+        if self._first_snapshot_offset is None:
+            self._first_snapshot_offset = offset
+        if value is None:
+            self.by_key.pop(at, None)
+            for kept in (self.leader_epochs, self.state_epochs, self.updates_since_snapshot, self._snapshot_offsets):
+                kept.pop(at, None)
+            if not self._snapshot_offsets:
+                self._first_snapshot_offset = offset
+            return
+        self._raise_epochs(at, value.leader_epoch, value.state_epoch)
+        self.by_key[at] = ShareGroupOffset(
+            value.snapshot_epoch,
+            value.state_epoch,
+            value.leader_epoch,
+            value.start_offset,
+            value.delivery_complete_count,
+            to_state_batches(value.state_batches),
+            value.create_timestamp,
+            value.write_timestamp,
+        )
+        if self.updates_since_snapshot.get(at, 0) >= self._updates_per_snapshot:
+            self.updates_since_snapshot[at] = 0
+        self._snapshot_offsets[at] = offset
+
+    def _replay_update(self, at: SharePartitionKey, value: s.ShareUpdateValue) -> None:
+        self._raise_epochs(at, value.leader_epoch, None)
+        new = to_state_batches(value.state_batches)
+        old = self.by_key.get(at)
+        if old is None:
+            self.by_key[at] = ShareGroupOffset(
+                value.snapshot_epoch, 0, value.leader_epoch, value.start_offset, value.delivery_complete_count, new
+            )
+        else:
+            start = old.start_offset if value.start_offset == UNINITIALIZED else value.start_offset
+            self.by_key[at] = replace(
+                old,
+                start_offset=start,
+                delivery_complete_count=value.delivery_complete_count,
+                leader_epoch=old.leader_epoch if value.leader_epoch == -1 else value.leader_epoch,
+                batches=tuple(combine_state_batches(old.batches, new, start)),
+            )
+        self.updates_since_snapshot[at] = self.updates_since_snapshot.get(at, 0) + 1
+
+    def _raise_epochs(self, at: SharePartitionKey, leader_epoch: int, state_epoch: int | None) -> None:
+        self.leader_epochs[at] = max(leader_epoch, self.leader_epochs.get(at, leader_epoch))
+        if state_epoch is not None:
+            self.state_epochs[at] = max(state_epoch, self.state_epochs.get(at, state_epoch))
+
+    def is_snapshot_due(self, at: SharePartitionKey) -> bool:
+        """Whether the next write of a share partition is a snapshot."""
+        return self.updates_since_snapshot.get(at, 0) >= self._updates_per_snapshot
+
+    def lowest_needed_offset(self) -> int | None:
+        """The lowest offset that still says something; None where there is nothing to cut."""
+        lowest = min(self._snapshot_offsets.values(), default=self._first_snapshot_offset)
+        return lowest if lowest else None
+
+
+def to_state_batches(
+    rows: list[s.ShareSnapshotValueStateBatch] | list[s.ShareUpdateValueStateBatch],
+) -> tuple[PersisterStateBatch, ...]:
+    """Stored batches as they are compared."""
+    return tuple(
+        PersisterStateBatch(row.first_offset, row.last_offset, row.delivery_count, row.delivery_state) for row in rows
+    )
+
+
+def snapshot_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
+    """The record that says a share partition's whole state."""
+    rows = [
+        s.ShareSnapshotValueStateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
+        for b in state.batches
+    ]
+    value = s.ShareSnapshotValue(
+        state.snapshot_epoch,
+        state.state_epoch,
+        state.leader_epoch,
+        state.start_offset,
+        state.delivery_complete_count,
+        state.create_timestamp_ms,
+        state.write_timestamp_ms,
+        rows,
+    )
+    return ShareRecord(s.ShareSnapshotKey(*at), value)
+
+
+def update_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
+    """The record that says what changed since the last snapshot."""
+    rows = [
+        s.ShareUpdateValueStateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
+        for b in state.batches
+    ]
+    value = s.ShareUpdateValue(
+        state.snapshot_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count, rows
+    )
+    return ShareRecord(s.ShareUpdateKey(*at), value)
+
+
+def tombstone_record(at: SharePartitionKey) -> ShareRecord:
+    """The record that forgets a share partition."""
+    return ShareRecord(s.ShareSnapshotKey(*at), None)

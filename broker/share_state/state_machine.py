@@ -1,0 +1,258 @@
+"""The machine of one partition of `__share_group_state`: share partitions' states, written, read, fenced.
+
+The leader of a share partition writes here what became of records before it tells its consumers; whoever leads after
+it reads that first, with its own leader epoch, and what the old one still sends is refused.
+
+Source: ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
+from ottla.broker.share_state import share_group_offsets as st
+from ottla.broker.share_state.records import ShareRecord
+from ottla.broker.share_state.share_group_offsets import ShareGroupOffset, SharePartitionKey, SharePartitionStates
+from ottla.broker.share_state.state_batches import PersisterStateBatch, combine_state_batches
+from ottla.jobs.state_machine import Effects, RequestReply, ScheduleTimer
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+ShareStateEffects = Effects[ShareRecord]
+_COLD_SNAPSHOT_TIMER = ("cold",)
+MAX_WRITTEN_BATCHES = 10_000
+"""So many at most are written at once: ``group.share.partition.max.record.locks`` cannot be more."""
+MAX_STORED_BATCHES = 3 * MAX_WRITTEN_BATCHES
+"""What is remembered of a share partition has few more batches than records may be in flight."""
+
+
+class ShareCoordinatorSettings(NamedTuple):
+    """Broker settings of the share coordinator."""
+
+    updates_per_snapshot: int = 500
+    cold_snapshot_interval_ms: int = 300_000
+
+
+class InitializeShareState(NamedTuple):
+    """Begin a share partition; ``start_offset`` -1 leaves it to the first reader. The answer is True or a refusal."""
+
+    pending_request: Any
+    key: SharePartitionKey
+    state_epoch: int
+    start_offset: int
+
+
+class ReadShareState(NamedTuple):
+    """What is remembered, for a new leader; the answer is a `ShareGroupOffset` or a refusal."""
+
+    pending_request: Any
+    key: SharePartitionKey
+    leader_epoch: int
+
+
+class WriteShareState(NamedTuple):
+    """What became of some records; the answer is True or a refusal."""
+
+    pending_request: Any
+    key: SharePartitionKey
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[PersisterStateBatch, ...]
+
+
+class DeleteShareState(NamedTuple):
+    """Forget a share partition; the answer is True or a refusal."""
+
+    pending_request: Any
+    key: SharePartitionKey
+
+
+class ReadShareStateSummary(NamedTuple):
+    """Where a group stands; the answer is a `ShareGroupOffset`, `st.NEVER` where nothing is remembered, or a refusal."""
+
+    pending_request: Any
+    key: SharePartitionKey
+
+
+class TopicsDeleted(NamedTuple):
+    """Topics were deleted: nothing about them is remembered any longer."""
+
+    topic_ids: frozenset[bytes]
+
+
+def _refusal(code: ErrorCode, text: str | None = None) -> ProtocolError:
+    return ProtocolError(code, text or code.text)
+
+
+class ShareStateMachine:
+    """``handle`` decides, ``replay`` takes in records."""
+
+    def __init__(self, settings: ShareCoordinatorSettings, partitions_of: Callable[[bytes], int]) -> None:
+        self._settings = settings
+        self._topic_partition_count = partitions_of
+        """How many partitions the topic of an id has now; 0 where there is none."""
+        self.states = SharePartitionStates(settings.updates_per_snapshot)
+        self.replay = self.states.replay
+
+    def handle(self, now_ms: int, event: Any) -> ShareStateEffects:
+        """One event."""
+        match event:
+            case ShardLoaded():
+                return ShareStateEffects(timers=[self._arm_cold_snapshots(now_ms)])
+            case TimerExpired(key=("cold",)):
+                fx = ShareStateEffects(timers=[self._arm_cold_snapshots(now_ms)])
+                fx.add_records(self._cold_snapshots(now_ms))
+                return fx
+            case TopicsDeleted():
+                fx = ShareStateEffects()
+                fx.add_records(
+                    st.tombstone_record(key) if key.topic_id in event.topic_ids else None
+                    for key in list(self.states.by_key)
+                )
+                return fx
+            case RequestDisconnected() | ShardUnloaded() | WriteResult():
+                return ShareStateEffects()
+        try:
+            return self._handle_request(event, now_ms)
+        except ProtocolError as error:
+            return ShareStateEffects(replies=[RequestReply(event.ticket, error.with_traceback(None))])
+
+    def _handle_request(self, event: Any, now_ms: int) -> ShareStateEffects:
+        if event.key.partition < 0:
+            raise _refusal(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
+        match event:
+            case InitializeShareState():
+                return self._initialize(event, now_ms)
+            case ReadShareState():
+                return self._read(event, now_ms)
+            case WriteShareState():
+                return self._write(event, now_ms)
+            case DeleteShareState():
+                return self._delete(event)
+            case ReadShareStateSummary():
+                self._check_topic(event.key)
+                return ShareStateEffects(
+                    replies=[
+                        RequestReply(event.pending_request, self.states.by_key.get(event.key, st.UNINITIALIZED_OFFSET))
+                    ]
+                )
+            case _:
+                raise AssertionError(event)
+
+    # ------------------------------------------------------------------ checks
+
+    def _check_topic(self, key: SharePartitionKey) -> None:
+        if key.partition >= self._topic_partition_count(key.topic_id):
+            raise _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _state(self, key: SharePartitionKey, verb: str) -> ShareGroupOffset:
+        state = self.states.by_key.get(key)
+        if state is None:
+            text = f"{verb} operation on uninitialized share partition not allowed."
+            raise _refusal(ErrorCode.INVALID_REQUEST, text)
+        return state
+
+    def _check_leader(self, key: SharePartitionKey, leader_epoch: int) -> None:
+        if leader_epoch != -1 and self.states.leader_epochs.get(key, leader_epoch) > leader_epoch:
+            raise _refusal(ErrorCode.FENCED_LEADER_EPOCH)
+
+    def _check_epoch(self, key: SharePartitionKey, state_epoch: int) -> None:
+        if state_epoch != -1 and self.states.state_epochs.get(key, state_epoch) > state_epoch:
+            raise _refusal(ErrorCode.FENCED_STATE_EPOCH)
+
+    # ------------------------------------------------------------------ requests
+
+    def _initialize(self, event: InitializeShareState, now_ms: int) -> ShareStateEffects:
+        self._check_epoch(event.key, event.state_epoch)
+        self._check_topic(event.key)
+        old = self.states.by_key.get(event.key)
+        fresh = ShareGroupOffset(
+            0 if old is None else old.snapshot_epoch + 1,
+            event.state_epoch,
+            0,
+            event.start_offset,
+            st.UNINITIALIZED if event.start_offset == st.UNINITIALIZED else 0,
+            (),
+            now_ms,
+            now_ms,
+        )
+        return ShareStateEffects([st.snapshot_record(event.key, fresh)], [RequestReply(event.pending_request, True)])
+
+    def _read(self, event: ReadShareState, now_ms: int) -> ShareStateEffects:
+        state = self._state(event.key, "Read")
+        self._check_leader(event.key, event.leader_epoch)
+        self._check_topic(event.key)
+        fx = ShareStateEffects(replies=[RequestReply(event.pending_request, state)])
+        if event.leader_epoch not in (-1, self.states.leader_epochs.get(event.key)):
+            begun = WriteShareState(
+                *(None, event.key, state.state_epoch, event.leader_epoch),
+                *(state.start_offset, state.delivery_complete_count, ()),
+            )
+            fx.records.append(self._update_or_snapshot(begun, state, event.leader_epoch, now_ms))
+        return fx
+
+    def _write(self, event: WriteShareState, now_ms: int) -> ShareStateEffects:
+        state = self._state(event.key, "Write")
+        if len(event.batches) > MAX_WRITTEN_BATCHES:
+            raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MAX_WRITTEN_BATCHES} batches were given.")
+        if len(state.batches) + len(event.batches) > MAX_STORED_BATCHES:
+            raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MAX_STORED_BATCHES} batches would be remembered.")
+        self._check_leader(event.key, event.leader_epoch)
+        self._check_epoch(event.key, event.state_epoch)
+        self._check_topic(event.key)
+        return ShareStateEffects(
+            [self._update_or_snapshot(event, state, state.leader_epoch, now_ms)],
+            [RequestReply(event.pending_request, True)],
+        )
+
+    def _update_or_snapshot(
+        self, event: WriteShareState, state: ShareGroupOffset, leader_epoch: int, now_ms: int
+    ) -> ShareRecord:
+        """An update, or a snapshot of everything where enough updates have come."""
+        if not self.states.is_snapshot_due(event.key):
+            changed = replace(
+                state,
+                leader_epoch=leader_epoch,
+                start_offset=event.start_offset,
+                delivery_complete_count=event.delivery_complete_count,
+                batches=tuple(combine_state_batches((), event.batches, event.start_offset)),
+            )
+            return st.update_record(event.key, changed)
+        start = state.start_offset if event.start_offset == st.UNINITIALIZED else event.start_offset
+        whole = ShareGroupOffset(
+            state.snapshot_epoch + 1,
+            state.state_epoch,
+            leader_epoch,
+            start,
+            event.delivery_complete_count,
+            tuple(combine_state_batches(state.batches, event.batches, start)),
+            now_ms,
+            now_ms,
+        )
+        return st.snapshot_record(event.key, whole)
+
+    def _delete(self, event: DeleteShareState) -> ShareStateEffects:
+        self._check_topic(event.key)
+        records = [st.tombstone_record(event.key)] if event.key in self.states.by_key else []
+        return ShareStateEffects(records, [RequestReply(event.pending_request, True)])
+
+    # ------------------------------------------------------------------ now and then
+
+    def _arm_cold_snapshots(self, now_ms: int) -> ScheduleTimer:
+        return ScheduleTimer(_COLD_SNAPSHOT_TIMER, now_ms + self._settings.cold_snapshot_interval_ms)
+
+    def _cold_snapshots(self, now_ms: int) -> Iterator[ShareRecord | None]:
+        """Snapshots of what nobody wrote for long: their old records would keep the log from being cut."""
+        if all(state.create_timestamp_ms != state.write_timestamp_ms for state in self.states.by_key.values()):
+            return
+        for key, state in list(self.states.by_key.items()):
+            if now_ms - state.write_timestamp_ms < self._settings.cold_snapshot_interval_ms:
+                yield None
+            else:
+                yield st.snapshot_record(
+                    key, replace(state, snapshot_epoch=state.snapshot_epoch + 1, write_timestamp_ms=now_ms)
+                )

@@ -1,0 +1,185 @@
+"""Calls about one share partition: asked again in the order they came in, and not at all once they were overtaken."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+import trio.testing
+
+from ottla.broker.metadata.controller_forwarder import SHARE_TOPIC as TOPIC
+from ottla.broker.share_state.persister import Persister
+from ottla.broker.share_state.share_group_offsets import SharePartitionKey
+from ottla.broker.share_state.state_batches import PersisterStateBatch
+from ottla.broker.tests.handler_fixture import run_virtual
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import write_share_group_state as wr
+
+KEY, OTHER = SharePartitionKey("g", b"t" * 16, 0), SharePartitionKey("g", b"t" * 16, 1)
+
+
+class FakeShareCoordinator:
+    """Answers as it is told to; what it has taken is by start offset."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.answers: list[Callable[[], Awaitable[None]]] = []
+        self.persister = Persister(self, self)  # type: ignore[arg-type]
+        self.env = SimpleNamespace(sleep=trio.sleep)
+        self.failed: list[int] = []
+
+    async def once(self, at: SharePartitionKey, event_of: Callable[[Any], Any], request: Any) -> bool:
+        start = event_of(None).start_offset
+        if self.answers:
+            await self.answers.pop(0)()
+        self.taken.append(start)
+        return True
+
+    async def write(self, start: int, at: SharePartitionKey = KEY) -> None:
+        try:
+            await self.persister.write(at, 0, 0, start, 0, (PersisterStateBatch(start, start, 1, 2),))
+        except ProtocolError:
+            self.failed.append(start)
+
+
+async def is_on_its_way() -> None:
+    raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+async def is_good() -> None:
+    pass
+
+
+def story(*answers: Callable[[], Awaitable[None]]) -> FakeShareCoordinator:
+    made = FakeShareCoordinator()
+    made.persister._call_once = made.once  # type: ignore[method-assign]
+    made.answers = list(answers)
+    return made
+
+
+def test_what_is_asked_again_is_not_overtaken() -> None:
+    coordinator = story(is_on_its_way, is_good)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(coordinator.write, 1)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(coordinator.write, 9, OTHER)
+            for start in (2, 3, 4):
+                nursery.start_soon(coordinator.write, start)
+                await trio.testing.wait_all_tasks_blocked()
+
+    run_virtual(main)
+    assert coordinator.taken == [9, 1, 2, 3, 4]
+    assert coordinator.failed == []
+    assert not coordinator.persister._calls
+
+
+def test_calls_keep_the_order_they_were_made_in_whoever_runs_first() -> None:
+    coordinator = story()
+
+    async def run(call: Awaitable[None]) -> None:
+        await call
+
+    async def main() -> None:
+        calls = [coordinator.persister.write(KEY, 0, 0, n, 0, (PersisterStateBatch(n, n, 1, 2),)) for n in (1, 2, 3)]
+        async with trio.open_nursery() as nursery:
+            for call in reversed(calls):
+                nursery.start_soon(run, call)
+                await trio.testing.wait_all_tasks_blocked()
+
+    run_virtual(main)
+    assert coordinator.taken == [1, 2, 3]
+    assert not coordinator.persister._calls
+
+
+def test_what_was_overtaken_is_not_asked_again() -> None:
+    go = trio.Event()
+
+    async def is_lost() -> None:
+        await go.wait()
+        raise ProtocolError(ErrorCode.NOT_COORDINATOR)
+
+    coordinator = story(is_lost, is_good)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(coordinator.write, 1)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(coordinator.write, 2)
+            await trio.testing.wait_all_tasks_blocked()
+            go.set()
+
+    run_virtual(main)
+    assert coordinator.taken == [2]
+    assert coordinator.failed == [1]
+
+
+def test_who_waits_for_others_that_fail_does_not_wait_as_long_for_each() -> None:
+    coordinator, took_s = story(*[is_on_its_way] * 1_000), list[float]()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for start in range(1, 31):
+                nursery.start_soon(coordinator.write, start)
+                await trio.testing.wait_all_tasks_blocked()
+        took_s.append(trio.current_time())
+        coordinator.answers = [*[is_on_its_way] * 4, is_good, *[is_on_its_way] * 4, is_good]
+        async with trio.open_nursery() as nursery:
+            for start in (31, 32):  # the first is heard at last: the other has all its tries
+                nursery.start_soon(coordinator.write, start)
+                await trio.testing.wait_all_tasks_blocked()
+
+    run_virtual(main)
+    assert coordinator.failed == list(range(1, 31))
+    assert coordinator.taken == [31, 32]
+    assert took_s[0] < 60
+
+
+class RemoteShareCoordinatorNode:
+    """A node whose share coordinator is at broker 2, which gives these answers, one after the other."""
+
+    node_id = 1
+
+    def __init__(self, *answers: Any) -> None:
+        self.env = SimpleNamespace(sleep=trio.sleep)
+        topic = SimpleNamespace(partitions={0: SimpleNamespace(leader=2)})
+        self._image = SimpleNamespace(topics={TOPIC: topic})
+        self.persister = Persister(self, SimpleNamespace(partition_for=lambda at: 0))  # type: ignore[arg-type]
+        self.persister._connections = SimpleNamespace(call=self.call)  # type: ignore[assignment]
+        self.answers = list(answers)
+
+    def image(self) -> Any:
+        return self._image
+
+    async def call(self, broker_id: int, request: Any) -> Any:
+        return self.answers.pop(0)
+
+    def write(self) -> ErrorCode:
+        """What comes of a write."""
+
+        async def story() -> ErrorCode:
+            try:
+                await self.persister.write(KEY, 0, 0, 1, 0, ())
+            except ProtocolError as error:
+                return error.code
+            return ErrorCode.NONE
+
+        return run_virtual(story)
+
+
+def told(*codes: int) -> wr.WriteShareGroupStateResponse:
+    rows = [wr.PartitionResult(0, code) for code in codes]
+    return wr.WriteShareGroupStateResponse([wr.WriteStateResult(KEY.topic_id, rows)])
+
+
+def test_an_error_nobody_knows_here_is_an_unknown_one() -> None:
+    assert RemoteShareCoordinatorNode(told(30_000)).write() is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_an_answer_that_says_nothing_is_none_and_it_is_asked_again() -> None:
+    other = RemoteShareCoordinatorNode(wr.WriteShareGroupStateResponse([]), told(), told(0))
+    assert other.write() is ErrorCode.NONE
+    assert not other.answers

@@ -1,0 +1,50 @@
+"""Directories of deleted partitions: renamed already, and removed once nobody can still be reading them.
+
+Source: ``LogManager.deleteLogs``, ``file.delete.delay.ms`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from functools import partial
+
+import trio
+
+from ottla.env.disk import is_transient
+from ottla.env.env import Env, ThreadPool
+from ottla.log.directory.directory_listing import delete_partition_dir
+
+logger = logging.getLogger("ottla.files")
+
+
+class DeletedLogRemover:
+    """What is to be removed, oldest first."""
+
+    def __init__(self, env: Env, delay_ms: int) -> None:
+        self._env = env
+        self._delay_ms = delay_ms
+        self._due: deque[tuple[float, str]] = deque()
+        self._more = trio.Event()
+
+    def schedule(self, path: str) -> None:
+        """Remove a directory after ``file.delete.delay.ms``: readers may still be sending from it."""
+        self._due.append((self._env.monotonic_ms() + self._delay_ms, path))
+        self._more.set()
+
+    async def run(self) -> None:
+        """Remove what is due, until cancelled; what is left then goes at the next start."""
+        while True:
+            while self._due:
+                at_ms, path = self._due[0]
+                await self._env.sleep(max(at_ms - self._env.monotonic_ms(), 0) / 1000)
+                self._due.popleft()
+                try:
+                    await self._env.in_thread(partial(delete_partition_dir, self._env.disk, path), ThreadPool.REMOVAL)
+                except OSError as error:
+                    if is_transient(error):
+                        self.schedule(path)
+                        continue
+                    logger.warning("directory of a deleted partition not removed: %r (%s)", path, error)
+            self._more = trio.Event()
+            await self._more.wait()

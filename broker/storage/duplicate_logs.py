@@ -1,0 +1,46 @@
+"""Two logs of one partition, found in two directories at a start: which of them is left from before.
+
+A copy was moved away and came back, to another directory, and the power failed before the old one's new name was on
+the disk. Or it moved from one to the other, and the process ended between the two renamings. Kafka does not start then
+(``LogManager.loadLog``).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.broker.storage.log_dirs import LogDirs
+from ottla.controller.metadata.directory_id import directory_id_of
+from ottla.controller.metadata.image import PartitionRegistration
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.file_names import STRAY_DIR_SUFFIX
+from ottla.log.partition_log import PartitionLog
+
+logger = logging.getLogger("ottla.replicas")
+
+
+def quarantine_older(
+    storage: LogDirs, one: PartitionLog, other: PartitionLog, told: PartitionRegistration, node_id: int, tag: str
+) -> PartitionLog:
+    """Set the older of two logs aside, under a name with ``tag`` in it, and give it.
+
+    The one whose end is newer has all that may count on this node: as in an election of the quorum. Of two with one end
+    that counts which lies where the controller was told.
+
+    Raises:
+        CorruptFile: nobody else has a copy, and the controller knows of neither: somebody has to say which it is.
+        OSError: the disk failed.
+    """
+    place = directory_id_of(told, node_id)
+    if len(told.replicas) == 1 and all(storage.directory_of(log).id != place for log in (one, other)):
+        raise CorruptFile(f"{one.topic}-{one.partition} lies twice: in {one.directory} and in {other.directory}")
+    older = min(
+        one,
+        other,
+        key=lambda log: (log.epochs.latest_epoch(), log.log_end_offset, storage.directory_of(log).id == place),
+    )
+    older.close_files()
+    path = older.directory
+    target = storage.directory_of(older).rename_for_deletion(older.topic, older.partition, tag, STRAY_DIR_SUFFIX)
+    logger.warning("%s is left from before: it lies elsewhere, too, and not older; kept as %s", path, target)
+    return older

@@ -1,0 +1,192 @@
+"""Compaction in the background: the dirtiest log first, in a process of its own, while reads and appends go on.
+
+Plans are made and segments exchanged on the node's loop; reading and copying happen beside it.
+
+Source: ``LogCleaner.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, WeakSet
+
+from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
+from ottla.env.disk import is_transient
+from ottla.env.env import ChildDied, Env, ThreadPool
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.log.cleaner.log_to_clean import LogToClean, find_log_to_clean, plan_compaction, select_dirtiest_log
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.errors import ProtocolError, WireError
+from ottla.wire.record_batch.compression import MAX_DECOMPRESSED_BYTES
+
+if TYPE_CHECKING:
+    from ottla.log.cleaner.compaction import CleanerStats, CompactionResult
+    from ottla.log.cleaner.segment_swap import SegmentSwap
+
+logger = logging.getLogger("ottla.cleaner")
+RETRY_S = 1.0
+
+
+class LogCleaner:
+    """Compacts one log at a time."""
+
+    def __init__(
+        self,
+        env: Env,
+        storage: LogDirs,
+        setting: Callable[[str], str],
+        fail: DiskErrorHandler,
+    ) -> None:
+        self._env = env
+        self._log_dirs = storage
+        self._setting = setting
+        self._fail = fail
+        self._uncleanable: WeakSet[PartitionLog] = WeakSet()
+        """Logs whose records cannot be read: left alone until the next start, as Kafka does."""
+        self._warned_offsets: WeakKeyDictionary[PartitionLog, int] = WeakKeyDictionary()
+        """Up to which offset it was told that a log has batches that are not looked into."""
+        self.passes = self.bytes_read = self.bytes_written = 0
+
+    @property
+    def uncleanable_count(self) -> int:
+        """How many logs cannot be compacted."""
+        return len(self._uncleanable)
+
+    async def run(self) -> None:
+        """Work until cancelled: a look each ``log.cleaner.backoff.ms``, then pass after pass while there is work."""
+        while True:
+            await self._env.sleep(int(self._setting("log.cleaner.backoff.ms")) / 1000)
+            while await self.clean_dirtiest():
+                pass
+
+    async def _dirtiest(self) -> LogToClean | None:
+        """The log that needs it most, as it is now: while all were looked at others ran."""
+        every: list[LogToClean] = []
+        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        for log in self._log_dirs.logs():
+            found = None if log in self._uncleanable else find_log_to_clean(log, self._env.now_ms())
+            if found is not None:
+                every.append(found)
+            await turn.maybe_yield()
+        most = select_dirtiest_log(every)
+        return None if most is None else find_log_to_clean(most.log, self._env.now_ms())
+
+    async def clean_dirtiest(self) -> bool:
+        """Compact the dirtiest log; says whether there was one.
+
+        A log that is cut meanwhile is another one: what was made of the old is thrown away. One that a copy is made of
+        stays as it is.
+        """
+        found = await self._dirtiest()
+        if found is None:
+            return False
+        from ottla.broker.storage.throttled_compaction import (
+            ThrottledCompaction,
+            run_compaction,
+        )  # a node with nothing to compact needs none of it
+        from ottla.log.cleaner.compaction import delete_unfinished_files
+
+        log, cuts = found.log, found.log.truncations
+        try:
+            plan = plan_compaction(found, self._env.now_ms(), int(self._setting("log.cleaner.dedupe.buffer.size")))
+        except ProtocolError as error:
+            logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
+            self._uncleanable.add(log)
+            return False
+        try:
+            rate = float(self._setting("log.cleaner.io.max.bytes.per.second"))
+            outcome = await self._env.in_process(run_compaction, ThrottledCompaction(plan, rate))
+        except (WireError, OSError, ChildDied) as error:
+            passing = isinstance(error, OSError) and is_transient(error)
+            unchanged = (
+                not log.closed
+                and log.truncations == cuts
+                and log.base_offsets[: len(plan.base_offsets)] == plan.base_offsets
+            )
+            if unchanged and not passing:
+                logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
+                self._uncleanable.add(log)
+            return False  # or retention or a deletion took a segment away in the meantime: look again later
+        try:
+            if log.closed or log.has_future_log or log.truncations != cuts:
+                delete_unfinished_files(log.disk, log.directory)
+                return False
+            return await self._replace_segments(found, outcome)
+        except OSError as error:
+            self._fail(error, log)
+            return False
+
+    async def _sync_names(self, work: SegmentSwap) -> None:
+        """Wait until names are on the disk."""
+        await self._retry_while_short(lambda: self._env.in_thread(work.sync_directory, ThreadPool.SYNC))
+
+    async def _write_checkpoint(self, log: PartitionLog) -> None:
+        """Wait until the disk knows how far a log is compacted."""
+        from ottla.broker.storage.cleaner_checkpoint_writer import write_cleaner_checkpoint
+
+        await self._retry_while_short(
+            lambda: write_cleaner_checkpoint(self._env, self._log_dirs, self._log_dirs.directory_of(log))
+        )
+
+    async def _retry_while_short(self, wait: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the disk; where the process is short of something now, until it is not."""
+        while True:
+            try:
+                return await wait()
+            except OSError as error:
+                if not is_transient(error):
+                    raise
+                await self._env.sleep(RETRY_S)
+
+    async def _replace_segments(self, found: LogToClean, outcome: CompactionResult) -> bool:
+        """Exchange the segments, and note how far the log is compacted; says whether it was done."""
+        from ottla.log.cleaner.compaction import delete_unfinished_files
+        from ottla.log.cleaner.segment_swap import SegmentSwap
+
+        log, stats = found.log, outcome.stats
+        work = SegmentSwap(log, outcome.cleaned)
+        try:
+            taken = work.add_swap_suffix()
+            if taken:
+                await self._sync_names(work)
+                taken = not log.has_future_log and work.replace_segments(self._env.now_ms())
+        except OSError as error:
+            if not is_transient(error):
+                raise
+            taken = False  # nothing was: another pass will
+        if not taken:
+            delete_unfinished_files(log.disk, log.directory)
+            return False
+        if work.removes_base_offsets:
+            await self._sync_names(work)
+        log.raise_cleaner_offset(max(outcome.end, found.first_dirty_offset))
+        await self._write_checkpoint(
+            log
+        )  # before the new segments lose their names: a hole of which nothing tells is a loss
+        work.remove_swap_suffix()
+        names = log.start_flush(log.recovery_point)
+        await self._env.in_thread(names, ThreadPool.SYNC)
+        log.complete_flush(names)
+        self.passes += 1
+        self.bytes_read += stats.bytes_read
+        self.bytes_written += stats.bytes_written
+        logger.info(
+            "%s-%d compacted up to %d: %d of %d records kept, %d of %d bytes, %d keys",
+            *(log.topic, log.partition, log.cleaner_offset, stats.records_kept, stats.records_read),
+            *(stats.bytes_written, stats.bytes_read, stats.keys),
+        )
+        self._warn_uncleaned_batches(log, stats)
+        return True
+
+    def _warn_uncleaned_batches(self, log: PartitionLog, stats: CleanerStats) -> None:
+        """Say once of a log, and of what is new in it then, that not all of it could be looked into."""
+        if stats.last_oversized_offset <= self._warned_offsets.get(log, -1):
+            return
+        self._warned_offsets[log] = stats.last_oversized_offset
+        logger.warning(
+            "%s-%d has %d batches, the last of them at offset %d, that unpack to more than %d bytes: they stay as they "
+            "are, and so do the tombstones behind the first",
+            *(log.topic, log.partition, stats.oversized_batches, stats.last_oversized_offset, MAX_DECOMPRESSED_BYTES),
+        )

@@ -1,0 +1,53 @@
+"""A data directory fails: it goes out of service, or the node ends where it cannot be without it.
+
+Nothing more is acknowledged in a directory that has failed. Source: ``LogDirFailureChannel.java``,
+``ReplicaManager.handleLogDirFailure`` (apache/kafka 4.3.1; KIP-112).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ottla.broker.storage.log_dirs import LogDirs
+from ottla.env.disk import is_transient
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.partition_log import PartitionLog
+
+logger = logging.getLogger("ottla.storage")
+
+
+class LogDirFailureHandler:
+    """Told of every error of a disk."""
+
+    def __init__(self, storage: LogDirs, end: Callable[[], None]) -> None:
+        self._log_dirs = storage
+        self._stop_node = end
+        self.failure: OSError | None = None
+        """What ended the node."""
+        self.on_logs_offline: list[Callable[[list[PartitionLog]], None]] = []
+        """Called with the logs of a directory that went out of service."""
+
+    def handle_failure(self, error: OSError, where: LogDirectory | PartitionLog | None = None) -> None:
+        """A directory, or a log's, failed; without ``where`` the one with the metadata log.
+
+        What only says that the process is short of something (descriptors) has changed nothing: the client is told,
+        and may try again.
+        """
+        storage = self._log_dirs
+        if where is not None and is_transient(error):
+            logger.error("%s", error)
+            return
+        directory = storage.metadata if where is None else where
+        if isinstance(directory, PartitionLog):
+            directory = storage.directory_of(directory)
+        if directory.path in storage.offline:
+            return
+        if storage.can_go_offline(directory):
+            lost = storage.mark_offline(directory, error)
+            for callback in self.on_logs_offline:
+                callback(lost)
+        elif self.failure is None:
+            self.failure = error
+            logger.critical("the data directory %s failed: %s", directory.path, error)
+            self._stop_node()

@@ -1,0 +1,251 @@
+"""A node's data directories: whose they are, which partition lies where, and which of them have failed.
+
+The directory with the metadata log is the node's own ground: without it the node stops. Any other may fail alone.
+
+Source: ``LogManager.scala``, ``KafkaRaftServer.initializeLogDirs`` (apache/kafka 4.3.1; KIP-112, KIP-858, KIP-1066).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+
+import trio
+
+from ottla.env.disk import Disk, File, is_transient
+from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.log.partition_log import PartitionLog
+
+logger = logging.getLogger("ottla.storage")
+
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
+EVERY_DIRECTORY = "*"
+NO_PARTITIONS: Mapping[str, int] = MappingProxyType({})
+DiskErrorHandler = Callable[[OSError, LogDirectory | PartitionLog | None], None]
+"""Told of an error with the directory or log it came from; None is the metadata directory."""
+
+
+class LogDirMismatch(Exception):
+    """A data directory is not this node's; the message says which, and what to do. Nothing was changed."""
+
+
+class LogDirs:
+    """All data directories. ``metadata`` may be one of ``directories``, or one of its own without partitions."""
+
+    def __init__(self, disk: Disk, data_dirs: list[str], metadata_dir: str | None = None) -> None:
+        self.directories = [LogDirectory(disk, path) for path in data_dirs]
+        own = [d for d in self.directories if d.path == metadata_dir]
+        if metadata_dir is None:
+            self.metadata = self.directories[0]
+        else:
+            self.metadata = own[0] if own else LogDirectory(disk, metadata_dir)
+        self.offline: dict[str, OSError] = {}
+        """Directories out of service until the next start, with what went wrong."""
+        self.checkpoint_locks: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
+        """By directory: who writes down how far its logs are compacted."""
+        self._cordoned_config = ""
+        self._cordoned: frozenset[str] = frozenset()
+
+    def _all_directories(self) -> list[LogDirectory]:
+        return self.directories if self.metadata in self.directories else [self.metadata, *self.directories]
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        """Directories with partitions that can be used."""
+        return [d for d in self.directories if d.path not in self.offline]
+
+    @property
+    def online_ids(self) -> list[bytes]:
+        """What the controller is told: directories with partitions that can be used."""
+        return [d.id for d in self.online]
+
+    @property
+    def cordoned_ids(self) -> list[bytes]:
+        """What the controller is told: those of them that are to get no new partitions."""
+        return [d.id for d in self.online if self.is_cordoned(d)]
+
+    def is_cordoned(self, directory: LogDirectory) -> bool:
+        """Whether a directory is to get no new partitions (KIP-1066)."""
+        return directory.path in self._cordoned
+
+    def cordon(self, named: str) -> bool:
+        """Take ``cordoned.log.dirs`` over, paths with commas between or ``*``; says whether it is another than before.
+
+        A path that is no directory of this node has no effect.
+        """
+        if named == self._cordoned_config:
+            return False
+        self._cordoned_config, paths = named, {path.strip() for path in named.split(",")}
+        known = [d for d in self.directories if paths & {d.path, d.full_path, EVERY_DIRECTORY}]
+        self._cordoned = frozenset(d.path for d in known)
+        for path in sorted(paths - {"", EVERY_DIRECTORY} - {x for d in known for x in (d.path, d.full_path)}):
+            logger.warning("%s=%s: it is none of this node's data directories", CORDONED_LOG_DIRS, path)
+        return True
+
+    @property
+    def clean_shutdown_epoch(self) -> int:
+        """The broker epoch under which all directories with partitions stopped cleanly, else -1 (R272; KIP-966)."""
+        epochs = {d.clean_shutdown_epoch for d in self.directories}
+        return epochs.pop() if len(epochs) == 1 and not self.offline else -1
+
+    def logs(self) -> list[PartitionLog]:
+        """Every open log that is served from: a copy on its way to another directory is none of them."""
+        return [log for directory in self.online for log in directory.logs.values() if not log.is_future]
+
+    def log_of(self, file: File) -> PartitionLog | None:
+        """Return the log one of whose segments has this file open; None for a file that was closed or replaced."""
+        return next((log for log in self.logs() if any(segment.is_open_file(file) for segment in log.segments)), None)
+
+    # ------------------------------------------------------------------ start
+
+    def lock(self) -> None:
+        """Take every directory; one that cannot even be locked has failed.
+
+        Raises:
+            DirectoryInUse: another node is in one; OSError: the metadata directory cannot be used, or none can, or the
+                node is short of descriptors.
+        """
+        for directory in self._all_directories():
+            self._run_or_mark_offline(directory, directory.lock)
+
+    def _run_or_mark_offline(self, directory: LogDirectory, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except OSError as error:
+            self.mark_offline_at_startup(directory, error)
+
+    def identify(self, node_id: int, cluster_id: str | None) -> MetaProperties | None:
+        """Read whose the directories are; None where all are new.
+
+        Raises:
+            WrongDirectory: another node's or cluster's, one of two copies, or the metadata log is missing.
+            CorruptFile, OSError: the identity cannot be read.
+        """
+        found: dict[bytes, LogDirectory] = {}
+        for directory in self._all_directories():
+            if directory.path not in self.offline:
+                self._run_or_mark_offline(directory, directory.read_meta_properties)
+            if directory.meta_properties is None or directory.path in self.offline:
+                continue
+            self._check(directory, node_id, cluster_id)
+            other = found.setdefault(directory.id, directory)
+            if other is not directory:
+                raise LogDirMismatch(f"{directory.path} is a copy of {other.path}: both have the same directory.id")
+        if self.metadata.meta_properties is None and found:
+            other = next(iter(found.values()))
+            raise LogDirMismatch(
+                f"{self.metadata.path} holds no metadata log, but {other.path} belongs to a node: "
+                "name the directory with __cluster_metadata-0 first, or set metadata.log.dir"
+            )
+        return self.metadata.meta_properties
+
+    def _check(self, directory: LogDirectory, node_id: int, cluster_id: str | None) -> None:
+        identity = directory.meta_properties
+        assert identity is not None
+        if identity.node_id != node_id:
+            raise LogDirMismatch(f"{directory.path} belongs to node {identity.node_id}, not {node_id}: give --node-id")
+        wanted = cluster_id
+        if wanted is None and self.metadata.meta_properties is not None:
+            wanted = self.metadata.meta_properties.cluster_id
+        if wanted is not None and identity.cluster_id != wanted:
+            raise LogDirMismatch(f"{directory.path} belongs to cluster {identity.cluster_id}, not {wanted}")
+
+    def initialize(self, identity: MetaProperties, now_ms: int, new_id: Callable[[], bytes]) -> None:
+        """Give new directories the node's identity, and read every directory's checkpoints.
+
+        Raises:
+            OSError: the metadata directory failed, or the last of the others.
+        """
+        for directory in self._all_directories():
+            if directory.path not in self.offline:
+                self._run_or_mark_offline(directory, partial(self._initialize, directory, identity, now_ms, new_id))
+
+    def _initialize(
+        self, directory: LogDirectory, identity: MetaProperties, now_ms: int, new_id: Callable[[], bytes]
+    ) -> None:
+        if directory.meta_properties is None:
+            directory.write_meta_properties(MetaProperties(identity.cluster_id, identity.node_id, new_id()), now_ms)
+        directory.load_checkpoints()
+
+    # ------------------------------------------------------------------ partitions
+
+    def select_directory(self, coming: Mapping[str, int] = NO_PARTITIONS) -> LogDirectory:
+        """Where the next partition goes: the first directory with the fewest (``LogManager.nextLogDirs``).
+
+        ``coming``: partitions that are being made, by directory. Where all are cordoned the first one gets it: the
+        controller had not heard of it yet.
+        """
+        free = [d for d in self.online if not self.is_cordoned(d)] or self.online[:1]
+        return min(free, key=lambda d: len(d.logs) + coming.get(d.path, 0))
+
+    def directory_at(self, path: str) -> LogDirectory | None:
+        """The directory with that absolute path."""
+        return next((d for d in self.directories if d.full_path == path), None)
+
+    def directory_of(self, log: PartitionLog) -> LogDirectory:
+        """The directory a log lies in."""
+        path = log.directory.rpartition("/")[0]
+        return next(d for d in self.directories if d.path == path)
+
+    # ------------------------------------------------------------------ failure and end
+
+    def can_go_offline(self, directory: LogDirectory) -> bool:
+        """Whether the node can go on without a directory."""
+        return directory is not self.metadata and any(d is not directory for d in self.online)
+
+    def mark_offline_at_startup(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
+        """The same, of one that cannot be read or written as a node starts.
+
+        Raises:
+            OSError: the node cannot be without it; or the node is short of something (descriptors), which says nothing
+                of the directory: without it a copy made elsewhere, older by what was written since, would be the log.
+        """
+        if is_transient(error) or not self.can_go_offline(directory):
+            raise error
+        return self.mark_offline(directory, error)
+
+    def mark_offline(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
+        """End a directory's service until the next start; gives the logs that go with it."""
+        if directory.path in self.offline:
+            return []
+        self.offline[directory.path] = error
+        logger.critical("the data directory %s failed and is out of service: %s", directory.path, error)
+        lost = list(directory.logs.values())
+        for log in lost:
+            log.set_offline()
+        directory.logs.clear()
+        return lost
+
+    def close(self, broker_epoch: int) -> None:
+        """A clean stop of every directory that still can: the metadata directory's mark comes last.
+
+        Raises:
+            OSError: the metadata directory failed.
+        """
+        self._for_each(lambda directory: directory.close(broker_epoch))
+
+    def sync_new_partition_directories(self) -> None:
+        """Before `close_logs`. Raises OSError: the metadata directory failed."""
+        self._for_each(LogDirectory.sync_new_partition_directories)
+
+    def close_logs(self, first: int, step: int) -> None:
+        """Close every ``step``-th log from the ``first`` on, in a thread of several; then `close`."""
+        for directory in self.online:
+            directory.close_logs(first, step)
+
+    def _for_each(self, work: Callable[[LogDirectory], None]) -> None:
+        for directory in sorted(self.online, key=lambda d: d is self.metadata):
+            try:
+                work(directory)
+            except OSError as error:
+                if directory is self.metadata:
+                    raise
+                self.mark_offline(directory, error)
+
+    def unlock(self) -> None:
+        """Let the locks go, and nothing else: what a crash would do."""
+        for directory in self._all_directories():
+            directory.unlock()

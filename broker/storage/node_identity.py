@@ -1,0 +1,53 @@
+"""Whose a node's directories are when it starts: what they remember of the quorum, and who makes new ones.
+
+A node formats its directories itself only where nobody else is named who might know better (KIP-853).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.broker.config.listener_config import QUORUM_VOTERS
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.storage.log_dirs import LogDirs
+from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
+from ottla.controller.storage_formatter import format_directory, read_snapshot_voters
+from ottla.log.directory.log_directory import MetaProperties
+
+
+class LogDirsNotFormatted(Exception):
+    """The directories are new, and this node may not make them; the message says what to do. Nothing was changed."""
+
+
+def read_previous_voters(storage: LogDirs, config: NodeConfig) -> tuple[ListenerEndpoint, ...]:
+    """Where this node's controller was before, as its directory has it; one that knows of others tells the settings.
+
+    Call it for directories that have an identity.
+    """
+    voters = read_snapshot_voters(storage.metadata)
+    if voters is None:
+        if QUORUM_VOTERS not in config.values:
+            config.mark_joined_cluster()  # formatted to learn the voters from others
+        return ()
+    if any(v.id != config.node_id for v in voters):
+        config.mark_joined_cluster()
+    return next((v.endpoints for v in voters if v.id == config.node_id), ())
+
+
+def format_log_dirs(
+    storage: LogDirs, config: NodeConfig, quorum: QuorumConfig, now_ms: int, new_id: Callable[[], bytes]
+) -> MetaProperties:
+    """Format new directories as a cluster of this one node.
+
+    Raises:
+        NotFormatted: other controllers are named.
+        OSError: the disk failed.
+    """
+    path = storage.metadata.path
+    if not config.is_standalone or not quorum.endpoints:
+        raise LogDirsNotFormatted(
+            f"{path} is not formatted, and the settings name other controllers: run ottla format --cluster-id ID "
+            f"--node-id {config.node_id} --data-dir {config.data_dir} first (ottla format --help tells more)"
+        )
+    at = quorum.endpoints[0]
+    return format_directory(storage.metadata, config.node_id, config.cluster_id, at, now_ms, new_id, config.credentials)

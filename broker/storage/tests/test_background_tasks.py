@@ -1,0 +1,189 @@
+"""What goes on behind the requests, in virtual time: scrubbing, throttling, files that come to rest."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies
+from ottla.broker.replication.log_maintenance import LogMaintenance
+from ottla.broker.storage.log_dirs import LogDirs
+from ottla.broker.storage.scrubber import SCRUB_INTERVAL_S, Scrubber
+from ottla.broker.storage.throttled_compaction import IoThrottler, ThrottledCompaction, ThrottledDisk, run_compaction
+from ottla.controller.metadata.image import PartitionRegistration
+from ottla.env.env import Env, WorkerContext
+from ottla.env.memory_disk import DiskSession, MemoryDisk
+from ottla.log.cleaner import compaction as cp
+from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
+from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.log_config import LogConfig
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.record_batch import records as r
+
+NOW = 1_000_000
+SETTINGS = LogConfig(segment_bytes=2000, index_interval_bytes=200)
+
+
+class BackgroundEnv:
+    """As much of an `Env` as background work needs."""
+
+    def now_ms(self) -> int:
+        return NOW + int(trio.current_time() * 1000)
+
+    def monotonic_ms(self) -> float:
+        return trio.current_time() * 1000
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    async def in_thread(self, work: Callable[[], Any], lane: Any = None) -> Any:
+        await trio.lowlevel.checkpoint()
+        return work()
+
+
+def stage() -> tuple[MemoryDisk, DiskSession, LogDirs, PartitionLog]:
+    memory = MemoryDisk(random.Random(1), lambda: NOW)
+    disk = memory.session()
+    storage = LogDirs(disk, ["/data"])
+    storage.lock()
+    storage.initialize(MetaProperties("c", 1, bytes(16)), NOW, lambda: bytes(16))
+    log = storage.directories[0].create_partition("t", 0, bytes(16), SETTINGS, NOW)
+    for number in range(120):
+        log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k%d" % (number % 7), bytes(100), NOW)])), 0, NOW)
+    log.set_high_watermark(log.log_end_offset)
+    return memory, disk, storage, log
+
+
+def in_virtual_time(work: Callable[[], Awaitable[Any]], for_s: float) -> float:
+    """Run something for so long; gives the virtual seconds that took."""
+
+    async def main() -> float:
+        with trio.move_on_after(for_s):
+            await work()
+        return trio.current_time()
+
+    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_scrubbing_reads_each_cold_segment_once_a_day_at_its_rate() -> None:
+    memory, _, storage, log = stage()
+    log.flush()
+    cold = len(log.segments) - 1
+    bytes_cold = sum(s.size_bytes for s in log.segments[:-1])
+    scrubber = Scrubber(cast("Env", BackgroundEnv()), storage, lambda: 500)
+    in_virtual_time(scrubber.run, bytes_cold / 500 * 0.5)
+    assert 0 < scrubber.segments_read < cold
+    scrubber = Scrubber(cast("Env", BackgroundEnv()), storage, lambda: 500)
+    in_virtual_time(scrubber.run, SCRUB_INTERVAL_S / 2)
+    assert scrubber.segments_read == cold
+    memory.files[log.segments[2].path + ".log"].data[70] ^= 1
+    in_virtual_time(scrubber.run, SCRUB_INTERVAL_S * 2.5)
+    assert scrubber.segments_read == 4 * cold
+    assert scrubber.damage_count == 1, "told once, not each day"
+    assert log.segments[2].damaged_ranges[0][0] == 0
+
+
+def test_scrubbing_can_be_turned_off() -> None:
+    _, _, storage, log = stage()
+    log.flush()
+    scrubber = Scrubber(cast("Env", BackgroundEnv()), storage, lambda: 0)
+    in_virtual_time(scrubber.run, 3600)
+    assert scrubber.segments_read == 0
+
+
+def test_what_comes_to_rest_is_synced_once_and_closed() -> None:
+    _, disk, storage, log = stage()
+    failures: list[object] = []
+    flusher = LogMaintenance(
+        cast("Env", BackgroundEnv()), storage, 300_000, 86_400_000, lambda *x: failures.append(x), lambda work: None
+    )
+    synced: list[str] = []
+
+    def watch(what: str, path: str) -> None:
+        if what == "fsync":
+            synced.append(path)
+
+    disk.fault = watch
+    in_virtual_time(flusher.run, 60)
+    assert log.recovery_point == log.log_end_offset == 120
+    assert synced.count(log.active_segment.path + ".log") == 1
+    assert all(s._file is None for s in log.segments)
+    assert not failures
+
+
+def test_checkpoints_are_on_the_disk_before_what_they_no_longer_speak_of_goes() -> None:
+    memory, disk, storage, log = stage()
+    flusher = LogMaintenance(
+        cast("Env", BackgroundEnv()), storage, 300_000, 86_400_000, lambda *_: None, lambda _: None
+    )
+    log.update_config(replace(SETTINGS, retention_bytes=1, retention_ms=-1))
+    log.set_high_watermark(120)
+    told: list[bytes] = []
+
+    def watch(what: str, path: str) -> None:
+        if what == "rename" and path.endswith(".log"):
+            told.append(bytes(memory.files["/data/log-start-offset-checkpoint"].durable))
+
+    disk.fault = watch
+    in_virtual_time(flusher.apply_retention, 60)
+    assert told[0] == b"0\n1\nt 0 %d\n" % log.log_start_offset
+    assert log.log_start_offset == log.base_offsets[0] > 0
+
+
+@pytest.mark.parametrize("rate", [1000.0, 50_000.0])
+def test_a_pass_is_held_to_its_rate(rate: float) -> None:
+    _, disk, _, log = stage()
+    log.update_config(LogConfig(segment_bytes=2000, index_interval_bytes=200, compact=True))
+    found = find_log_to_clean(log, NOW)
+    assert found is not None
+    clock = [0.0]
+
+    def pause(seconds: float) -> None:
+        clock[0] += seconds
+
+    throttled = ThrottledDisk(disk, IoThrottler(rate, lambda: clock[0], pause))
+    stats = cp.run_compaction(throttled, plan_compaction(found, NOW, 1 << 20)).stats
+    least = stats.bytes_read + stats.bytes_written
+    assert least / rate <= clock[0] <= 4 * least / rate
+    ground = WorkerContext(disk, lambda: clock[0], pause)
+    assert (
+        run_compaction(ground, ThrottledCompaction(plan_compaction(found, NOW, 1 << 20), 1.7976931348623157e308)).stats
+        == stats
+    )
+
+
+def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_counts() -> None:
+    _, _, storage, log = stage()
+    log.update_config(replace(SETTINGS, flush_messages=1))
+    log.flush()
+    replica = HostedPartition(log, bytes(16), lambda _: None, lambda _: None, IsrDependencies(30_000, lambda *_: True))
+    replica.apply_partition_state(
+        1, PartitionRegistration((1,), (1,), leader=1, leader_epoch=0, partition_epoch=0), NOW
+    )
+    syncs: list[int] = []
+
+    class Overtaken(BackgroundEnv):
+        async def in_thread(self, work: Callable[[], Any], lane: Any = None) -> Any:
+            syncs.append(log.log_end_offset)
+            if len(syncs) == 1:
+                log.truncate_to(119, NOW)
+                log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW)])), 0, NOW)
+            return await super().in_thread(work, lane)
+
+    works: list[Callable[[], Awaitable[None]]] = []
+    env = cast("Env", Overtaken())
+    flusher = LogMaintenance(env, storage, 300_000, 86_400_000, lambda *_: None, works.append)
+    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW)])), 0, NOW)
+    log.truncate_to(120, NOW)
+    flusher.request_flush(replica)
+    assert len(works) == 1
+    in_virtual_time(works[0], 60)
+    assert (log.recovery_point, log.high_watermark, log.log_end_offset) == (120, 120, 120)
+    assert syncs == [120, 120]
+    assert not replica.is_flushing

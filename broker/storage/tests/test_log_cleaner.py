@@ -1,0 +1,316 @@
+"""Compaction in the background: what is done with a pass's outcome, and with a pass that fails."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+import trio
+
+from ottla.broker.storage.log_cleaner import LogCleaner
+from ottla.broker.storage.log_dirs import LogDirs
+from ottla.broker.storage.tests.test_background_tasks import NOW, SETTINGS, BackgroundEnv, in_virtual_time, stage
+from ottla.env.env import ChildDied, Env, WorkerContext
+from ottla.log.log_validator import AppendOrigin
+from ottla.log.partition_log import PartitionLog
+from ottla.log.tests.log_fixtures import memory_disk, new_log
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.compression import CompressionType
+
+COMPACTED = replace(SETTINGS, compact=True)
+KEYS = 7
+SET = {
+    "log.cleaner.backoff.ms": "15000",
+    "log.cleaner.dedupe.buffer.size": str(1 << 20),
+    "log.cleaner.io.max.bytes.per.second": "1.7976931348623157e308",
+}
+
+
+class CleanerEnv(BackgroundEnv):
+    """A child process, in which something may happen first."""
+
+    def __init__(self, disk: Any) -> None:
+        self._disk = disk
+        self.passes = 0
+        self.before: Callable[[], None] = lambda: None
+        self.after: Callable[[], None] = lambda: None
+
+    async def in_process(self, work: Callable[..., Any], job: Any) -> Any:
+        self.passes += 1
+        await trio.lowlevel.checkpoint()
+        self.before()
+        outcome = work(WorkerContext(self._disk, lambda: 0.0, lambda _: None), job)
+        self.after()
+        return outcome
+
+
+class CleanerFixture:
+    def __init__(self) -> None:
+        _, disk, self.log_dirs, self.log = stage()
+        self.log.flush()
+        self.log.update_config(COMPACTED)
+        self.env = CleanerEnv(disk)
+        self.failures: list[Any] = []
+        self.log_cleaner = LogCleaner(
+            cast("Env", self.env), self.log_dirs, SET.__getitem__, lambda *x: self.failures.append(x)
+        )
+
+    def once(self) -> bool:
+        done: list[bool] = []
+
+        async def work() -> None:
+            done.append(await self.log_cleaner.clean_dirtiest())
+
+        in_virtual_time(work, 3600)
+        return done[0]
+
+    def found(self) -> list[int]:
+        return [record.offset for header, raw in self.log.batches() for record in r.iterate_records(raw, header)]
+
+
+def test_the_dirtiest_log_is_compacted_and_how_far_is_noted() -> None:
+    house = CleanerFixture()
+    active = house.log.active_segment.base_offset
+    assert house.once() is True
+    assert house.log.cleaner_offset == active
+    assert len([offset for offset in house.found() if offset < active]) == KEYS
+    assert house.log_dirs.directories[0].disk.exists("/data/cleaner-offset-checkpoint")
+    assert (house.log_cleaner.passes, house.log_cleaner.uncleanable_count) == (1, 0)
+    assert house.log_cleaner.bytes_read > house.log_cleaner.bytes_written > 0
+    assert house.once() is False, "nothing is dirty any more"
+
+
+def test_how_far_it_came_is_brought_to_the_disk_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = CleanerFixture()
+    beside, waited = [False], list[str]()
+
+    async def in_thread(work: Callable[[], Any], lane: Any = None) -> Any:
+        await trio.lowlevel.checkpoint()
+        beside[0] = True
+        try:
+            return work()
+        finally:
+            beside[0] = False
+
+    def fault(what: str, path: str) -> OSError | None:
+        if what.startswith("fsync") and "cleaner-offset" in path and not beside[0]:
+            waited.append(path)
+        return None
+
+    monkeypatch.setattr(house.env, "in_thread", in_thread, raising=False)
+    disk: Any = house.log.disk
+    disk.fault = fault
+    assert house.once() is True
+    assert waited == []
+    directory = house.log_dirs.directories[0]
+    assert directory.synced_cleaner_offsets == {("t", 0): house.log.cleaner_offset}
+    on_disk = disk.disk.durable_files["/data/cleaner-offset-checkpoint"].durable
+    assert on_disk == b"0\n1\nt 0 %d\n" % house.log.cleaner_offset
+
+
+@pytest.mark.parametrize("short", [0, 3])
+def test_how_far_it_came_is_on_the_disk_before_a_new_segment_has_its_name(short: int) -> None:
+    """Recovery takes a hole of which nothing tells for a loss; a process that is short of something waits until not."""
+    house = CleanerFixture()
+    disk: Any = house.log.disk
+    left, named = [short], list[bytes]()
+
+    def fault(what: str, path: str) -> OSError | None:
+        if what == "open" and "cleaner-offset" in path and left[0] > 0:
+            left[0] -= 1
+            return OSError(errno.EMFILE, "short of descriptors")
+        if what == "rename" and path.endswith(".log.swap"):
+            named.append(bytes(disk.disk.durable_files["/data/cleaner-offset-checkpoint"].durable))
+        return None
+
+    disk.fault = fault
+    assert house.once() is True
+    assert (left, {*named}) == ([0], {b"0\n1\nt 0 %d\n" % house.log.cleaner_offset})
+
+
+def test_it_looks_each_backoff_and_goes_on_while_there_is_work() -> None:
+    house = CleanerFixture()
+    in_virtual_time(house.log_cleaner.run, 14.9)
+    assert house.env.passes == 0
+    in_virtual_time(house.log_cleaner.run, 15.1)
+    assert house.env.passes == 1
+
+
+def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
+    house = CleanerFixture()
+    log = house.log
+
+    def cut() -> None:
+        log.truncate_to(10, NOW)
+        while log.log_end_offset < 120:  # the same segments, of other records
+            own = r.NewRecord(b"k%d" % log.log_end_offset, bytes(100), NOW)
+            log.append_as_leader(bytearray(r.build_batch([own])), 0, NOW)
+        log.set_high_watermark(120)
+
+    house.env.before = cut
+    bases = list(log.base_offsets)
+    assert house.once() is False
+    assert log.base_offsets == bases
+    assert house.found() == list(range(120)), "each has a key of its own now"
+    assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
+    assert house.log_cleaner.uncleanable_count == 0
+
+
+def test_a_log_that_moves_to_another_directory_stays_as_it_is_until_it_is_there() -> None:
+    house = CleanerFixture()
+    log = house.log
+    bases = list(log.base_offsets)
+    house.env.before = lambda: log.set_has_future_log(begins=True)
+    assert house.once() is False
+    assert (house.env.passes, log.base_offsets) == (1, bases)
+    assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
+    assert house.once() is False
+    assert house.env.passes == 1, "not even begun"
+    log.set_has_future_log(begins=False)
+    house.env.before = lambda: None
+    assert house.once() is True
+
+
+def test_a_move_that_begins_while_names_are_synced_keeps_the_segments_that_are_copied() -> None:
+    house = CleanerFixture()
+    log = house.log
+    bases, wait = list(log.base_offsets), house.env.in_thread
+
+    async def begins(work: Any, lane: Any = None) -> Any:
+        log.set_has_future_log(begins=True)
+        return await wait(work, lane)
+
+    house.env.in_thread = begins  # type: ignore[method-assign]
+    assert house.once() is False
+    assert log.base_offsets == bases
+    assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
+
+
+def test_a_log_that_is_gone_when_its_pass_ends_is_left_alone() -> None:
+    house = CleanerFixture()
+    house.env.before = house.log.set_offline
+    assert house.once() is False
+    assert (house.log_cleaner.uncleanable_count, house.failures) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "broken"),
+    [
+        (WireError("no records"), True),
+        (OSError(errno.EIO, "gone"), True),
+        (ChildDied("killed"), True),
+        (OSError(errno.EMFILE, "short of descriptors"), False),
+        (OSError(errno.ENOMEM, "short of memory"), False),
+    ],
+)
+def test_what_cannot_be_read_is_left_alone_and_what_was_short_is_tried_again(error: Exception, broken: bool) -> None:
+    house = CleanerFixture()
+
+    def fail() -> None:
+        raise error
+
+    house.env.before = fail
+    assert house.once() is False
+    assert house.log_cleaner.uncleanable_count == broken
+    house.env.before = lambda: None
+    assert house.once() is not broken
+    assert house.env.passes == (1 if broken else 2)
+
+
+def test_that_a_batch_unpacks_to_too_much_to_be_looked_into_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(r.decompress_records, "__defaults__", (0, 1000))
+    house, told = CleanerFixture(), []
+    house.log.update_config(replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
+    for value in (bytes(2000), b"v", bytes(2000), b"v"):
+        codec = CompressionType.GZIP if len(value) > 1 else CompressionType.NONE
+        house.log.append_as_leader(
+            bytearray(r.build_batch([r.NewRecord(b"k", value, NOW)], codec=codec)), 0, NOW, AppendOrigin.RAFT_LEADER
+        )
+        house.log.roll(NOW)
+        house.log.set_high_watermark(house.log.log_end_offset)
+        assert house.once() is True
+        told.append([line.message for line in caplog.records if line.levelname == "WARNING"])
+        caplog.clear()
+    text = (
+        "t-0 has %d batches, the last of them at offset %d, that unpack to more than 134217728 bytes: "
+        "they stay as they are, and so do the tombstones behind the first"
+    )
+    assert told == [[text % (1, 120)], [], [text % (2, 122)], []]
+    assert house.log_cleaner.uncleanable_count == 0
+
+
+def test_what_is_remembered_of_a_log_goes_with_it() -> None:
+    house, log = CleanerFixture(), new_log(memory_disk().session())
+    house.log_cleaner._warned_offsets[log] = 1
+    house.log_cleaner._uncleanable.add(log)
+    gone = weakref.ref(log)
+    del log
+    gc.collect()
+    assert (gone(), house.log_cleaner.uncleanable_count) == (None, 0)
+
+
+def test_a_pass_that_fails_under_a_cut_says_nothing_of_the_log() -> None:
+    house = CleanerFixture()
+
+    def cut() -> None:
+        house.log.truncate_to(119, NOW)
+        raise WireError("half a batch")
+
+    house.env.before = cut
+    assert house.once() is False
+    assert house.log_cleaner.uncleanable_count == 0
+
+
+def test_a_disk_that_fails_under_the_exchange_is_told() -> None:
+    house = CleanerFixture()
+    error = OSError(errno.EIO, "gone")
+
+    def fault(what: str, path: str) -> OSError | None:
+        return error if what == "rename" else None
+
+    house.env.after = lambda: setattr(house.log.disk, "fault", fault)
+    assert house.once() is False
+    assert house.failures == [(error, house.log)]
+
+
+def test_while_very_many_logs_are_looked_at_others_run() -> None:
+    house = CleanerFixture()
+    logs: list[PartitionLog] = [house.log] * 1000
+    clock = [0.0]
+
+    def ticking() -> float:  # every look at the clock costs a tenth of a millisecond
+        clock[0] += 0.1
+        return clock[0]
+
+    house.env.monotonic_ms = ticking  # type: ignore[method-assign]
+    turns = [0]
+
+    class Many(LogDirs):
+        def logs(self) -> list[PartitionLog]:
+            return logs
+
+    house.log_dirs.__class__ = Many
+    house.log.update_config(SETTINGS)
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def other() -> None:
+                while True:
+                    turns[0] += 1
+                    await trio.lowlevel.checkpoint()
+
+            nursery.start_soon(other)
+            assert await house.log_cleaner.clean_dirtiest() is False
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(story, 60)
+    assert turns[0] >= 45

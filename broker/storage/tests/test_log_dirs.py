@@ -1,0 +1,395 @@
+"""Data directories: whose they are, where the next partition goes, and what fails alone.
+
+The metadata directory is the node's own ground (KIP-112, KIP-858; ``KafkaRaftServer.initializeLogDirs``).
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from ottla.broker.storage.log_dir_failures import LogDirFailureHandler
+from ottla.broker.storage.log_dirs import LogDirMismatch, LogDirs
+from ottla.env.memory_disk import DiskSession, MemoryDisk
+from ottla.log.directory.log_directory import LogDirectoryInUse, MetaProperties
+from ottla.log.log_config import LogConfig
+from ottla.log.partition_log import PartitionLog
+
+NOW = 1_000_000
+ME, CLUSTER = 1, "c"
+
+
+class LogDirsFixture:
+    """A disk whose calls fail where a test says so."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryDisk(random.Random(1), lambda: NOW)
+        self.disk: DiskSession = self.memory.session()
+        self.broken: tuple[str, ...] = ()
+        self.number = errno.EIO
+        self.calls: list[tuple[str, str]] = []
+        self.disk.fault = self._fault
+        self._ids = itertools.count(1)
+
+    def _fault(self, what: str, path: str) -> OSError | None:
+        self.calls.append((what, path))
+        return OSError(self.number, "injected", path) if path.startswith(self.broken or ("nowhere",)) else None
+
+    def new_id(self) -> bytes:
+        return bytes([9] * 15 + [next(self._ids)])
+
+    def storage(self, *paths: str, metadata: str | None = None) -> LogDirs:
+        return LogDirs(self.disk, list(paths), metadata)
+
+    def begun(self, *paths: str, metadata: str | None = None, node: int = ME, cluster: str = CLUSTER) -> LogDirs:
+        """Directories of a node that has begun."""
+        storage = self.storage(*paths, metadata=metadata)
+        storage.lock()
+        identity = storage.identify(node, None) or MetaProperties(cluster, node, self.new_id())
+        storage.initialize(identity, NOW, self.new_id)
+        return storage
+
+    def identify(self, *paths: str, metadata: str | None = None, cluster: str | None = None) -> MetaProperties | None:
+        """What the next start makes of directories."""
+        storage = self.storage(*paths, metadata=metadata)
+        return storage.identify(ME, cluster)
+
+
+def put(storage: LogDirs, at: int, *names: str) -> list[PartitionLog]:
+    directory = storage.directories[at]
+    return [directory.create_partition(name, 0, bytes(16), LogConfig(), NOW) for name in names]
+
+
+# ---------------------------------------------------------------------- which there are
+
+
+@pytest.mark.parametrize(
+    ("metadata", "where", "every"),
+    [
+        pytest.param(None, 0, ["/a", "/b"], id="the first is the ground"),
+        pytest.param("/b", 1, ["/a", "/b"], id="or the one that is named"),
+        pytest.param("/m", None, ["/m", "/a", "/b"], id="or one of its own, without partitions"),
+    ],
+)
+def test_which_directory_is_the_nodes_ground(metadata: str | None, where: int | None, every: list[str]) -> None:
+    storage = LogDirsFixture().begun("/a", "/b", metadata=metadata)
+    assert [d.path for d in storage.directories] == ["/a", "/b"]
+    assert storage.metadata.path == (metadata or "/a")
+    if where is not None:
+        assert storage.metadata is storage.directories[where], "one object for one directory"
+    assert sorted(path for path in ("/a", "/b", "/m") if storage.metadata.disk.exists(f"{path}/.lock")) == sorted(every)
+    assert storage.online == storage.directories
+    assert storage.online_ids == [d.id for d in storage.directories]
+    assert len({d.id for d in storage._all_directories()}) == len(every), "each has an id of its own"
+
+
+def test_a_directory_somebody_is_in_is_no_place_for_another_node() -> None:
+    house = LogDirsFixture()
+    house.begun("/a", "/b")
+    house.disk = house.memory.session()  # another process
+    with pytest.raises(LogDirectoryInUse, match="/a is in use"):
+        house.storage("/a").lock()
+
+
+def test_whoever_goes_lets_every_lock_go() -> None:
+    house = LogDirsFixture()
+    storage = house.begun("/a", metadata="/m")
+    storage.unlock()
+    storage.lock()
+    assert [d._lock is not None for d in storage._all_directories()] == [True, True]
+
+
+# ---------------------------------------------------------------------- whose they are
+
+
+def test_new_directories_are_nobodys() -> None:
+    assert LogDirsFixture().identify("/a", "/b") is None
+
+
+@pytest.mark.parametrize("metadata", [None, "/m"])
+def test_the_next_start_finds_whose_they_are(metadata: str | None) -> None:
+    house = LogDirsFixture()
+    storage = house.begun("/a", "/b", metadata=metadata)
+    found = house.identify("/a", "/b", metadata=metadata, cluster=CLUSTER)
+    assert found == storage.metadata.meta_properties
+    assert (found and found.cluster_id, found and found.node_id) == (CLUSTER, ME)
+
+
+def test_a_directory_that_is_added_gets_the_nodes_identity_and_an_id_of_its_own() -> None:
+    house = LogDirsFixture()
+    house.begun("/a").unlock()
+    storage = house.begun("/a", "/new")
+    old, new = (d.meta_properties for d in storage.directories)
+    assert old is not None
+    assert new is not None
+    assert (new.cluster_id, new.node_id) == (old.cluster_id, old.node_id)
+    assert new.directory_id != old.directory_id
+    storage.unlock()
+    assert house.begun("/a", "/new").online_ids == [old.directory_id, new.directory_id], "for good"
+
+
+def _foreign(house: LogDirsFixture) -> None:
+    house.begun("/b", node=7).unlock()
+
+
+def _of_another_cluster(house: LogDirsFixture) -> None:
+    house.begun("/a").unlock()
+    house.begun("/b", cluster="other").unlock()
+
+
+def _copied(house: LogDirsFixture) -> None:
+    storage = house.begun("/a", "/b")
+    identity = storage.directories[0].meta_properties
+    assert identity is not None
+    storage.directories[1].write_meta_properties(identity, NOW)
+    storage.unlock()
+
+
+def _without_ground(house: LogDirsFixture) -> None:
+    house.begun("/b").unlock()
+
+
+@pytest.mark.parametrize(
+    ("made", "cluster", "words"),
+    [
+        (_foreign, None, "/b belongs to node 7, not 1: give --node-id"),
+        (_of_another_cluster, None, "/b belongs to cluster other, not c"),
+        (_copied, None, "/b is a copy of /a: both have the same directory.id"),
+        (_without_ground, None, "/a holds no metadata log, but /b belongs to a node: name the directory with "),
+        (_without_ground, "x", "/b belongs to cluster c, not x"),
+        (_of_another_cluster, "other", "/a belongs to cluster c, not other"),
+    ],
+)
+def test_a_directory_that_is_not_this_nodes_is_left_as_it_is(made: Any, cluster: str | None, words: str) -> None:
+    house = LogDirsFixture()
+    made(house)
+    before = {path: bytes(file.data) for path, file in house.memory.files.items()}
+    with pytest.raises(LogDirMismatch) as refused:
+        house.identify("/a", "/b", cluster=cluster)
+    assert str(refused.value).startswith(words)
+    assert {path: bytes(file.data) for path, file in house.memory.files.items()} == before
+
+
+# ---------------------------------------------------------------------- failing at the start
+
+
+@pytest.mark.parametrize("step", ["lock", "identify", "begin"])
+def test_one_that_fails_at_the_start_is_left_out_and_the_node_begins_without_it(step: str) -> None:
+    house = LogDirsFixture()
+    house.begun("/a", "/b").unlock()
+    storage = house.storage("/a", "/b")
+    for name in ("lock", "identify", "begin"):
+        house.broken = ("/b",) if name == step else house.broken
+        if name == "lock":
+            storage.lock()
+        elif name == "identify":
+            identity = storage.identify(ME, None)
+        else:
+            assert identity is not None
+            storage.initialize(identity, NOW, house.new_id)
+    assert list(storage.offline) == ["/b"]
+    assert [d.path for d in storage.online] == ["/a"]
+    house.calls.clear()
+    assert storage.identify(ME, None) == storage.metadata.meta_properties
+    assert not [path for _, path in house.calls if path.startswith("/b")], "nobody looks at it again"
+
+
+@pytest.mark.parametrize(
+    ("paths", "metadata", "fails", "number"),
+    [
+        (("/a", "/b"), None, "/a", errno.EIO),
+        (("/b",), "/a", "/a", errno.EIO),
+        (("/b", "/c"), "/a", "/a", errno.EIO),
+        (("/a", "/b"), None, "/b", errno.EMFILE),  # of which nothing is wrong
+    ],
+)
+def test_without_its_ground_a_node_does_not_begin(
+    paths: tuple[str, ...], metadata: str | None, fails: str, number: int
+) -> None:
+    house = LogDirsFixture()
+    house.begun(*paths, metadata=metadata).unlock()
+    house.broken, house.number = (fails,), number
+    with pytest.raises(OSError, match="injected"):
+        house.storage(*paths, metadata=metadata).lock()
+
+
+def test_the_last_directory_with_partitions_cannot_be_lost_either() -> None:
+    house = LogDirsFixture()
+    storage = house.begun("/b", "/c", metadata="/a")
+    assert [storage.can_go_offline(d) for d in (storage.metadata, *storage.directories)] == [False, True, True]
+    storage.mark_offline(storage.directories[0], OSError(errno.EIO, "gone"))
+    assert not storage.can_go_offline(storage.directories[1])
+
+
+# ---------------------------------------------------------------------- partitions
+
+
+def test_the_next_partition_goes_where_the_fewest_are_those_on_their_way_counted() -> None:
+    storage = LogDirsFixture().begun("/a", "/b", "/c")
+    a, b, c = storage.directories
+    assert storage.select_directory() is a, "the first of equals"
+    put(storage, 0, "t")
+    assert storage.select_directory() is b
+    assert storage.select_directory({"/b": 1}) is c
+    put(storage, 1, "u", "v")
+    put(storage, 2, "w")
+    assert storage.select_directory() is a
+    assert storage.select_directory({"/a": 1}) is c
+    storage.mark_offline(a, OSError(errno.EIO, "gone"))
+    assert storage.select_directory() is c, "never where nothing can be written"
+
+
+def test_cordoned_directories_get_no_new_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    storage = LogDirsFixture().begun("/a", "/b", "/c")
+    a, b, c = storage.directories
+    assert storage.cordon("/a, /c,/x")
+    assert not storage.cordon("/a, /c,/x"), "nothing new"
+    assert [storage.is_cordoned(d) for d in (a, b, c)] == [True, False, True]
+    assert storage.cordoned_ids == [a.id, c.id]
+    put(storage, 1, "t", "u")
+    assert storage.select_directory() is b, "though it has the most"
+    assert "cordoned.log.dirs=/x: it is none of this node's data directories" in caplog.text
+    assert len(caplog.records) == 1
+    assert storage.cordon("*")
+    assert storage.cordoned_ids == [a.id, b.id, c.id]
+    assert storage.select_directory() is a, "the controller had not heard of it yet"
+    storage.mark_offline(a, OSError(errno.EIO, "gone"))
+    assert (storage.select_directory(), storage.cordoned_ids) == (b, [b.id, c.id])
+    assert storage.cordon("")
+    assert (storage.select_directory(), storage.cordoned_ids) == (c, [])
+
+
+def test_a_log_is_found_with_its_directory() -> None:
+    storage = LogDirsFixture().begun("/a", "/b")
+    [t], [u] = put(storage, 0, "t"), put(storage, 1, "u")
+    assert (storage.directory_of(t), storage.directory_of(u)) == tuple(storage.directories)
+    assert storage.logs() == [t, u]
+
+
+# ---------------------------------------------------------------------- failing later
+
+
+def test_what_fails_goes_with_its_logs_once() -> None:
+    storage = LogDirsFixture().begun("/a", "/b")
+    [t], lost = put(storage, 0, "t"), put(storage, 1, "u", "v")
+    error = OSError(errno.EIO, "gone")
+    assert storage.mark_offline(storage.directories[1], error) == lost
+    assert storage.offline == {"/b": error}
+    assert [log.closed for log in (t, *lost)] == [False, True, True], "nothing is written there any more"
+    assert storage.logs() == [t]
+    assert storage.online_ids == [storage.directories[0].id]
+    assert storage.mark_offline(storage.directories[1], OSError(errno.EIO, "again")) == []
+    assert storage.offline == {"/b": error}, "what went wrong first"
+
+
+class FailureRecorder:
+    """Losses of a storage, and who heard of them."""
+
+    def __init__(self, storage: LogDirs) -> None:
+        self.ended = 0
+        self.lost: list[list[PartitionLog]] = []
+        self.losses = LogDirFailureHandler(storage, self._end)
+        self.losses.on_logs_offline.append(self.lost.append)
+
+    def _end(self) -> None:
+        self.ended += 1
+
+
+def test_an_error_of_a_log_is_its_directorys_and_told_once() -> None:
+    storage = LogDirsFixture().begun("/a", "/b")
+    [u] = put(storage, 1, "u")
+    watch = FailureRecorder(storage)
+    watch.losses.handle_failure(OSError(errno.EIO, "gone"), u)
+    watch.losses.handle_failure(OSError(errno.EIO, "gone"), u)
+    watch.losses.handle_failure(OSError(errno.EIO, "gone"), storage.directories[1])
+    assert (watch.lost, watch.ended, watch.losses.failure) == ([[u]], 0, None)
+
+
+@pytest.mark.parametrize("told_where", [False, True])
+def test_an_error_of_the_ground_ends_the_node_with_the_first_of_them(told_where: bool) -> None:
+    storage = LogDirsFixture().begun("/a", "/b")
+    watch = FailureRecorder(storage)
+    first, second = OSError(errno.EIO, "first"), OSError(errno.EIO, "second")
+    watch.losses.handle_failure(first, storage.metadata if told_where else None)
+    watch.losses.handle_failure(second)
+    assert (watch.lost, watch.ended, watch.losses.failure) == ([], 1, first)
+
+
+def test_what_is_only_short_ends_nothing_but_where_the_metadata_log_is_at_stake() -> None:
+    storage = LogDirsFixture().begun("/a", "/b")
+    watch = FailureRecorder(storage)
+    short = OSError(errno.EMFILE, "too many open files")
+    for where in (storage.metadata, storage.directories[1]):
+        watch.losses.handle_failure(short, where)
+    assert (watch.ended, storage.offline) == (0, {})
+    watch.losses.handle_failure(short)
+    assert watch.ended == 1
+
+
+# ---------------------------------------------------------------------- the end
+
+
+def test_a_clean_stop_marks_the_ground_last() -> None:
+    house = LogDirsFixture()
+    storage = house.begun("/a", "/b", metadata="/b")
+    put(storage, 0, "t")
+    put(storage, 1, "u")
+    house.calls.clear()
+    storage.close(5)
+    marks = [path for _, path in house.calls if "cleanshutdown" in path]
+    assert [path.split("/")[1] for path in dict.fromkeys(marks)] == ["a", "b"]
+    assert all(log.closed for log in storage.logs())
+
+
+def test_one_that_fails_at_the_stop_is_left_without_its_mark_and_the_others_get_theirs() -> None:
+    house = LogDirsFixture()
+    storage = house.begun("/a", "/b", "/c")
+    put(storage, 1, "u")
+    house.broken = ("/b",)
+    storage.close(5)
+    assert list(storage.offline) == ["/b"]
+    clean = {path.split("/")[1] for path in house.memory.files if path.endswith("cleanshutdown")}
+    assert clean == {"a", "c"}
+
+
+def test_a_ground_that_fails_at_the_stop_is_no_clean_stop() -> None:
+    house = LogDirsFixture()
+    storage = house.begun("/a", "/b")
+    house.broken = ("/a",)
+    with pytest.raises(OSError, match="injected"):
+        storage.close(5)
+
+
+def test_what_has_failed_is_not_closed() -> None:
+    house = LogDirsFixture()
+    storage = house.begun("/a", "/b")
+    storage.mark_offline(storage.directories[1], OSError(errno.EIO, "gone"))
+    house.calls.clear()
+    storage.close(5)
+    assert not [path for _, path in house.calls if path.startswith("/b")]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "fails", "told"),
+    [((5, 5), (), 5), ((5, 6), (), -1), ((5, None), (), -1), ((None, None), (), -1), ((5, 5), ("/b",), -1)],
+)
+def test_r272_the_epoch_of_a_clean_stop_is_what_all_directories_say(
+    epochs: tuple[int | None, ...], fails: tuple[str, ...], told: int
+) -> None:
+    house = LogDirsFixture()
+    storage = house.begun("/a", "/b")
+    for directory, epoch in zip(storage.directories, epochs, strict=True):
+        if epoch is None:
+            directory.unlock()
+        else:
+            directory.close(epoch)
+    house.broken = fails
+    again = house.begun("/a", "/b")
+    assert again.clean_shutdown_epoch == told
+    for directory in again.directories:
+        directory.ignore_checkpoints()
+    assert again.clean_shutdown_epoch == -1

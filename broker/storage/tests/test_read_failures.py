@@ -1,0 +1,106 @@
+"""Error of a disk while records are on their way to a client: the log directory fails as it does for any other read.
+
+Source: ``LogDirFailureChannel.java`` (4.3.1). Kafka closes the connection only, and logs nothing at its default level.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ottla.broker.storage.log_dir_failures import LogDirFailureHandler
+from ottla.broker.tests.broker_storage_fixture import BrokerStorageFixture
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
+from ottla.broker.tests.handler_fixture import NOW_MS
+from ottla.env.disk import FileSlice
+from ottla.log.log_config import LogConfig
+from ottla.log.partition_log import PartitionLog
+from ottla.log.tests.log_fixtures import make_batch
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+
+
+class ReadingConnection(ClientStream):
+    """A connection that reads ranges of files as they are sent."""
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        await super().send([c.read_all() if isinstance(c, FileSlice) else c for c in chunks])
+
+
+class ServedFetch:
+    """A node with two log directories, and a client that fetches from a log in the second."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ground = BrokerStorageFixture("/a,/b")
+        self.storage = self.ground.log_dirs
+        self.directory = self.storage.directories[1]
+        self.log = self.directory.create_partition("t", 0, b"t" * 16, LogConfig(), NOW_MS)
+        self.log.append_as_leader(make_batch(0), 0, NOW_MS)
+        self.lost: list[PartitionLog] = []
+        losses = LogDirFailureHandler(self.storage, self.lost.clear)
+        losses.on_logs_offline.append(self.lost.extend)
+        self.stage = DispatcherFixture(monkeypatch)
+        self.stage.services.log_dirs = self.storage
+        self.stage.services.fail = losses.handle_failure
+        self.stage.serve(ApiKey.FETCH, lambda context, request: self.answer)
+        part = self.log.read(0, 1 << 20, 3, at_least_one=True)
+        assert part is not None
+        row = PartitionData(0, high_watermark=3, records=part)
+        self.answer = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[row])])
+
+    def fetch(self) -> ClientStream:
+        line = ReadingConnection()
+        line.send_bytes(frame(ApiKey.FETCH, 4, 1, FetchRequest()))
+        line.disconnect()
+
+        async def serve() -> None:
+            await self.stage.connection(line).serve()
+
+        in_virtual_time(serve)
+        assert line.is_closed
+        return line
+
+
+def test_read_error_while_a_fetch_is_sent_fails_the_log_directory(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = ServedFetch(monkeypatch)
+    assert served.fetch().sends
+    assert not served.lost
+
+    def pread(*_: Any) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(type(served.log.active_segment.file), "pread", pread)
+    assert not served.fetch().sends
+    assert served.lost == [served.log]
+    assert list(served.storage.offline) == [served.directory.path]
+    told = next(r for r in caplog.records if r.name == "ottla.connection")
+    assert told.levelno == logging.ERROR
+    assert "connection from 10.0.0.9 closed: error while reading t-0" in told.getMessage()
+    assert "Input/output error" in told.getMessage()
+
+
+def test_read_error_for_want_of_memory_fails_no_log_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = ServedFetch(monkeypatch)
+
+    def pread(*_: Any) -> bytes:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(type(served.log.active_segment.file), "pread", pread)
+    served.fetch()
+    assert not served.storage.offline
+
+
+def test_truncation_while_a_fetch_is_sent_closes_the_connection_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = ServedFetch(monkeypatch)
+    served.log.truncate_to(0, NOW_MS)
+    assert not served.fetch().sends
+    assert not served.storage.offline
+    assert "file was truncated while it was sent" in caplog.text

@@ -1,0 +1,170 @@
+"""A node's directories, hosted partitions and what follows the metadata, over a disk in memory and in virtual time."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+import trio.testing
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.metadata.cache import MetadataCache
+from ottla.broker.metadata.publisher import BrokerMetadataPublisher
+from ottla.broker.replication.log_creator import LogCreator
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.storage.log_dir_failures import LogDirFailureHandler
+from ottla.broker.storage.log_dirs import LogDirs
+from ottla.broker.tests.handler_fixture import NOW_MS, VirtualEnv
+from ottla.controller.metadata.delta import MetadataDelta, TopicDelta
+from ottla.controller.metadata.directory_id import UNASSIGNED
+from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.env.env import ThreadPool
+from ottla.log.directory.log_directory import MetaProperties
+
+NODE_ID = 1
+THREAD_WORK_S = 0.001
+"""What making one batch takes, in virtual time."""
+
+
+class SlowEnv(VirtualEnv):
+    """Work in threads takes a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_threads = 0
+        self.is_beside = False
+        """Whether somebody works beside the loop just now."""
+
+    async def in_thread(self, work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
+        self.in_threads += 1
+        await trio.sleep(THREAD_WORK_S)
+        self.is_beside = True
+        try:
+            return work()
+        finally:
+            self.is_beside = False
+
+
+def led_topic(name: str, count: int, topic_id: bytes | None = None, **told: Any) -> TopicImage:
+    """A topic whose partitions this node leads, alone."""
+    state: dict[str, Any] = {
+        "replicas": (NODE_ID,),
+        "isr": (NODE_ID,),
+        "leader": NODE_ID,
+        "leader_epoch": 0,
+        "partition_epoch": 0,
+    }
+    state.update(told)
+    partition = PartitionRegistration(directories=(UNASSIGNED,) * len(state["replicas"]), **state)
+    return TopicImage(name, topic_id or name.encode().ljust(16, b"-"), dict.fromkeys(range(count), partition))
+
+
+class BrokerStorageFixture:
+    """Everything between the controller's listener and the disk."""
+
+    def __init__(self, directories: str = "/a", *, env: Any = None, **settings: str) -> None:
+        """``env``: of another one before, which let its directories go."""
+        self.env: Any = env or SlowEnv()
+        self.config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()}, directories, NODE_ID)
+        self.log_dirs = LogDirs(self.env.disk, self.config.data_dirs)
+        self.log_dirs.lock()
+        ids = iter(bytes([9, n]) * 8 for n in range(10))
+        identity = self.log_dirs.identify(NODE_ID, None) or MetaProperties("c", NODE_ID, next(ids))
+        self.log_dirs.initialize(identity, NOW_MS, lambda: next(ids))
+        self.ended = 0
+        self.failure_handler = LogDirFailureHandler(self.log_dirs, self._end)
+        self.woken: list[Any] = []
+        self.replica_manager = ReplicaManager(
+            self.env,
+            self.config,
+            self.log_dirs,
+            self.woken.append,
+            lambda replica: None,
+            self.failure_handler.handle_failure,
+        )
+        self.failure_handler.on_logs_offline.append(self.replica_manager.mark_logs_offline)
+        self.log_creator = LogCreator(
+            self.env, self.config, self.log_dirs, self.replica_manager, self.failure_handler.handle_failure
+        )
+        self.cache = MetadataCache(self.config, "c", lambda: 1)
+        self.publisher = BrokerMetadataPublisher(
+            self.env, self.config, self.cache, self.replica_manager, self.log_creator
+        )
+        self.directory_changes: list[tuple[bytes, int, bytes]] = []
+        self.replica_manager.on_directory_changed = lambda *x: self.directory_changes.append(x)
+        self.scheduled_deletes: list[str] = []
+        self.replica_manager.on_delete_scheduled.append(self.scheduled_deletes.append)
+        self.led: list[tuple[str, int]] = []
+        self.replica_manager.on_leader.append(lambda r: self.led.append((r.topic, r.partition)))
+        self.image = MetadataImage()
+
+    def _end(self) -> None:
+        self.ended += 1
+
+    def commit_topics(self, *topics: TopicImage, gone: tuple[str, ...] = (), **more: Any) -> None:
+        """The controller commits topics as they are now, and others' end."""
+        now = {name: t for name, t in self.image.topics.items() if name not in gone}
+        now.update((t.name, t) for t in topics)
+        image = MetadataImage(
+            self.image.offset + 1, topics=now, topic_names={t.id: t.name for t in now.values()}, **more
+        )
+        old = self.image.topics
+        touched = {
+            name: TopicDelta(old.get(name), now.get(name), frozenset(now[name].partitions if name in now else ()))
+            for name in [t.name for t in topics] + list(gone)
+        }
+        self.image = image
+        self.publisher.publish(image, MetadataDelta(touched, configs=frozenset(more.get("configs", ()))))
+
+    def run(self, story: Callable[[], Awaitable[None]], *, workers: int = 1) -> None:
+        """Run a story beside the node's own tasks."""
+
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.publisher.run)
+                for _ in range(workers):
+                    nursery.start_soon(self.log_creator.run)
+                with trio.fail_after(600):
+                    await story()
+                nursery.cancel_scope.cancel()
+
+        trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+    def hosted(self) -> set[tuple[str, int]]:
+        """What is open."""
+        return {(r.topic, r.partition) for r in self.replica_manager}
+
+    def break_disk(self, where: str, number: int = errno.EIO, *, times: int = 10**9) -> None:
+        """Calls that name a path with ``where`` in it fail, so often."""
+        left = [times]
+
+        def fault(_: str, path: str) -> OSError | None:
+            if where in path and left[0] > 0:
+                left[0] -= 1
+                return OSError(number, "injected", path)
+            return None
+
+        self.env.disk.fault = fault
+
+    def watch_disk(self) -> list[tuple[str, str]]:
+        """Calls that wait for the disk while nobody else runs, from now on: there should be none."""
+        waited: list[tuple[str, str]] = []
+
+        def fault(what: str, path: str) -> OSError | None:
+            if what in ("fsync", "fsync_dir") and not self.env.is_beside:
+                waited.append((what, path))
+            return None
+
+        self.env.disk.fault = fault
+        return waited
+
+    def repair_disk(self) -> None:
+        """No call fails any more."""
+        self.env.disk.fault = None
+
+
+def partition_of(ground: BrokerStorageFixture, name: str, number: int) -> PartitionRegistration:
+    """What the image says of a partition."""
+    return ground.image.topics[name].partitions[number]

@@ -1,0 +1,171 @@
+"""A shard with consumer groups in virtual time, and members that behave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.coordinator.events import ShardLoaded
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.records import decode
+from ottla.broker.groups.settings import BoundedSetting, ConsumerGroupSettings
+from ottla.broker.groups.state_machine import GroupStateMachine, TopicMetadataChanged
+from ottla.broker.tests.handler_fixture import topic_id_of
+from ottla.controller.metadata.image import RESOURCE_GROUP, MetadataImage, PartitionRegistration, TopicImage
+from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.messages import consumer_group_records as cr
+
+LED = PartitionRegistration((1,), (1,), 1, 1, 1)
+RECORD_TYPE_NAMES = {
+    cr.ConsumerGroupMetadataKey: "3",
+    cr.ConsumerGroupPartitionMetadataKey: "4",
+    cr.ConsumerGroupMemberMetadataKey: "5",
+    cr.ConsumerGroupTargetAssignmentMetadataKey: "6",
+    cr.ConsumerGroupTargetAssignmentMemberKey: "7",
+    cr.ConsumerGroupCurrentMemberAssignmentKey: "8",
+    cr.ConsumerGroupRegularExpressionKey: "16",
+}
+
+
+def image_of(topics: dict[str, int], offset: int = 1, **settings: str) -> MetadataImage:
+    """Topics with so many partitions; settings of the group "g", with _ for a dot."""
+    made = {
+        name: TopicImage(name, topic_id_of(name), dict.fromkeys(range(count), LED)) for name, count in topics.items()
+    }
+    own = {name.replace("_", "."): value for name, value in settings.items()}
+    configs = {(RESOURCE_GROUP, "g"): own}
+    return MetadataImage(
+        offset, topics=made, topic_names={topic.id: name for name, topic in made.items()}, configs=configs
+    )
+
+
+def assignment_by_letter(assignment: hb.Assignment | None) -> dict[str, list[int]] | None:
+    """An assignment by the first letters of the topics' ids."""
+    if assignment is None:
+        return None
+    return {row.topic_id.decode().rstrip("-"): sorted(row.partitions) for row in assignment.topic_partitions}
+
+
+class ConsumerGroupShard(GroupShardFixture):
+    """One shard; "g" is the group all talk about."""
+
+    def __init__(self, topics: dict[str, int] | None = None, **settings: Any) -> None:
+        super().__init__()
+        bounded = dict(ConsumerGroupSettings().intervals)
+        bounded["consumer.assignment.interval.ms"] = BoundedSetting(
+            settings.pop("assignment_interval_ms", 0), 0, 15_000
+        )
+        consumer = ConsumerGroupSettings(bounded)._replace(**settings)
+        self.settings = self.machine.settings._replace(consumer=consumer)
+        self.machine = GroupStateMachine(self.settings)
+        self.now = 1_000_000
+        self.apply(self.machine.handle(self.now, ShardLoaded()))
+        self.topics = {"t": 6} if topics is None else topics
+        self.image(self.topics, has_new=True)
+
+    def image(self, topics: dict[str, int], *, has_new: bool = False, **settings: str) -> None:
+        """The metadata goes on."""
+        touched = {name for name in {*topics, *self.topics} if topics.get(name) != self.topics.get(name)} or {*topics}
+        self.topics = topics
+        event = TopicMetadataChanged(image_of(topics, self.now, **settings), frozenset(touched), has_new, {})
+        self.apply(self.machine.handle(self.now, event))
+
+    @property
+    def consumer(self) -> ConsumerGroup:
+        group = self.machine.find_consumer_group("g")
+        assert group is not None
+        return group
+
+    def call(self, request: Any, version: int = 1, **more: Any) -> Any:
+        """Any request, and its answer."""
+        self._count += 1
+        call = GroupRequest(f"call-{self._count}", request, version, "c", "10.0.0.1", f"id-{self._count}")
+        self.apply(self.machine.handle(self.now, call._replace(**more)))
+        return self.answers.get(call.pending_request)
+
+    def heartbeat(self, member: str, epoch: int, version: int = 1, **fields: Any) -> hb.ConsumerGroupHeartbeatResponse:
+        """A heartbeat; one that joins says all it must, and reads "t" unless it says otherwise."""
+        if epoch == 0:
+            fields = {"rebalance_timeout_ms": 30_000, "topic_partitions": [], **fields}
+            if "subscribed_topic_regex" not in fields:
+                fields.setdefault("subscribed_topic_names", ["t"])
+        answer: hb.ConsumerGroupHeartbeatResponse = self.call(
+            hb.ConsumerGroupHeartbeatRequest("g", member, epoch, **fields), version
+        )
+        return answer
+
+    def records(self, since: int = 0) -> list[str]:
+        """Types of what was written, those of tombstones with a minus; a member's id behind it."""
+        out = []
+        for key, value in self.log[since:]:
+            record = decode(key, value)
+            assert record is not None
+            name = RECORD_TYPE_NAMES.get(type(record.key), type(record.key).__name__)
+            out.append(("-" if value is None else "") + name + getattr(record.key, "member_id", ""))
+        return out
+
+    def restart(self) -> ConsumerGroupShard:
+        """The same log, read by another shard."""
+        again = ConsumerGroupShard()
+        again.machine = GroupStateMachine(self.settings)
+        again.now, again.log, again.topics = self.now, list(self.log), {}
+        for number, raw in enumerate(self.log):
+            record = decode(*raw)
+            assert record is not None
+            again.machine.replay(number, record)
+        again.apply(again.machine.handle(self.now, ShardLoaded()))
+        again.image(self.topics)
+        return again
+
+
+class ConsumerMemberClient:
+    """A member as a client is: it has what it was told to have, gives up first, and says so."""
+
+    def __init__(self, shard: ConsumerGroupShard, name: str, **joining: Any) -> None:
+        self.shard, self.name, self.joining = shard, name, joining
+        self.epoch = 0
+        self.owned: dict[str, list[int]] = {}
+
+    def rows(self) -> list[hb.ConsumerGroupHeartbeatRequestTopicPartitions]:
+        row = hb.ConsumerGroupHeartbeatRequestTopicPartitions
+        return [row(topic_id_of(topic), numbers) for topic, numbers in self.owned.items()]
+
+    def beat(self, **fields: Any) -> hb.ConsumerGroupHeartbeatResponse:
+        """One heartbeat; the answer is followed at once."""
+        if self.epoch == 0:
+            self.owned = {}
+            fields = {**self.joining, **fields}
+        else:
+            fields = {"topic_partitions": self.rows(), **fields}
+        answer = self.shard.heartbeat(self.name, self.epoch, **fields)
+        if answer.error_code:
+            self.epoch = 0
+            return answer
+        self.epoch = answer.member_epoch
+        told = assignment_by_letter(answer.assignment)
+        if told is not None:
+            self.owned = told
+        return answer
+
+
+def reconcile_members(*followers: ConsumerMemberClient, rounds: int = 12, step_ms: int = 1_000) -> None:
+    """Everybody beats until nothing changes any more, or so often."""
+    for _ in range(rounds):
+        before = [(f.epoch, dict(f.owned)) for f in followers]
+        for follower in followers:
+            follower.beat()
+        followers[0].shard.wait(step_ms)
+        if before == [(f.epoch, dict(f.owned)) for f in followers]:
+            return
+
+
+def two_reconciled_members() -> tuple[ConsumerGroupShard, ConsumerMemberClient, ConsumerMemberClient]:
+    """Two members that share "t": a has 0 to 2, b 3 to 5."""
+    shard = ConsumerGroupShard()
+    a, b = ConsumerMemberClient(shard, "a"), ConsumerMemberClient(shard, "b")
+    reconcile_members(a)
+    reconcile_members(a, b)
+    assert (a.owned, b.owned) == ({"t": [0, 1, 2]}, {"t": [3, 4, 5]})
+    assert shard.consumer.state == "Stable"
+    return shard, a, b

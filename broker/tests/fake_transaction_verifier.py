@@ -1,0 +1,45 @@
+"""A coordinator of transactions that says what a test wants it to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.transactions.verification import TransactionVerifier, TransactionVerifierDependencies
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import add_partitions_to_txn as m
+
+
+class FakeTransactionVerifier(TransactionVerifier):
+    """One that says what the test wants it to, and notes what it was asked."""
+
+    def __init__(self, services: Any, *codes: E) -> None:
+        super().__init__(
+            TransactionVerifierDependencies(
+                services.env, services.config, services.metadata, services.replica_manager, lambda x: 0, self._add
+            )
+        )
+        self.codes = list(codes) or [E.NONE]
+        self.asked: list[m.AddPartitionsToTxnTransaction] = []
+        self.at_ms: list[float] = []
+        self.meanwhile: Any = None
+
+    def _coordinator(self, transactional_id: str) -> int | None:
+        return 1 if self.codes[0] is not E.NOT_COORDINATOR else None
+
+    async def _add(self, request: m.AddPartitionsToTxnRequest, version: int) -> m.AddPartitionsToTxnResponse:
+        assert version == 5
+        (transaction,) = request.transactions
+        self.asked.append(transaction)
+        self.at_ms.append(self._dependencies.env.monotonic_ms())
+        code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
+        if self.meanwhile is not None:
+            self.meanwhile()
+        rows = [
+            m.AddPartitionsToTxnTopicResult(
+                t.name, [m.AddPartitionsToTxnPartitionResult(number, code) for number in t.partitions]
+            )
+            for t in transaction.topics
+        ]
+        return m.AddPartitionsToTxnResponse(
+            results_by_transaction=[m.AddPartitionsToTxnResult(transaction.transactional_id, rows)]
+        )

@@ -1,0 +1,138 @@
+"""A node that serves share groups in virtual time: real rules, a persister that answers at once, or as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.dispatch.dispatcher import BROKER_APIS, RequestContext, load_handler
+from ottla.broker.requests.peer import Peer
+from ottla.broker.share_partitions.share_partition_manager import SharePartitionManager
+from ottla.broker.share_state.share_group_offsets import ShareGroupOffset, SharePartitionKey
+from ottla.broker.tests.handler_fixture import HandlerFixture, run_virtual, topic_id_of
+from ottla.log.log_validator import AppendOrigin
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import share_fetch as f
+from ottla.wire.record_batch import records as r
+
+T = topic_id_of("t")
+
+
+class FakePersister:
+    """Knows every share partition from offset 0 on."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, SharePartitionKey]] = []
+        self.refusal: Exception | None = None
+
+    async def _asked(self, what: str, key: SharePartitionKey) -> None:
+        self.calls.append((what, key))
+        if self.refusal is not None:
+            raise self.refusal
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareGroupOffset:
+        await self._asked("read", key)
+        return ShareGroupOffset(0, 0, leader_epoch, 0, 0, ())
+
+    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        await self._asked("initialize", key)
+
+    async def write(self, key: SharePartitionKey, *said: Any) -> None:
+        await self._asked("write", key)
+
+    async def delete(self, key: SharePartitionKey) -> None:
+        await self._asked("delete", key)
+
+    async def summary(self, key: SharePartitionKey) -> tuple[int, int, int]:
+        await self._asked("summary", key)
+        return 0, 0, 0
+
+    def close(self) -> None: ...
+
+
+class ShareGroupNode:
+    """One node, that leads all of "t"."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.stage = HandlerFixture()
+        self.stage.hosted.host("t", partitions=partitions)
+        self.stage.hosted.image = replace(self.stage.hosted.image, features={"share.version": 1})
+        hosted: Any = self.stage.hosted
+        hosted.on_resigned = []
+        self.timers = Timers(self.stage.env)  # type: ignore[arg-type]
+        self.persister: Any = FakePersister()
+        self.peer = Peer("h", ("here", 9092))
+
+    def context(self, key: ApiKey, version: int) -> RequestContext:
+        context = self.stage.context(key, version)
+        context.peer = self.peer
+        return context
+
+    async def ask(self, key: ApiKey, request: Any) -> Any:
+        answer: Any = load_handler(BROKER_APIS[key].handler_module)(
+            self.context(key, BROKER_APIS[key].max_version), request
+        )
+        return answer if isinstance(answer, Message) else await answer
+
+    async def fetch(self, epoch: int, *partitions: int, **fields: Any) -> f.ShareFetchResponse:
+        """A ShareFetch of member "m" of group "g"."""
+        limits: dict[str, Any] = {
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 500,
+            "batch_size": 500,
+        }
+        parts = [f.FetchPartition(number) for number in partitions]
+        topics = [f.FetchTopic(T, parts)] if parts else []
+        answer: f.ShareFetchResponse = await self.ask(
+            ApiKey.SHARE_FETCH,
+            f.ShareFetchRequest(
+                group_id="g", member_id="m", share_session_epoch=epoch, topics=topics, **limits | fields
+            ),
+        )
+        return answer
+
+    def produce(self, partition: int, records: int = 5) -> None:
+        replica = self.stage.hosted.replicas["t", partition]
+        raw = r.build_batch([r.NewRecord(b"k", b"v", 0)] * records)
+        replica.append(bytearray(raw), 0, AppendOrigin.CLIENT)
+        replica.log.set_high_watermark(replica.log.log_end_offset)
+        self.stage.services.purgatory.wake(("fetch", "t", partition))
+
+    async def rounds_in(self, work: Callable[[], Awaitable[Any]]) -> int:
+        """How often the loop goes round while something is done."""
+        count = 0
+
+        async def rounds() -> None:
+            nonlocal count
+            while True:
+                count += 1
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rounds)
+            await work()
+            nursery.cancel_scope.cancel()
+        return count
+
+    def run(self, story: Callable[[], Awaitable[None]]) -> None:
+        stage = self.stage
+
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                stage.services.share_partition_manager = SharePartitionManager(
+                    *(stage.env, stage.config, self.timers, stage.hosted, self.persister, None, None),  # type: ignore[arg-type]
+                    *(nursery.start_soon, stage.services.purgatory.wake, stage.services.fail),
+                )
+                nursery.start_soon(self.timers.run)
+                await story()
+                nursery.cancel_scope.cancel()
+
+        run_virtual(main)

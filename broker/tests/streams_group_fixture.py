@@ -1,0 +1,155 @@
+"""A shard with streams groups in virtual time, and members that behave."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.groups.settings import BoundedSetting, StreamsGroupSettings
+from ottla.broker.groups.state_machine import GroupStateMachine, StreamsGroupCommand
+from ottla.broker.groups.streams.heartbeat import StreamsHeartbeatResult, heartbeat
+from ottla.broker.groups.streams.streams_group import StreamsGroup
+from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import streams_group_heartbeat as hb
+
+Told = dict[str, list[int]]
+
+
+def internal(name: str, partitions: int = 0, **configs: str) -> hb.TopicInfo:
+    """A topic the application makes for itself."""
+    return hb.TopicInfo(name, partitions, 0, [hb.KeyValue(*item) for item in configs.items()])
+
+
+def subtopology(
+    name: str,
+    *sources: str,
+    sinks: tuple[str, ...] = (),
+    repartition: tuple[hb.TopicInfo, ...] = (),
+    changelogs: tuple[str, ...] = (),
+    together: tuple[tuple[list[int], list[int]], ...] = (),
+) -> hb.Subtopology:
+    """A subtopology; ``together``: places of sources and of repartition topics that are joined."""
+    groups = [hb.CopartitionGroup(a, [], b) for a, b in together]
+    logs = [internal(topic) for topic in changelogs]
+    return hb.Subtopology(name, list(sources), [], logs, list(sinks), list(repartition), groups)
+
+
+def topology(*rows: hb.Subtopology, epoch: int = 0) -> hb.Topology:
+    return hb.Topology(epoch, list(rows))
+
+
+PLAIN = topology(subtopology("0", "t"))
+"""One subtopology that reads "t" and stores nothing."""
+
+
+def to_task_ids(tasks: Told | None) -> list[hb.StreamsGroupHeartbeatRequestTaskIds] | None:
+    row = hb.StreamsGroupHeartbeatRequestTaskIds
+    return None if tasks is None else [row(name, numbers) for name, numbers in tasks.items()]
+
+
+def from_task_ids(tasks: list[hb.StreamsGroupHeartbeatResponseTaskIds] | None) -> Told | None:
+    return None if tasks is None else {row.subtopology_id: row.partitions for row in tasks}
+
+
+class StreamsGroupShard(ConsumerGroupShard):
+    """A shard with the streams group "g"; no waiting for first members, nor between targets, unless it is said."""
+
+    def __init__(self, topics: dict[str, int] | None = None, **bounded: int) -> None:
+        super().__init__(topics)
+        known = dict(StreamsGroupSettings().bounded_settings)
+        own = {"assignment.interval.ms": 0, "initial.rebalance.delay.ms": 0}
+        own.update({name.replace("_", "."): number for name, number in bounded.items()})
+        for name, number in own.items():
+            if name != "max.size":
+                known[f"streams.{name}"] = BoundedSetting(number, 0, 10**6)
+        self.known = StreamsGroupSettings(known, own.get("max.size", 2**31 - 1))
+        self.settings = self.settings._replace(streams=self.known)
+        self.machine = GroupStateMachine(self.settings)
+        self.image(self.topics, has_new=True)
+        self.kinds: list[str] = []
+        self.to_create: dict[str, Any] = {}
+
+    def beat(self, member: str, epoch: int, **fields: Any) -> Any:
+        """A heartbeat: its answer, or the error it was refused with. One that joins says all it must."""
+        if epoch == 0:
+            fields = {"topology": PLAIN, "process_id": f"p-{member}", "rebalance_timeout_ms": 30_000, **fields}
+            fields = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": [], **fields}
+        request = hb.StreamsGroupHeartbeatRequest("g", member, epoch, **fields)
+        self._count += 1
+        ticket, before = f"streams-{self._count}", len(self.log)
+        rule = partial(heartbeat, call=GroupRequest(None, request, 0, "c", "10.0.0.1"))
+        self.apply(self.machine.handle(self.now, StreamsGroupCommand(ticket, rule)))
+        self.kinds = self.records(before)
+        answer = self.answers[ticket]
+        if isinstance(answer, ProtocolError):
+            return answer
+        assert isinstance(answer, StreamsHeartbeatResult)
+        self.to_create = dict(answer.internal_topics_to_create)
+        return answer.response
+
+    def records(self, since: int = 0) -> list[str]:
+        return [("-" if value is None else "") + str(int.from_bytes(key[:2], "big")) for key, value in self.log[since:]]
+
+    @property
+    def group(self) -> StreamsGroup:
+        group = self.machine.find_streams_group("g")
+        assert group is not None
+        return group
+
+
+class StreamsThreadClient:
+    """A member as a client is: it does what it was told to do, gives up first, and says so."""
+
+    def __init__(self, stage: StreamsGroupShard, name: str, process: str | None = None, **joining: Any) -> None:
+        self.stage, self.name = stage, name
+        self.joining = {"process_id": process or f"p-{name}", **joining}
+        self.epoch = 0
+        self.active: Told = {}
+        self.standby: Told = {}
+        self.status: list[int] = []
+
+    def beat(self, **fields: Any) -> Any:
+        if self.epoch == 0:
+            fields = {**self.joining, **fields}
+        else:
+            mine = {
+                "active_tasks": to_task_ids(self.active),
+                "standby_tasks": to_task_ids(self.standby),
+                "warmup_tasks": [],
+            }
+            fields = {**mine, **fields}
+        answer = self.stage.beat(self.name, self.epoch, **fields)
+        if isinstance(answer, ProtocolError):
+            self.epoch, self.active, self.standby = 0, {}, {}
+            return answer
+        self.epoch, self.status = answer.member_epoch, [row.status_code for row in answer.status]
+        if answer.active_tasks is not None:
+            self.active, self.standby = (
+                from_task_ids(answer.active_tasks) or {},
+                from_task_ids(answer.standby_tasks) or {},
+            )
+        return answer
+
+
+def reconcile_threads(*threads: StreamsThreadClient, rounds: int = 12, step_ms: int = 1_000) -> None:
+    """Everybody beats until nothing changes any more, or so often."""
+    for _ in range(rounds):
+        before = [(one.epoch, dict(one.active), dict(one.standby)) for one in threads]
+        for one in threads:
+            one.beat()
+        threads[0].stage.wait(step_ms)
+        if before == [(one.epoch, dict(one.active), dict(one.standby)) for one in threads]:
+            return
+
+
+def two_reconciled_threads(**settings: int) -> tuple[StreamsGroupShard, StreamsThreadClient, StreamsThreadClient]:
+    """Two members that share the six tasks of "t"."""
+    stage = StreamsGroupShard(**settings)
+    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    reconcile_threads(a)
+    reconcile_threads(a, b)
+    assert (sorted(a.active["0"]), sorted(b.active["0"])) == ([0, 1, 2], [3, 4, 5])
+    assert stage.group.state == "Stable"
+    return stage, a, b

@@ -1,0 +1,197 @@
+"""Hashes, configuration, timers, purgatory, listener texts."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.config.listener_config import ConfigException, parse_listener
+from ottla.broker.config.node_config import NodeConfig, closest_match, settings_from_environment
+from ottla.broker.config.startup_checks import check_startup_values
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.groups.coordinator import java_string_hash, partition_for_key
+from ottla.broker.requests.purgatory import DelayedOperation, Purgatory
+from ottla.controller.config.broker_config_keys import BROKER_KEYS
+from ottla.controller.config.config_keys import GROUP_KEYS, TOPIC_KEYS
+from ottla.controller.metadata.image import MetadataImage
+
+
+def test_trap_84_groups_go_where_kafka_puts_them() -> None:
+    assert java_string_hash("") == 0
+    assert java_string_hash("abc") == 96354
+    assert java_string_hash("polygenelubricants") == -(2**31)
+    assert partition_for_key("polygenelubricants", 50) == 0
+    assert (partition_for_key("cg1", 2), partition_for_key("cg2", 2)) == (1, 0)
+    assert java_string_hash("😀") == 1772899
+
+
+def test_kafkas_settings_are_all_known() -> None:
+    assert (len(BROKER_KEYS), len(TOPIC_KEYS), len(GROUP_KEYS)) == (340, 33, 17)
+    assert all(key.broker_key in BROKER_KEYS for key in TOPIC_KEYS.values() if key.broker_key)
+
+
+def test_every_default_passes_its_own_check() -> None:
+    from ottla.controller.config.config_keys import check_value
+
+    for key in [*TOPIC_KEYS.values(), *GROUP_KEYS.values()]:
+        if key.default is not None:
+            assert check_value(key, key.default) is None, key
+    settings = NodeConfig().log_settings(MetadataImage(), "t")
+    assert settings.segment_bytes == 1 << 30
+
+
+def test_an_unknown_key_is_a_warning_that_names_the_nearest() -> None:
+    assert check_startup_values({"num.partition": "3"}) == [
+        "unknown setting 'num.partition'; did you mean 'num.partitions'?"
+    ]
+    assert closest_match("zzzzzz", BROKER_KEYS) is None
+
+
+@pytest.mark.parametrize(("key", "value"), [("num.partitions", "many"), ("auto.create.topics.enable", "perhaps")])
+def test_a_wrong_value_is_an_error(key: str, value: str) -> None:
+    with pytest.raises(ConfigException):
+        check_startup_values({key: value})
+
+
+def test_the_environment_of_kafkas_container_image_is_read() -> None:
+    environment = {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_LOG_DIRS": "/x", "PATH": "/bin"}
+    assert settings_from_environment(environment) == {"num.partitions": "3", "log.dirs": "/x"}
+
+
+def test_from_environment_reads_values_as_lines_of_server_properties() -> None:
+    environment = {
+        "KAFKA_SASL_JAAS_CONFIG": 'M required username=\\"a\\" password=\\u0062;',
+        "KAFKA_LISTENER_NAME_SASL__SSL_SSL_KEYSTORE_LOCATION": " C:\\\\x\u00e9 ",
+        "KAFKA_LOG_DIRS": "/x,\\\n  /y\n",
+    }
+    assert settings_from_environment(environment) == {
+        "sasl.jaas.config": 'M required username="a" password=b;',
+        "listener.name.sasl_ssl.ssl.keystore.location": "C:\\x\u00c3\u00a9",
+        "log.dirs": "/x,/y",
+    }
+    with pytest.raises(ConfigException, match="Malformed"):
+        settings_from_environment({"KAFKA_LOG_DIRS": "\\u12"})
+
+
+def test_listeners_are_read_as_kafka_writes_them() -> None:
+    assert parse_listener("PLAINTEXT://0.0.0.0:9092") == ("PLAINTEXT", "0.0.0.0", 9092)
+    assert parse_listener("127.0.0.1:0") == ("PLAINTEXT", "127.0.0.1", 0)
+    assert parse_listener("plaintext://[::1]:9092") == ("PLAINTEXT", "::1", 9092)
+    for text in ("9092", "host:port", "host:99999"):
+        with pytest.raises(ConfigException):
+            parse_listener(text)
+
+
+def test_a_topics_own_setting_wins_over_the_brokers() -> None:
+    image = MetadataImage(configs={(2, "t"): {"retention.ms": "1"}, (4, ""): {"log.retention.ms": "2"}})
+    config = NodeConfig({"log.retention.ms": "3"})
+    key = TOPIC_KEYS["retention.ms"]
+    assert config.topic_text(image, "t", key) == "1"
+    assert config.topic_text(image, "u", key) == "2"
+    assert config.topic_text(MetadataImage(), "u", key) == "3"
+    assert NodeConfig().topic_text(MetadataImage(), "u", key) == "604800000"
+
+
+class TimerEnv:
+    """As much of an `Env` as timers ask for."""
+
+    def now_ms(self) -> int:
+        return int(trio.current_time() * 1000) + 1_000_000
+
+    def monotonic_ms(self) -> float:
+        return trio.current_time() * 1000
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        return trio.move_on_after(seconds)
+
+
+def virtually(main: object) -> None:
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))  # type: ignore[arg-type]
+
+
+def test_timers_fire_once_in_order_and_arming_again_moves_them() -> None:
+    fired: list[tuple[str, int]] = []
+
+    async def main() -> None:
+        timers = Timers(TimerEnv())  # type: ignore[arg-type]
+        start = 1_000_000
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(timers.run)
+            for name, at in (("b", 300), ("a", 100), ("moved", 150), ("gone", 200)):
+                timers.arm(name, start + at, lambda n=name: fired.append((n, round(trio.current_time() * 1000))))  # type: ignore[misc]
+            await trio.sleep(0.05)
+            timers.arm("moved", start + 400, lambda: fired.append(("moved", round(trio.current_time() * 1000))))
+            timers.cancel("gone")
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+
+    virtually(main)
+    assert fired == [("a", 100), ("b", 300), ("moved", 400)]
+
+
+def test_10000_heartbeats_do_not_pile_up() -> None:
+    async def main() -> None:
+        timers = Timers(TimerEnv())  # type: ignore[arg-type]
+        for turn in range(10_000):
+            timers.cancel("session")
+            timers.arm("session", 1_010_000 + turn, lambda: None)
+        assert len(timers._heap) < 200
+
+    virtually(main)
+
+
+def test_parked_work_is_woken_when_it_is_ready_or_its_time_is_over() -> None:
+    async def main() -> None:
+        purgatory = Purgatory(TimerEnv())  # type: ignore[arg-type]
+        have = 0
+        outcomes: dict[str, tuple[bool, float]] = {}
+
+        async def wait(name: str, need: int, timeout_ms: int) -> None:
+            done = await purgatory.wait([("p", 0), ("p", 1)], lambda: have >= need, timeout_ms)
+            outcomes[name] = (done, trio.current_time())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait, "one", 1, 5000)
+            nursery.start_soon(wait, "three", 3, 5000)
+            nursery.start_soon(wait, "never", 9, 700)
+            for number in range(3):
+                await trio.sleep(0.2)
+                have += 1
+                purgatory.check_and_complete(("p", number % 2))
+        assert outcomes == {"one": (True, 0.2), "three": (True, pytest.approx(0.6)), "never": (False, 0.7)}
+        assert len(purgatory) == 0
+
+    virtually(main)
+
+
+def test_purgatory_entry_with_many_keys_is_released_in_parts_also_when_cancelled() -> None:
+    async def main() -> None:
+        purgatory = Purgatory(TimerEnv())  # type: ignore[arg-type]
+        parked = DelayedOperation(lambda key: True)
+        for number in range(2500):
+            purgatory.watch(parked, number)
+        purgatory.check_and_complete(7)
+        assert parked.event.is_set()
+        purgatory.check_and_complete(8)
+        assert len(purgatory._operations_by_key) == 2500, "a wake looks at its own key only"
+        steps = 0
+
+        async def count(task_status: trio.TaskStatus[None]) -> None:
+            nonlocal steps
+            task_status.started()
+            while True:
+                await trio.lowlevel.checkpoint()
+                steps += 1
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(count)  # so that it takes a step in each round of the loop, in whatever order
+            before = steps
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await purgatory.release(parked)
+            assert steps > before, "others went on meanwhile"
+            nursery.cancel_scope.cancel()
+        assert not purgatory._operations_by_key
+
+    virtually(main)

@@ -1,0 +1,232 @@
+"""What went wrong in Apache Kafka and has a CVE number, at this broker; docs/reference/cves.md has all of them."""
+
+from __future__ import annotations
+
+import tracemalloc
+from functools import partial
+
+import pytest
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.handlers.admin import describe_configs
+from ottla.broker.handlers.fetch.tests.test_fetch import rows_of, send
+from ottla.broker.handlers.fetch.tests.test_follower_fetch import LeaderPartitionFixture, by
+from ottla.broker.handlers.groups.tests.test_consumer_group_handlers import beat, served
+from ottla.broker.handlers.produce import produce
+from ottla.broker.handlers.produce.tests.test_txn_verification import a_stage, data
+from ottla.broker.handlers.produce.tests.test_txn_verification import request as bringing
+from ottla.broker.observability.tests.test_client_metrics import MOST, A
+from ottla.broker.observability.tests.test_client_metrics import TelemetryNode as Pushing
+from ottla.broker.security.authn.listener_security import build_listener_security, find_listener_problems
+from ottla.broker.security.authz.tests.test_authorizer import acl, holding
+from ottla.broker.tests import connection_fixture as lines
+from ottla.broker.tests.handler_fixture import HandlerFixture, as_decoded, resolve, run_virtual
+from ottla.controller.config.broker_config_keys import BROKER_KEYS
+from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType, StandardAcl
+from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
+from ottla.log.tests.log_fixtures import make_batch
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import consumer_group_describe as cd
+from ottla.wire.messages import describe_configs as dc
+from ottla.wire.messages import produce as p
+from ottla.wire.record_batch.compression import CompressionType, compress
+
+WHO = "User:ANONYMOUS"
+READ = acl(operation=AclOperation.READ, who=WHO)
+WRITE = acl(operation=AclOperation.WRITE, who=WHO)
+ACTION = acl(CLUSTER_NAME, AclOperation.CLUSTER_ACTION, who=WHO, kind=ResourceType.CLUSTER)
+WRITE_AS = acl("x", AclOperation.WRITE, who=WHO, kind=ResourceType.TRANSACTIONAL_ID)
+
+# ---------------------------------------------------------------- who may do what
+
+
+@pytest.mark.parametrize(
+    ("rules", "code", "high_watermark"), [((READ,), E.TOPIC_AUTHORIZATION_FAILED, 0), ((READ, ACTION), E.NONE, 9)]
+)
+@pytest.mark.parametrize("version", [11, 14, 15])
+def test_who_may_only_read_does_not_act_as_a_replica(
+    rules: tuple[StandardAcl, ...], code: E, high_watermark: int, version: int
+) -> None:
+    """CVE-2018-1288: a fetch that named a replica moved the high watermark, so that records were lost later."""
+    led = LeaderPartitionFixture()
+    led.services.authorizer = holding(*rules)
+    for replica, offset in ((2, 9), (3, 12)):
+        what = by(replica, offset)
+        if version < 15:
+            what.replica_id = replica
+        answer, _ = send(led, what, version)
+        assert [row.error_code for row in rows_of(answer)] == [code]
+    assert led.replica.log.high_watermark == high_watermark
+    assert {x.end_offset > 0 for x in led.leading.followers.values()} == {code is E.NONE}
+
+
+@pytest.mark.parametrize("version", [3, 11, 12, 13])
+@pytest.mark.parametrize("may", [False, True])
+def test_a_batch_of_a_transaction_needs_the_right_whatever_the_request_says(version: int, *, may: bool) -> None:
+    """CVE-2018-17196: only the request's own fields were looked at, and a hand-made batch went past the rules."""
+    stage, coordinator = a_stage()
+    stage.services.authorizer = holding(WRITE, *([WRITE_AS] if may else []))
+    for transactional_id in ("x", "somebody-else", "", None):
+        what = bringing(
+            ("t", 0, make_batch(0)), ("t", 1, make_batch(0)), ("t", 2, data()), transactional_id=transactional_id
+        )
+        answer = run_virtual(partial(resolve, produce.handle(stage.context(ApiKey.PRODUCE, version), what)))
+        codes = {row.error_code for topic in answer.responses for row in topic.partition_responses}
+        allowed = may and transactional_id == "x"
+        assert codes == ({E.NONE} if allowed else {E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}), transactional_id
+    assert len(coordinator.asked) == may
+    assert {x.log.log_end_offset > 0 for at, x in stage.hosted.replicas.items() if at[0] == "t"} == {may}
+
+
+@pytest.mark.parametrize("operation", [x for x in AclOperation if x not in (AclOperation.UNKNOWN, AclOperation.ANY)])
+def test_a_group_is_described_to_who_may_describe_it_or_what_implies_that(operation: AclOperation) -> None:
+    """CVE-2026-41115: ConsumerGroupDescribe asked for another right than its documentation says."""
+    node = served()
+    beat(node)
+    topic = acl(operation=AclOperation.DESCRIBE, who=WHO)
+    node.stage.services.authorizer = holding(topic, acl("g", operation, who=WHO, kind=ResourceType.GROUP))
+    row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest(["g"])).groups[0]
+    implies = ("ALL", "READ", "WRITE", "DELETE", "ALTER", "DESCRIBE")
+    assert row.error_code == (E.NONE if operation.name in implies else E.GROUP_AUTHORIZATION_FAILED)
+    assert len(row.members) == (operation.name in implies)
+
+
+# ---------------------------------------------------------------- secrets in settings
+
+PLANTED = "pl4nted"
+SECRET_KEYS = [name for name, key in BROKER_KEYS.items() if key.type == "PASSWORD"]
+
+
+def said_of(stage: HandlerFixture, broker: str) -> bytes:
+    """All that is told of a broker's settings, as it is sent."""
+    what = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(4, broker)], True, True)
+    answer = run_virtual(partial(resolve, describe_configs.handle(stage.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
+    said = as_decoded(answer, 4)
+    assert said.results[0].error_code == 0
+    return b"".join(bytes(chunk) for chunk in compiler.encode_chunks(said, 4))
+
+
+def test_no_secret_among_a_brokers_settings_is_told() -> None:
+    """CVE-2019-12399: secrets were shown to who may describe settings."""
+    assert len(SECRET_KEYS) >= 9
+    stage = HandlerFixture()
+    stage.services.config = stage.config = NodeConfig({**dict.fromkeys(SECRET_KEYS, PLANTED), "node.id": "1"})
+    own = {
+        "listener.name.in.plain.sasl.jaas.config": PLANTED,
+        "listener.name.in.ssl.key.password": PLANTED,
+        "somebody.elses.token": PLANTED,
+        "log.cleaner.threads": "7",
+    }
+    stage.hosted.image = MetadataImage(configs={(RESOURCE_BROKER, "1"): own, (RESOURCE_BROKER, ""): own})
+    for broker in ("1", ""):
+        said = said_of(stage, broker)
+        assert PLANTED.encode() not in said
+        assert b"\x027" in said, "what is no secret is told"
+
+
+# ---------------------------------------------------------------- what settings can name
+
+LDAP = 'com.sun.security.auth.module.JndiLoginModule required user.provider.url="ldap://10.0.0.7/x"'
+MODULES = [
+    f"{LDAP};",
+    'com.sun.security.auth.module.LdapLoginModule required userProvider="ldap://10.0.0.7/x";',
+    "com.sun.security.auth.module.KeyStoreLoginModule required keyStoreURL=file:///etc/passwd;",
+]
+
+
+def door_settings(**more: str) -> dict[str, str]:
+    return {"sasl.enabled.mechanisms": "PLAIN", **{k.replace("_", "."): v for k, v in more.items()}}
+
+
+@pytest.mark.parametrize("line", MODULES)
+def test_a_login_module_is_a_name_that_nothing_is_loaded_by(line: str) -> None:
+    """CVE-2023-25194, CVE-2025-27818, CVE-2025-27819: modules that look names up ran what a server sent.
+
+    Where users of PLAIN should stand none does: the node does not start. And with users beside it, they alone count.
+    """
+    values = door_settings(listener_name_in_plain_sasl_jaas_config=line)
+    assert [key for key, _ in find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})] == [
+        "listener.name.in.plain.sasl.jaas.config"
+    ]
+    beside = line.removesuffix(";") + ' user_alice="alice-secret";'
+    door = build_listener_security(
+        door_settings(listener_name_in_plain_sasl_jaas_config=beside), "IN", "SASL_PLAINTEXT", lambda *_: None
+    )
+    assert door is not None
+    assert door.plain_digests is not None
+    assert list(door.plain_digests) == ["alice"]
+
+
+@pytest.mark.parametrize("handler", ["my.own.Handler", "", "os.system", "org.apache.kafka.common.security.plain.Plain"])
+def test_who_checks_tokens_is_one_of_those_that_are_known(handler: str) -> None:
+    """CVE-2025-27818: the class of a handler is compared with names, and never looked for."""
+    values = door_settings(sasl_enabled_mechanisms="OAUTHBEARER")
+    values["listener.name.in.oauthbearer.sasl.server.callback.handler.class"] = handler
+    assert [key for key, _ in find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})] == [
+        "listener.name.in.oauthbearer.sasl.server.callback.handler.class"
+    ]
+
+
+# ---------------------------------------------------------------- whose bytes they are
+
+
+def of_both(number: int) -> bytes:
+    """A value that says where it goes; of many sizes, so that the buffer grows, moves and shrinks."""
+    return f"topic-{number % 7}/{number}:".encode() * (1 + number * number % 3_000)
+
+
+@pytest.mark.parametrize("most", [97, 4_096, 2**31])
+def test_what_is_brought_for_one_partition_never_goes_to_another(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """CVE-2026-35554: a buffer that was used again too early sent a client's bytes to another topic.
+
+    Here it is the server's own: a request lies in the receive buffer while it waits, and more comes in meanwhile.
+    """
+    stage, line, kept = lines.DispatcherFixture(monkeypatch), lines.ClientStream(), list[tuple[str, int, bytes]]()
+    line.most_bytes = most
+
+    async def keep(row: p.TopicProduceData) -> p.ProduceResponse:
+        part = row.partition_data[0]
+        await trio.sleep(part.index % 3)
+        assert part.records is not None
+        kept.append((row.name, part.index, bytes(part.records)))
+        return p.ProduceResponse()
+
+    stage.serve(ApiKey.PRODUCE, lambda context, request: keep(request.topic_data[0]), 3, 9)
+
+    def brings(number: int) -> bytes:
+        data = p.TopicProduceData(
+            f"topic-{number % 7}", partition_data=[p.PartitionProduceData(number, of_both(number))]
+        )
+        return lines.frame(ApiKey.PRODUCE, 9, number, p.ProduceRequest(None, -1, 1000, [data]))
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.connection(line).serve)
+            for number in range(150):
+                line.send_bytes(brings(number))
+                if number % 10 == 0:
+                    await trio.sleep(1.5)
+            line.disconnect()
+
+    lines.in_virtual_time(run)
+    assert kept == [(f"topic-{n % 7}", n, of_both(n)) for n in range(150)]
+
+
+# ---------------------------------------------------------------- what is pushed
+
+
+@pytest.mark.parametrize("codec", [x for x in CompressionType if x is not CompressionType.NONE])
+def test_what_was_pushed_packed_takes_no_more_memory_than_may_be_pushed(codec: CompressionType) -> None:
+    """CVE-2026-111073: whoever may connect may push, and it was unpacked without a limit."""
+    node, packed = Pushing(a=A), bytes(compress(codec, b"\xff" * (16 << 20)))
+    ident = node.ask().subscription_id
+    node.clock.ms += 1
+    tracemalloc.start()
+    code = node.push(ident, packed, codec)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert code is E.INVALID_RECORD
+    assert peak < 4 * MOST

@@ -1,9 +1,0 @@
-"""What long requests have in common: names that count once."""
-
-from __future__ import annotations
-
-from ottla.broker.handlers.rows import distinct
-
-
-def test_a_name_counts_once_and_where_it_comes_again_it_is_told() -> None:
-    assert list(distinct(["a", "", "a", "b", "", "b"])) == ["a", "", None, "b", None, None]

@@ -1,0 +1,85 @@
+"""What a node that stands alone loads before its first request: what only others need must not be paid by it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHILD = """
+import sys
+from ottla.cli.main import main
+main(["serve", "--data-dir", sys.argv[1], "--listen", "127.0.0.1:0"])
+for name, module in sorted(sys.modules.items()):
+    print(name, getattr(module, "__file__", None) or "-")
+"""
+MOST_MODULES = 199
+MOST_SOURCE_BYTES = 1_204_000
+"""Each kilobyte of source is some three of memory."""
+NOT_BEFORE_ASKED = (
+    "ottla.broker.auth.",
+    "ottla.broker.groups.consumer",
+    "ottla.broker.groups.deletion",
+    "ottla.broker.groups.streams",
+    "ottla.broker.handlers.",
+    "ottla.broker.interbroker.broker_liveness_probe",
+    "ottla.broker.replication.alter_partition_messages",
+    "ottla.broker.replication.fetcher.replica_fetcher.",
+    "ottla.broker.quotas.replication_quota",
+    "ottla.broker.observability.metrics_endpoint",
+    "ottla.broker.transactions.",
+    "ottla.controller.request_routing",
+    "ottla.controller.config.broker_config_validation",
+    "ottla.controller.control.elect_leaders",
+    "ottla.controller.control.fast_fencing",
+    "ottla.controller.control.replica_recovery",
+    "ottla.controller.config.pluggable_classes",
+    "ottla.controller.partitions.reassignment_plan",
+    "ottla.controller.raft.state_machine.rpc_handlers",
+    "ottla.controller.control.alter_partition_reassignments",
+    "ottla.controller.control.create_and_delete_topics",
+    "ottla.log.cleaner.compaction",
+    "ottla.client.",
+    "ottla.tools.",
+    "ottla.runtime.ssl_contexts",
+    "ottla.env.tls",
+    "cramjam.",
+    "crc32c.",
+    "email.",
+    "importlib.metadata.",
+    "lz4.",
+    "zstandard.",
+)
+"""Beginnings of names: a module and what lies in it."""
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Modules a node has loaded that was started and told to stop, with their files."""
+    where = tmp_path_factory.mktemp("alone") / "data"
+    command = [sys.executable, "-c", CHILD, str(where)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        ready = child.stdout.readline()
+        assert "Kafka Server started" in ready, child.stderr.read()
+        child.send_signal(signal.SIGTERM)
+        out, _ = child.communicate(timeout=30)
+    return dict(line.split(" ", 1) for line in out.splitlines())
+
+
+def test_a_node_alone_loads_nothing_that_only_others_need(loaded: dict[str, str]) -> None:
+    found = [name for name in loaded if f"{name}.".startswith(tuple(x.rstrip(".") + "." for x in NOT_BEFORE_ASKED))]
+    assert not found, "load these where they are first used (`from x import y` inside the function, with the reason)"
+    assert "ottla.broker.node" in loaded
+
+
+def test_a_node_alone_stays_small(loaded: dict[str, str]) -> None:
+    """Where this fails: load the new module where it is first used. Only what each node needs may raise the bounds."""
+    ours = {name: Path(file) for name, file in loaded.items() if name.split(".")[0] == "ottla" and file != "-"}
+    size_bytes = sum(path.stat().st_size for path in ours.values())
+    assert len(ours) <= MOST_MODULES, f"{len(ours)} modules: {sorted(ours)}"
+    assert size_bytes <= MOST_SOURCE_BYTES, f"{size_bytes} bytes of source"

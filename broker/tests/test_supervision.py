@@ -1,0 +1,169 @@
+"""What runs beside the requests: told when it fails, begun anew, and ended by what is our own fault."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.network.bound_listeners import BindError, BoundListeners
+from ottla.broker.storage.deleted_logs import DeletedLogRemover
+from ottla.broker.tests.broker_storage_fixture import BrokerStorageFixture, SlowEnv, led_topic
+from ottla.broker.tests.handler_fixture import run_virtual
+from ottla.jobs.supervision import MAX_BACKOFF_S, STABLE_AFTER_S, raise_unwrapped, run_logging_failure, supervise
+
+
+def fails(times: int, error: BaseException, seen: list[float], runs_s: float = 0.0) -> Any:
+    async def work() -> None:
+        seen.append(trio.current_time())
+        await trio.sleep(runs_s)
+        if len(seen) <= times:
+            raise error
+
+    return work
+
+
+def test_a_task_that_fails_begins_anew_ever_more_slowly_and_each_time_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[float] = []
+
+    async def main() -> None:
+        await supervise(SlowEnv(), "counting", fails(9, ValueError("no"), seen))  # type: ignore[arg-type]
+
+    with caplog.at_level(logging.ERROR):
+        run_virtual(main)
+    waits = [b - a for a, b in pairwise(seen)]
+    assert waits == pytest.approx([1, 2, 4, 8, 16, 32, MAX_BACKOFF_S, MAX_BACKOFF_S, MAX_BACKOFF_S])
+    assert len(caplog.records) == 9
+    assert "counting failed" in caplog.text
+
+
+def test_having_run_long_a_task_is_begun_anew_quickly() -> None:
+    seen: list[float] = []
+
+    async def main() -> None:
+        await supervise(SlowEnv(), "x", fails(3, ValueError("no"), seen, STABLE_AFTER_S + 1))  # type: ignore[arg-type]
+
+    run_virtual(main)
+    assert [b - a for a, b in pairwise(seen)] == pytest.approx([STABLE_AFTER_S + 2] * 3)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_broken_invariant_is_not_tried_again(grouped: bool) -> None:
+    ours = AssertionError("ours")
+    error: Exception = ExceptionGroup("g", [ValueError("x"), ours]) if grouped else ours
+    seen: list[float] = []
+
+    async def supervised() -> None:
+        await supervise(SlowEnv(), "x", fails(1, error, seen))  # type: ignore[arg-type]
+
+    async def attempted() -> None:
+        await run_logging_failure("x", fails(9, error, seen))
+
+    for main in (supervised, attempted):
+        with pytest.raises((AssertionError, ExceptionGroup)) as caught:
+            run_virtual(main)
+        assert caught.value is error
+    assert len(seen) == 2
+
+
+def test_what_is_tried_once_is_told_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[float] = []
+
+    async def main() -> None:
+        await run_logging_failure("a try", fails(5, ValueError("no"), seen))
+
+    run_virtual(main)
+    assert len(seen) == 1
+    assert "a try failed" in caplog.text
+
+
+def test_an_error_alone_in_its_groups_is_raised_as_itself() -> None:
+    inner = ValueError("x")
+    with pytest.raises(ValueError, match="x") as caught:
+        raise_unwrapped(ExceptionGroup("a", [ExceptionGroup("b", [inner])]))
+    assert caught.value is inner
+    two = ExceptionGroup("a", [inner, KeyError("y")])
+    with pytest.raises(ExceptionGroup) as both:
+        raise_unwrapped(two)
+    assert both.value is two
+
+
+def test_an_address_that_is_taken_is_named() -> None:
+    class Net:
+        async def listen(self, host: str, port: int, buffers: Any) -> Any:
+            raise OSError(errno.EADDRINUSE, "in use")
+
+    env: Any = SlowEnv()
+    env.net = Net()
+
+    async def main() -> None:
+        await BoundListeners(env, NodeConfig(host="127.0.0.1", port=9092)).bind_clients()
+
+    with pytest.raises(BindError, match=r"cannot listen at 127\.0\.0\.1:9092: Address already in use"):
+        run_virtual(main)
+
+
+def test_a_directory_that_fails_is_lost_once_and_the_one_with_the_metadata_ends_the_node() -> None:
+    ground = BrokerStorageFixture("/a,/b")
+    lost: list[int] = []
+    ground.failure_handler.on_logs_offline.append(lambda logs: lost.append(len(logs)))
+
+    async def story() -> None:
+        ground.commit_topics(led_topic("t", 4))
+        await ground.publisher.wait_applied_and_created()
+        replica = ground.replica_manager.get("t", 1)
+        assert replica is not None
+        ground.failure_handler.handle_failure(OSError(errno.EMFILE, "short"), replica.log)
+        assert not ground.log_dirs.offline
+        assert not lost
+        ground.failure_handler.handle_failure(OSError(errno.EIO, "gone"), replica.log)
+        ground.failure_handler.handle_failure(OSError(errno.EIO, "gone"), ground.log_dirs.directories[1])
+        assert lost == [2]
+        assert not replica.is_leader
+        assert ground.ended == 0
+        ground.failure_handler.handle_failure(OSError(errno.EMFILE, "short"))  # behind the metadata log nothing passes
+        ground.failure_handler.handle_failure(OSError(errno.EIO, "again"))
+        assert ground.ended == 1
+
+    ground.run(story)
+    assert ground.failure_handler.failure is not None
+    assert ground.failure_handler.failure.errno == errno.EMFILE
+    assert lost == [2]
+
+
+def test_renamed_directories_are_removed_when_their_time_has_come(caplog: pytest.LogCaptureFixture) -> None:
+    env: Any = SlowEnv()
+    removals = DeletedLogRemover(env, 60_000)
+    env.disk.makedirs("/a/x-delete")
+    env.disk.makedirs("/a/y-delete")
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(removals.run)
+            removals.schedule("/a/x-delete")
+            await trio.sleep(30)
+            removals.schedule("/a/y-delete")
+            await trio.sleep(29)
+            assert env.disk.exists("/a/x-delete")
+            await trio.sleep(2)
+            assert not env.disk.exists("/a/x-delete")
+            assert env.disk.exists("/a/y-delete")
+            env.disk.fault = lambda what, path: OSError(errno.EMFILE, "short", path) if "y-delete" in path else None
+            await trio.sleep(30)
+            assert "y-delete" not in caplog.text, "it is tried again"
+            env.disk.fault = lambda what, path: OSError(errno.EIO, "no", path) if "y-delete" in path else None
+            await trio.sleep(60)
+            env.disk.fault = None
+            assert "directory of a deleted partition not removed: '/a/y-delete'" in caplog.text
+            env.disk.makedirs("/a/z-delete")
+            removals.schedule("/a/z-delete")
+            await trio.sleep(61)
+            assert not env.disk.exists("/a/z-delete")
+            nursery.cancel_scope.cancel()
+
+    run_virtual(main)

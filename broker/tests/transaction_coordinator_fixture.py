@@ -1,0 +1,234 @@
+"""A transaction coordinator that leads `__transaction_state` in virtual time, leaders that take markers, handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.dispatch.dispatcher import load_handler
+from ottla.broker.metadata.producer_id_manager import ProducerIdUnavailable
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.tests.coordinator_runtime_fixture import FailingReplica
+from ottla.broker.tests.handler_fixture import HandlerFixture, run_virtual
+from ottla.broker.transactions import events as ev
+from ottla.broker.transactions import records as tr
+from ottla.broker.transactions.coordinator import TOPIC, TransactionCoordinator, state_machine_of
+from ottla.broker.transactions.marker_sender import MarkerSenderDependencies
+from ottla.broker.transactions.state_machine import TransactionStateMachine
+from ottla.broker.transactions.transaction_metadata import TransactionMetadata, TransactionState
+from ottla.log.log_config import LogConfig
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from ottla.wire.record_batch import records as r
+
+E = ErrorCode
+FIRST_ID = 7_000
+A = (FIRST_ID, 0)
+"""The producer that came first, and its first epoch."""
+
+
+class ProducerIdSequence:
+    """Producer ids one after the other; ``remaining`` of them, where it is set."""
+
+    def __init__(self) -> None:
+        self.issued = 0
+        self.remaining: int | None = None
+
+    def next_id(self) -> int:
+        if self.remaining == 0:
+            raise ProducerIdUnavailable
+        if self.remaining is not None:
+            self.remaining -= 1
+        self.issued += 1
+        return FIRST_ID + self.issued - 1
+
+    async def wait_available(self) -> None:
+        if self.remaining == 0:
+            raise ProducerIdUnavailable
+
+
+class TransactionCoordinatorNode:
+    """A coordinator of all of `__transaction_state`; ``followed``: what it writes is committed when a test says so."""
+
+    def __init__(
+        self, *, followed: bool = False, led: bool = True, level: int = 2, min_isr: int = 1, **settings: str
+    ) -> None:
+        self.stage = HandlerFixture(**settings)
+        isr, log = (1, 2) if followed else (1,), LogConfig(min_insync_replicas=min_isr)
+        self.replica: HostedPartition = self.stage.hosted.host(TOPIC, isr=isr, replicas=isr, settings=log)
+        self.stage.hosted.host("t", partitions=3)
+        self.level = level
+        self.partitions = 1
+        """How many the topic has, as far as anybody says: one is led."""
+        env: Any = self.stage.env
+        self.timers = Timers(env)
+        self.ids = ProducerIdSequence()
+        self.failures: list[Any] = []
+        self.marked: list[WriteTxnMarkersRequest] = []
+        """What leaders were told."""
+        self.codes: dict[tuple[str, int], list[ErrorCode]] = {}
+        """What they say, one after the other; NONE when that is over."""
+        self.silent = False
+        self.takes_s = 0.0
+        self.around = MarkerSenderDependencies(
+            1, lambda: self.stage.hosted.image, lambda broker: None, self._here, 30.0
+        )
+        self.transactions = self.coordinator(self.around)
+        self.stage.services.transaction_coordinator = self.transactions
+        self.stage.services.producer_ids = self.ids
+        if led:
+            self.transactions.on_election(self.replica)
+
+    def coordinator(self, around: MarkerSenderDependencies) -> TransactionCoordinator:
+        """Another one, that sees such a node around it."""
+        env: Any = self.stage.env
+        return TransactionCoordinator(
+            env,
+            self.stage.config,
+            self.timers,
+            lambda *told: self.failures.append(told),
+            lambda: self.partitions,
+            lambda: self.level,
+            self.ids.next_id,
+            around,
+        )
+
+    def again(self) -> None:
+        """The partition is led anew, and read from its log."""
+        self.transactions.on_resignation(self.replica)
+        self.transactions.on_election(self.replica)
+
+    async def _here(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        self.marked.append(request)
+        if self.silent:
+            raise OSError("no answer")
+        await trio.sleep(self.takes_s)
+        rows = []
+        for marker in request.markers:
+            topics = []
+            for topic in marker.topics:
+                parts = [
+                    WritableTxnMarkerPartitionResult(number, self._says(topic.name, number))
+                    for number in topic.partition_indexes
+                ]
+                topics.append(WritableTxnMarkerTopicResult(topic.name, parts))
+            rows.append(WritableTxnMarkerResult(marker.producer_id, topics))
+        return WriteTxnMarkersResponse(rows)
+
+    def _says(self, topic: str, number: int) -> ErrorCode:
+        codes = self.codes.get((topic, number))
+        return codes.pop(0) if codes else E.NONE
+
+    # ------------------------------------------------------------------ asking
+
+    @property
+    def machine(self) -> TransactionStateMachine:
+        return state_machine_of(self.transactions.shard_for("any"))
+
+    def seen(self, transactional_id: str = "x") -> TransactionMetadata:
+        found = self.machine.committed_transaction(transactional_id)
+        assert found is not None
+        return found
+
+    def init(
+        self, transactional_id: str = "x", expected: tuple[int, int] | None = None, timeout: int = 9_000
+    ) -> PendingBrokerRequest:
+        return self.transactions.submit(
+            transactional_id, lambda own: ev.InitProducerId(own, transactional_id, timeout, expected)
+        )
+
+    def add(
+        self, who: tuple[int, int], *numbers: int, transactional_id: str = "x", version: int = 2
+    ) -> PendingBrokerRequest:
+        parts = frozenset(("t", number) for number in numbers)
+        return self.transactions.submit(
+            transactional_id, lambda own: ev.AddPartitions(own, transactional_id, *who, parts, version)
+        )
+
+    def verify(self, who: tuple[int, int], *numbers: int, transactional_id: str = "x") -> PendingBrokerRequest:
+        parts = frozenset(("t", number) for number in numbers)
+        return self.transactions.submit(
+            transactional_id, lambda own: ev.VerifyPartitions(own, transactional_id, *who, parts)
+        )
+
+    def end(
+        self, who: tuple[int, int], *, commits: bool, bumps: bool = True, transactional_id: str = "x"
+    ) -> PendingBrokerRequest:
+        return self.transactions.submit(
+            transactional_id, lambda own: ev.EndTransaction(own, transactional_id, *who, commits, bumps)
+        )
+
+    def api(self, key: ApiKey, version: int, request: Any) -> Any:
+        """The answer of a handler, or what it is waited for with."""
+        return load_handler(key.name.lower())(self.stage.context(key, version), request)
+
+    def commit_log(self) -> None:
+        self.replica.log.set_high_watermark(self.replica.log.log_end_offset)
+        self.transactions.on_high_watermark_updated(self.replica)
+
+
+async def wait_until_idle() -> None:
+    """Everything that can be done now is done."""
+    await trio.testing.wait_all_tasks_blocked()
+
+
+def run(node: TransactionCoordinatorNode, story: Callable[[], Awaitable[None]]) -> None:
+    """Run a story beside the coordinator's own tasks."""
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.transactions.run)
+            nursery.start_soon(node.timers.run)
+            await wait_until_idle()
+            await story()
+            nursery.cancel_scope.cancel()
+
+    run_virtual(main)
+
+
+def response_of(ticket: PendingBrokerRequest) -> Any:
+    """An answer; a refusal as its code."""
+    return ticket.answer.code if isinstance(ticket.answer, ProtocolError) else ticket.answer
+
+
+def states(node: TransactionCoordinatorNode) -> list[tuple[str, TransactionState | None, int]]:
+    """What stands in the log: id, state (None for a tombstone), epoch."""
+    out = []
+    for header, raw in node.replica.log.batches(0):
+        for record in r.iterate_records(raw, header):
+            found = tr.decode(record.key, record.value)
+            assert found is not None
+            txn = found.transaction
+            out.append((found.transactional_id, *((txn.state, txn.producer_epoch) if txn else (None, -1))))
+    return out
+
+
+def fail_appends(node: TransactionCoordinatorNode, error: ErrorCode) -> Callable[[], None]:
+    """The log takes nothing any more; gives what makes it well again."""
+    shard = node.transactions.shard_for("x")
+    shard.replica = FailingReplica(node.replica, ProtocolError(error))  # type: ignore[assignment]
+
+    def well() -> None:
+        shard.replica = node.replica
+
+    return well
+
+
+def start_transaction(node: TransactionCoordinatorNode, *numbers: int, version: int = 2) -> None:
+    """A transaction is open, and known to be for good."""
+    node.init()
+    node.commit_log()
+    node.add(A, *numbers, version=version)
+    node.commit_log()

@@ -1,0 +1,46 @@
+"""Partitions that take part in a transaction: added to it, or asked for.
+
+Source: ``TransactionCoordinator.handleAddPartitionsToTransaction``, ``handleVerifyPartitionsInTransaction``,
+``TransactionMetadata.prepareAddPartitions`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.transactions.transaction_metadata import (
+    IDLE_STATES,
+    PREPARED_STATES,
+    S,
+    TopicPartition,
+    TransactionMetadata,
+)
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+
+def check_producer(txn: TransactionMetadata | None, producer_id: int, epoch: int) -> TransactionMetadata:
+    """The transaction, if it is this producer's and may still be added to.
+
+    Raises:
+        ProtocolError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+    """
+    if txn is None or txn.producer_id != producer_id:
+        raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if txn.producer_epoch != epoch:
+        raise ProtocolError(ErrorCode.PRODUCER_FENCED)
+    if txn.state in PREPARED_STATES:
+        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return txn
+
+
+def prepare_add_partitions(
+    txn: TransactionMetadata, partitions: frozenset[TopicPartition], client_version: int, now_ms: int
+) -> TransactionMetadata | None:
+    """The transaction with these partitions as well; None where it has them already."""
+    if txn.state is S.ONGOING and partitions <= txn.partitions:
+        return None
+    return txn.transition_to(
+        S.ONGOING,
+        partitions=txn.partitions | partitions,
+        started_ms=now_ms if txn.state in IDLE_STATES else txn.start_ms,
+        updated_ms=now_ms,
+        client_version=client_version,
+    )

@@ -1,0 +1,147 @@
+"""The transaction coordinator: which partition of `__transaction_state` holds an id, on every coordinator's runtime.
+
+Source: ``TransactionCoordinator.scala``, ``TransactionStateManager.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.shard import Serde, Shard
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.groups.coordinator import partition_for_key
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.storage.log_dirs import DiskErrorHandler
+from ottla.broker.transactions import records as tr
+from ottla.broker.transactions.events import MarkersRequested, MarkersWritten
+from ottla.broker.transactions.init_producer_id import NewProducerId
+from ottla.broker.transactions.marker_sender import MarkerSenderDependencies, TxnMarkerSender
+from ottla.broker.transactions.records import TransactionRecord
+from ottla.broker.transactions.state_machine import TransactionSettings, TransactionStateMachine
+from ottla.env.env import Env
+from ottla.jobs.state_machine import StateMachine
+from ottla.wire.errors import ProtocolError
+
+TOPIC = "__transaction_state"
+WRITE_TIMEOUT_MS = 60_000
+"""What a record may take to be committed: a transaction's timeout where a producer does not set it."""
+
+
+class TransactionCoordinator:
+    """All transactional ids whose partition this node leads."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        timers: Timers,
+        fail: DiskErrorHandler,
+        count: Callable[[], int],
+        level: Callable[[], int],
+        fresh: NewProducerId,
+        around: MarkerSenderDependencies,
+    ) -> None:
+        """``count``: partitions of the topic, 0 for none; ``transaction_version``: the finalized transaction.version."""
+        self._partition_count = count
+        self._new_producer_id = fresh
+        self.transaction_version = level
+        self._partitions = config.number("transaction.state.log.num.partitions")
+        """As long as there is no topic that says otherwise."""
+        self.settings = TransactionSettings(
+            config.number("transaction.max.timeout.ms"),
+            config.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            config.number("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            config.number("transactional.id.expiration.ms"),
+        )
+        self._markers = TxnMarkerSender(env, around, self._epoch_of, self._on_markers_written)
+        self._runtime: CoordinatorRuntime[TransactionRecord] = CoordinatorRuntime(
+            env,
+            timers,
+            fail,
+            TOPIC,
+            self._new_state_machine,
+            Serde(lambda record: tr.encode(record, level()), tr.decode, tr.form, base_sequence=-1),
+            WRITE_TIMEOUT_MS,
+            acks_all=True,
+        )
+        self.on_resignation = self._runtime.on_resignation
+        self.active_shards = self._runtime.active_shards
+
+    def _new_state_machine(self) -> StateMachine[TransactionRecord]:
+        return TransactionStateMachine(self.settings, self._new_producer_id, self.transaction_version, self._markers)
+
+    async def run(self) -> None:
+        """Load shards and send markers until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._runtime.run)
+            nursery.start_soon(self._markers.run)
+
+    # ------------------------------------------------------------------ leadership
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` that holds an id."""
+        return partition_for_key(transactional_id, self._partition_count() or self._partitions)
+
+    def on_election(self, replica: HostedPartition) -> None:
+        """Begin to serve a partition's ids."""
+        if replica.topic == TOPIC:
+            self._runtime.on_election(replica)
+
+    def on_high_watermark_updated(self, replica: HostedPartition) -> None:
+        """A partition's high watermark has moved."""
+        if replica.topic == TOPIC:
+            self._runtime.on_high_watermark_updated(replica)
+
+    # ------------------------------------------------------------------ requests
+
+    def submit(self, transactional_id: str, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
+        """Hand in an event about an id that carries a ticket; a refusal is an answer too: a `ProtocolError`."""
+        return self._runtime.submit(self.partition_for(transactional_id), event_of)
+
+    def shard_for(self, transactional_id: str) -> Shard[TransactionRecord]:
+        """The shard of an id: for reading, with `state_machine_of`.
+
+        Raises:
+            ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        return self._runtime.shard(self.partition_for(transactional_id))
+
+    # ------------------------------------------------------------------ markers
+
+    def _shard_ending(self, due: MarkersRequested | MarkersWritten) -> Shard[TransactionRecord] | None:
+        """The shard that ends a transaction; None where that is not this node's business any more.
+
+        It is the one its id belongs to, unless the topic has got more partitions since.
+        """
+        name, pending = due.transactional_id, due.pending_transition
+        with suppress(ProtocolError):
+            shard = self.shard_for(name)
+            if state_machine_of(shard).pending_transitions.get(name) is pending:
+                return shard
+        for shard in self._runtime:
+            if state_machine_of(shard).pending_transitions.get(name) is pending and self._runtime.is_served(shard):
+                return shard
+        return None
+
+    def _epoch_of(self, due: MarkersRequested) -> int | None:
+        """The leader epoch markers are sent under; None where nobody here ends the transaction any more."""
+        shard = self._shard_ending(due)
+        return None if shard is None else shard.replica.leader_epoch
+
+    def _on_markers_written(self, marked: MarkersWritten) -> None:
+        shard = self._shard_ending(marked)
+        if shard is not None:  # else whoever leads the partition now sends them again
+            shard.enqueue(marked)
+
+
+def state_machine_of(shard: Shard[TransactionRecord]) -> TransactionStateMachine:
+    """A shard's transactions, to be read."""
+    assert isinstance(shard.machine, TransactionStateMachine)
+    return shard.machine

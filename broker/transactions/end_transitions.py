@@ -1,0 +1,84 @@
+"""How a transaction ends: what it becomes when that is decided, and when all its partitions know.
+
+Source: ``TransactionMetadata.prepareAbortOrCommit``, ``prepareComplete``, ``prepareFenceProducerEpoch``
+(apache/kafka 4.3.1).
+
+An epoch of its own for every transaction: KIP-890.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.transactions.init_producer_id import NewProducerId
+from ottla.broker.transactions.transaction_metadata import (
+    EPOCH_BUMP_VERSION,
+    MAX_PRODUCER_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    S,
+    TransactionMetadata,
+)
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+
+def prepare_abort_or_commit(txn: TransactionMetadata, now_ms: int, *, commits: bool) -> TransactionMetadata:
+    """The decision, for a producer whose epoch stays."""
+    return txn.transition_to(
+        S.PREPARE_COMMIT if commits else S.PREPARE_ABORT,
+        next_producer_id=NO_PRODUCER_ID,
+        updated_ms=now_ms,
+        client_version=0,
+    )
+
+
+def prepare_abort_or_commit_with_epoch_bump(
+    txn: TransactionMetadata, now_ms: int, fresh: NewProducerId, *, commits: bool
+) -> TransactionMetadata:
+    """The decision, with another epoch; with another producer id too where the epochs are used up.
+
+    What has no partitions, because nothing was ever written, begins now.
+
+    Raises:
+        ProtocolError: UNKNOWN_SERVER_ERROR where no epoch follows the one that commits, as in Kafka; as `NewProducerId`.
+    """
+    if txn.producer_epoch >= MAX_PRODUCER_EPOCH and commits:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    next_id = fresh() if txn.is_epoch_exhausted else NO_PRODUCER_ID
+    stuck = txn.producer_epoch == MAX_PRODUCER_EPOCH and not commits
+    return txn.transition_to(
+        S.PREPARE_COMMIT if commits else S.PREPARE_ABORT,
+        producer_epoch=txn.producer_epoch if stuck else txn.producer_epoch + 1,
+        last_epoch=txn.producer_epoch,
+        next_producer_id=next_id,
+        started_ms=txn.start_ms if txn.state is S.ONGOING else now_ms,
+        updated_ms=now_ms,
+        client_version=EPOCH_BUMP_VERSION,
+    )
+
+
+def prepare_fence_producer_epoch(
+    txn: TransactionMetadata, now_ms: int, fresh: NewProducerId, *, bumps: bool
+) -> TransactionMetadata:
+    """An abort that nobody asked for: whoever holds the epoch in force is not listened to any more.
+
+    Raises:
+        ProtocolError: as `NewProducerId`.
+    """
+    if bumps:
+        return prepare_abort_or_commit_with_epoch_bump(txn, now_ms, fresh, commits=False)
+    epoch = min(txn.producer_epoch + 1, MAX_PRODUCER_EPOCH)
+    return prepare_abort_or_commit(
+        txn._replace(producer_epoch=epoch, last_producer_epoch=NO_EPOCH), now_ms, commits=False
+    )
+
+
+def prepare_complete(txn: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """What is left when all partitions know: with the next producer id, where there is to be one."""
+    goes_over = txn.client_transaction_version >= EPOCH_BUMP_VERSION and txn.next_producer_id != NO_PRODUCER_ID
+    return txn.transition_to(
+        S.COMPLETE_COMMIT if txn.state is S.PREPARE_COMMIT else S.COMPLETE_ABORT,
+        producer_id=txn.next_producer_id if goes_over else txn.producer_id,
+        producer_epoch=0 if goes_over else txn.producer_epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        partitions=frozenset(),
+        updated_ms=now_ms,
+    )

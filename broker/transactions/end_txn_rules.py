@@ -1,0 +1,112 @@
+"""Whether a transaction may end as its producer wants, by the state it is in and the epoch that is named.
+
+Two tables, for the two versions of the protocol. What a producer asks for a second time, because it did not hear the
+first answer, is answered as if it had worked. Where each transaction has an epoch of its own that can be told by it;
+else only by the outcome.
+
+Source: ``TransactionCoordinator.endTransactionWithTV1``, ``endTransaction`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from ottla.broker.transactions.transaction_metadata import (
+    MAX_PRODUCER_EPOCH,
+    PREPARED_STATES,
+    S,
+    TransactionMetadata,
+    TransactionState,
+)
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+E = ErrorCode
+
+
+class EndTxnDecision(Enum):
+    """What is to be done for a producer that is right."""
+
+    PREPARE = "the decision is written"
+    ALREADY_COMPLETE = "it has ended like that already"
+
+
+StateAndResult = tuple[TransactionState, bool]
+"""A state, and whether a commit is wanted."""
+RETRY_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
+    (S.PREPARE_ABORT, False): E.CONCURRENT_TRANSACTIONS,
+    (S.PREPARE_ABORT, True): E.INVALID_TXN_STATE,
+    (S.PREPARE_COMMIT, False): E.INVALID_TXN_STATE,
+    (S.PREPARE_COMMIT, True): E.CONCURRENT_TRANSACTIONS,
+    (S.COMPLETE_ABORT, False): EndTxnDecision.ALREADY_COMPLETE,
+    (S.COMPLETE_ABORT, True): E.INVALID_TXN_STATE,
+    (S.COMPLETE_COMMIT, False): E.INVALID_TXN_STATE,
+    (S.COMPLETE_COMMIT, True): EndTxnDecision.ALREADY_COMPLETE,
+}
+"""Who asks once more for an end that is decided. With epochs of their own: the producer names the epoch before the one
+in force.
+"""
+TV1_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
+    **RETRY_DECISIONS,
+    (S.EMPTY, False): E.INVALID_TXN_STATE,
+    (S.EMPTY, True): E.INVALID_TXN_STATE,
+    (S.ONGOING, False): EndTxnDecision.PREPARE,
+    (S.ONGOING, True): EndTxnDecision.PREPARE,
+}
+"""Where the epoch stays, nothing tells the first time from the second."""
+TV2_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
+    (S.EMPTY, False): EndTxnDecision.PREPARE,
+    (S.EMPTY, True): E.INVALID_TXN_STATE,
+    (S.ONGOING, False): EndTxnDecision.PREPARE,
+    (S.ONGOING, True): EndTxnDecision.PREPARE,
+    (S.COMPLETE_ABORT, False): EndTxnDecision.PREPARE,
+    (S.COMPLETE_ABORT, True): E.INVALID_TXN_STATE,
+    (S.COMPLETE_COMMIT, False): EndTxnDecision.PREPARE,
+    (S.COMPLETE_COMMIT, True): E.INVALID_TXN_STATE,
+}
+"""With epochs of their own: the producer names the one in force. An abort of nothing gives it another one."""
+
+
+def decide_without_epoch_bump(
+    txn: TransactionMetadata, producer_id: int, epoch: int, *, commits: bool, is_pending: bool
+) -> EndTxnDecision:
+    """The verdict for a producer whose epoch stays (EndTxn up to v4).
+
+    Raises:
+        ProtocolError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+    """
+    if txn.producer_id != producer_id:
+        raise ProtocolError(E.INVALID_PRODUCER_ID_MAPPING)
+    if txn.producer_epoch != epoch:
+        raise ProtocolError(E.PRODUCER_FENCED)
+    if is_pending:
+        raise ProtocolError(E.CONCURRENT_TRANSACTIONS)
+    return _raise_if_error(TV1_DECISIONS[txn.state, commits])
+
+
+def decide_with_epoch_bump(
+    txn: TransactionMetadata, producer_id: int, epoch: int, *, commits: bool, is_pending: bool
+) -> EndTxnDecision:
+    """The verdict for a producer that gets another epoch with each transaction (EndTxn v5).
+
+    Raises:
+        ProtocolError: as `decide_without_epoch_bump`, but a transition on its way comes first: the producer may name what it brings.
+    """
+    if is_pending:
+        raise ProtocolError(E.CONCURRENT_TRANSACTIONS)
+    before_it_went_over = (
+        producer_id == txn.previous_producer_id and epoch == MAX_PRODUCER_EPOCH - 1 and txn.producer_epoch == 0
+    )
+    if txn.producer_id != producer_id and not before_it_went_over:
+        raise ProtocolError(E.INVALID_PRODUCER_ID_MAPPING)
+    retries = epoch == txn.producer_epoch - 1 or (before_it_went_over and txn.state not in PREPARED_STATES)
+    if not retries and epoch != txn.producer_epoch:
+        raise ProtocolError(E.PRODUCER_FENCED)
+    table = RETRY_DECISIONS if retries else TV2_DECISIONS
+    return _raise_if_error(table.get((txn.state, commits), E.PRODUCER_FENCED))
+
+
+def _raise_if_error(found: EndTxnDecision | ErrorCode) -> EndTxnDecision:
+    if isinstance(found, ErrorCode):
+        raise ProtocolError(found)
+    return found

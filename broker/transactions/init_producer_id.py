@@ -1,0 +1,85 @@
+"""What becomes of an id when its producer begins, or wants to go on after an error.
+
+Source: ``TransactionCoordinator.handleInitProducerId``, ``prepareInitProducerIdTransit``,
+``TransactionMetadata.prepareIncrementProducerEpoch`` (apache/kafka 4.3.1).
+
+Going on after an error: KIP-360.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.broker.transactions.transaction_metadata import NO_EPOCH, S, TransactionMetadata, is_epoch_exhausted
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+ExpectedProducer = tuple[int, int] | None
+NewProducerId = Callable[[], int]
+"""Gives a new producer id. Raises ProtocolError COORDINATOR_LOAD_IN_PROGRESS where there is none just now."""
+
+
+def check_request(transactional_id: str, timeout_ms: int, max_timeout_ms: int) -> ErrorCode:
+    """What is wrong with a request, whatever is known of the id."""
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if not 0 < timeout_ms <= max_timeout_ms:
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    return ErrorCode.NONE
+
+
+def new_transaction(timeout_ms: int, now_ms: int, fresh: NewProducerId) -> TransactionMetadata:
+    """An id that nobody has used yet: its first epoch is still to come.
+
+    Raises:
+        ProtocolError: as `NewProducerId`.
+    """
+    return TransactionMetadata(fresh(), NO_EPOCH, timeout_ms, S.EMPTY, frozenset(), -1, now_ms)
+
+
+def check_expected_producer(txn: TransactionMetadata, expected: ExpectedProducer) -> None:
+    """Whether a producer that wants to go on was ever this one.
+
+    Raises:
+        ProtocolError: PRODUCER_FENCED.
+    """
+    if expected is None or txn.producer_epoch == NO_EPOCH:
+        return
+    producer_id, epoch = expected
+    went_over = producer_id == txn.previous_producer_id and is_epoch_exhausted(epoch)
+    if producer_id != txn.producer_id and not went_over:
+        raise ProtocolError(ErrorCode.PRODUCER_FENCED)
+
+
+def prepare_init_producer_id(
+    txn: TransactionMetadata, expected: ExpectedProducer, timeout_ms: int, now_ms: int, fresh: NewProducerId
+) -> TransactionMetadata:
+    """The id at rest, with an epoch for the producer that asks.
+
+    Raises:
+        ProtocolError: PRODUCER_FENCED; UNKNOWN_SERVER_ERROR where the epochs are used up and it is not the last one
+            that asks, as in Kafka; as `NewProducerId`.
+    """
+    producer_id, epoch, last = txn.producer_id, txn.producer_epoch + 1, NO_EPOCH
+    given = None if expected is None else expected[1]
+    if txn.is_epoch_exhausted:
+        if given not in (None, txn.producer_epoch):
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        producer_id, epoch, last = fresh(), 0, NO_EPOCH if given is None else txn.producer_epoch
+    elif given is None:
+        pass
+    elif given == txn.producer_epoch or txn.producer_epoch == NO_EPOCH:
+        last = txn.producer_epoch
+    elif given == txn.last_producer_epoch:
+        epoch, last = txn.producer_epoch, txn.last_producer_epoch  # it asks again for what it was given
+    else:
+        raise ProtocolError(ErrorCode.PRODUCER_FENCED)
+    return txn.transition_to(
+        S.EMPTY,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        last_epoch=last,
+        timeout_ms=timeout_ms,
+        partitions=frozenset(),
+        started_ms=-1,
+        updated_ms=now_ms,
+    )

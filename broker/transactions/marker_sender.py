@@ -1,0 +1,274 @@
+"""How the partitions of a transaction hear of its end: one request at a time to each of their leaders, until all know.
+
+A leader that moves is looked for again, one that does not answer is asked again, for as long as this node coordinates
+the transaction. Partitions that are no more need not know.
+
+Source: ``TransactionMarkerChannelManager.scala``, ``TransactionMarkerRequestCompletionHandler.scala``
+(apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
+
+import trio
+
+from ottla.broker.interbroker.request_cancellation import cancel_if_broker_gone
+from ottla.broker.transactions.events import MarkersRequested, MarkersWritten
+from ottla.broker.transactions.transaction_metadata import S, TopicPartition
+from ottla.client.cluster_client import ReconnectingConnection
+from ottla.client.connection_security import ConnectionSecurity
+from ottla.controller.metadata.image import MetadataImage
+from ottla.env.env import Env
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+logger = logging.getLogger("ottla.txn")
+MIN_RETRY_BACKOFF_S = 0.02
+MAX_RETRY_BACKOFF_S = 1.0
+MAX_PARTITIONS_PER_REQUEST = 2_000
+"""So many partitions go into one request at most, and what is more waits for its answer; so many leaders are looked
+up at once.
+"""
+MAX_BATCHES_PER_SLICE = 100
+"""Whose transaction has moved away is looked for among all of this node's: some 20 us each."""
+FINAL_ERRORS = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+"""The partition knows, or can never have taken a record of the transaction."""
+RETRIABLE_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+FENCED_ERRORS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""Somebody newer has spoken: the transaction stays as it is until its coordinator is another."""
+
+SendMarkers = Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
+
+
+class MarkerBatch(NamedTuple):
+    """Partitions that are to hear of one transaction, and how often it was tried in vain."""
+
+    markers: MarkersRequested
+    partitions: tuple[TopicPartition, ...]
+    attempts: int = 0
+
+
+class MarkerSenderDependencies(NamedTuple):
+    """What the sender sees of its node."""
+
+    node_id: int
+    image: Callable[[], MetadataImage]
+    address: Callable[[int], tuple[str, int] | None]
+    """Where a broker listens for brokers; None where nobody knows."""
+    write_local: SendMarkers
+    """Writes markers into partitions that are led from this node."""
+    timeout_s: float
+    """``request.timeout.ms``: for one answer."""
+    access: Callable[[], ConnectionSecurity | None] = lambda: None
+    """What the listener brokers reach each other at wants."""
+
+
+class TxnMarkerSender:
+    """Queues of what is to be told, one for each leader."""
+
+    def __init__(
+        self,
+        env: Env,
+        around: MarkerSenderDependencies,
+        epoch_of: Callable[[MarkersRequested], int | None],
+        marked: Callable[[MarkersWritten], None],
+    ) -> None:
+        """``epoch_of``: the epoch this node coordinates a transaction under; None where it does not any more."""
+        self._env = env
+        self._dependencies = around
+        self._epoch_of = epoch_of
+        self._on_written = marked
+        self._inbox: deque[MarkerBatch] = deque()
+        self._queues: dict[int, deque[MarkerBatch]] = {}
+        """By leader; there is one as long as somebody works it off."""
+        self._connections: dict[int, ReconnectingConnection] = {}
+        self._batch_enqueued = trio.Event()
+
+    def deliver(self, due: MarkersRequested) -> None:
+        """All that are to be told of a transaction are to be told now."""
+        self._enqueue(MarkerBatch(due, tuple(sorted(due.pending_transition.remaining_partitions))))
+
+    def _enqueue(self, letter: MarkerBatch) -> None:
+        all_of_them = letter.partitions
+        for first in range(0, len(all_of_them), MAX_PARTITIONS_PER_REQUEST):
+            self._inbox.append(letter._replace(partitions=all_of_them[first : first + MAX_PARTITIONS_PER_REQUEST]))
+        self._batch_enqueued.set()
+
+    async def run(self) -> None:
+        """Tell them, until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    while self._inbox:
+                        self._route(self._inbox.popleft(), nursery)
+                        await trio.lowlevel.checkpoint()
+                    self._batch_enqueued = trio.Event()
+                    await self._batch_enqueued.wait()
+        finally:
+            self._queues.clear()
+            for line in self._connections.values():
+                line.close()
+            self._connections.clear()
+
+    # ------------------------------------------------------------------ who leads
+
+    def _route(self, letter: MarkerBatch, nursery: trio.Nursery) -> None:
+        """Give each partition to its leader's queue."""
+        if self._epoch_of(letter.markers) is None:
+            return
+        gone, nowhere = [], []
+        by_leader: dict[int, list[TopicPartition]] = {}
+        image = self._dependencies.image()
+        for at in letter.partitions:
+            topic = image.topics.get(at[0])
+            told = None if topic is None else topic.partitions.get(at[1])
+            if told is None:
+                gone.append(at)
+            elif told.leader == self._dependencies.node_id or self._dependencies.address(told.leader) is not None:
+                by_leader.setdefault(told.leader, []).append(at)
+            else:
+                nowhere.append(at)
+        for leader, partitions in by_leader.items():
+            self._queue(leader, letter._replace(partitions=tuple(partitions)), nursery)
+        if nowhere:
+            nursery.start_soon(self._retry_later, letter, nowhere)
+        if gone:
+            logger.info("%s: %s are no more and need no marker", letter.markers.transactional_id, gone)
+            self._on_written(
+                MarkersWritten(letter.markers.transactional_id, letter.markers.pending_transition, tuple(gone))
+            )
+
+    def _queue(self, leader: int, letter: MarkerBatch, nursery: trio.Nursery) -> None:
+        queue = self._queues.get(leader)
+        if queue is None:
+            self._queues[leader] = deque([letter])
+            nursery.start_soon(self._send_queued, leader, nursery)
+        else:
+            queue.append(letter)
+
+    async def _retry_later(self, letter: MarkerBatch, partitions: Iterable[TopicPartition]) -> None:
+        """Look for the leaders of these again, each time after a longer pause."""
+        await self._env.sleep(min(MIN_RETRY_BACKOFF_S * 2 ** min(letter.attempts, 16), MAX_RETRY_BACKOFF_S))
+        self._enqueue(MarkerBatch(letter.markers, tuple(partitions), letter.attempts + 1))
+
+    # ------------------------------------------------------------------ what is said
+
+    async def _send_queued(self, leader: int, nursery: trio.Nursery) -> None:
+        """Tell a leader what is queued for it, one request after the other."""
+        queue = self._queues[leader]
+        while queue:
+            letters, count = [], 0
+            while queue and count + len(queue[0].partitions) <= MAX_PARTITIONS_PER_REQUEST:
+                letters.append(queue.popleft())
+                count += len(letters[-1].partitions)
+            request = await self._request(letters)
+            if not request.markers:
+                continue
+            try:
+                answer: WriteTxnMarkersResponse | None = await self._send(leader, request)
+            except (OSError, WireError) as error:
+                logger.info("markers for broker %d: %s", leader, error)
+                answer = None
+            await self._process_response(letters, answer, nursery)
+        del self._queues[leader]
+
+    async def _request(self, letters: list[MarkerBatch]) -> WriteTxnMarkersRequest:
+        """One marker for each transaction that is still to end."""
+        markers: dict[int, WritableTxnMarker] = {}
+        for number, (due, partitions, _) in enumerate(letters, 1):
+            if not number % MAX_BATCHES_PER_SLICE:
+                await trio.lowlevel.checkpoint()
+            epoch = self._epoch_of(due)
+            if epoch is None:
+                continue
+            txn = due.pending_transition.before
+            marker = markers.get(id(due.pending_transition))
+            if marker is None:
+                marker = markers[id(due.pending_transition)] = WritableTxnMarker(
+                    txn.producer_id,
+                    txn.producer_epoch,
+                    txn.state is S.PREPARE_COMMIT,
+                    coordinator_epoch=epoch,
+                    transaction_version=txn.client_transaction_version,
+                )
+            topics = {topic.name: topic for topic in marker.topics}
+            for name, index in partitions:
+                topic = topics.get(name)
+                if topic is None:
+                    topic = topics[name] = WritableTxnMarkerTopic(name)
+                    marker.topics.append(topic)
+                topic.partition_indexes.append(index)
+        return WriteTxnMarkersRequest(list(markers.values()))
+
+    async def _send(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """The leader's answer.
+
+        Raises:
+            OSError, WireError: there is none.
+        """
+        if leader == self._dependencies.node_id:
+            return await self._dependencies.write_local(request)
+        line = self._connections.get(leader)
+        if line is None:
+            client_id = f"broker-{self._dependencies.node_id}-txn-marker-sender"
+            line = self._connections[leader] = ReconnectingConnection(
+                self._env, client_id, self._dependencies.timeout_s, access=self._dependencies.access()
+            )
+        address = self._dependencies.address(leader)
+
+        async def call() -> WriteTxnMarkersResponse:
+            answer: WriteTxnMarkersResponse = await (await line.channel_to(address, f"broker {leader}")).call(request)
+            return answer
+
+        return await cancel_if_broker_gone(self._env, lambda: self._dependencies.address(leader) == address, call)
+
+    async def _process_response(
+        self, letters: list[MarkerBatch], answer: WriteTxnMarkersResponse | None, nursery: trio.Nursery
+    ) -> None:
+        """What became of it; a row that is missing is no answer."""
+        codes: dict[tuple[int, str, int], int] = {}
+        for marker in () if answer is None else answer.markers:
+            for topic in marker.topics:
+                for row in topic.partitions:
+                    codes[marker.producer_id, topic.name, row.partition_index] = row.error_code
+        for number, letter in enumerate(letters, 1):
+            if not number % MAX_BATCHES_PER_SLICE:
+                await trio.lowlevel.checkpoint()
+            producer_id = letter.markers.pending_transition.before.producer_id
+            done, again = [], []
+            for at in letter.partitions:
+                code = codes.get((producer_id, *at))
+                if code in FINAL_ERRORS:
+                    done.append(at)
+                elif code in FENCED_ERRORS:
+                    logger.warning("%s: no marker for %s-%d: error %d", letter.markers.transactional_id, *at, code)
+                else:
+                    if code is not None and code not in RETRIABLE_ERRORS:
+                        logger.error(
+                            "%s: no marker for %s-%d yet: error %d", letter.markers.transactional_id, *at, code
+                        )
+                    again.append(at)
+            if again:
+                nursery.start_soon(self._retry_later, letter, again)
+            if done:
+                self._on_written(
+                    MarkersWritten(letter.markers.transactional_id, letter.markers.pending_transition, tuple(done))
+                )

@@ -1,0 +1,362 @@
+"""The machine of one partition of `__transaction_state`: transactional ids and their transactions, driven by events.
+
+A transition is decided, appended and replayed, and everybody goes on seeing what was before until the log has it for
+good; whoever asks for another one meanwhile is told to come again. When it is decided how a transaction ends, and only
+once that cannot be lost any more, its partitions are told, and when all of them know it is complete.
+
+Source: ``TransactionCoordinator.scala``, ``TransactionStateManager.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
+from ottla.broker.transactions import add_partitions, end_transitions, end_txn_rules, init_producer_id
+from ottla.broker.transactions import events as ev
+from ottla.broker.transactions.end_txn_rules import EndTxnDecision
+from ottla.broker.transactions.init_producer_id import NewProducerId
+from ottla.broker.transactions.pending_transition import PendingTransition
+from ottla.broker.transactions.records import TransactionRecord
+from ottla.broker.transactions.transaction_metadata import (
+    EPOCH_BUMP_VERSION,
+    IDLE_STATES,
+    NO_TIMEOUT_MS,
+    PREPARED_STATES,
+    S,
+    TransactionMetadata,
+)
+from ottla.jobs.state_machine import RECORDS_PER_STEP, Effects, RequestReply, ScheduleTimer
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+TransactionEffects = Effects[TransactionRecord]
+RETRY_MS = 100
+"""After so long the end of a transaction is written again where the log did not take it."""
+MAX_EXPIRED_PER_SCAN = 5_000
+MAX_RESULTS_PER_SLICE = 200
+"""Of so many transitions the fate is looked at in one turn: some 10 us each, and more where markers are due."""
+
+
+class TransactionSettings(NamedTuple):
+    """What an operator may set; all in milliseconds."""
+
+    max_timeout_ms: int
+    abort_timed_out_interval_ms: int
+    remove_expired_interval_ms: int
+    expiration_ms: int
+
+
+class TransactionStateMachine:
+    """``handle`` decides, ``replay`` takes in records; reads go to `committed_transaction` and `transactional_ids`."""
+
+    def __init__(
+        self, settings: TransactionSettings, fresh: NewProducerId, level: Callable[[], int], outbox: Any
+    ) -> None:
+        """``fresh``: producer ids; ``level``: the finalized transaction.version; ``outbox`` gets each `MarkersRequested`."""
+        self.settings = settings
+        self._new_producer_id = fresh
+        self._transaction_version = level
+        self._marker_sender = outbox
+        self._transactions: dict[str, TransactionMetadata] = {}
+        self._ongoing: dict[str, None] = {}
+        self._prepared: dict[str, None] = {}
+        self.pending_transitions: dict[str, PendingTransition] = {}
+
+    # ------------------------------------------------------------------ reading
+
+    def committed_transaction(self, transactional_id: str) -> TransactionMetadata | None:
+        """What is known of an id for good."""
+        pending = self.pending_transitions.get(transactional_id)
+        return self._transactions.get(transactional_id) if pending is None else pending.visible_transaction()
+
+    def transactional_ids(self) -> list[str]:
+        """All ids there are, those on their way among them."""
+        return [*self._transactions, *(x for x in self.pending_transitions if x not in self._transactions)]
+
+    # ------------------------------------------------------------------ the contract
+
+    def handle(self, now_ms: int, event: Any) -> TransactionEffects:
+        """One event."""
+        match event:
+            case ShardLoaded():
+                return self._on_loaded(now_ms)
+            case WriteResult():
+                return self._on_write_result(event.context, event.error, now_ms)
+            case TimerExpired():
+                return self._on_timer(event.key, now_ms)
+            case ev.MarkersWritten():
+                return self._on_markers_written(event)
+            case ShardUnloaded() | RequestDisconnected():
+                return TransactionEffects()  # nobody is parked here: whoever waits, waits for a record
+        try:
+            match event:
+                case ev.InitProducerId():
+                    return self._init(event, now_ms)
+                case ev.AddPartitions():
+                    return self._add(event, now_ms)
+                case ev.VerifyPartitions():
+                    return self._verify(event)
+                case ev.EndTransaction():
+                    return self._end(event, now_ms)
+                case _:
+                    raise AssertionError(event)
+        except ProtocolError as error:
+            return TransactionEffects(immediate_replies=[RequestReply(event.ticket, error.with_traceback(None))])
+
+    def replay(self, offset: int, record: TransactionRecord) -> None:
+        """Take in one record."""
+        transactional_id, txn = record
+        self._ongoing.pop(transactional_id, None)
+        self._prepared.pop(transactional_id, None)
+        if txn is None:
+            self._transactions.pop(transactional_id, None)
+        else:
+            self._transactions[transactional_id] = txn
+            if txn.state is S.ONGOING:
+                self._ongoing[transactional_id] = None
+            elif txn.state in PREPARED_STATES:
+                self._prepared[transactional_id] = None
+        pending = self.pending_transitions.get(transactional_id)
+        if pending is not None and pending.after is txn:
+            pending.is_written = True
+
+    # ------------------------------------------------------------------ what producers ask
+
+    def _init(self, event: ev.InitProducerId, now_ms: int) -> TransactionEffects:
+        self._check_nothing_pending(event.transactional_id)
+        txn = self._transactions.get(event.transactional_id)
+        if txn is None:
+            txn = init_producer_id.new_transaction(event.timeout_ms, now_ms, self._new_producer_id)
+        init_producer_id.check_expected_producer(txn, event.expected_producer)
+        if txn.state is S.ONGOING:
+            answer: Any = ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)  # once its end is decided
+            after = end_transitions.prepare_fence_producer_epoch(
+                txn, now_ms, self._new_producer_id, bumps=self._transaction_version() >= EPOCH_BUMP_VERSION
+            )
+        else:
+            after = init_producer_id.prepare_init_producer_id(
+                txn, event.expected_producer, event.timeout_ms, now_ms, self._new_producer_id
+            )
+            answer = (after.producer_id, after.producer_epoch)
+        return self._start_transition(event.transactional_id, txn, after, RequestReply(event.pending_request, answer))
+
+    def _add(self, event: ev.AddPartitions, now_ms: int) -> TransactionEffects:
+        self._check_nothing_pending(event.transactional_id)
+        txn = self._transactions.get(event.transactional_id)
+        txn = add_partitions.check_producer(txn, event.producer_id, event.producer_epoch)
+        after = add_partitions.prepare_add_partitions(txn, event.partitions, event.client_transaction_version, now_ms)
+        reply = RequestReply(event.pending_request, ErrorCode.NONE)
+        if after is None:
+            return TransactionEffects(replies=[reply])
+        return self._start_transition(event.transactional_id, txn, after, reply)
+
+    def _verify(self, event: ev.VerifyPartitions) -> TransactionEffects:
+        txn = self.committed_transaction(event.transactional_id)
+        txn = add_partitions.check_producer(txn, event.producer_id, event.producer_epoch)
+        return TransactionEffects(
+            immediate_replies=[RequestReply(event.pending_request, event.partitions & txn.partitions)]
+        )
+
+    def _end(self, event: ev.EndTransaction, now_ms: int) -> TransactionEffects:
+        txn = self.committed_transaction(event.transactional_id)
+        if txn is None:
+            raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        decide = end_txn_rules.decide_with_epoch_bump if event.bumps_epoch else end_txn_rules.decide_without_epoch_bump
+        is_pending = event.transactional_id in self.pending_transitions
+        verdict = decide(txn, event.producer_id, event.producer_epoch, commits=event.is_commit, is_pending=is_pending)
+        after = txn
+        if verdict is EndTxnDecision.PREPARE and event.bumps_epoch:
+            after = end_transitions.prepare_abort_or_commit_with_epoch_bump(
+                txn, now_ms, self._new_producer_id, commits=event.is_commit
+            )
+        elif verdict is EndTxnDecision.PREPARE:
+            after = end_transitions.prepare_abort_or_commit(txn, now_ms, commits=event.is_commit)
+        goes_on = end_transitions.prepare_complete(after, now_ms) if after.state in PREPARED_STATES else after
+        told = (goes_on.producer_id, goes_on.producer_epoch) if event.bumps_epoch else (-1, -1)
+        reply = RequestReply(event.pending_request, told)
+        return (
+            TransactionEffects(replies=[reply])
+            if after is txn
+            else self._start_transition(event.transactional_id, txn, after, reply)
+        )
+
+    def _check_nothing_pending(self, transactional_id: str) -> None:
+        """Whether an id is free for a transition.
+
+        Raises:
+            ProtocolError: CONCURRENT_TRANSACTIONS.
+        """
+        if transactional_id in self.pending_transitions:
+            raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    # ------------------------------------------------------------------ transitions
+
+    def _start_transition(
+        self, transactional_id: str, before: TransactionMetadata, after: TransactionMetadata, *replies: RequestReply
+    ) -> TransactionEffects:
+        pending = self.pending_transitions[transactional_id] = PendingTransition(before, after)
+        record = TransactionRecord(transactional_id, after)
+        return TransactionEffects([record], list(replies), on_commit_outcome=[(transactional_id, pending)])
+
+    def _on_write_result(
+        self, what: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
+    ) -> TransactionEffects:
+        """The fate of transitions is known; of very many it is looked at in slices."""
+        if len(what) <= MAX_RESULTS_PER_SLICE:
+            return self._apply_results(what, error, now_ms)
+        left = list(what)
+        return TransactionEffects(
+            on_commit_outcome=left, continuation=self._apply_results_in_slices(left, error, now_ms)
+        )
+
+    def _apply_results_in_slices(
+        self, left: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
+    ) -> Iterator[TransactionEffects]:
+        """What was not looked at, as the log has refused something of a slice, is left and told of that."""
+        done: list[tuple[str, PendingTransition]] = []
+        what = list(left)
+        for first in range(0, len(what), MAX_RESULTS_PER_SLICE):
+            fx = self._apply_results(what[first : first + MAX_RESULTS_PER_SLICE], error, now_ms)
+            done += fx.on_commit_outcome or ()
+            fx.on_commit_outcome = None
+            left[:] = [*done, *what[first + MAX_RESULTS_PER_SLICE :]]
+            yield fx
+
+    def _apply_results(
+        self, what: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
+    ) -> TransactionEffects:
+        """What stands in the log and may get lost is waited for again."""
+        fx = TransactionEffects()
+        again = []
+        for transactional_id, pending in what:
+            if self.pending_transitions.get(transactional_id) is not pending:
+                continue
+            if error is ErrorCode.NONE:
+                self._on_committed(transactional_id, pending, now_ms, fx)
+            elif pending.is_written or pending.remaining_partitions:
+                again.append((transactional_id, pending))
+            elif pending.before.state in PREPARED_STATES:
+                fx.timers.append(ScheduleTimer(("complete", transactional_id), now_ms + RETRY_MS))
+            else:
+                del self.pending_transitions[transactional_id]  # refused: nothing has changed
+        if again:
+            fx.on_commit_outcome = again
+        return fx
+
+    def _on_committed(
+        self, transactional_id: str, pending: PendingTransition, now_ms: int, fx: TransactionEffects
+    ) -> None:
+        """A transition cannot be lost any more, or what it begins with cannot."""
+        if pending.is_written:
+            del self.pending_transitions[transactional_id]
+            after = pending.after
+            if after is None or after.state not in PREPARED_STATES:
+                return
+            pending = self.pending_transitions[transactional_id] = PendingTransition(
+                after, end_transitions.prepare_complete(after, now_ms)
+            )
+        if pending.remaining_partitions:
+            fx.immediate_replies.append(
+                RequestReply(self._marker_sender, ev.MarkersRequested(transactional_id, pending))
+            )
+        else:
+            self._complete(transactional_id, pending, fx)
+
+    def _on_markers_written(self, event: ev.MarkersWritten) -> TransactionEffects:
+        fx, pending = TransactionEffects(), event.pending_transition
+        if self.pending_transitions.get(event.transactional_id) is pending and pending.remaining_partitions:
+            pending.remaining_partitions.difference_update(event.partitions)
+            if not pending.remaining_partitions:
+                self._complete(event.transactional_id, pending, fx)
+        return fx
+
+    def _complete(self, transactional_id: str, pending: PendingTransition, fx: TransactionEffects) -> None:
+        fx.records.append(TransactionRecord(transactional_id, pending.after))
+        fx.on_commit_outcome = [*(fx.on_commit_outcome or ()), (transactional_id, pending)]
+
+    # ------------------------------------------------------------------ timers
+
+    def _on_loaded(self, now_ms: int) -> TransactionEffects:
+        """What was decided before is carried on with; it waits until what was read cannot be lost."""
+        settings = self.settings
+        timers: list[Any] = [
+            ScheduleTimer(("abort",), now_ms + settings.abort_timed_out_interval_ms),
+            ScheduleTimer(("expire",), now_ms + settings.remove_expired_interval_ms),
+        ]
+        if self._prepared:
+            timers.append(ScheduleTimer(("resume",), now_ms))
+        fx = TransactionEffects(timers=timers)
+        fx.continue_with(self._resume_prepared(now_ms), len(self._prepared))
+        return fx
+
+    def _resume_prepared(self, now_ms: int) -> Iterator[TransactionEffects]:
+        for number, transactional_id in enumerate(list(self._prepared), 1):
+            txn = self._transactions[transactional_id]
+            self.pending_transitions[transactional_id] = PendingTransition(
+                txn, end_transitions.prepare_complete(txn, now_ms)
+            )
+            if number % RECORDS_PER_STEP == 0:
+                yield TransactionEffects()
+
+    def _on_timer(self, key: tuple[str, ...], now_ms: int) -> TransactionEffects:
+        match key:
+            case ("resume",):
+                return TransactionEffects(on_commit_outcome=list(self.pending_transitions.items()))
+            case ("complete", transactional_id):
+                fx, pending = TransactionEffects(), self.pending_transitions.get(transactional_id)
+                if pending is not None and not pending.remaining_partitions and not pending.is_written:
+                    self._complete(transactional_id, pending, fx)
+                return fx
+            case ("abort",):
+                return self._scan(("abort",), self.settings.abort_timed_out_interval_ms, self._abort_timed_out, now_ms)
+            case ("expire",):
+                return self._scan(("expire",), self.settings.remove_expired_interval_ms, self._remove_expired, now_ms)
+            case _:
+                raise AssertionError(key)
+
+    def _scan(self, key: tuple[str], every_ms: int, look: Callable[..., Any], now_ms: int) -> TransactionEffects:
+        fx = TransactionEffects(timers=[ScheduleTimer(key, now_ms + every_ms)], on_commit_outcome=[])
+        fx.add_records(look(now_ms, fx.on_commit_outcome))
+        return fx
+
+    def _abort_timed_out(
+        self, now_ms: int, settle: list[tuple[str, PendingTransition]]
+    ) -> Iterator[TransactionRecord | None]:
+        """Abort what has been open for longer than its producer wanted; not what ends in two phases."""
+        for transactional_id in list(self._ongoing):
+            txn = self._transactions[transactional_id]
+            over = txn.timeout_ms != NO_TIMEOUT_MS and txn.start_ms + txn.timeout_ms < now_ms
+            if over and transactional_id not in self.pending_transitions:
+                try:
+                    after = end_transitions.prepare_fence_producer_epoch(
+                        txn, now_ms, self._new_producer_id, bumps=self._transaction_version() >= EPOCH_BUMP_VERSION
+                    )
+                except ProtocolError:
+                    continue  # no producer id just now: the next look finds it again
+                yield self._start_scanned_transition(transactional_id, txn, after, settle)
+            else:
+                yield None
+
+    def _remove_expired(
+        self, now_ms: int, settle: list[tuple[str, PendingTransition]]
+    ) -> Iterator[TransactionRecord | None]:
+        """Forget ids that nobody has used for long; the rest is left to the next look where there are very many."""
+        since_ms = now_ms - self.settings.expiration_ms
+        for transactional_id, txn in list(self._transactions.items()):
+            unused = txn.state in IDLE_STATES and txn.last_update_ms <= since_ms
+            if unused and transactional_id not in self.pending_transitions and len(settle) < MAX_EXPIRED_PER_SCAN:
+                yield self._start_scanned_transition(transactional_id, txn, None, settle)
+            else:
+                yield None
+
+    def _start_scanned_transition(
+        self,
+        transactional_id: str,
+        before: TransactionMetadata,
+        after: TransactionMetadata | None,
+        settle: list[tuple[str, PendingTransition]],
+    ) -> TransactionRecord:
+        pending = self.pending_transitions[transactional_id] = PendingTransition(before, after)
+        settle.append((transactional_id, pending))
+        return TransactionRecord(transactional_id, after)

@@ -1,0 +1,151 @@
+"""Very many transactions whose fate is known at once: they time out together, or their coordinator moves; and large
+ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import trio
+
+from ottla.broker.tests.coordinator_runtime_fixture import FailingReplica
+from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
+from ottla.broker.tests.transaction_coordinator_fixture import (
+    FIRST_ID,
+    TransactionCoordinatorNode,
+    run,
+    wait_until_idle,
+)
+from ottla.broker.transactions import marker_sender
+from ottla.broker.transactions import records as tr
+from ottla.broker.transactions.coordinator import state_machine_of
+from ottla.broker.transactions.records import TransactionRecord
+from ottla.broker.transactions.transaction_metadata import S, TransactionMetadata, TransactionState
+from ottla.jobs.state_machine import RECORDS_PER_STEP
+from ottla.log.log_validator import AppendOrigin
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.record_batch import records as r
+
+MANY = 1_100
+A_TURN = 200
+
+
+def written(node: TransactionCoordinatorNode, state: TransactionState, *numbers: int, committed: bool = True) -> None:
+    """The log has as many transactions in a state, long over time, and is read."""
+    parts = frozenset(("t", number) for number in numbers)
+    items = []
+    for number in range(MANY):
+        txn = TransactionMetadata(
+            number, 1, 1_000, state, parts, NOW_MS - 5_000, NOW_MS - 5_000, client_transaction_version=2
+        )
+        key, value = tr.encode(TransactionRecord(f"x-{number}", txn), 2)
+        items.append(r.NewRecord(key, value, NOW_MS))
+    node.replica.append(bytearray(r.build_batch(items)), NOW_MS, AppendOrigin.COORDINATOR)
+    if committed:
+        node.replica.log.set_high_watermark(node.replica.log.log_end_offset)
+    node.transactions.on_election(node.replica)
+
+
+def letters(node: TransactionCoordinatorNode) -> int:
+    """Transactions whose markers are to be sent, and were not looked at yet."""
+    return len(node.transactions._markers._inbox)
+
+
+def test_of_those_that_time_out_together_a_few_are_looked_at_in_one_turn() -> None:
+    node = TransactionCoordinatorNode(followed=True, led=False)
+    written(node, S.ONGOING, 0)
+
+    async def story() -> None:
+        await trio.sleep(11)
+        assert len(node.machine.pending_transitions) == MANY
+        node.commit_log()
+        assert letters(node) <= A_TURN
+        while node.machine.pending_transitions:
+            await wait_until_idle()
+            node.commit_log()
+        assert {txn.state for txn in node.machine._transactions.values()} == {S.COMPLETE_ABORT}
+
+    run(node, story)
+
+
+def test_of_those_that_a_coordinator_takes_over_too() -> None:
+    node = TransactionCoordinatorNode(followed=True, led=False)
+    written(node, S.PREPARE_ABORT, 0)
+    machine = state_machine_of(next(iter(node.transactions._runtime)))
+    seen: list[tuple[int, int]] = []
+
+    async def watch() -> None:
+        while True:
+            seen.append((len(machine.pending_transitions), letters(node)))
+            await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            nursery.start_soon(node.transactions.run)
+            nursery.start_soon(node.timers.run)
+            while not node.marked or node.machine.pending_transitions:
+                node.commit_log()
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+
+    run_virtual(main)
+    assert max(pending for pending, _ in seen) == MANY
+    assert max(b[0] - a[0] for a, b in itertools.pairwise(seen)) <= 2 * RECORDS_PER_STEP
+    assert max(b[1] - a[1] for a, b in itertools.pairwise(seen)) <= 2 * A_TURN
+    assert {txn.state for txn in machine._transactions.values()} == {S.COMPLETE_ABORT}
+
+
+def test_where_the_log_refuses_the_end_of_some_the_others_are_not_forgotten() -> None:
+    node = TransactionCoordinatorNode(followed=True, led=False)
+    written(node, S.PREPARE_ABORT, committed=False)
+
+    async def story() -> None:
+        await wait_until_idle()
+        shard = node.transactions.shard_for("x")
+        shard.replica = FailingReplica(node.replica, ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS), 2)  # type: ignore[assignment]
+        node.commit_log()
+        shard.on_high_watermark_updated()
+        await wait_until_idle()
+        shard.replica = node.replica
+        node.commit_log()
+        await wait_until_idle()
+        assert len(node.machine.pending_transitions) == MANY - 2 * A_TURN
+        await trio.sleep(1)
+        node.commit_log()
+        await wait_until_idle()
+        assert node.machine.pending_transitions == {}
+        assert {txn.state for txn in node.machine._transactions.values()} == {S.COMPLETE_ABORT}
+
+    run(node, story)
+
+
+def test_the_partitions_of_one_transaction_go_in_several_requests_where_they_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(marker_sender, "MAX_PARTITIONS_PER_REQUEST", 2)
+    node = TransactionCoordinatorNode()
+    node.codes["t", 1] = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    names = ("x", "y")
+    for number, name in enumerate(names):
+        node.init(name)
+        node.add((FIRST_ID + number, 0), *range(3 - number), transactional_id=name)
+
+    async def story() -> None:
+        for number, name in enumerate(names):
+            node.end((FIRST_ID + number, 0), commits=True, transactional_id=name)
+        assert [len(letter.partitions) for letter in node.transactions._markers._inbox] == [2, 1, 2]
+        await trio.sleep(1)
+        told = [
+            [
+                (marker.producer_id - FIRST_ID, *topic.partition_indexes)
+                for marker in q.markers
+                for topic in marker.topics
+            ]
+            for q in node.marked
+        ]
+        assert told == [[(0, 0, 1)], [(0, 2)], [(1, 0, 1)], [(0, 1)]]
+        assert {node.seen(name).state for name in names} == {S.COMPLETE_COMMIT}
+
+    run(node, story)

@@ -1,0 +1,128 @@
+"""Records of `__transaction_state`, as a Kafka 4.3.1 node wrote them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.transactions.records import TransactionRecord, decode, encode
+from ottla.broker.transactions.transaction_metadata import S, TransactionMetadata
+from ottla.wire.errors import WireError
+
+ID, JAVA = "0000000474782d31", "000000036a7478"
+T = frozenset({("txn", 0)})
+BEGAN, ENDED = 1795253388674, 1795253388711
+KEYS = {"tx-1": ID, "jtx": JAVA}
+GOLDEN = [
+    (
+        "tx-1",
+        TransactionMetadata(0, 0, 60000, S.EMPTY, frozenset(), -1, 1795253388643, 0),
+        "0001000000000000000000000000ea600000000001a1fd70c563ffffffffffffffff0100080000000000000000",
+    ),
+    (
+        "tx-1",
+        TransactionMetadata(0, 0, 60000, S.ONGOING, T, BEGAN, BEGAN, 0),
+        "0001000000000000000000000000ea6001020474786e020000000000000001a1fd70c582000001a1fd70c5820100080000000000000000",
+    ),
+    (
+        "tx-1",
+        TransactionMetadata(0, 0, 60000, S.PREPARE_COMMIT, T, BEGAN, ENDED, 0),
+        "0001000000000000000000000000ea6002020474786e020000000000000001a1fd70c5a7000001a1fd70c5820100080000000000000000",
+    ),
+    (
+        "tx-1",
+        TransactionMetadata(0, 0, 60000, S.COMPLETE_COMMIT, frozenset(), BEGAN, 1795253388715, 0),
+        "0001000000000000000000000000ea600401000001a1fd70c5ab000001a1fd70c5820100080000000000000000",
+    ),
+    (
+        "jtx",
+        TransactionMetadata(
+            2, 1, 60000, S.PREPARE_COMMIT, T, 1795253460969, 1795253461635, 2, client_transaction_version=2
+        ),
+        "0001000000000000000200010000ea6002020474786e020000000000000001a1fd71e283000001a1fd71dfe9"
+        "020008000000000000000202020002",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "txn", "value"), GOLDEN, ids=[f"{x[0]} {x[1].state.state_name}" for x in GOLDEN])
+@pytest.mark.parametrize("level", [1, 2])
+def test_fact_114_records_are_kafkas_byte_by_byte(name: str, txn: TransactionMetadata, value: str, level: int) -> None:
+    raw = bytes.fromhex(KEYS[name]), bytes.fromhex(value)
+    assert decode(*raw) == TransactionRecord(name, txn)
+    assert encode(TransactionRecord(name, txn), level) == raw
+
+
+def test_fact_114_at_level_0_what_older_brokers_do_not_know_is_left_out() -> None:
+    txn = TransactionMetadata(2, 1, 60000, S.PREPARE_COMMIT, T, 5, 6, 2, 9, 0, client_transaction_version=2)
+    key, value = encode(TransactionRecord("jtx", txn), 0)
+    assert value is not None
+    assert value[:2] == b"\x00\x00"
+    old = txn._replace(
+        previous_producer_id=-1, next_producer_id=-1, last_producer_epoch=-1, client_transaction_version=0
+    )
+    assert decode(key, value) == TransactionRecord("jtx", old)
+
+
+def test_fact_113_the_last_epoch_is_not_in_the_record() -> None:
+    txn = TransactionMetadata(2, 1, 60000, S.EMPTY, frozenset(), -1, 6, 2, last_producer_epoch=0)
+    again = decode(*encode(TransactionRecord("jtx", txn), 2))
+    assert again == TransactionRecord("jtx", txn._replace(last_producer_epoch=-1))
+
+
+def test_a_tombstone_has_a_key_and_no_value() -> None:
+    raw = bytes.fromhex(JAVA), None
+    assert encode(TransactionRecord("jtx", None), 2) == raw
+    assert decode(*raw) == TransactionRecord("jtx", None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("0001" + JAVA[4:], GOLDEN[0][2]),
+        ("7fff", ""),
+        (JAVA, "0002"),
+        (JAVA, "ffff"),
+        (JAVA, "0002" + GOLDEN[0][2][4:]),
+    ],
+)
+def test_fact_119_what_a_newer_broker_may_have_written_is_skipped(key: str, value: str) -> None:
+    assert decode(bytes.fromhex(key), bytes.fromhex(value)) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, b""),
+        (b"\x00", b""),
+        (bytes.fromhex(JAVA)[:-1], None),
+        (bytes.fromhex(JAVA), b"\x00"),
+        (bytes.fromhex(JAVA), bytes.fromhex(GOLDEN[0][2])[:-1]),
+        (bytes.fromhex(JAVA), bytes.fromhex(GOLDEN[0][2]).replace(b"\x60\x00\x00", b"\x60\x09\x00")),
+    ],
+)
+def test_what_does_not_parse_is_told(key: bytes | None, value: bytes | None) -> None:
+    with pytest.raises(WireError):
+        decode(key, value)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"producer_id": -1},
+        {"producer_id": -(2**63)},
+        {"producer_epoch": -1},
+        {"state": S.DEAD},
+        {"state": S.PREPARE_EPOCH_FENCE},
+        {"next_producer_id": -2},
+        {"previous_producer_id": -2},
+        {"client_version": -1},
+        {"client_version": 3},
+    ],
+    ids=str,
+)
+def test_decode_of_a_value_no_coordinator_writes_is_an_error(field: dict[str, int]) -> None:
+    txn = TransactionMetadata(2, 1, 60000, S.PREPARE_COMMIT, T, 5, 6, 2, 9, client_transaction_version=2)._replace(
+        **field
+    )  # type: ignore[arg-type]
+    with pytest.raises(WireError):
+        decode(*encode(TransactionRecord("x", txn), 2))

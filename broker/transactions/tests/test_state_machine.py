@@ -1,0 +1,266 @@
+"""The coordinator of transactions on a real log, in virtual time: what is answered when, what is told whom."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from ottla.broker.tests.handler_fixture import NOW_MS
+from ottla.broker.tests.transaction_coordinator_fixture import (
+    FIRST_ID,
+    A,
+    TransactionCoordinatorNode,
+    fail_appends,
+    response_of,
+    run,
+    start_transaction,
+    states,
+    wait_until_idle,
+)
+from ottla.broker.transactions.transaction_metadata import S
+from ottla.controller.metadata.image import PartitionRegistration
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+
+E = ErrorCode
+
+
+# ---------------------------------------------------------------------- InitProducerId
+
+
+def test_a_producer_begins_and_goes_on() -> None:
+    node = TransactionCoordinatorNode()
+    assert node.init().answer == A
+    assert node.init().answer == (FIRST_ID, 1)
+    assert node.init(expected=(FIRST_ID, 1)).answer == (FIRST_ID, 2)
+    assert node.init(expected=(FIRST_ID, 1)).answer == (FIRST_ID, 2), "asked again, it hears the same"
+    assert response_of(node.init(expected=(FIRST_ID, 0))) is E.PRODUCER_FENCED
+    assert node.init("y").answer == (FIRST_ID + 1, 0)
+    assert states(node)[0] == ("x", S.EMPTY, 0)
+
+
+def test_fact_113_after_a_move_a_retry_is_fenced() -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    assert node.init(expected=A).answer == (FIRST_ID, 1)
+
+    async def story() -> None:
+        node.again()
+        await wait_until_idle()
+        assert response_of(node.init(expected=A)) is E.PRODUCER_FENCED
+        assert node.init(expected=(FIRST_ID, 1)).answer == (FIRST_ID, 2)
+
+    run(node, story)
+
+
+def test_fact_123_without_a_producer_id_nothing_is_known_of_the_new_one() -> None:
+    node = TransactionCoordinatorNode()
+    node.ids.remaining = 0
+    assert response_of(node.init()) is E.COORDINATOR_LOAD_IN_PROGRESS
+    assert node.machine.committed_transaction("x") is None
+    node.ids.remaining = None
+    assert node.init().answer == A
+
+
+@pytest.mark.parametrize(("level", "epochs"), [(0, (1, 1)), (1, (1, 1)), (2, (1, 1))])
+def test_fact_120_row_15_who_is_in_the_middle_is_fenced_first(level: int, epochs: tuple[int, int]) -> None:
+    node = TransactionCoordinatorNode(level=level)
+    start_transaction(node, 0, version=level)
+
+    async def story() -> None:
+        ticket = node.init()
+        assert response_of(ticket) is E.CONCURRENT_TRANSACTIONS
+        assert response_of(node.init()) is E.CONCURRENT_TRANSACTIONS
+        await wait_until_idle()
+        assert node.seen().state is S.COMPLETE_ABORT
+        assert [m.producer_epoch for q in node.marked for m in q.markers] == [epochs[0]]
+        assert [m.transaction_version for q in node.marked for m in q.markers] == [2 if level == 2 else 0]
+        assert node.init().answer == (FIRST_ID, epochs[1] + 1)
+
+    run(node, story)
+    assert states(node)[1:4] == [("x", S.ONGOING, 0), ("x", S.PREPARE_ABORT, 1), ("x", S.COMPLETE_ABORT, 1)]
+
+
+# ---------------------------------------------------------------------- on its way
+
+
+def test_fact_112_while_something_is_on_its_way_everybody_comes_again() -> None:
+    node = TransactionCoordinatorNode(followed=True)
+    first = node.init()
+    assert first.answer is None
+    for ticket in (node.init(), node.init(expected=A), node.add(A, 0), node.end(A, commits=True)):
+        assert response_of(ticket) is E.CONCURRENT_TRANSACTIONS, "at once, whatever the high watermark does"
+    node.commit_log()
+    assert first.answer == A
+    adding = node.add(A, 0, 1)
+    assert response_of(node.add(A, 0)) is E.CONCURRENT_TRANSACTIONS
+    assert node.seen().state is S.EMPTY, "what is not committed is not seen"
+    node.commit_log()
+    assert (response_of(adding), node.seen().state) == (E.NONE, S.ONGOING)
+    ending = node.end(A, commits=True)
+    for ticket in (node.end(A, commits=True), node.init(), node.add(A, 2)):
+        assert response_of(ticket) is E.CONCURRENT_TRANSACTIONS
+    assert node.verify(A, 0).answer == {("t", 0)}, "fact 129: nothing is pending for who only asks"
+    node.commit_log()
+    assert ending.answer == (FIRST_ID, 1)
+
+
+def test_fact_117_what_the_log_refuses_changes_nothing() -> None:
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0)
+    well = fail_appends(node, E.NOT_ENOUGH_REPLICAS)
+    assert response_of(node.end(A, commits=True)) is E.COORDINATOR_NOT_AVAILABLE
+    assert response_of(node.init("new")) is E.COORDINATOR_NOT_AVAILABLE
+    assert (node.seen().state, node.machine.pending_transitions) == (S.ONGOING, {})
+    assert node.machine.committed_transaction("new") is None
+    well()
+    assert node.end(A, commits=True).answer == (FIRST_ID, 1)
+
+
+def test_fact_117_while_too_few_are_in_sync_nothing_is_written_and_that_is_told_at_once() -> None:
+    node = TransactionCoordinatorNode(followed=True, min_isr=2)
+    start_transaction(node, 0)
+    node.commit_log()
+    written = node.replica.log.log_end_offset
+    node.replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, 3, 1), NOW_MS)
+    assert response_of(node.end(A, commits=True)) is E.COORDINATOR_NOT_AVAILABLE
+    assert response_of(node.init("new")) is E.COORDINATOR_NOT_AVAILABLE
+    assert node.replica.log.log_end_offset == written
+    assert node.machine.pending_transitions == {}
+    node.replica.apply_partition_state(1, PartitionRegistration((1, 2), (1, 2), 1, 3, 2), NOW_MS)
+    ending = node.end(A, commits=True)
+    node.commit_log()
+    assert ending.answer == (FIRST_ID, 1)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_fact_122_a_fence_the_log_refused_is_no_reason_to_bump_twice(level: int) -> None:
+    node = TransactionCoordinatorNode(level=level)
+    start_transaction(node, 0)
+    well = fail_appends(node, E.NOT_ENOUGH_REPLICAS)
+    for _ in range(3):
+        assert response_of(node.init()) is E.COORDINATOR_NOT_AVAILABLE
+    well()
+    node.init()
+    assert states(node)[-1] == ("x", S.PREPARE_ABORT, 1)
+
+
+def test_what_is_written_and_not_yet_for_good_is_waited_for_again() -> None:
+    node = TransactionCoordinatorNode(followed=True)
+    start_transaction(node, 0)
+
+    async def story() -> None:
+        ticket = node.end(A, commits=True)
+        await trio.sleep(61)
+        assert response_of(ticket) is E.COORDINATOR_NOT_AVAILABLE
+        assert response_of(node.end(A, commits=True)) is E.CONCURRENT_TRANSACTIONS, "it may yet be committed"
+        assert node.marked == [], "and nobody is told before it is"
+        await trio.sleep(200)
+        node.commit_log()
+        await wait_until_idle()
+        assert len(node.marked) == 1
+        node.commit_log()
+        assert node.seen().state is S.COMPLETE_COMMIT
+        assert node.end(A, commits=True).answer == (FIRST_ID, 1), "a retry hears how it ended"
+
+    run(node, story)
+
+
+# ---------------------------------------------------------------------- the way of a transaction
+
+
+@pytest.mark.parametrize(("commits", "title"), [(True, "COMMIT"), (False, "ABORT")])
+def test_fact_133_the_answer_comes_before_the_markers(commits: bool, title: str) -> None:
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0, 2)
+
+    async def story() -> None:
+        assert node.end(A, commits=commits).answer == (FIRST_ID, 1)
+        assert node.marked == []
+        assert node.seen().state is S[f"PREPARE_{title}"]
+        assert response_of(node.end(A, commits=commits)) is E.CONCURRENT_TRANSACTIONS
+        await wait_until_idle()
+        topic = WritableTxnMarkerTopic("t", [0, 2])
+        assert [q.markers for q in node.marked] == [[WritableTxnMarker(FIRST_ID, 1, commits, [topic], 3, 2)]]
+        assert node.seen().state is S[f"COMPLETE_{title}"]
+        assert node.seen().partitions == frozenset()
+        assert node.end(A, commits=commits).answer == (FIRST_ID, 1), "a retry"
+        assert response_of(node.end(A, commits=not commits)) is E.INVALID_TXN_STATE
+        assert response_of(node.add(A, 1)) is E.PRODUCER_FENCED
+        assert response_of(node.add((FIRST_ID, 1), 1)) is E.NONE
+
+    run(node, story)
+    assert [state for _, state, _ in states(node)] == [
+        S.EMPTY,
+        S.ONGOING,
+        S[f"PREPARE_{title}"],
+        S[f"COMPLETE_{title}"],
+        S.ONGOING,
+    ]
+
+
+def test_fact_131_version_1_answers_nothing_new_and_takes_the_same_for_a_retry() -> None:
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0, version=0)
+
+    async def story() -> None:
+        assert node.end(A, commits=True, bumps=False).answer == (-1, -1)
+        assert response_of(node.end(A, commits=True, bumps=False)) is E.CONCURRENT_TRANSACTIONS
+        await wait_until_idle()
+        assert (node.seen().state, node.seen().producer_epoch, node.seen().client_transaction_version) == (
+            S.COMPLETE_COMMIT,
+            0,
+            0,
+        )
+        assert node.end(A, commits=True, bumps=False).answer == (-1, -1)
+        assert response_of(node.end(A, commits=False, bumps=False)) is E.INVALID_TXN_STATE
+        assert [m.transaction_version for q in node.marked for m in q.markers] == [0]
+
+    run(node, story)
+
+
+def test_fact_134_an_abort_of_nothing_is_complete_at_once() -> None:
+    node = TransactionCoordinatorNode()
+    node.init()
+    assert node.end(A, commits=False).answer == (FIRST_ID, 1)
+    assert node.seen().state is S.COMPLETE_ABORT
+    assert node.end((FIRST_ID, 1), commits=False).answer == (FIRST_ID, 2)
+    assert node.marked == []
+    assert response_of(node.end((FIRST_ID, 2), commits=True)) is E.INVALID_TXN_STATE
+
+
+def test_who_is_unknown_or_somebody_else_is_told_so() -> None:
+    node = TransactionCoordinatorNode()
+    assert response_of(node.end(A, commits=True)) is E.INVALID_PRODUCER_ID_MAPPING
+    assert response_of(node.add(A, 0)) is E.INVALID_PRODUCER_ID_MAPPING
+    assert response_of(node.verify(A, 0)) is E.INVALID_PRODUCER_ID_MAPPING
+    start_transaction(node, 0)
+    assert response_of(node.end((1, 0), commits=True)) is E.INVALID_PRODUCER_ID_MAPPING
+    assert response_of(node.verify((FIRST_ID, 1), 0)) is E.PRODUCER_FENCED
+    assert node.verify(A, 0, 1).answer == {("t", 0)}
+
+
+def test_fact_127_partitions_that_are_there_are_not_written_again() -> None:
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0, 1)
+    count = len(states(node))
+    assert response_of(node.add(A, 1)) is E.NONE
+    assert len(states(node)) == count
+    assert response_of(node.add(A, 1, 2)) is E.NONE
+    assert node.seen().partitions == {("t", 0), ("t", 1), ("t", 2)}
+
+
+def test_what_hangs_on_a_record_read_but_not_yet_for_good_waits_for_it() -> None:
+    node = TransactionCoordinatorNode(followed=True)
+    start_transaction(node, 0)
+
+    async def story() -> None:
+        node.add(A, 1)
+        node.again()
+        await wait_until_idle()
+        ticket = node.add(A, 1)
+        assert ticket.answer is None, "it could still get lost"
+        node.commit_log()
+        assert response_of(ticket) is E.NONE
+
+    run(node, story)

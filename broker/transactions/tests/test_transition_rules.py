@@ -1,0 +1,413 @@
+"""The rules of transactions by themselves, row by row; each names the fact it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.transactions import add_partitions, end_transitions, end_txn_rules, init_producer_id
+from ottla.broker.transactions.end_txn_rules import EndTxnDecision
+from ottla.broker.transactions.transaction_metadata import (
+    IDLE_STATES,
+    PREPARED_STATES,
+    STATES_BY_NAME,
+    VALID_PREVIOUS_STATES,
+    S,
+    TransactionMetadata,
+    TransactionState,
+)
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+E = ErrorCode
+NOW = 5_000
+ONE = frozenset({("t", 0)})
+
+
+def txn(state: TransactionState = S.EMPTY, pid: int = 10, epoch: int = 4, **more: Any) -> TransactionMetadata:
+    started = -1 if state is S.EMPTY else 1_000
+    given: dict[str, Any] = {"partitions": ONE if state in {S.ONGOING, *PREPARED_STATES} else frozenset(), **more}
+    return TransactionMetadata(pid, epoch, 9_000, state, start_ms=started, last_update_ms=2_000, **given)
+
+
+def fresh() -> int:
+    return 99
+
+
+def none_left() -> int:
+    raise ProtocolError(E.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+# ---------------------------------------------------------------------- states
+
+
+LEGAL = """
+EMPTY: EMPTY COMPLETE_COMMIT COMPLETE_ABORT
+ONGOING: ONGOING EMPTY COMPLETE_COMMIT COMPLETE_ABORT
+PREPARE_COMMIT: ONGOING
+PREPARE_ABORT: ONGOING PREPARE_EPOCH_FENCE EMPTY COMPLETE_COMMIT COMPLETE_ABORT
+COMPLETE_COMMIT: PREPARE_COMMIT
+COMPLETE_ABORT: PREPARE_ABORT
+DEAD: EMPTY COMPLETE_ABORT COMPLETE_COMMIT
+PREPARE_EPOCH_FENCE: ONGOING
+"""
+
+
+@pytest.mark.parametrize("line", LEGAL.strip().splitlines())
+def test_fact_111_which_state_may_follow_which(line: str) -> None:
+    name, _, before = line.partition(":")
+    allowed = {S[x] for x in before.split()}
+    assert VALID_PREVIOUS_STATES[S[name]] == allowed
+    for state in S:
+        if state in allowed:
+            assert txn(state).transition_to(S[name]).state is S[name]
+        else:
+            with pytest.raises(AssertionError):
+                txn(state).transition_to(S[name])
+
+
+def test_states_are_named_as_users_know_them() -> None:
+    titles = [
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    ]
+    assert [state.state_name for state in S] == titles
+    assert STATES_BY_NAME["PrepareEpochFence"] is S.PREPARE_EPOCH_FENCE
+    assert {s.state_name for s in IDLE_STATES} == {"Empty", "CompleteCommit", "CompleteAbort"}
+
+
+def test_fact_113_a_transition_remembers_the_producer_id_it_was_prepared_under() -> None:
+    assert txn(S.EMPTY, pid=10, previous_producer_id=3).transition_to(S.ONGOING).previous_producer_id == 10
+
+
+# ---------------------------------------------------------------------- InitProducerId, fact 120
+
+Row = tuple[str, TransactionMetadata, Any, Any]
+
+
+def begin(known: TransactionMetadata, expected: Any) -> Any:
+    try:
+        init_producer_id.check_expected_producer(known, expected)
+        after = init_producer_id.prepare_init_producer_id(known, expected, 7_000, NOW, fresh)
+    except ProtocolError as error:
+        return error.code
+    assert (after.state, after.partitions, after.start_ms) == (S.EMPTY, frozenset(), -1)
+    assert (after.last_update_ms, after.timeout_ms) == (NOW, 7_000)
+    return after.producer_id, after.producer_epoch, after.last_producer_epoch
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "timeout_ms", "code"),
+    [
+        ("", 1_000, E.INVALID_REQUEST),  # row 2
+        ("", 0, E.INVALID_REQUEST),
+        ("x", 0, E.INVALID_TRANSACTION_TIMEOUT),  # row 5
+        ("x", -1, E.INVALID_TRANSACTION_TIMEOUT),
+        ("x", 900_001, E.INVALID_TRANSACTION_TIMEOUT),
+        ("x", 900_000, E.NONE),
+        ("x", 1, E.NONE),
+    ],
+)
+def test_fact_120_rows_2_and_5(transactional_id: str, timeout_ms: int, code: ErrorCode) -> None:
+    assert init_producer_id.check_request(transactional_id, timeout_ms, 900_000) is code
+
+
+LAST = 32_766
+ROWS: list[Row] = [
+    ("6: an id nobody knows", txn(epoch=-1), None, (10, 0, -1)),
+    ("12: the same, for one that goes on", txn(epoch=-1), (77, 5), (10, 0, -1)),
+    ("8: another producer id", txn(epoch=4), (77, 4), E.PRODUCER_FENCED),
+    ("8: the id before, not exhausted", txn(epoch=0, previous_producer_id=9), (9, 5), E.PRODUCER_FENCED),
+    ("8: the id before, exhausted, in vain", txn(epoch=0, previous_producer_id=9), (9, LAST), E.PRODUCER_FENCED),
+    (
+        "8: the id before, exhausted, a retry",
+        txn(epoch=0, previous_producer_id=9, last_epoch=LAST),
+        (9, LAST),
+        (10, 0, LAST),
+    ),
+    ("10: exhausted, nothing given", txn(epoch=LAST), None, (99, 0, -1)),
+    ("10: exhausted, the current one", txn(epoch=LAST), (10, LAST), (99, 0, LAST)),
+    ("10: fenced to the last, the current one", txn(epoch=LAST + 1), (10, LAST + 1), (99, 0, LAST + 1)),
+    ("10: exhausted, another one", txn(epoch=LAST), (10, LAST - 1), E.UNKNOWN_SERVER_ERROR),
+    ("11: nothing given", txn(epoch=4, last_epoch=3), None, (10, 5, -1)),
+    ("11: one before exhausted", txn(epoch=LAST - 1), None, (10, LAST, -1)),
+    ("12: the current one", txn(epoch=4, last_epoch=3), (10, 4), (10, 5, 4)),
+    ("13: the last one", txn(epoch=5, last_epoch=4), (10, 4), (10, 5, 4)),
+    ("14: an older one", txn(epoch=5, last_epoch=4), (10, 3), E.PRODUCER_FENCED),
+    ("14: the last one, forgotten by a move", txn(epoch=5), (10, 4), E.PRODUCER_FENCED),
+    ("14: a newer one", txn(epoch=5, last_epoch=4), (10, 6), E.PRODUCER_FENCED),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
+@pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.title)
+def test_fact_120_rows_6_to_14(row: Row, state: TransactionState) -> None:
+    _, known, expected, outcome = row
+    assert begin(known._replace(state=state, start_ms=1_000), expected) == outcome
+
+
+def test_fact_123_without_a_producer_id_the_exhausted_one_stays() -> None:
+    with pytest.raises(ProtocolError) as caught:
+        init_producer_id.prepare_init_producer_id(txn(epoch=LAST), None, 7_000, NOW, none_left)
+    assert caught.value.code is E.COORDINATOR_LOAD_IN_PROGRESS
+
+
+# ---------------------------------------------------------------------- adding
+
+
+def check(known: TransactionMetadata | None, pid: int, epoch: int) -> ErrorCode:
+    try:
+        add_partitions.check_producer(known, pid, epoch)
+    except ProtocolError as error:
+        return error.code
+    return E.NONE
+
+
+@pytest.mark.parametrize(
+    ("known", "pid", "epoch", "code"),
+    [
+        (None, 10, 4, E.INVALID_PRODUCER_ID_MAPPING),
+        (txn(), 11, 4, E.INVALID_PRODUCER_ID_MAPPING),
+        (txn(), 11, 9, E.INVALID_PRODUCER_ID_MAPPING),
+        (txn(), 10, 3, E.PRODUCER_FENCED),
+        (txn(), 10, 5, E.PRODUCER_FENCED),
+        (txn(S.PREPARE_COMMIT), 10, 3, E.PRODUCER_FENCED),
+        (txn(S.PREPARE_COMMIT), 10, 4, E.CONCURRENT_TRANSACTIONS),
+        (txn(S.PREPARE_ABORT), 10, 4, E.CONCURRENT_TRANSACTIONS),
+        (txn(S.ONGOING), 10, 4, E.NONE),
+        (txn(S.COMPLETE_ABORT), 10, 4, E.NONE),
+        (txn(S.EMPTY), 10, 4, E.NONE),
+    ],
+)
+def test_fact_127_who_may_add(known: TransactionMetadata | None, pid: int, epoch: int, code: ErrorCode) -> None:
+    assert check(known, pid, epoch) is code
+
+
+@pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.title)
+def test_fact_128_a_transaction_begins_with_its_first_partition(state: TransactionState) -> None:
+    after = add_partitions.prepare_add_partitions(txn(state), ONE, 2, NOW)
+    assert after is not None
+    assert (after.state, after.start_ms, after.last_update_ms, after.client_transaction_version) == (
+        S.ONGOING,
+        NOW,
+        NOW,
+        2,
+    )
+    assert after.partitions == ONE
+
+
+def test_fact_128_what_is_open_keeps_its_beginning_and_gets_more() -> None:
+    after = add_partitions.prepare_add_partitions(txn(S.ONGOING, client_version=2), frozenset({("t", 1)}), 0, NOW)
+    assert after is not None
+    assert (after.start_ms, after.last_update_ms, after.client_transaction_version) == (1_000, NOW, 0)
+    assert after.partitions == {("t", 0), ("t", 1)}
+
+
+def test_fact_127_what_has_all_of_them_already_is_not_written_again() -> None:
+    assert add_partitions.prepare_add_partitions(txn(S.ONGOING), ONE, 2, NOW) is None
+    assert add_partitions.prepare_add_partitions(txn(S.COMPLETE_COMMIT), frozenset(), 2, NOW) is not None
+
+
+# ---------------------------------------------------------------------- EndTxn of version 1, fact 131
+
+CLASSIC = """
+Empty           48         48
+Ongoing         go         go
+PrepareAbort    51         48
+PrepareCommit   48         51
+CompleteAbort   done       48
+CompleteCommit  48         done
+"""
+WORDS = {"go": EndTxnDecision.PREPARE, "done": EndTxnDecision.ALREADY_COMPLETE}
+
+
+def verdict(
+    rule: Any, known: TransactionMetadata, pid: int, epoch: int, *, commits: bool, pending: bool = False
+) -> Any:
+    try:
+        return rule(known, pid, epoch, commits=commits, is_pending=pending)
+    except ProtocolError as error:
+        return error.code
+
+
+def meant(word: str) -> Any:
+    return WORDS[word] if word in WORDS else E(int(word))
+
+
+@pytest.mark.parametrize("line", CLASSIC.strip().splitlines())
+def test_fact_131_the_table_of_version_1(line: str) -> None:
+    title, abort, commit = line.split()
+    known = txn(STATES_BY_NAME[title])
+    assert verdict(end_txn_rules.decide_without_epoch_bump, known, 10, 4, commits=False) == meant(abort)
+    assert verdict(end_txn_rules.decide_without_epoch_bump, known, 10, 4, commits=True) == meant(commit)
+    for commits in (True, False):
+        for epoch in (3, 5):
+            assert (
+                verdict(end_txn_rules.decide_without_epoch_bump, known, 10, epoch, commits=commits, pending=True)
+                is E.PRODUCER_FENCED
+            )
+        wrong = verdict(end_txn_rules.decide_without_epoch_bump, known, 11, 3, commits=commits, pending=True)
+        assert wrong is E.INVALID_PRODUCER_ID_MAPPING
+        on_its_way = verdict(end_txn_rules.decide_without_epoch_bump, known, 10, 4, commits=commits, pending=True)
+        assert on_its_way is E.CONCURRENT_TRANSACTIONS
+
+
+# ---------------------------------------------------------------------- EndTxn of version 2, fact 132
+
+WITH_BUMP = """
+Empty           90    go   90    48
+Ongoing         90    go   90    go
+PrepareAbort    51    90   48    90
+PrepareCommit   48    90   51    90
+CompleteAbort   done  go   48    48
+CompleteCommit  48    go   done  48
+"""
+
+
+@pytest.mark.parametrize("line", WITH_BUMP.strip().splitlines())
+def test_fact_132_the_table_of_version_2(line: str) -> None:
+    title, abort_retry, abort, commit_retry, commit = line.split()
+    known = txn(STATES_BY_NAME[title])
+    rule = end_txn_rules.decide_with_epoch_bump
+    assert verdict(rule, known, 10, 3, commits=False) == meant(abort_retry)
+    assert verdict(rule, known, 10, 4, commits=False) == meant(abort)
+    assert verdict(rule, known, 10, 3, commits=True) == meant(commit_retry)
+    assert verdict(rule, known, 10, 4, commits=True) == meant(commit)
+    for commits in (True, False):
+        for epoch in (2, 5):
+            assert verdict(rule, known, 10, epoch, commits=commits) is E.PRODUCER_FENCED
+        assert verdict(rule, known, 11, 4, commits=commits) is E.INVALID_PRODUCER_ID_MAPPING
+        for pid, epoch in ((10, 4), (10, 9), (11, 4)):
+            pending = verdict(rule, known, pid, epoch, commits=commits, pending=True)
+            assert pending is E.CONCURRENT_TRANSACTIONS, "before anything else is looked at"
+
+
+@pytest.mark.parametrize("line", WITH_BUMP.strip().splitlines())
+def test_fact_132_a_retry_from_before_the_epochs_were_used_up(line: str) -> None:
+    title, abort_retry, _, commit_retry, _ = line.split()
+    state = STATES_BY_NAME[title]
+    known = txn(state, epoch=0, previous_producer_id=9)
+    fenced = E.PRODUCER_FENCED
+    for commits, word in ((False, abort_retry), (True, commit_retry)):
+        outcome = verdict(end_txn_rules.decide_with_epoch_bump, known, 9, LAST, commits=commits)
+        assert outcome == (meant(word) if state in {S.COMPLETE_ABORT, S.COMPLETE_COMMIT} else fenced)
+        assert (
+            verdict(end_txn_rules.decide_with_epoch_bump, known, 9, LAST - 1, commits=commits)
+            is E.INVALID_PRODUCER_ID_MAPPING
+        )
+        assert (
+            verdict(end_txn_rules.decide_with_epoch_bump, known, 8, LAST, commits=commits)
+            is E.INVALID_PRODUCER_ID_MAPPING
+        )
+
+
+# ---------------------------------------------------------------------- what a transaction becomes
+
+
+@pytest.mark.parametrize(("commits", "state"), [(True, S.PREPARE_COMMIT), (False, S.PREPARE_ABORT)])
+def test_fact_131_a_decision_of_version_1_leaves_the_epoch(commits: bool, state: TransactionState) -> None:
+    after = end_transitions.prepare_abort_or_commit(
+        txn(S.ONGOING, last_epoch=3, client_version=2), NOW, commits=commits
+    )
+    assert (after.state, after.producer_id, after.producer_epoch, after.last_producer_epoch) == (state, 10, 4, 3)
+    assert (after.start_ms, after.last_update_ms, after.client_transaction_version, after.next_producer_id) == (
+        1_000,
+        NOW,
+        0,
+        -1,
+    )
+    assert after.partitions == ONE
+
+
+@pytest.mark.parametrize(("commits", "state"), [(True, S.PREPARE_COMMIT), (False, S.PREPARE_ABORT)])
+def test_fact_132_a_decision_of_version_2_takes_the_next_epoch(commits: bool, state: TransactionState) -> None:
+    after = end_transitions.prepare_abort_or_commit_with_epoch_bump(txn(S.ONGOING), NOW, none_left, commits=commits)
+    assert (after.state, after.producer_id, after.producer_epoch, after.last_producer_epoch) == (state, 10, 5, 4)
+    assert (after.start_ms, after.last_update_ms, after.client_transaction_version, after.next_producer_id) == (
+        1_000,
+        NOW,
+        2,
+        -1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("epoch", "commits", "marked", "next_id"),
+    [
+        (LAST - 1, True, LAST, -1),
+        (LAST, True, LAST + 1, 99),
+        (LAST, False, LAST + 1, 99),
+        (LAST + 1, False, LAST + 1, 99),
+    ],
+)
+def test_fact_132_used_up_epochs_bring_another_id_after_the_markers(
+    epoch: int,
+    commits: bool,
+    marked: int,
+    next_id: int,
+) -> None:
+    after = end_transitions.prepare_abort_or_commit_with_epoch_bump(
+        txn(S.ONGOING, epoch=epoch), NOW, fresh, commits=commits
+    )
+    assert (after.producer_id, after.producer_epoch, after.next_producer_id) == (10, marked, next_id)
+    done = end_transitions.prepare_complete(after, NOW + 1)
+    expected = (10, marked, epoch) if next_id == -1 else (99, 0, epoch)
+    assert (done.producer_id, done.producer_epoch, done.last_producer_epoch) == expected
+    assert (done.next_producer_id, done.previous_producer_id) == (-1, 10)
+
+
+def test_fact_132_without_an_id_for_later_nothing_is_decided() -> None:
+    with pytest.raises(ProtocolError):
+        end_transitions.prepare_abort_or_commit_with_epoch_bump(
+            txn(S.ONGOING, epoch=LAST), NOW, none_left, commits=True
+        )
+
+
+@pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.title)
+def test_fact_134_an_abort_of_nothing_begins_now(state: TransactionState) -> None:
+    after = end_transitions.prepare_abort_or_commit_with_epoch_bump(txn(state), NOW, fresh, commits=False)
+    assert (after.start_ms, after.partitions, after.producer_epoch) == (NOW, frozenset(), 5)
+
+
+@pytest.mark.parametrize(
+    ("before", "state"), [(S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)]
+)
+def test_fact_115_what_is_complete_keeps_when_it_began(before: TransactionState, state: TransactionState) -> None:
+    done = end_transitions.prepare_complete(txn(before, client_version=2), NOW)
+    assert (done.state, done.partitions, done.start_ms, done.last_update_ms) == (state, frozenset(), 1_000, NOW)
+    assert (done.producer_id, done.producer_epoch, done.client_transaction_version) == (10, 4, 2)
+
+
+def test_fact_122_a_fence_of_version_1_takes_the_next_epoch_into_the_record_once() -> None:
+    after = end_transitions.prepare_fence_producer_epoch(txn(S.ONGOING, last_epoch=3), NOW, none_left, bumps=False)
+    assert (after.state, after.producer_epoch, after.last_producer_epoch, after.client_transaction_version) == (
+        S.PREPARE_ABORT,
+        5,
+        -1,
+        0,
+    )
+    assert (
+        end_transitions.prepare_fence_producer_epoch(
+            txn(S.ONGOING, epoch=LAST + 1), NOW, none_left, bumps=False
+        ).producer_epoch
+        == LAST + 1
+    )
+
+
+def test_fact_135_a_fence_of_version_2_bumps_once() -> None:
+    after = end_transitions.prepare_fence_producer_epoch(txn(S.ONGOING), NOW, none_left, bumps=True)
+    assert (after.state, after.producer_epoch, after.last_producer_epoch, after.client_transaction_version) == (
+        S.PREPARE_ABORT,
+        5,
+        4,
+        2,
+    )
+    done = end_transitions.prepare_complete(after, NOW)
+    assert verdict(end_txn_rules.decide_with_epoch_bump, done, 10, 4, commits=False) is EndTxnDecision.ALREADY_COMPLETE
+    assert verdict(end_txn_rules.decide_with_epoch_bump, done, 10, 4, commits=True) is E.INVALID_TXN_STATE

@@ -1,0 +1,325 @@
+"""A leader asks a transaction's coordinator about its partitions before they are first written to.
+
+The coordinator is in this process, or asked by AddPartitionsToTxn v4 and later: one request at a time to each broker,
+with what came meanwhile, as far as there is room. Of one transactional id there is one question in it at most: a
+producer that asks again has given the first up.
+
+Source: ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``, ``AddPartitionsToTxnManager.java``
+(apache/kafka 4.3.1).
+
+From KIP-890.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.metadata.cache import MetadataCache
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.env.env import Env
+from ottla.log.producers.transaction_verification import VERIFICATION_DISABLED, TxnAppendContext
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages import add_partitions_to_txn as m
+
+if TYPE_CHECKING:
+    from ottla.client.cluster_client import Channel, ReconnectingConnection
+
+logger = logging.getLogger("ottla.txn")
+TOPIC = "__transaction_state"
+TopicPartition = tuple[str, int]
+ErrorsByPartition = dict[TopicPartition, ErrorCode]
+_MIN_BATCHED_VERSION = 4
+"""The first version brokers ask in."""
+MAX_PARTITIONS_PER_REQUEST = 1_000
+"""A request with so many takes no more transactions: some 10 ms for the answer to be read."""
+
+
+class TransactionSupportedOperation(Enum):
+    """What is asked: by the version of the producer's request."""
+
+    VERIFY = "verify"
+    """Whether the partition was added; an old producer is told INVALID_TXN_STATE where it was not."""
+    VERIFY_ABORTABLE = "verify, abortable"
+    ADD = "add"
+    """Add it: each transaction has an epoch of its own."""
+
+
+class VerificationRequest(NamedTuple):
+    """A question: whose transaction, and the first sequence of what is written to each partition (-1 for none)."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    sequences: Mapping[TopicPartition, int]
+    operation: TransactionSupportedOperation
+
+
+class VerificationResult(NamedTuple):
+    """An answer: what is wrong with some partitions, and the proof for appending to others."""
+
+    errors: ErrorsByPartition
+    txns: dict[TopicPartition, TxnAppendContext]
+
+
+class TransactionVerifierDependencies(NamedTuple):
+    """What a verifier has of its node."""
+
+    env: Env
+    config: NodeConfig
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    partition_for: Callable[[str], int]
+    """The partition of `__transaction_state` that holds a transactional id."""
+    add_partitions: Callable[[m.AddPartitionsToTxnRequest, int], Awaitable[m.AddPartitionsToTxnResponse]]
+    """Asks the coordinator in this process, in a version of the request."""
+
+
+class TransactionVerifier:
+    """Asks the coordinators of transactions for the leaders on this node."""
+
+    def __init__(self, ground: TransactionVerifierDependencies) -> None:
+        self._dependencies = ground
+        self._connections: dict[int, _CoordinatorConnection] = {}
+        config = ground.config
+        self._is_enabled = config.flag("transaction.partition.verification.enable")
+        longest = config.number("add.partitions.to.txn.retry.backoff.max.ms")
+        self._max_wait_ms = min(longest, config.number("request.timeout.ms"))
+        self._retry_backoff_s = config.number("add.partitions.to.txn.retry.backoff.ms") / 1000
+
+    async def verify(self, wanted: VerificationRequest) -> VerificationResult:
+        """`verify_once`, and again for a while where the transaction before is still being ended and this one adds."""
+        env = self._dependencies.env
+        begun_ms = env.monotonic_ms()
+        while True:
+            answer = await self.verify_once(wanted)
+            again = (
+                wanted.operation is TransactionSupportedOperation.ADD
+                and ErrorCode.CONCURRENT_TRANSACTIONS in answer.errors.values()
+            )
+            if not again or env.monotonic_ms() - begun_ms >= self._max_wait_ms:
+                return answer
+            await env.sleep(self._retry_backoff_s)
+
+    async def verify_once(self, wanted: VerificationRequest) -> VerificationResult:
+        """Make guards where the transaction is not open yet, and ask about those partitions."""
+        refused: ErrorsByPartition = {}
+        txns: dict[TopicPartition, TxnAppendContext] = {}
+        adds = wanted.operation is TransactionSupportedOperation.ADD
+        if not adds and not self._is_enabled:
+            return VerificationResult(refused, dict.fromkeys(wanted.sequences, TxnAppendContext(VERIFICATION_DISABLED)))
+        now_ms = self._dependencies.env.now_ms()
+        for at, sequence in wanted.sequences.items():
+            try:
+                log = self._dependencies.replicas.leader(*at).log
+                guard = log.maybe_start_transaction_verification(
+                    wanted.producer_id, wanted.epoch, sequence, now_ms, bumps=adds
+                )
+            except ProtocolError as error:
+                refused[at] = error.code
+            else:
+                if guard is not None:
+                    txns[at] = TxnAppendContext(guard)
+        if txns:
+            refused |= await self._verify_with_coordinator(wanted, list(txns))
+        if not self._is_enabled:
+            txns = dict.fromkeys(wanted.sequences, TxnAppendContext(VERIFICATION_DISABLED))
+        return VerificationResult(refused, txns)
+
+    async def _verify_with_coordinator(
+        self, wanted: VerificationRequest, partitions: list[TopicPartition]
+    ) -> ErrorsByPartition:
+        """Ask the coordinator; gives what is wrong with which partitions."""
+        topics: dict[str, m.AddPartitionsToTxnTopic] = {}
+        for topic, number in partitions:
+            topics.setdefault(topic, m.AddPartitionsToTxnTopic(topic)).partitions.append(number)
+        transaction = m.AddPartitionsToTxnTransaction(
+            wanted.transactional_id,
+            wanted.producer_id,
+            wanted.epoch,
+            wanted.operation is not TransactionSupportedOperation.ADD,
+            list(topics.values()),
+        )
+        leader = self._coordinator(wanted.transactional_id)
+        if leader is None:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if leader == self._dependencies.config.node_id:
+            codes = await self._verify_locally(transaction)
+        else:
+            line = self._connections.get(leader)
+            if line is None:
+                line = self._connections[leader] = _CoordinatorConnection(self._dependencies, leader)
+            codes = await line.verify(transaction)
+        return {at: _to_producer_error(code, wanted.operation) for at, code in codes.items()}
+
+    async def _verify_locally(self, transaction: m.AddPartitionsToTxnTransaction) -> ErrorsByPartition:
+        answer = await self._dependencies.add_partitions(m.AddPartitionsToTxnRequest([transaction]), 5)
+        return next(_errors_by_transaction(answer, [transaction]))
+
+    def _coordinator(self, transactional_id: str) -> int | None:
+        """The broker that leads a transactional id's partition; None where nobody does, or it is gone."""
+        image = self._dependencies.metadata.image
+        topic = image.topics.get(TOPIC)
+        if topic is None:
+            return None
+        number = self._dependencies.partition_for(transactional_id)
+        part = topic.partitions.get(number)
+        known = None if part is None else image.brokers.get(part.leader)
+        return None if part is None or known is None or known.fenced else part.leader
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        for line in self._connections.values():
+            line.close()
+
+
+def _to_producer_error(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
+    """A coordinator's word, as a producer of that age understands it."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and operation is TransactionSupportedOperation.VERIFY:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
+def _same_error_for_all(transaction: m.AddPartitionsToTxnTransaction, code: ErrorCode) -> ErrorsByPartition:
+    return {(topic.name, number): code for topic in transaction.topics for number in topic.partitions}
+
+
+def _errors_by_transaction(
+    answer: m.AddPartitionsToTxnResponse, transactions: Iterable[m.AddPartitionsToTxnTransaction]
+) -> Iterator[ErrorsByPartition]:
+    """What an answer says is wrong with each transaction's partitions; what it does not name is right."""
+    if answer.error_code:
+        code = ErrorCode(answer.error_code)
+        hidden = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # nothing a producer could make sense of
+        for transaction in transactions:
+            yield _same_error_for_all(transaction, ErrorCode.INVALID_TXN_STATE if hidden else code)
+        return
+    found = {row.transactional_id: row.topic_results for row in answer.results_by_transaction}
+    for transaction in transactions:
+        yield {
+            (topic.name, row.partition_index): ErrorCode(row.partition_error_code)
+            for topic in found.get(transaction.transactional_id, ())
+            for row in topic.results_by_partition
+            if row.partition_error_code
+        }
+
+
+class _QueuedTransaction(NamedTuple):
+    """A question in the queue."""
+
+    transaction: m.AddPartitionsToTxnTransaction
+    pending_request: PendingBrokerRequest
+
+    def fail_all(self, code: ErrorCode) -> None:
+        self.pending_request.deliver(_same_error_for_all(self.transaction, code))
+
+
+class _CoordinatorConnection:
+    """The way to one coordinator elsewhere. Whoever finds it free sends what waits, the oldest first."""
+
+    def __init__(self, ground: TransactionVerifierDependencies, broker: int) -> None:
+        self._dependencies = ground
+        self._broker = broker
+        self._queue: dict[str, _QueuedTransaction] = {}
+        self._sending: trio.Event | None = None
+        self._connection: ReconnectingConnection | None = None
+
+    async def verify(self, transaction: m.AddPartitionsToTxnTransaction) -> ErrorsByPartition:
+        """What is wrong with a transaction's partitions."""
+        mine = _QueuedTransaction(transaction, PendingBrokerRequest())
+        self._enqueue(mine)
+        while mine.pending_request.answer is None:
+            if self._sending is not None:
+                await self._sending.wait()
+            else:
+                await self._send()
+        codes: ErrorsByPartition = mine.pending_request.answer
+        return codes
+
+    def _enqueue(self, mine: _QueuedTransaction) -> None:
+        """Of one id the newest question counts: one before it was given up, or is of a producer that is fenced."""
+        known = self._queue.get(mine.transaction.transactional_id)
+        if known is not None:
+            epoch, older = mine.transaction.producer_epoch, known.transaction.producer_epoch
+            if older > epoch:
+                mine.fail_all(ErrorCode.INVALID_PRODUCER_EPOCH)
+                return
+            known.fail_all(ErrorCode.NETWORK_EXCEPTION if older == epoch else ErrorCode.INVALID_PRODUCER_EPOCH)
+        self._queue[mine.transaction.transactional_id] = mine
+
+    async def _send(self) -> None:
+        from ottla.broker.interbroker.request_cancellation import cancel_if_broker_gone
+
+        self._sending = done = trio.Event()
+        asked = self._next()
+        transactions = [one.transaction for one in asked]
+        try:
+            request = m.AddPartitionsToTxnRequest(transactions)
+            answer = await cancel_if_broker_gone(self._dependencies.env, self._is_there, lambda: self._call(request))
+            told = ({} for _ in asked) if answer is None else _errors_by_transaction(answer, transactions)
+            for one, codes in zip(asked, told, strict=True):
+                one.pending_request.deliver(codes)
+        except (OSError, WireError) as error:
+            logger.warning("broker %d did not say whose transactions these are: %s", self._broker, error)
+        finally:
+            self._sending = None
+            for one in asked:
+                if one.pending_request.answer is None:
+                    one.fail_all(ErrorCode.NETWORK_EXCEPTION)
+            done.set()
+
+    def _next(self) -> list[_QueuedTransaction]:
+        """Take what goes into one request out of the queue."""
+        asked: list[_QueuedTransaction] = []
+        count = 0
+        for one in self._queue.values():
+            if count >= MAX_PARTITIONS_PER_REQUEST:
+                break
+            asked.append(one)
+            count += sum(len(topic.partitions) for topic in one.transaction.topics)
+        for one in asked:
+            del self._queue[one.transaction.transactional_id]
+        return asked
+
+    async def _call(self, request: m.AddPartitionsToTxnRequest) -> m.AddPartitionsToTxnResponse | None:
+        """Its answer; None where it is too old to be asked: nothing is confirmed then.
+
+        Raises:
+            OSError: it is not there; WireError: its answer does not parse.
+        """
+        channel = await self._channel()
+        if channel.versions.get(ApiKey.ADD_PARTITIONS_TO_TXN, (0, -1))[1] < _MIN_BATCHED_VERSION:
+            logger.warning("broker %d cannot be asked about transactions: nothing is confirmed", self._broker)
+            return None
+        answer: m.AddPartitionsToTxnResponse = await channel.call(request)
+        return answer
+
+    def _is_there(self) -> bool:
+        known = self._dependencies.metadata.image.brokers.get(self._broker)
+        return known is not None and not known.fenced
+
+    async def _channel(self) -> Channel:
+        from ottla.broker.interbroker.credentials import inter_broker_access
+        from ottla.client.cluster_client import ReconnectingConnection
+
+        ground, config = self._dependencies, self._dependencies.config
+        if self._connection is None:
+            timeout_s = config.number("request.timeout.ms") / 1000
+            client_id, access = f"broker-{config.node_id}-transactions", inter_broker_access(config)
+            self._connection = ReconnectingConnection(ground.env, client_id, timeout_s, access=access)
+        address = ground.metadata.image.broker_address(self._broker, config.inter_broker_listener)
+        return await self._connection.channel_to(address, f"broker {self._broker}")
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            self._connection.close()

@@ -1,1 +1,0 @@
-"""Work in the background: syncing, checkpoints, retention, compaction, scrubbing."""

@@ -1,0 +1,196 @@
+"""One cluster of both kinds: a real Kafka broker under Ottla's controllers, and Ottla's brokers under a real one.
+
+``OTTLA_MIXED_S`` says for how many seconds nodes are killed and leaders elected, under three stock producers; without
+it each goes once, under one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import ottla
+from compat_tests.cluster.test_three_nodes import WITHIN_S, NumberWriter, OttlaFromFile, verify_written, wait_for
+from compat_tests.support.jars import classpath, jars
+from compat_tests.support.processes import OTTLA, NodeProcess, free_port, free_ports
+
+FOR_S = float(os.environ.get("OTTLA_MIXED_S", "0"))
+_ERRORS = "org.apache.kafka.common.errors."
+REFUSED = (f"{_ERRORS}OutOfOrderSequenceException", f"{_ERRORS}NotEnoughReplicasException")
+CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+
+
+class KafkaNode(NodeProcess):
+    """Apache Kafka with a file of settings."""
+
+    def __init__(self, folder: Path, node_id: int, port: int, text: str, cluster_id: str, *options: str) -> None:
+        super().__init__(folder / f"kafka-{node_id}", port)
+        jars("kafka")
+        self.file = folder / f"kafka-{node_id}.properties"
+        self.file.write_text(f"{text}node.id={node_id}\nlog.dirs={self.data_dir}\n{SAMPLE}")
+        tool = ["java", "-cp", classpath(), "kafka.tools.StorageTool", "format", "-t", cluster_id, *options]
+        subprocess.run([*tool, "-c", str(self.file)], check=True, capture_output=True)
+
+    def command(self) -> list[str]:
+        """The command line."""
+        return ["java", "-Xmx400m", "-cp", classpath(), "kafka.Kafka", str(self.file)]
+
+    def complaints(self) -> list[str]:
+        """What must not be said: an error, or a record it cannot replay.
+
+        What a producer with several requests on their way is refused around an election is no fault of anybody's.
+        """
+        lines = self.log.read_text(errors="replace").splitlines()
+        said = [(line, why) for line, why in itertools.pairwise([*lines, ""]) if " ERROR " in line or " FATAL " in line]
+        return [line for line, why in said if "Error processing append" not in line or not why.startswith(REFUSED)]
+
+
+SAMPLE = """
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+offsets.topic.replication.factor=1
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def broker_settings(port: int, controllers: str) -> str:
+    return (
+        f"process.roles=broker\nlisteners=PLAINTEXT://127.0.0.1:{port}\n"
+        f"controller.quorum.bootstrap.servers={controllers}\n"
+    )
+
+
+def rounds(bootstrap: str, topic: str) -> Iterator[None]:
+    """One, or as many as there is time for; each begins with every partition led by the first of its replicas."""
+    deadline = time.monotonic() + FOR_S
+    while True:
+        yield
+        if time.monotonic() > deadline:
+            return
+        wait_for(lambda: are_all_in_sync(bootstrap, topic))
+        subprocess.run([OTTLA, "cluster", "elect", "-b", bootstrap], check=True, capture_output=True)
+
+
+def running_stock_producers(bootstrap: str) -> AbstractContextManager[Any]:
+    """Three stock producers, where it goes on for long."""
+    from compat_tests.cluster.producer_campaign import running_producers  # which imports from here
+
+    return running_producers(bootstrap) if FOR_S else nullcontext()
+
+
+def make(bootstrap: str, topic: str, assignment: list[list[int]]) -> None:
+    """A topic whose replicas lie where it says; the first of each leads."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    config = {"min.insync.replicas": "2"}
+    new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=config)
+    admin.create_topics([new])[topic].result(WITHIN_S)
+
+
+def brokers(bootstrap: str) -> set[int]:
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WITHIN_S).brokers)
+
+
+def partitions(bootstrap: str, topic: str) -> dict[int, tuple[int, list[int]]]:
+    """(leader, ISR) of each."""
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=WITHIN_S).topics[topic]
+    return {number: (p.leader, sorted(p.isrs)) for number, p in found.partitions.items()}
+
+
+def are_all_in_sync(bootstrap: str, topic: str) -> bool:
+    rows = partitions(bootstrap, topic)
+    return bool(rows) and all(len(isr) == 3 for _, isr in rows.values())
+
+
+def test_a_kafka_broker_leads_and_follows_under_our_controllers(tmp_path: Path) -> None:
+    with ottla.Cluster(3) as cluster, kafka_under_ours(cluster, tmp_path) as kafka:
+        bootstrap = cluster.bootstrap_servers
+        make(bootstrap, "m", [[9, 1, 2], [1, 9, 3]])
+        with running_stock_producers(bootstrap), NumberWriter(bootstrap, "m") as writer:
+            assert writer.has_progressed()
+            wait_for(lambda: partitions(bootstrap, "m") == {0: (9, [1, 2, 9]), 1: (1, [1, 3, 9])})
+            for _ in rounds(bootstrap, "m"):
+                kafka.kill()
+                assert writer.has_progressed()
+                kafka.start()
+                wait_for(lambda: are_all_in_sync(bootstrap, "m"))
+                cluster.kill(1)
+                assert writer.has_progressed()
+                cluster.restart(1)
+                wait_for(lambda: are_all_in_sync(bootstrap, "m"))
+        verify_written(bootstrap, "m", writer)
+        assert kafka.complaints() == []
+
+
+@contextmanager
+def ours_under_kafka(folder: Path, more: str = "") -> Iterator[tuple[KafkaNode, list[OttlaFromFile]]]:
+    """A Kafka node of both roles, and two brokers of ours; ``more``: settings of all."""
+    client, controller, *ports = free_ports(4)
+    text = (
+        f"{more}process.roles=broker,controller\n"
+        f"listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
+        f"controller.quorum.bootstrap.servers=127.0.0.1:{controller}\n"
+    )
+    ours: list[OttlaFromFile] = []
+    with KafkaNode(folder, 1, client, text, CLUSTER_ID, "--standalone") as kafka:
+        try:
+            for node_id, port in enumerate(ports, 7):
+                file, data = folder / f"{node_id}.properties", folder / f"ottla-{node_id}"
+                settings = more + broker_settings(port, f"127.0.0.1:{controller}")
+                file.write_text(f"{settings}node.id={node_id}\nlog.dirs={data}\n{SAMPLE}")
+                command: list[Any] = [OTTLA, "format", "--cluster-id", CLUSTER_ID, "--config", file]
+                subprocess.run(command, check=True, capture_output=True)
+                ours.append(OttlaFromFile(file, data, port).start())
+            yield kafka, ours
+        finally:
+            for node in ours:
+                node.stop()
+
+
+@pytest.fixture
+def under_kafka(tmp_path: Path) -> Iterator[tuple[KafkaNode, list[OttlaFromFile]]]:
+    with ours_under_kafka(tmp_path) as nodes:
+        yield nodes
+
+
+@contextmanager
+def kafka_under_ours(cluster: ottla.Cluster, folder: Path, more: str = "") -> Iterator[KafkaNode]:
+    """A Kafka broker, number 9, in a cluster of ours."""
+    port = free_port()
+    controllers = ",".join(f"127.0.0.1:{node.controller_port}" for node in cluster.nodes)
+    meta = Path(cluster.nodes[0].data_dir, "meta.properties").read_text()
+    cluster_id = next(line.partition("=")[2] for line in meta.splitlines() if line.startswith("cluster.id="))
+    with KafkaNode(folder, 9, port, more + broker_settings(port, controllers), cluster_id) as kafka:
+        wait_for(lambda: 9 in brokers(cluster.bootstrap_servers))
+        yield kafka
+
+
+def test_our_brokers_lead_and_follow_under_a_kafka_controller(
+    under_kafka: tuple[KafkaNode, list[OttlaFromFile]],
+) -> None:
+    kafka, (seven, eight) = under_kafka
+    bootstrap = ",".join(node.bootstrap for node in (kafka, seven, eight))
+    wait_for(lambda: brokers(bootstrap) == {1, 7, 8})
+    make(seven.bootstrap, "m", [[7, 8, 1], [8, 1, 7], [1, 7, 8]])  # through one of ours: in an envelope
+    with running_stock_producers(bootstrap), NumberWriter(bootstrap, "m") as writer:
+        assert writer.has_progressed()
+        wait_for(lambda: {leader for leader, _ in partitions(bootstrap, "m").values()} == {1, 7, 8})
+        for _ in rounds(bootstrap, "m"):
+            seven.kill()
+            assert writer.has_progressed()
+            seven.start()
+            wait_for(lambda: are_all_in_sync(bootstrap, "m"))
+            assert eight.stop() == 0
+            assert writer.has_progressed()
+            eight.start()
+            wait_for(lambda: are_all_in_sync(bootstrap, "m"))
+    verify_written(bootstrap, "m", writer)
+    assert kafka.complaints() == []

@@ -1,0 +1,167 @@
+"""Replicas and leaders move in clusters of processes: by Kafka's own tools, by our commands, and by themselves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import ottla
+from compat_tests.support.processes import OTTLA, java_tool
+from compat_tests.support.round_trip import round_trip
+from ottla.cluster import Cluster
+
+WAIT_S = 120.0
+Replicas = dict[int, tuple[int, list[int], list[int]]]
+"""Leader, replicas and in-sync replicas of each partition."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with ottla.Cluster(4) as out:
+        yield out
+
+
+def until(done: Callable[[], Any]) -> Any:
+    """Wait until something is so, and give it."""
+    end = time.monotonic() + WAIT_S
+    while not (found := done()):
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.2)
+    return found
+
+
+def make(cluster: Cluster, topic: str, partitions: int, factor: int) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, partitions, factor)])[topic].result(WAIT_S)
+
+
+def replicas(cluster: Cluster, topic: str) -> Replicas:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    found = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+    return {n: (p.leader, list(p.replicas), sorted(p.isrs)) for n, p in found.items()}
+
+
+def topics(cluster: Cluster) -> list[str]:
+    return list(AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=WAIT_S).topics)
+
+
+def command(cluster: Cluster, *words: str) -> Any:
+    """What ``ottla cluster`` prints, as JSON."""
+    line = [OTTLA, "cluster", *words, "-b", cluster.nodes[0].bootstrap_servers, "-o", "json"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_kafkas_own_tools_plan_carry_out_and_verify_moves_and_elect_leaders(cluster: Cluster, tmp_path: Path) -> None:
+    make(cluster, "tools", 3, 2)
+    assert round_trip(cluster.bootstrap_servers, "tools") == b"hello"
+    at = ["--bootstrap-server", cluster.bootstrap_servers]
+    topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
+    topics.write_text(json.dumps({"topics": [{"topic": "tools"}], "version": 1}))
+    name = "reassign.ReassignPartitionsCommand"
+    said = java_tool(name, *at, "--topics-to-move-json-file", str(topics), "--broker-list", "2,3", "--generate")
+    plan.write_text(said.strip().splitlines()[-1])
+    asked = {p["partition"]: p["replicas"] for p in json.loads(plan.read_text())["partitions"]}
+    said = java_tool(name, *at, "--reassignment-json-file", str(plan), "--execute", "--throttle", "10000000")
+    assert "Successfully started partition reassignments for tools-0,tools-1,tools-2" in said
+    until(lambda: "No partition reassignments found" in java_tool(name, *at, "--list"))
+    verify = (name, *at, "--reassignment-json-file", str(plan), "--verify")
+    until(lambda: java_tool(*verify).count("is completed.") == 3)  # it asks any broker, which hears of it later
+    until(lambda: {n: p[1] for n, p in replicas(cluster, "tools").items()} == asked)
+    elect = "LeaderElectionCommand"
+    java_tool(elect, *at, "--election-type", "preferred", "--all-topic-partitions")
+    until(lambda: {n: p[0] for n, p in replicas(cluster, "tools").items()} == {n: to[0] for n, to in asked.items()})
+    said = java_tool(elect, *at, "--election-type", "unclean", "--topic", "tools", "--partition", "0")
+    assert "Valid replica already elected for partitions tools-0" in said
+    assert round_trip(cluster.bootstrap_servers, "tools", b"again") == b"again"
+
+
+def is_even(cluster: Cluster) -> bool:
+    """Whether no broker carries two replicas more than another."""
+    every = [of for topic in topics(cluster) for _, of, _ in replicas(cluster, topic).values()]
+    carries = Counter(broker for of in every for broker in of)
+    return max(carries.values()) - min(carries[broker] for broker in (1, 2, 3, 4)) <= 1
+
+
+class MovingClusterLoad:
+    """A producer with acks=all that never stops, and what was acknowledged."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.acknowledged: list[int] = []
+        self.failed: list[str] = []
+        self._topic = topic
+        self._producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "enable.idempotence": True}
+        )
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> MovingClusterLoad:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._over.is_set():
+            self._producer.produce(self._topic, str(number), on_delivery=self._told)
+            self._producer.poll(0.002)
+            number += 1
+        self._producer.flush(WAIT_S)
+
+    def _told(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged.append(int(message.value()))
+        else:
+            self.failed.append(str(error))
+
+
+def everything(cluster: Cluster, topic: str) -> list[int]:
+    """All records of a topic, in no order."""
+    line = [OTTLA, "consume", topic, "--from-beginning", "--exit", "-b", cluster.nodes[0].bootstrap_servers]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=True)
+    return [int(text) for text in done.stdout.split()]
+
+
+def test_a_broker_is_drained_and_filled_again_while_records_are_written(cluster: Cluster) -> None:
+    make(cluster, "busy", 6, 2)
+    with MovingClusterLoad(cluster, "busy") as load:
+        until(lambda: len(load.acknowledged) > 200)
+        command(cluster, "drain", "2")
+        until(lambda: all(2 not in of and sorted(of) == isr for _, of, isr in replicas(cluster, "busy").values()))
+        before = len(load.acknowledged)
+        until(lambda: len(load.acknowledged) > before + 200)
+        command(cluster, "rebalance")
+        until(lambda: command(cluster, "rebalance", "--dry-run") == [])
+    assert not load.failed
+    until(lambda: is_even(cluster))
+    until(lambda: all(leader == of[0] for leader, of, _ in replicas(cluster, "busy").values()))
+    assert sorted(everything(cluster, "busy")) == sorted(load.acknowledged)
+
+
+def test_what_a_lost_node_had_is_made_again_on_the_others() -> None:
+    settings = {"auto.replica.recovery.after.ms": "1000", "broker.session.timeout.ms": "6000"}
+    with ottla.Cluster(4, settings=settings) as cluster:
+        make(cluster, "kept", 4, 3)
+        with MovingClusterLoad(cluster, "kept") as load:
+            until(lambda: len(load.acknowledged) > 100)
+            cluster.kill(4)
+            until(lambda: all(4 not in of and len(isr) == 3 for _, of, isr in replicas(cluster, "kept").values()))
+            before = len(load.acknowledged)
+            until(lambda: len(load.acknowledged) > before + 50)
+        assert not load.failed
+        assert sorted(everything(cluster, "kept")) == sorted(load.acknowledged)

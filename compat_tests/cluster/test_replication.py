@@ -1,0 +1,120 @@
+"""Replicas and leaders that move between real processes while a stock client writes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+from confluent_kafka import Producer
+
+import ottla
+from compat_tests.cluster.test_three_nodes import WITHIN_S, NumberWriter, make_topic, read, verify_written, wait_for
+from ottla.client.cluster_client import ClusterClient
+from ottla.runtime.real_env import RealEnv
+from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import incremental_alter_configs as ic
+from ottla.wire.messages import list_partition_reassignments as lr
+
+TOPIC, BROKER, SET = 2, 4, 0
+RATE = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ottla.Cluster]:
+    with ottla.Cluster(3) as out:
+        yield out
+
+
+def ask(cluster: ottla.Cluster, request: Any, node: int = 1) -> Any:
+    """One request, as a client sends it."""
+
+    async def main() -> Any:
+        client = ClusterClient(RealEnv(), cluster.node(node).bootstrap_servers)
+        try:
+            return await client.call(request)
+        finally:
+            client.close()
+
+    return trio.run(main)
+
+
+def move(cluster: ottla.Cluster, topic: str, replicas: dict[int, list[int]]) -> None:
+    """Have partitions at these replicas."""
+    rows = [ar.ReassignablePartition(number, to) for number, to in replicas.items()]
+    answer = ask(cluster, ar.AlterPartitionReassignmentsRequest(60_000, True, [ar.ReassignableTopic(topic, rows)]))
+    assert (answer.error_code, [p.error_code for t in answer.responses for p in t.partitions]) == (0, [0] * len(rows))
+
+
+def has_moved(cluster: ottla.Cluster) -> bool:
+    return not ask(cluster, lr.ListPartitionReassignmentsRequest(10_000, None)).topics
+
+
+def copies(cluster: ottla.Cluster, name: str) -> list[int]:
+    """The nodes with a partition's directory."""
+    return [node.id for node in cluster.nodes if os.path.isdir(f"{node.data_dir}/{name}")]
+
+
+def set_all(cluster: ottla.Cluster, rows: dict[tuple[int, str], dict[str, str]]) -> None:
+    resources = [
+        ic.AlterConfigsResource(kind, name, [ic.AlterableConfig(key, SET, value) for key, value in values.items()])
+        for (kind, name), values in rows.items()
+    ]
+    for resource in resources:  # a broker refuses the settings of another one
+        node = int(resource.resource_name) if resource.resource_type == BROKER else 1
+        answer = ask(cluster, ic.IncrementalAlterConfigsRequest([resource]), node)
+        assert [x.error_code for x in answer.responses] == [0]
+
+
+def test_replicas_move_away_and_back_while_records_come(cluster: ottla.Cluster) -> None:
+    make_topic(cluster.bootstrap_servers, "moving", 1)
+    with NumberWriter(cluster.bootstrap_servers, "moving") as writer:
+        for members in ([1, 2], [3, 2], [3, 1], [2, 1, 3]):
+            move(cluster, "moving", {0: members})
+            wait_for(lambda: has_moved(cluster))
+            wait_for(lambda members=members: copies(cluster, "moving-0") == sorted(members))
+            assert writer.has_progressed()
+    verify_written(cluster.bootstrap_servers, "moving", writer)
+
+
+def test_a_moving_replica_is_filled_no_faster_than_it_may_be(cluster: ottla.Cluster) -> None:
+    make_topic(cluster.bootstrap_servers, "throttled", 1)
+    move(cluster, "throttled", {0: [1, 2]})
+    wait_for(lambda: copies(cluster, "throttled-0") == [1, 2])
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    for number in range(50):
+        producer.produce("throttled", str(number).ljust(RATE // 10))
+    assert producer.flush(WITHIN_S) == 0
+    sides = ("leader", "follower")
+    listed = {f"{side}.replication.throttled.replicas": "*" for side in sides}
+    rates = {f"{side}.replication.throttled.rate": str(RATE) for side in sides}
+    set_all(cluster, {(TOPIC, "throttled"): listed, **{(BROKER, str(node.id)): rates for node in cluster.nodes}})
+    began = time.monotonic()
+    move(cluster, "throttled", {0: [1, 3]})
+    wait_for(lambda: has_moved(cluster))
+    assert 2.5 < time.monotonic() - began < WITHIN_S
+    set_all(cluster, {(BROKER, str(node.id)): dict.fromkeys(rates, "9" * 12) for node in cluster.nodes})
+    assert read(cluster.bootstrap_servers, "throttled", 50) == list(range(50))
+
+
+def test_leaders_change_again_and_again_and_each_key_keeps_its_order(cluster: ottla.Cluster) -> None:
+    make_topic(cluster.bootstrap_servers, "elected", 3)
+    turns = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+    elected = 0
+    with NumberWriter(cluster.bootstrap_servers, "elected") as writer:
+        for turn in range(1, 9):
+            move(cluster, "elected", {number: turns[(number + turn) % 3] for number in range(3)})
+            wanted = el.ElectLeadersRequest(0, [el.TopicPartitions("elected", [0, 1, 2])], 10_000)
+            answer = ask(cluster, wanted)
+            elected += sum(row.error_code == 0 for r in answer.replica_election_results for row in r.partition_result)
+            assert writer.has_progressed()
+    assert elected > 12
+    verify_written(cluster.bootstrap_servers, "elected", writer)
+    by_key: dict[int, list[int]] = {}
+    for number in read(cluster.bootstrap_servers, "elected", len(writer.acknowledged)):
+        by_key.setdefault(number % 10, []).append(number)
+    assert all(numbers == sorted(numbers) for numbers in by_key.values())

@@ -1,0 +1,325 @@
+"""Three nodes as real processes, and stock clients that see nothing of a node's death but a pause."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import ottla
+from compat_tests.cluster.replica_bytes import verify_replicas
+from compat_tests.support.processes import OTTLA, NodeProcess, free_ports
+from ottla.tools.cluster_join import LIVENESS_TIMEOUT_MS
+
+WITHIN_S = 90.0
+
+
+def wait_for(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+    """What comes of it, once it is true."""
+    deadline = time.monotonic() + within_s
+    while not (found := what()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.05)
+    return found
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = 3) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    config = {"min.insync.replicas": "2"}
+    admin.create_topics([NewTopic(name, partitions, 3, config=config)])[name].result(WITHIN_S)
+
+
+def all_in_sync(bootstrap: str, topic: str) -> bool:
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=WITHIN_S).topics[topic]
+    # A node that has not heard of the topic yet tells of no partition.
+    return bool(found.partitions) and all(len(p.isrs) == 3 and p.leader >= 0 for p in found.partitions.values())
+
+
+def read(bootstrap: str, topic: str, count: int) -> list[int]:
+    """That many records of a topic, as numbers."""
+    group = f"readers-of-{topic}-{time.monotonic_ns()}"
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    out: list[int] = []
+    deadline = time.monotonic() + WITHIN_S
+    while len(out) < count and time.monotonic() < deadline:
+        out += [int(m.value()) for m in consumer.consume(1000, 1.0) if m.error() is None]
+    consumer.close()
+    return out
+
+
+class NumberWriter:
+    """Writes numbers without end until told to stop; knows which of them were acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 1}
+        )
+        self._topic = topic
+        self._stop = threading.Event()
+        self.acknowledged: list[int] = []
+        self.refused: list[str] = []
+        self._thread = threading.Thread(target=self._write)
+
+    def _told(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged.append(int(message.value()))
+        else:
+            self.refused.append(str(error))
+
+    def _write(self) -> None:
+        for number in itertools.count():
+            if self._stop.is_set():
+                break
+            self._producer.produce(self._topic, str(number).encode(), str(number % 10).encode(), on_delivery=self._told)
+            self._producer.poll(0.002)
+        self._producer.flush(WITHIN_S)
+
+    def __enter__(self) -> NumberWriter:
+        self._thread.start()
+        wait_for(lambda: self.acknowledged)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        del self._producer  # it would look for its brokers for ever
+
+    def has_progressed(self) -> bool:
+        """Whether something new is acknowledged in time."""
+        before = len(self.acknowledged)
+        return bool(wait_for(lambda: len(self.acknowledged) > before))
+
+
+def verify_written(bootstrap: str, topic: str, writer: NumberWriter) -> None:
+    """Everything that was acknowledged is there, once, and nothing was refused."""
+    assert writer.refused == []
+    found = read(bootstrap, topic, len(writer.acknowledged))
+    assert sorted(found) == sorted(writer.acknowledged)
+
+
+def test_each_node_may_be_killed_in_turn_and_nothing_is_lost() -> None:
+    with ottla.Cluster(3) as cluster:
+        bootstrap = cluster.bootstrap_servers
+        make_topic(bootstrap, "t")
+        with NumberWriter(bootstrap, "t") as writer:
+            for node in (1, 2, 3):
+                cluster.kill(node)
+                assert writer.has_progressed()
+                cluster.restart(node)
+                wait_for(lambda: all_in_sync(bootstrap, "t"))
+                assert writer.has_progressed()
+        verify_written(bootstrap, "t", writer)
+        assert verify_replicas(cluster, "t") > 3, "the leader of no partition changed"
+
+
+def test_a_cluster_that_was_stopped_comes_back_with_everything(tmp_path: Path) -> None:
+    with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
+        make_topic(cluster.bootstrap_servers, "t")
+        with NumberWriter(cluster.bootstrap_servers, "t") as writer:
+            assert writer.has_progressed()
+    with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
+        verify_written(cluster.bootstrap_servers, "t", writer)
+        rows = json.loads(
+            subprocess.run(
+                [OTTLA, "cluster", "status", "-b", cluster.bootstrap_servers, "-o", "json"],
+                capture_output=True,
+                check=True,
+            ).stdout
+        )
+        assert [row["node"] for row in rows] == [1, 2, 3]
+        assert sorted(row["quorum"] for row in rows) == ["leader", "voter", "voter"]
+        assert {row["broker"] for row in rows} == {"alive"}
+
+
+class OttlaFromFile(NodeProcess):
+    """A node started with a ``server.properties``."""
+
+    def __init__(self, file: Path, data_dir: Path, port: int) -> None:
+        super().__init__(data_dir, port)
+        self.file = file
+
+    def command(self) -> list[str]:
+        """The command line."""
+        return [OTTLA, "serve", "--config", str(self.file)]
+
+
+def start_together(nodes: Sequence[NodeProcess]) -> None:
+    """Start nodes that wait for one another."""
+    with ThreadPoolExecutor(len(nodes)) as threads:
+        list(threads.map(lambda node: node.start(), nodes))
+
+
+SAMPLE = """
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+num.network.threads=3
+num.io.threads=8
+num.partitions=1
+offsets.topic.replication.factor=3
+transaction.state.log.replication.factor=3
+transaction.state.log.min.isr=2
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def combined_nodes(folder: Path) -> list[OttlaFromFile]:
+    """Three nodes of both roles, with fixed voters."""
+    ports = free_ports(6)
+    voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports[3:], 1))
+    return [
+        formatted(
+            folder,
+            i,
+            client,
+            f"process.roles=broker,controller\ncontroller.quorum.voters={voters}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
+            f"advertised.listeners=PLAINTEXT://127.0.0.1:{client}\ninter.broker.listener.name=PLAINTEXT\n",
+        )
+        for i, (client, controller) in enumerate(zip(ports[:3], ports[3:], strict=True), 1)
+    ]
+
+
+def separate_nodes(folder: Path, *, dynamic: bool) -> list[OttlaFromFile]:
+    """Three controllers and three brokers; the voters are fixed by the settings, or are records."""
+    ports = free_ports(6)
+    named = [f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports[:3], 1)]
+    directories = ["JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A", "07R5amHmR32VDA6jHkGbTA"]
+    voters, options = f"controller.quorum.voters={','.join(named)}\n", []
+    if dynamic:
+        voters = f"controller.quorum.bootstrap.servers=127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}\n"
+        listed = ",".join(f"{name}:{where}" for name, where in zip(named, directories, strict=True))
+        options = ["--initial-controllers", listed]
+    nodes = []
+    for i, port in enumerate(ports, 1):
+        role, listener = ("controller", "CONTROLLER") if i <= 3 else ("broker", "PLAINTEXT")
+        text = f"process.roles={role}\nlisteners={listener}://127.0.0.1:{port}\n{voters}"
+        nodes.append(formatted(folder, i, port, text, *(options if i <= 3 else [])))
+    return nodes
+
+
+def formatted(folder: Path, node_id: int, port: int, text: str, *options: str) -> OttlaFromFile:
+    """A node with a file as people have them for Kafka, formatted as Kafka's are."""
+    file, data = folder / f"{node_id}.properties", folder / f"data-{node_id}"
+    file.write_text(f"{text}node.id={node_id}\nlog.dirs={data}\n{SAMPLE}")
+    command = [OTTLA, "format", "--cluster-id", "5L6g3nShT-eMCtK--X86sw", "--config", str(file), *options]
+    subprocess.run(command, check=True, capture_output=True)
+    return OttlaFromFile(file, data, port)
+
+
+@contextlib.contextmanager
+def running_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
+    """Nodes, started and stopped together."""
+    try:
+        start_together(nodes)
+        yield
+    finally:
+        with ThreadPoolExecutor(len(nodes)) as threads:
+            list(threads.map(lambda node: node.stop(), nodes))
+
+
+@pytest.mark.parametrize("kind", ["combined", "apart, fixed voters", "apart, voters as records"])
+def test_files_made_for_kafka_start_as_they_are(tmp_path: Path, kind: str) -> None:
+    nodes = combined_nodes(tmp_path) if kind == "combined" else separate_nodes(tmp_path, dynamic="records" in kind)
+    brokers = nodes[-3:]
+    with running_nodes(nodes):
+        for node in nodes:  # a controller answers a moment before it says so
+            wait_for(lambda node=node: f"Kafka Server started: {node.bootstrap}, data in" in node.log.read_text())
+        bootstrap = ",".join(node.bootstrap for node in brokers)
+        make_topic(bootstrap, "t")
+        with NumberWriter(bootstrap, "t") as writer:
+            for node in {nodes[0], brokers[0]}:
+                node.kill()
+                assert writer.has_progressed()
+                node.start()
+                wait_for(lambda: all_in_sync(bootstrap, "t"))
+        verify_written(bootstrap, "t", writer)
+
+
+@contextlib.contextmanager
+def stopped_together(processes: list[subprocess.Popen[str]]) -> Iterator[None]:
+    """Processes that must not go one after the other: the last of them would have nobody to resign to."""
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(60)
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def start_node(tmp_path: Path, ports: list[int], number: int) -> subprocess.Popen[str]:
+    """One node; all but the first join that one."""
+    command = [OTTLA, "serve", "--data-dir", str(tmp_path / str(number)), "--listen", f"127.0.0.1:{ports[number - 1]}"]
+    command += ["--node-id", str(number)]
+    if number > 1:
+        command += ["--join", f"127.0.0.1:{ports[0]}"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def has_started(process: subprocess.Popen[str]) -> bool:
+    assert process.stdout is not None
+    return "Kafka Server started" in process.stdout.readline()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_two_newcomers_make_one_node_a_cluster(tmp_path: Path, waits: bool) -> None:
+    ports = free_ports(3)
+    processes: list[subprocess.Popen[str]] = []
+    with stopped_together(processes):
+        for number in (1, 2, 3):
+            processes.append(start_node(tmp_path, ports, number))
+            assert not (waits or number == 1) or has_started(processes[-1])
+        bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+        client = AdminClient({"bootstrap.servers": bootstrap})
+        wait_for(lambda: len(client.list_topics(timeout=WITHIN_S).brokers) == 3)
+        make_topic(bootstrap, "t")
+        with NumberWriter(bootstrap, "t") as writer:
+            assert writer.has_progressed()
+        verify_written(bootstrap, "t", writer)
+
+
+def voters(port: int) -> dict[int, int]:
+    """How many records of the metadata each voter lacks, as the leader knows."""
+    line = [OTTLA, "cluster", "status", "-b", f"127.0.0.1:{port}", "-o", "json"]
+    rows = json.loads(subprocess.run(line, capture_output=True, check=True, timeout=WITHIN_S).stdout)
+    return {row["node"]: row["metadata lag"] for row in rows if row["quorum"] in ("leader", "voter")}
+
+
+def test_a_node_whose_disk_was_lost_is_filled_again_and_votes_again(tmp_path: Path) -> None:
+    ports = free_ports(3)
+    processes: list[subprocess.Popen[str]] = []
+    with stopped_together(processes):
+        for number in (1, 2, 3):
+            processes.append(start_node(tmp_path, ports, number))
+            assert has_started(processes[-1])
+        bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+        wait_for(lambda: len(voters(ports[0])) == 3)
+        make_topic(bootstrap, "t")
+        with NumberWriter(bootstrap, "t") as writer:
+            assert writer.has_progressed()
+            processes[2].kill()
+            processes[2].communicate()
+            shutil.rmtree(tmp_path / "3")
+            assert writer.has_progressed()
+            time.sleep(LIVENESS_TIMEOUT_MS / 1000 + 1)  # a node of that id may be alive before
+            processes[2] = start_node(tmp_path, ports, 3)
+            assert has_started(processes[2])
+            wait_for(lambda: all_in_sync(bootstrap, "t"))
+            assert writer.has_progressed()
+        verify_written(bootstrap, "t", writer)
+        wait_for(lambda: len(found := voters(ports[0])) == 3 and max(found.values()) < 10)

@@ -1,0 +1,339 @@
+"""The node that coordinates a group is killed under its members, of every kind, for real: the group goes on elsewhere.
+
+``OTTLA_GROUP_KILLS`` says how often (20 in the campaign, one by default). Each kill takes the coordinator of another
+group, or of a share partition's state. No position that was committed is lost, each record is read by each group, and
+whoever is there goes on once the next coordinator has read its log, in the campaign within 3 s; ``-s`` shows how long
+it took.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Producer, ShareConsumer
+
+import ottla
+from compat_tests.cluster.test_three_nodes import WITHIN_S, all_in_sync, make_topic, wait_for
+from compat_tests.groups.test_share_cluster import GROUP as SHARED
+from compat_tests.groups.test_share_cluster import from_the_beginning
+from compat_tests.support.raw_client import RawClient
+from compat_tests.vs_kafka.scenarios.consumer_group_scenarios import offset_fetch_request
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import metadata
+from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import streams_group_heartbeat as sth
+
+KILLS = int(os.environ.get("OTTLA_GROUP_KILLS", "1"))
+GOES_ON_WITHIN_S = 3.0 if KILLS > 1 else WITHIN_S
+"""The short form runs beside other tests: that they go on is all it says."""
+TOPIC, PARTITIONS = "work", 3
+PROTOCOLS = ("classic", "consumer")
+OF_SHARES = 2
+"""The type of a key that names a share partition's state."""
+QUICK: dict[str, Any] = {"reconnect.backoff.max.ms": 500, "socket.timeout.ms": 5_000, "log_level": 0}
+INTERNAL = ("__consumer_offsets", "__share_group_state", TOPIC)
+
+
+class GroupKillMember(threading.Thread):
+    """A member of a group at work: what it has read, and when it was last told that its word was taken."""
+
+    def __init__(self, bootstrap: str, group: str) -> None:
+        super().__init__()
+        self.bootstrap, self.group = bootstrap, group
+        self.done: set[int] = set()
+        self.committed: dict[int, int] = {}
+        """Positions it was told are kept."""
+        self.taken_at_s = 0.0
+        self.failure: BaseException | None = None
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self.work(self._over.is_set)
+        except BaseException as failure:  # told by whoever waits for it
+            self.failure = failure
+
+    def work(self, is_over: Callable[[], bool]) -> None:
+        """Read and say so until it is over."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Leave."""
+        self._over.set()
+        self.join()
+
+
+class CommittingMember(GroupKillMember):
+    """A consumer of either protocol, that commits all it has read at once."""
+
+    def __init__(self, bootstrap: str, protocol: str) -> None:
+        super().__init__(bootstrap, f"of-{protocol}")
+        self.protocol = protocol
+
+    def work(self, is_over: Callable[[], bool]) -> None:
+        more = {"group.protocol": "consumer"} if self.protocol == "consumer" else {"session.timeout.ms": 45_000}
+        config = {"bootstrap.servers": self.bootstrap, "group.id": self.group, "auto.offset.reset": "earliest"}
+        consumer = Consumer({**config, **QUICK, **more, "enable.auto.commit": False})
+        consumer.subscribe([TOPIC])
+        while not is_over():
+            messages = [m for m in consumer.consume(500, 0.1) if m.error() is None]
+            self.done |= {int(m.value()) for m in messages}
+            if not messages:
+                continue
+            with suppress(KafkaException):  # its coordinator is gone: the next one says it, too
+                for place in consumer.commit(asynchronous=False):
+                    if place.error is None and place.offset >= 0:
+                        self.committed[place.partition] = place.offset
+                self.taken_at_s = time.monotonic()
+        consumer.close()
+
+
+class SharingMember(GroupKillMember):
+    """A member of a share group, that accepts all it gets."""
+
+    def work(self, is_over: Callable[[], bool]) -> None:
+        config = {"bootstrap.servers": self.bootstrap, "group.id": self.group, **QUICK}
+        with ShareConsumer({**config, "share.acknowledgement.mode": "explicit"}) as consumer:
+            consumer.subscribe([TOPIC])
+            while not is_over():
+                held = []
+                for message in consumer.poll(0.1):
+                    if message.error() is None:
+                        consumer.acknowledge(message, AcknowledgeType.ACCEPT)
+                        self.done.add(int(message.value()))  # whether its word was taken it may never learn
+                        held.append(message)
+                if not held:
+                    continue
+                with suppress(KafkaException):
+                    if any(error is None for error in consumer.commit_sync(10.0).values()):
+                        self.taken_at_s = time.monotonic()
+
+
+class StreamsThreadMember(GroupKillMember):
+    """A thread of a streams group, as far as the group sees it: it beats, and commits one more each time."""
+
+    def work(self, is_over: Callable[[], bool]) -> None:
+        epoch, client = 0, None
+        while not is_over():
+            time.sleep(0.1)
+            try:
+                client = client or self._coordinator()
+                epoch, error = self._beat(client, epoch)
+                if not error:
+                    error = self._commit(client, epoch)
+            except OSError:
+                error = ErrorCode.NOT_COORDINATOR
+            if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+                epoch = 0
+            elif error and client is not None:
+                client.close()
+                client = None
+
+    def _coordinator(self) -> RawClient:
+        """Raises: OSError: nobody is known, or there."""
+        for address in self.bootstrap.split(","):
+            with suppress(OSError):
+                asked = RawClient(int(address.rsplit(":", 1)[1]), 5.0)
+                (row,) = asked.call(
+                    ApiKey.FIND_COORDINATOR, 6, fc.FindCoordinatorRequest(coordinator_keys=[self.group])
+                ).coordinators
+                asked.close()
+                if not row.error_code:
+                    return RawClient(row.port, 5.0)
+        raise ConnectionError("no coordinator")
+
+    def _beat(self, client: RawClient, epoch: int) -> tuple[int, int]:
+        request = sth.StreamsGroupHeartbeatRequest(self.group, "t", epoch)
+        if epoch == 0:
+            request.topology = sth.Topology(0, [sth.Subtopology("0", [TOPIC])])
+            request.rebalance_timeout_ms, request.process_id = 60_000, "p"
+            request.active_tasks, request.standby_tasks, request.warmup_tasks = [], [], []
+        answer = client.call(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, request)
+        return (epoch if answer.error_code else answer.member_epoch), answer.error_code
+
+    def _commit(self, client: RawClient, epoch: int) -> int:
+        offset = self.committed.get(0, 0) + 1
+        row = oc.OffsetCommitRequestTopic(TOPIC, partitions=[oc.OffsetCommitRequestPartition(0, offset)])
+        answer = client.call(ApiKey.OFFSET_COMMIT, 9, oc.OffsetCommitRequest(self.group, epoch, "t", topics=[row]))
+        error: int = answer.topics[0].partitions[0].error_code
+        if not error:
+            self.committed[0], self.taken_at_s = offset, time.monotonic()
+        return error
+
+
+class NumberProducer(threading.Thread):
+    """Numbers, some fifty a second, each to the next partition."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__()
+        self.bootstrap = bootstrap
+        self.written: set[int] = set()
+        self.failure: BaseException | None = None
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self._write()
+        except BaseException as failure:  # told by whoever ends it
+            self.failure = failure
+
+    def _write(self) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, **QUICK})
+        for number in itertools.count():
+            if self._over.wait(0.02):
+                break
+            producer.produce(TOPIC, str(number), partition=number % PARTITIONS, on_delivery=self._told(number))
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def _told(self, number: int) -> Callable[[Any, Any], None]:
+        return lambda error, _: None if error is not None else self.written.add(number)
+
+    def end(self) -> None:
+        """Write no more.
+
+        Raises:
+            BaseException: what it failed with.
+        """
+        self._over.set()
+        self.join()
+        if self.failure is not None:
+            raise self.failure
+
+
+@contextmanager
+def running_members(cluster: ottla.Cluster) -> Iterator[tuple[NumberProducer, list[GroupKillMember]]]:
+    """Somebody writes; two members of each protocol read, two share, and a thread of a streams group commits."""
+    bootstrap = cluster.bootstrap_servers
+    make_topic(bootstrap, TOPIC, PARTITIONS)
+    from_the_beginning(bootstrap)
+    members: list[GroupKillMember] = [CommittingMember(bootstrap, protocol) for protocol in PROTOCOLS for _ in range(2)]
+    members += [*(SharingMember(bootstrap, SHARED) for _ in range(2)), StreamsThreadMember(bootstrap, "of-streams")]
+    with ExitStack() as ends:
+        writing = NumberProducer(bootstrap)
+        for one in (writing, *members):
+            one.start()
+            ends.callback(one.end)
+        go_on(members, 0.0)
+        for topic in INTERNAL:
+            wait_for(lambda topic=topic: all_in_sync(bootstrap, topic))
+        yield writing, members
+
+
+def groups_of(members: list[GroupKillMember]) -> list[str]:
+    return sorted({member.group for member in members})
+
+
+def group_done(members: list[GroupKillMember], group: str) -> set[int]:
+    """What a group has read."""
+    return set().union(*(member.done for member in members if member.group == group))
+
+
+def unread_numbers(writing: NumberProducer, members: list[GroupKillMember], group: str) -> set[int]:
+    """What a group has not read."""
+    return writing.written - group_done(members, group)
+
+
+def ask(cluster: ottla.Cluster, dead: int, key: ApiKey, version: int, request: Any) -> Any:
+    """An answer of one who lives."""
+    node = next(node for node in cluster.nodes if node.id != dead)
+    client = RawClient(int(node.bootstrap_servers.rsplit(":", 1)[1]))
+    try:
+        return client.call(key, version, request)
+    finally:
+        client.close()
+
+
+def coordinator(cluster: ottla.Cluster, key: str, kind: int = 0, dead: int = 0) -> int:
+    """Who coordinates a group, or a share partition's state; -1 where nobody is known."""
+    request = fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+    (row,) = ask(cluster, dead, ApiKey.FIND_COORDINATOR, 6, request).coordinators
+    return -1 if row.error_code else int(row.node_id)
+
+
+def kept(cluster: ottla.Cluster, group: str, dead: int) -> dict[int, int] | None:
+    """The positions of a group as its coordinator has read them; None while it has not."""
+    who = coordinator(cluster, group, 0, dead)
+    if who in (-1, dead):
+        return None
+    client = RawClient(int(cluster.node(who).bootstrap_servers.rsplit(":", 1)[1]))
+    try:
+        row = client.call(ApiKey.OFFSET_FETCH, 9, offset_fetch_request(group)).groups[0]
+    finally:
+        client.close()
+    if row.error_code:
+        return None
+    return {part.partition_index: part.committed_offset for topic in row.topics for part in topic.partitions}
+
+
+def check_positions(
+    cluster: ottla.Cluster, members: list[GroupKillMember], before: dict[str, dict[int, int]], dead: int
+) -> None:
+    """Whoever coordinates a group now has all that members were told is kept."""
+    for group, told in before.items():
+        found = wait_for(lambda group=group: kept(cluster, group, dead))
+        lost = {place: (offset, found.get(place)) for place, offset in told.items() if found.get(place, -1) < offset}
+        assert not lost, (group, lost)
+
+
+def committed(members: list[GroupKillMember]) -> dict[str, dict[int, int]]:
+    """What members of each group were told is kept."""
+    out: dict[str, dict[int, int]] = {}
+    for member in members:
+        for place, offset in list(member.committed.items()):
+            own = out.setdefault(member.group, {})
+            own[place] = max(own.get(place, -1), offset)
+    return out
+
+
+def go_on(members: list[GroupKillMember], since_s: float) -> float:
+    """Wait until somebody in each group was taken at his word; gives how long the last of them took."""
+
+    def all_were() -> bool:
+        assert [member.failure for member in members if member.failure is not None] == []
+        return all(
+            any(member.taken_at_s > since_s for member in members if member.group == group)
+            for group in groups_of(members)
+        )
+
+    wait_for(all_were)
+    return time.monotonic() - since_s
+
+
+def test_groups_go_on_when_their_coordinator_is_killed() -> None:
+    with ottla.Cluster(3) as cluster, running_members(cluster) as (writing, members):
+        asked = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=TOPIC)])
+        topic_id = ask(cluster, 0, ApiKey.METADATA, 12, asked).topics[0].topic_id
+        share = f"{SHARED}:{urlsafe_b64encode(topic_id).decode().rstrip('=')}:0"
+        keys = [*((group, 0) for group in groups_of(members)), (share, OF_SHARES)]
+        for turn in range(KILLS):
+            key, kind = keys[turn % len(keys)]
+            victim = wait_for(lambda: max(coordinator(cluster, key, kind), 0))  # noqa: B023  # waited for here
+            before = committed(members)
+            killed_at_s = time.monotonic()
+            cluster.kill(victim)
+            wait_for(lambda: coordinator(cluster, key, kind, victim) not in (-1, victim))  # noqa: B023  # waited for here
+            check_positions(cluster, members, before, victim)
+            loaded_at_s = time.monotonic()
+            took_s = go_on(members, loaded_at_s)
+            print(f"{key.split(':')[0]}: read after {loaded_at_s - killed_at_s:.1f} s, on after {took_s:.1f} s")
+            assert took_s <= GOES_ON_WITHIN_S
+            cluster.restart(victim)
+            for topic in INTERNAL:
+                wait_for(lambda topic=topic: all_in_sync(cluster.bootstrap_servers, topic))
+        writing.end()
+        for group in (SHARED, *(f"of-{protocol}" for protocol in PROTOCOLS)):
+            try:
+                wait_for(lambda group=group: not unread_numbers(writing, members, group))
+            except AssertionError:
+                raise AssertionError((group, sorted(unread_numbers(writing, members, group))[:20])) from None
+        check_positions(cluster, members, committed(members), 0)

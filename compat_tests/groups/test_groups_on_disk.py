@@ -1,0 +1,164 @@
+"""Groups of all four kinds in one data directory: whoever is started on it tells the same of them, Kafka or we."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess
+from compat_tests.support.raw_client import RawClient, wait_until
+from compat_tests.vs_kafka.answer_comparison import normalize_order
+from compat_tests.vs_kafka.scenarios.classic_group_scenarios import subscription
+from compat_tests.vs_kafka.scenarios.consumer_group_scenarios import (
+    offset_commit_request,
+    offset_fetch_request,
+    prepare_group,
+)
+from compat_tests.vs_kafka.scenarios.scenario_session import ScenarioSession
+from compat_tests.vs_kafka.scenarios.share_consumer import ACCEPT, RELEASE, RawShareConsumer, record_batch
+from ottla.tools.dump import to_json_value
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import consumer_group_describe as cd
+from ottla.wire.messages import consumer_group_heartbeat as ch
+from ottla.wire.messages import describe_groups as dg
+from ottla.wire.messages import describe_share_group_offsets as so
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import list_groups as ls
+from ottla.wire.messages import share_group_describe as shd
+from ottla.wire.messages import streams_group_describe as std
+from ottla.wire.messages import streams_group_heartbeat as sth
+from ottla.wire.messages import sync_group as sg
+
+TOPIC, CLASSIC, CONSUMER, SHARE, STREAMS = "kept", "of-classic", "of-consumer", "of-share", "of-streams"
+LONG_MS = "60000"
+"""Nobody is given up while the other starts: members are heard of no more once the first has stopped."""
+DESCRIBES = [
+    (ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([CLASSIC])),
+    (ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest([CONSUMER])),
+    (ApiKey.SHARE_GROUP_DESCRIBE, 1, shd.ShareGroupDescribeRequest([SHARE])),
+    (ApiKey.STREAMS_GROUP_DESCRIBE, 0, std.StreamsGroupDescribeRequest([STREAMS])),
+    *((ApiKey.OFFSET_FETCH, 9, offset_fetch_request(group)) for group in (CLASSIC, CONSUMER, STREAMS)),
+    (
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        1,
+        so.DescribeShareGroupOffsetsRequest([so.DescribeShareGroupOffsetsRequestGroup(SHARE, None)]),
+    ),
+    (ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest([], [])),
+]
+
+
+def old_member(stage: ScenarioSession) -> None:
+    """One in a classic group, which has committed."""
+    protocols = [j.JoinGroupRequestProtocol("range", subscription(TOPIC))]
+    request = j.JoinGroupRequest(CLASSIC, 300_000, 300_000, "", None, "consumer", protocols)
+    request.member_id = stage.call("an id", ApiKey.JOIN_GROUP, 9, request).member_id
+    stage.call("joins", ApiKey.JOIN_GROUP, 9, request)
+    rows = [sg.SyncGroupRequestAssignment(request.member_id, b"what it has")]
+    synced = sg.SyncGroupRequest(CLASSIC, 1, request.member_id, None, "consumer", "range", rows)
+    assert stage.call("syncs", ApiKey.SYNC_GROUP, 5, synced).error_code == 0
+    _commits(stage, offset_commit_request(CLASSIC, 1, request.member_id, TOPIC))
+
+
+def _commits(stage: ScenarioSession, request: Any) -> None:
+    answer = stage.call("commits", ApiKey.OFFSET_COMMIT, 9, request)
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+def new_members(stage: ScenarioSession) -> None:
+    """Two in a consumer group, one of which gives up a partition for the other."""
+    for member, instance in (("a", None), ("b", "static")):
+        said = {"rebalance_timeout_ms": 300_000, "subscribed_topic_names": [TOPIC], "topic_partitions": []}
+        request = ch.ConsumerGroupHeartbeatRequest(CONSUMER, member, 0, instance, "rack", **said)
+        assert stage.call(f"{member} joins", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request).error_code == 0
+    beat = ch.ConsumerGroupHeartbeatRequest(CONSUMER, "a", 2)
+    assert stage.call("a hears of it", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat).error_code == 0
+    _commits(stage, offset_commit_request(CONSUMER, 2, "a", TOPIC))
+
+
+def sharer(stage: ScenarioSession, topic_id: bytes) -> None:
+    """One in a share group, with a record accepted and one given back."""
+    stage.produce("records", TOPIC, record_batch(5))
+    one = RawShareConsumer(stage, SHARE, "a", topic_id)
+    one.join(TOPIC)
+    one.fetch_until_records("gets them")
+    answer = one.acknowledge("speaks", (0, 0, [ACCEPT]), (1, 1, [RELEASE]), (2, 2, [ACCEPT]))
+    assert answer.responses[0].partitions[0].error_code == 0
+    one.acknowledge("goes", share_session_epoch=-1)
+
+
+def thread(stage: ScenarioSession) -> None:
+    """One in a streams group, which has committed."""
+    app = sth.Topology(0, [sth.Subtopology("0", [TOPIC])])
+    request = sth.StreamsGroupHeartbeatRequest(STREAMS, "t", 0, rebalance_timeout_ms=300_000, topology=app)
+    request.process_id, request.active_tasks, request.standby_tasks, request.warmup_tasks = "p", [], [], []
+    epoch = stage.call("t joins", ApiKey.STREAMS_GROUP_HEARTBEAT, 0, request).member_epoch
+    _commits(stage, offset_commit_request(STREAMS, epoch, "t", TOPIC))
+
+
+def fill(port: int) -> None:
+    """Members of all kinds, who stay."""
+    stage = ScenarioSession(port)
+    topic_id = stage.topic(TOPIC, 2)
+    for group, kind in ((CONSUMER, "consumer"), (SHARE, "share"), (STREAMS, "streams"), (CLASSIC, "consumer")):
+        prepare_group(stage, group, f"{kind}.assignment.interval.ms")
+        stage.alter_configs(f"{kind} waits", 32, group, (f"{kind}.session.timeout.ms", 0, LONG_MS))
+    stage.alter_configs("from its beginning", 32, SHARE, ("share.auto.offset.reset", 0, "earliest"))
+    stage.alter_configs("at once", 32, STREAMS, ("streams.initial.rebalance.delay.ms", 0, "0"))
+    stage.wait_until_current()
+    old_member(stage)
+    new_members(stage)
+    sharer(stage, topic_id)
+    thread(stage)
+    assert [text for text, answer in stage.answers if answer == "closed"] == []
+    for peer in stage.clients.values():
+        peer.close()
+
+
+def described(port: int) -> dict[str, Any]:
+    """What is told of each group: state, epochs, members with what they have, positions."""
+    peer = RawClient(port)
+
+    def answer(key: ApiKey, version: int, request: Any) -> Any:
+        last: list[Any] = []
+
+        def is_there() -> bool:
+            last[:] = [to_json_value(peer.call(key, version, request))]
+            text = str(last)
+            return not any(f"'error_code': {code}," in text + "," for code in (3, 14, 15, 16))
+
+        wait_until(is_there)
+        return last[0]
+
+    told = {f"{key.name} {at}": answer(key, *rest) for at, (key, *rest) in enumerate(DESCRIBES)}
+    for row in told["DESCRIBE_SHARE_GROUP_OFFSETS 7"]["groups"][0]["topics"]:
+        for part in row["partitions"]:
+            del part["leader_epoch"]  # each start of a node is one
+    listed = told["LIST_GROUPS 8"]["groups"]
+    listed.sort(key=lambda row: str(row["group_id"]))
+    peer.close()
+    return told
+
+
+@pytest.mark.xdist_group(__name__)
+@pytest.mark.parametrize(("first", "second"), [(OttlaProcess, KafkaProcess), (KafkaProcess, OttlaProcess)])
+def test_all_kinds_of_groups_are_told_alike_by_who_comes_after(
+    data_dir: Path, first: type[NodeProcess], second: type[NodeProcess]
+) -> None:
+    with first(data_dir) as node:
+        fill(node.port)
+        told = described(node.port)
+    kinds = [row["group_type"] for row in told["LIST_GROUPS 8"]["groups"]]
+    states = [row["group_state"] for row in told["LIST_GROUPS 8"]["groups"]]
+    assert (kinds, states) == (
+        ["classic", "consumer", "share", "streams"],
+        ["Stable", "Reconciling", "Stable", "Stable"],
+    )
+    (place,) = [
+        x for x in told["DESCRIBE_SHARE_GROUP_OFFSETS 7"]["groups"][0]["topics"][0]["partitions"] if x["lag"] > 0
+    ]
+    assert (place["partition_index"], place["start_offset"], place["lag"]) == (0, 1, 3)
+    for kind in (second, first):
+        with kind(data_dir) as node:
+            assert normalize_order(described(node.port)) == normalize_order(told), kind.__name__

@@ -1,0 +1,125 @@
+"""Kafka Streams' own smoke test under exactly_once_v2, with a processor killed while it works: its verdict counts.
+
+A short form by default; ``OTTLA_STREAMS=60`` writes for that many seconds, kills a processor every ten, and does the
+same on three nodes. In groups of either protocol: the classic one, and that of KIP-1071.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+import ottla
+from compat_tests.groups.test_streams_groups import SETTINGS
+from compat_tests.support.jars import classpath, jars
+from compat_tests.support.processes import OttlaProcess
+
+SECONDS = int(os.environ.get("OTTLA_STREAMS", "0"))
+GENERATE_S = SECONDS or 12
+KILL_EVERY_S = 10
+KEYS, PER_KEY = (20, 1000) if SECONDS else (10, 300)
+WITHIN_S = GENERATE_S + (600 if SECONDS else 250)
+"""A slow machine's: it ends as soon as the test has its verdict."""
+TOO_SOON = "is larger than topic endOffset"
+"""What Kafka's own test says where a marker was written between its question for the ends and its last look."""
+PROTOCOLS = {
+    "classic": "group.protocol=classic\nsession.timeout.ms=6000\nheartbeat.interval.ms=1000\n",
+    "streams": "group.protocol=streams\n",  # how long a silent one is waited for is the group's setting there
+}
+
+
+class StreamsProcessor:
+    """One process of the application; each has its state in a directory of its own, as on a machine of its own."""
+
+    def __init__(self, bootstrap: str, directory: Path, protocol: str) -> None:
+        directory.mkdir()
+        self._config = directory / "streams.properties"
+        self._config.write_text(
+            f"bootstrap.servers={bootstrap}\nstate.dir={directory}/state\nprocessing.guarantee=exactly_once_v2\n"
+            f"num.stream.threads=1\nproducer.transaction.timeout.ms=5000\n{PROTOCOLS[protocol]}"
+        )
+        self.log = directory / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = ["java", "-Xmx256m", "-cp", classpath("streams"), "org.apache.kafka.streams.tests.StreamsSmokeTest"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen([*command, str(self._config), "process"], stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """``kill -9``: its transaction stays open, and nobody leaves the group."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def processors(bootstrap: str, directory: Path, protocol: str, count: int) -> Iterator[list[StreamsProcessor]]:
+    made = [StreamsProcessor(bootstrap, directory / f"processor-{number}", protocol) for number in range(count)]
+    for one in made:
+        one.start()
+    try:
+        yield made
+    finally:
+        for one in made:
+            one.kill()
+
+
+def smoke(bootstrap: str, directory: Path, protocol: str, replicas: int = 1) -> str:
+    """Write, kill a processor now and then, and start it again; gives what the test says in the end."""
+    jars("streams")
+    program = Path(__file__).parent / "java" / "Smoke.java"
+    numbers = [str(number) for number in (KEYS, PER_KEY, GENERATE_S, replicas)]
+    said = directory / "smoke.log"
+    with said.open("wb") as log:
+        driver = subprocess.Popen(
+            ["java", "-Xmx256m", "-cp", classpath("streams"), str(program), bootstrap, *numbers], stdout=log, stderr=log
+        )
+    deadline = time.monotonic() + WITHIN_S
+    try:
+        while "TOPICS" not in said.read_text():
+            assert driver.poll() is None, said.read_text()
+            time.sleep(0.1)
+        with processors(bootstrap, directory, protocol, 2) as running:
+            for number in range(max(GENERATE_S // KILL_EVERY_S, 1)):
+                with suppress(subprocess.TimeoutExpired):
+                    driver.wait(KILL_EVERY_S)
+                running[number % 2].kill()
+                if SECONDS:
+                    running[number % 2].start()
+            try:
+                driver.wait(deadline - time.monotonic())
+            except subprocess.TimeoutExpired:
+                raise AssertionError(said.read_text()[-3000:] + running[1].log.read_text()[-3000:]) from None
+    finally:
+        driver.kill()
+        driver.wait()
+    return said.read_text()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_streams_makes_of_its_input_is_whole_though_a_processor_was_killed(
+    data_dir: Path, tmp_path: Path, protocol: str
+) -> None:
+    for turn in range(3):
+        (tmp_path / str(turn)).mkdir()
+        with OttlaProcess(data_dir.with_name(f"data{turn}"), **SETTINGS) as node:
+            said = smoke(node.bootstrap, tmp_path / str(turn), protocol)
+        if TOO_SOON not in said:
+            break
+    assert "PASSED" in said, said[-3000:]
+
+
+@pytest.mark.skipif(not SECONDS, reason="minutes: only where OTTLA_STREAMS says for how long")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_so_it_is_on_three_nodes(tmp_path: Path, protocol: str) -> None:
+    settings = {name.replace("_", "."): value for name, value in SETTINGS.items()}
+    with ottla.Cluster(3, settings=settings) as cluster:
+        said = smoke(cluster.bootstrap_servers, tmp_path, protocol, replicas=3)
+    assert "PASSED" in said, said[-3000:]

@@ -1,0 +1,80 @@
+"""A node whose package is replaced while it runs goes on with the code it was started with."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import ottla
+from compat_tests.support.processes import OttlaProcess
+from compat_tests.support.raw_client import RawClient, wait_until
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import describe_groups as dg
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import init_producer_id as ip
+from ottla.wire.messages import list_groups as lg
+from ottla.wire.messages import list_transactions as lt
+from ottla.wire.messages import share_group_describe as sd
+from ottla.wire.record_batch import records as r
+
+
+class CopiedOttla(OttlaProcess):
+    """A node whose code is in ``where``."""
+
+    def __init__(self, where: Path, data_dir: Path) -> None:
+        super().__init__(data_dir, transaction_state_log_num_partitions="1")
+        self._where = where
+
+    def command(self) -> list[str]:
+        """The command line."""
+        code = (
+            f"import sys; sys.path.insert(0, {str(self._where)!r}); from ottla.cli.main import main; sys.exit(main())"
+        )
+        usual = super().command()
+        return [sys.executable, "-c", code, *usual[usual.index("serve") :]]
+
+
+def kept_bytes(pid: int) -> int:
+    """Return how much code a node has kept."""
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            if os.readlink(fd).startswith("/memfd:ottla-modules"):
+                return fd.stat().st_size
+    return 0
+
+
+def has_kept_all(pid: int) -> bool:
+    """Whether a node keeps code, and no more than a moment ago."""
+    before = kept_bytes(pid)
+    time.sleep(1)
+    return 0 < before == kept_bytes(pid)
+
+
+def test_node_whose_package_was_replaced_serves_apis_it_had_not_loaded_and_stops(tmp_path: Path) -> None:
+    package = tmp_path / "code" / "ottla"
+    shutil.copytree(Path(ottla.__file__).parent, package, ignore=shutil.ignore_patterns("tests", "__pycache__"))
+    with CopiedOttla(package.parent, tmp_path / "data") as node:
+        wait_until(lambda: has_kept_all(node.pid))
+        for path in package.rglob("*.py"):
+            path.write_text("raise SystemError('another version')\n")
+        shutil.rmtree(package / "broker")
+        peer = RawClient(node.port)
+        body = ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 30_000)
+        assert peer.call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
+        record = r.build_batch([r.NewRecord(b"k", b"v", time.time_ns() // 10**6)])
+        assert peer.produce("t", 0, record).error_code == 0
+        asked = ip.InitProducerIdRequest("transactional", 60_000)
+        wanted = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=["transactional"])
+        wait_until(lambda: peer.call(ApiKey.FIND_COORDINATOR, 4, wanted).coordinators[0].error_code == 0)
+        wait_until(lambda: peer.call(ApiKey.INIT_PRODUCER_ID, 5, asked).error_code == 0)
+        assert len(peer.call(ApiKey.LIST_TRANSACTIONS, 1, lt.ListTransactionsRequest()).transaction_states) == 1
+        assert peer.call(ApiKey.LIST_GROUPS, 5, lg.ListGroupsRequest()).error_code == 0
+        assert peer.call(ApiKey.DESCRIBE_GROUPS, 5, dg.DescribeGroupsRequest(["g"])).groups
+        assert peer.call(ApiKey.SHARE_GROUP_DESCRIBE, 1, sd.ShareGroupDescribeRequest(["g"])).groups
+        assert node.stop() == 0
+    assert "another version" not in node.log.read_text()

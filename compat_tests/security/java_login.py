@@ -1,0 +1,33 @@
+"""Kafka's Java client at listeners that ask who comes: what it is told, with many settings in one process."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from compat_tests.support.jars import classpath
+
+LoginCells = Mapping[str, Mapping[str, str]]
+"""By name: a client's settings."""
+
+
+def log_in_by_java(cells: LoginCells, where: Path, *options: str) -> dict[str, str]:
+    """What the client is told, cell by cell; a machine that is busy makes it give up: then it is asked again, twice."""
+    said = _run_client(cells, where, options)
+    for turn in range(2):
+        late = {name: values for name, values in cells.items() if said[name].startswith("TimeoutException")}
+        said |= _run_client(late, where.with_suffix(f".again{turn}"), options) if late else {}
+    return said
+
+
+def _run_client(cells: LoginCells, where: Path, options: tuple[str, ...]) -> dict[str, str]:
+    where.mkdir()
+    for number, values in enumerate(cells.values()):
+        (where / f"{number:02d}").write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+    program = Path(__file__).parent / "java" / "LogIn.java"
+    command = ["java", "-cp", classpath(), *options, str(program), *sorted(map(str, where.iterdir()))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    said = dict(line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line)
+    return {name: said[f"{number:02d}"] for number, name in enumerate(cells)}

@@ -1,0 +1,65 @@
+"""The audit log: the lines a node writes of what access rules decide, and those of Apache Kafka 4.3.1 beside it.
+
+``OTTLA_ACL_CELLS=all`` asks all requests there are, else each fifth.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from compat_tests.security.acl_matrix import ASKER, AclMatrixClient, acl_sets_for
+from compat_tests.security.acl_requests import acl_requests
+from compat_tests.security.test_acls_vs_kafka import SETTINGS
+from compat_tests.support.processes import KafkaProcess, OttlaProcess
+
+EVERY = 1 if os.environ.get("OTTLA_ACL_CELLS") == "all" else 5
+LINE = re.compile(r" (INFO|DEBUG) \S+ (Principal = .*)")
+COUNT = re.compile(r" with resourceRefCount = \d+")
+LAYOUT = Path(__file__).parent / "java" / "logging" / "log4j2.properties"
+
+
+class AuditedKafka(KafkaProcess):
+    """Apache Kafka, whose authorizer tells everything."""
+
+    def command(self) -> list[str]:
+        file = self.data_dir.parent / "log4j2.properties"
+        file.write_text(LAYOUT.read_text() + "logger.audit.name=kafka.authorizer.logger\nlogger.audit.level=DEBUG\n")
+        java, *rest = super().command()
+        return [java, f"-Dlog4j2.configurationFile={file}", *rest]
+
+
+def told(node: OttlaProcess | KafkaProcess) -> dict[str, str]:
+    """Every line there is of the one who asks, and at what it came first; how many references there were is left out.
+
+    Which of them come again says nothing: a node tells a line once a minute.
+    """
+    steps, out, seen = AclMatrixClient(node.port), dict[str, str](), 0
+    steps.prepare()
+    for asked in acl_requests()[::EVERY]:
+        for name, rules in acl_sets_for(asked):
+            if name.rpartition(":")[2] not in ("none", "allow", "denied", "prefix"):
+                continue
+            steps.call_under(rules, asked)
+            lines = node.log.read_text().splitlines()
+            for line in lines[seen:]:
+                found = LINE.search(line)
+                if found is not None and f"from host = {ASKER} " in found[2]:
+                    out.setdefault(f"{found[1]} {COUNT.sub('', found[2])}", f"{asked.label}: {name}")
+            seen = len(lines)
+    return out
+
+
+@pytest.mark.xdist_group(__name__)
+def test_decisions_are_told_as_kafka_tells_them(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path / "ottla", ottla_audit_log="DEBUG", **SETTINGS) as node:
+        ours = told(node)
+    with AuditedKafka(tmp_path / "kafka", **SETTINGS) as kafka:
+        theirs = told(kafka)
+    different = [f"only ours, {what}: {line}" for line, what in ours.items() if line not in theirs]
+    different += [f"only Kafka's, {what}: {line}" for line, what in theirs.items() if line not in ours]
+    assert not different, f"{len(different)}\n" + "\n".join(different)
+    assert len(ours) >= 40

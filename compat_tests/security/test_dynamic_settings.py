@@ -1,0 +1,176 @@
+"""What settings that come by wire have a node do: they read no file to anybody, ask nobody, and let nobody in."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.security.test_authentication import PLAIN, SecuredOttla, SecurityFiles
+from compat_tests.support.raw_client import RawClient, wait_until, wait_until_brokers_current
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import describe_configs as dc
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
+CONTENT = "what-the-file-holds"
+
+
+class DecoyServer:
+    """An address that is named in settings: who connects is counted, and told nothing."""
+
+    def __init__(self) -> None:
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._door.getsockname()[1]
+        self.came = 0
+        threading.Thread(target=self._count, daemon=True).start()
+
+    def _count(self) -> None:
+        while True:
+            try:
+                sock, _ = self._door.accept()
+            except OSError:
+                return
+            self.came += 1
+            sock.close()
+
+    def close(self) -> None:
+        self._door.close()
+
+
+@pytest.fixture
+def decoy() -> Iterator[DecoyServer]:
+    made = DecoyServer()
+    yield made
+    made.close()
+
+
+def named(port: int, file: Path) -> dict[str, str]:
+    """Settings that name a class, an address or a file."""
+    web, module = f"http://127.0.0.1:{port}/keys", "com.sun.security.auth.module"
+    tokens = "org.apache.kafka.common.security.oauthbearer"
+    return {
+        "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        "somebody.elses.setting": f"${{file:{file}:password}}",
+        "listener.name.login.plain.sasl.jaas.config": f'{PLAIN} required user_mallory="mallory-secret";',
+        "listener.name.login.scram-sha-512.sasl.jaas.config": f"{module}.JndiLoginModule required "
+        f'user.provider.url="ldap://127.0.0.1:{port}/x" group.provider.url="ldap://127.0.0.1:{port}/x";',
+        "listener.name.login.sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        "listener.name.login.oauthbearer.sasl.server.callback.handler.class": f"{tokens}.internals.unsecured."
+        "OAuthBearerUnsecuredValidatorCallbackHandler",
+        "listener.name.login.oauthbearer.sasl.jaas.config": f"{tokens}.OAuthBearerLoginModule required;",
+        "listener.name.login.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": web,
+        "listener.name.login.oauthbearer.sasl.oauthbearer.token.endpoint.url": web,
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{file}",
+        "sasl.jaas.config": f'{module}.LdapLoginModule required userProvider="ldap://127.0.0.1:{port}/x";',
+        "sasl.login.class": "os.system",
+        "principal.builder.class": "os.system",
+        "ssl.engine.factory.class": "os.system",
+        "metric.reporters": "os.system",
+        "authorizer.class.name": "",
+        "super.users": "User:mallory;User:ANONYMOUS",
+        "listener.security.protocol.map": "LOGIN:PLAINTEXT,MUTUAL:PLAINTEXT",
+        "listener.name.mutual.ssl.client.auth": "none",
+        "ssl.client.auth": "none",
+        "listener.name.mutual.ssl.principal.mapping.rules": "RULE:.*/admin/",
+        "listener.name.mutual.ssl.truststore.location": str(file),
+    }
+
+
+def logs_in(port: int, user: str, password: str) -> bool:
+    """By PLAIN."""
+    peer = RawClient(port)
+    try:
+        peer.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN"))
+        asked = SaslAuthenticateRequest(f"\0{user}\0{password}".encode())
+        return bool(peer.call(ApiKey.SASL_AUTHENTICATE, 2, asked).error_code == 0)
+    finally:
+        peer.close()
+
+
+def offers(port: int) -> list[str]:
+    """The mechanisms of a listener."""
+    peer = RawClient(port)
+    try:
+        return sorted(peer.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("none")).mechanisms)
+    finally:
+        peer.close()
+
+
+def hears(files: SecurityFiles, port: int, certificate: str | None) -> bool:
+    """Whether a listener with TLS answers who shows this certificate, or none."""
+    context = ssl.create_default_context(cafile=files.truststore)
+    if certificate is not None:
+        context.load_cert_chain(certificate)
+    try:
+        with (
+            socket.create_connection(("localhost", port), 10) as sock,
+            context.wrap_socket(sock, server_hostname="localhost") as tls,
+        ):
+            tls.sendall(bytes.fromhex("0000000a0012000000000001ffff"))
+            return len(tls.recv(4)) == 4
+    except (ssl.SSLError, ConnectionError):
+        return False
+
+
+def test_settings_by_wire_read_nothing_ask_nobody_and_let_nobody_in(
+    files: SecurityFiles, secured: SecuredOttla, decoy: DecoyServer, tmp_path: Path
+) -> None:
+    """CVE-2023-25194, CVE-2024-31141, CVE-2025-27817, CVE-2025-27818, CVE-2025-27819.
+
+    Login modules, providers of settings and addresses of tokens that were set by wire had a node or a worker read files
+    and ask hosts, and run what those answered.
+    """
+    file = tmp_path / "secret.properties"
+    file.write_text(f"password={CONTENT}\n")
+    mechanisms, admin, told = offers(secured.ports["LOGIN"]), RawClient(secured.port), []
+    for broker in ("1", ""):
+        for name, value in named(decoy.port, file).items():
+            row = ia.AlterConfigsResource(4, broker, [ia.AlterableConfig(name, 0, value)])
+            answer = admin.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([row]))
+            told.append((answer.responses[0].error_code, answer.responses[0].error_message or ""))
+    assert {code for code, _ in told} == {0, 42}, "some are kept, some refused"
+    # A change of the stores has the listener read all of its settings again.
+    again = [ia.AlterableConfig("listener.name.mutual.ssl.keystore.location", 0, files.server)]
+    again.append(ia.AlterableConfig("listener.name.mutual.ssl.truststore.location", 0, files.truststore))
+    admin.call(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "1", again)])
+    )
+    wait_until_brokers_current(admin)
+    assert offers(secured.ports["LOGIN"]) == mechanisms
+    assert logs_in(secured.ports["LOGIN"], "alice", "alice-secret")
+    assert not logs_in(secured.ports["LOGIN"], "mallory", "mallory-secret")
+    wait_until(lambda: hears(files, secured.ports["MUTUAL"], files.client))
+    assert not hears(files, secured.ports["MUTUAL"], None)
+    assert not hears(files, secured.ports["MUTUAL"], files.untrusted)
+    shown = [
+        admin.call(ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([dc.DescribeConfigsResource(4, x)], True))
+        for x in ("1", "")
+    ]
+    log = secured.log.read_text()
+    assert CONTENT not in f"{told}{shown}{log}"
+    assert "mallory-secret" not in f"{told}{shown}{log}"
+    assert decoy.came == 0
+    socket.create_connection(("127.0.0.1", decoy.port)).close()
+    wait_until(lambda: decoy.came == 1)  # it would have been seen
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> SecurityFiles:
+    return SecurityFiles(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def secured(files: SecurityFiles, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredOttla]:
+    process = SecuredOttla(files, tmp_path_factory.mktemp("ottla") / "data")
+    with process:
+        yield process
+    assert "Traceback" not in process.log.read_text()

@@ -1,0 +1,157 @@
+"""Compaction beside a real Kafka given the same batches: the same records survive, and each reads the other's files."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.support.processes import KafkaProcess, OttlaProcess
+from compat_tests.support.raw_client import RawClient, wait_until
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.compression import CompressionType
+
+TOPIC = "compacted"
+SETTINGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "1500",
+    "min.compaction.lag.ms": "3600000",
+}
+"""While it is filled nothing is cleaned: how many passes there are then, and how old tombstones, would be chance."""
+CompactedRecords = list[tuple[int, int, bytes | None, bytes | None]]
+
+
+def batches(seed: int, count: int) -> list[bytes]:
+    """Keys that come again, tombstones, codecs, idempotent producers: the same for every cluster."""
+    chance = random.Random(seed)
+    now = time.time_ns() // 10**6
+    out, sequence = [], 0
+    for number in range(count):
+        items = []
+        for _ in range(chance.randint(1, 20)):
+            key = b"key-%d" % chance.randrange(400)
+            value = None if chance.random() < 0.1 else chance.randbytes(chance.randint(10, 700))
+            items.append(r.NewRecord(key, value, now - 1000 + number % 7, (("h", b"1"),)))
+        idempotent = number % 3 == 0
+        out.append(
+            r.build_batch(
+                items,
+                codec=chance.choice(list(CompressionType)),
+                **({"producer_id": 76 + seed, "producer_epoch": 0, "base_sequence": sequence} if idempotent else {}),
+            )
+        )
+        sequence += len(items) * idempotent
+    return out
+
+
+class CompactionBroker:
+    """A cluster of either kind with the topic on it."""
+
+    def __init__(self, process: Any) -> None:
+        self.peer = RawClient(process.port)
+        self._data_dir: Path = process.data_dir
+
+    def create(self) -> None:
+        configs = [ct.CreatableTopicConfig(k, v) for k, v in SETTINGS.items()]
+        request = ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, 1, 1, configs=configs)], 10_000)
+        assert self.peer.call(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code == 0
+        while self.end(-1) < 0:
+            time.sleep(0.05)
+
+    def end(self, when: int) -> int:
+        ask = lo.ListOffsetsTopic(TOPIC, [lo.ListOffsetsPartition(0, -1, when)])
+        row = self.peer.call(ApiKey.LIST_OFFSETS, 7, lo.ListOffsetsRequest(-1, 0, [ask])).topics[0].partitions[0]
+        return -1 if row.error_code else int(row.offset)
+
+    def produce(self, raw: bytes) -> None:
+        assert self.peer.produce(TOPIC, 0, raw).error_code == 0
+
+    def read(self) -> CompactedRecords:
+        """Every record with its offset, time, key and value; every batch's checksum is right."""
+        at, end = self.end(-2), self.end(-1)
+        out: CompactedRecords = []
+        while at < end:
+            part = f.FetchPartition(0, fetch_offset=at, partition_max_bytes=8 << 20)
+            request = f.FetchRequest(
+                max_wait_ms=0, min_bytes=1, max_bytes=8 << 20, topics=[f.FetchTopic(TOPIC, partitions=[part])]
+            )
+            row = self.peer.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
+            assert row.error_code == 0
+            for pos, header in b.iterate_batches(row.records):
+                assert b.crc_matches(row.records, header, pos)
+                out += [
+                    (x.offset, x.timestamp_ms, x.key, x.value)
+                    for x in r.iterate_records(row.records, header, pos)
+                    if x.offset >= at
+                ]
+                at = max(at, header.next_offset)
+        return out
+
+    def clean_all(self) -> None:
+        """From now on what is new is cleaned as well."""
+        change = ia.AlterConfigsResource(2, TOPIC, [ia.AlterableConfig("min.compaction.lag.ms", 0, "0")])
+        answer = self.peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([change]))
+        assert answer.responses[0].error_code == 0
+
+    def cleaned(self) -> CompactedRecords:
+        """What is left once all is cleaned but the segment that is written to: then no pass has anything to do."""
+        wait_until(
+            lambda: self._clean_below() == max(int(x.stem) for x in (self._data_dir / f"{TOPIC}-0").glob("*.log"))
+        )
+        return self.read()
+
+    def _clean_below(self) -> int:
+        """Up to where it is clean, as the node writes down."""
+        points = self._data_dir / "cleaner-offset-checkpoint"
+        rows = [line.split() for line in points.read_text().splitlines()] if points.exists() else []
+        return next((int(row[2]) for row in rows if row[:2] == [TOPIC, "0"]), -1)
+
+
+@pytest.mark.xdist_group(__name__)
+def test_the_same_records_survive_in_both_and_kafka_reads_ours(tmp_path: Path) -> None:
+    first, second = batches(1, 900), batches(2, 500)
+    quick = {"log_cleaner_backoff_ms": "300"}
+    results: dict[str, list[CompactedRecords]] = {}
+    nodes: dict[str, Any] = {
+        "kafka": KafkaProcess(tmp_path / "kafka", **quick),
+        "ottla": OttlaProcess(tmp_path / "ottla", **quick),
+    }
+    for name, process in nodes.items():
+        with process:
+            node = CompactionBroker(process)
+            node.create()
+            for raw in first:
+                node.produce(raw)
+            written = len(node.read())
+            node.clean_all()
+            results[name] = [node.cleaned()]
+            assert len(results[name][0]) < written == node.end(-1)
+            for raw in second:
+                node.produce(raw)
+            time.sleep(2)  # the first pass's tombstones are due now
+            for raw in batches(3, 150):
+                node.produce(raw)
+            results[name].append(node.cleaned())
+    for ours, theirs in zip(results["ottla"], results["kafka"], strict=True):
+        assert last(ours) == last(theirs)
+    first_pass = results["ottla"][0]
+    assert [(o, k) for o, _, k, _ in first_pass] == [(o, k) for o, _, k, _ in results["kafka"][0]]
+    with KafkaProcess(tmp_path / "ottla") as kafka:
+        assert CompactionBroker(kafka).read() == results["ottla"][1]
+
+
+def last(seen: CompactedRecords) -> dict[bytes | None, tuple[int, bytes | None]]:
+    """Each key's last value; one that was deleted has none, whether its tombstone is still there or not."""
+    found = {key: (offset, value) for offset, _, key, value in seen}
+    return {key: row for key, row in found.items() if row[1] is not None}

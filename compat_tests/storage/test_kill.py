@@ -1,0 +1,123 @@
+"""kill -9 in the middle of everything: nothing acknowledged is lost, nothing is there twice, groups go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka import KafkaConsumer
+
+from compat_tests.support.processes import OttlaProcess, java_tool
+from compat_tests.support.raw_client import wait_until
+
+KILLS = 20
+BETWEEN_S = 0.4
+
+
+class KillTestWriter(threading.Thread):
+    """Produces numbered records with acks=all and idempotence until told to stop."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self.producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "retry.backoff.ms": 20,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 50,
+                "message.timeout.ms": 120_000,
+            }
+        )
+        self.acked: list[int] = []
+        self.failed: list[str] = []
+        self.sent = 0
+        self.stop = threading.Event()
+
+    def _delivered(self, number: int) -> object:
+        def report(error: object, message: object) -> None:
+            if error is None:
+                self.acked.append(number)
+            else:
+                self.failed.append(str(error))
+
+        return report
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            for _ in range(20):
+                number = self.sent
+                self.sent += 1
+                self.producer.produce("t", b"%d" % number, partition=number % 3, on_delivery=self._delivered(number))
+            self.producer.poll(0.005)
+        self.producer.flush(60)
+
+
+def read_all(bootstrap: str) -> dict[int, list[int]]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "check.crcs": True})
+    out: dict[int, list[int]] = {}
+    for partition in range(3):
+        _, end = consumer.get_watermark_offsets(TopicPartition("t", partition), 30)
+        consumer.assign([TopicPartition("t", partition, 0)])
+        values = out[partition] = []
+        while len(values) < end:
+            message = consumer.poll(30)
+            assert message is not None, f"only {len(values)} of {end}"
+            assert message.error() is None, message.error()
+            values.append(int(message.value()))
+    consumer.close()
+    return out
+
+
+def kafka_python_count(bootstrap: str, wanted: int) -> int:
+    """How many records there are: none comes within three seconds behind those that are wanted."""
+    consumer = KafkaConsumer(
+        "t", bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=3000, group_id=None
+    )
+    count, deadline = 0, time.monotonic() + 90
+    while count < wanted and time.monotonic() < deadline:
+        count += sum(1 for _ in consumer)
+    consumer.close()
+    return count
+
+
+def test_nothing_acknowledged_is_lost_or_doubled_over_20_kills(data_dir: Path) -> None:
+    node = OttlaProcess(data_dir, num_partitions="3").start()
+    writer = KillTestWriter(node.bootstrap)
+    writer.start()
+    wait_until(lambda: len(writer.acked) > 0)
+    committed: list[int] = []
+    for _ in range(KILLS):
+        time.sleep(BETWEEN_S)
+        committer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "g"})
+        high = committer.get_watermark_offsets(TopicPartition("t", 0), 30)[1]
+        committer.commit(offsets=[TopicPartition("t", 0, high)], asynchronous=False)
+        committed.append(high)
+        committer.close()
+        node.kill()
+        node = OttlaProcess(data_dir, node.port, num_partitions="3").start()
+        checker = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "g"})
+        found = checker.committed([TopicPartition("t", 0)], 30)[0].offset
+        checker.close()
+        assert found == committed[-1]
+    writer.stop.set()
+    writer.join(90)
+    values = read_all(node.bootstrap)
+    assert kafka_python_count(node.bootstrap, writer.sent) == writer.sent
+    text = java_tool(
+        "consumer.ConsoleConsumer",
+        *("--bootstrap-server", node.bootstrap, "--topic", "t", "--from-beginning"),
+        *("--max-messages", str(writer.sent), "--timeout-ms", "30000"),
+    )
+    assert sorted(map(int, text.split())) == list(range(writer.sent))
+    assert node.stop() == 0
+    assert not writer.failed
+    everything = [n for part in values.values() for n in part]
+    assert len(writer.acked) == writer.sent > 1000
+    assert sorted(everything) == list(range(writer.sent)), "lost or doubled"
+    for partition, part in values.items():
+        assert part == sorted(part), f"partition {partition} is out of order"
+    assert committed == sorted(committed)

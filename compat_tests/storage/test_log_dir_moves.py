@@ -1,0 +1,211 @@
+"""Partitions move between directories of a node: by Kafka's own tools under load, and begun here and ended there."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, java_tool
+from compat_tests.support.raw_client import RawClient, wait_until_brokers_current
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import alter_replica_log_dirs as al
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import describe_log_dirs as dl
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.record_batch import records as r
+
+PARTITIONS = 2
+WAIT_S = 60.0
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+Rows = dict[tuple[str, int], list[bool]]
+
+
+def kind(node_class: type[NodeProcess], tmp_path: Path) -> NodeProcess:
+    dirs = f"{tmp_path / 'a'},{tmp_path / 'b'}"
+    return node_class(tmp_path / "a", None, log_dirs=dirs)  # type: ignore[call-arg]
+
+
+def until(ask: Callable[[], Any]) -> Any:
+    end = time.monotonic() + WAIT_S
+    while not (found := ask()):
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.1)
+    return found
+
+
+def make(node: NodeProcess, topic: str = "t") -> None:
+    body = ct.CreateTopicsRequest([ct.CreatableTopic(topic, PARTITIONS, 1)], 30_000)
+    assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
+
+
+def lying(node: NodeProcess) -> Rows:
+    """Directory and partition -> whether each log of it there is a copy on its way."""
+    out: Rows = {}
+    body = dl.DescribeLogDirsRequest([dl.DescribableLogDirTopic("t", list(range(PARTITIONS)))])
+    for row in RawClient(node.port).call(ApiKey.DESCRIBE_LOG_DIRS, 4, body).results:
+        for topic in row.topics:
+            for part in topic.partitions:
+                out.setdefault((Path(row.log_dir).name, part.partition_index), []).append(part.is_future_key)
+    return out
+
+
+def ask_for(node: NodeProcess, path: Path | str, *numbers: int, topic: str = "t") -> list[int]:
+    body = al.AlterReplicaLogDirsRequest(
+        [al.AlterReplicaLogDir(str(path), [al.AlterReplicaLogDirTopic(topic, list(numbers))])]
+    )
+    answer = RawClient(node.port).call(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, body)
+    rows = {p.partition_index: p.error_code for t in answer.results for p in t.partitions}
+    return [rows[n] for n in numbers]
+
+
+def change(node: NodeProcess, key: str, value: str) -> None:
+    config = ia.AlterableConfig(key, 0, value)
+    body = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "1", [config])])
+    client = RawClient(node.port)
+    assert client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body).responses[0].error_code == 0
+    wait_until_brokers_current(client)
+
+
+class LogDirMoveLoad(threading.Thread):
+    """A producer that never stops, and what was acknowledged."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        super().__init__(daemon=True)
+        self.acknowledged: dict[tuple[int, int], bytes] = {}
+        self.failed: list[str] = []
+        self._producer = Producer({"bootstrap.servers": node.bootstrap, "acks": "all", "enable.idempotence": True})
+        self._over = threading.Event()
+
+    def __enter__(self) -> LogDirMoveLoad:
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self._over.set()
+
+    def run(self) -> None:
+        number = 0
+        while not self._over.is_set() and not self.failed:
+            self._producer.produce("t", b"%d" % number * 50, partition=number % PARTITIONS, on_delivery=self._told)
+            self._producer.poll(0.001)
+            number += 1
+        self._producer.flush(WAIT_S)
+
+    def _told(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged[message.partition(), message.offset()] = message.value()
+        else:
+            self.failed.append(str(error))
+
+    def end(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def everything(node: NodeProcess, count: int) -> dict[tuple[int, int], bytes]:
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "all", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("t", n, 0) for n in range(PARTITIONS)])
+    out: dict[tuple[int, int], bytes] = {}
+    end = time.monotonic() + WAIT_S
+    while len(out) < count and time.monotonic() < end:
+        for message in consumer.consume(1000, 0.5):
+            assert message.error() is None
+            out[message.partition() or 0, message.offset() or 0] = message.value() or b""
+    consumer.close()
+    return out
+
+
+def test_kafkas_own_tools_move_partitions_between_directories_under_load(tmp_path: Path) -> None:
+    with kind(OttlaProcess, tmp_path) as node, LogDirMoveLoad(node) as load:
+        make(node)
+        load.start()
+        until(lambda: len(load.acknowledged) > 1000)
+        there = {number: next(name for name, n in lying(node) if n == number) for number in range(PARTITIONS)}
+        plan = tmp_path / "plan.json"
+        rows = [
+            {"topic": "t", "partition": n, "replicas": [1], "log_dirs": [str(tmp_path / ("b" if x == "a" else "a"))]}
+            for n, x in there.items()
+        ]
+        plan.write_text(json.dumps({"version": 1, "partitions": rows}))
+        at = ["--bootstrap-server", node.bootstrap, "--reassignment-json-file", str(plan)]
+        name = "reassign.ReassignPartitionsCommand"
+        said = java_tool(name, *at, "--execute", "--replica-alter-log-dirs-throttle", "50000000")
+        assert said.count("Successfully started moving log directory to") == PARTITIONS, said
+        wanted = {("b" if x == "a" else "a", n): [False] for n, x in there.items()}
+        until(lambda: lying(node) == wanted)
+        said = java_tool(name, *at, "--verify")
+        assert said.count("completed successfully") == PARTITIONS, said
+        before = len(load.acknowledged)
+        until(lambda: len(load.acknowledged) > before + 1000)
+        load.end()
+        assert not load.failed
+        assert everything(node, len(load.acknowledged)) == load.acknowledged
+        said = java_tool("LogDirsCommand", "--bootstrap-server", node.bootstrap, "--describe", "--topic-list", "t")
+        told = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+        found = {
+            (Path(d["logDir"]).name, p["partition"]): p["isFuture"]
+            for d in told["brokers"][0]["logDirs"]
+            for p in d["partitions"]
+        }
+        assert found == {(x, f"t-{n}"): False for x, n in wanted}
+
+
+@pytest.mark.xdist_group(__name__)
+@pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
+def test_what_is_refused_and_what_is_not(tmp_path: Path, node_class: type[NodeProcess]) -> None:
+    with kind(node_class, tmp_path) as node:
+        make(node)
+        here = until(lambda: next((name for name, n in lying(node) if n == 0), None))
+        there = "b" if here == "a" else "a"
+        assert ask_for(node, tmp_path / here, 0) == [0]
+        assert ask_for(node, tmp_path / "c", 0) == [57]
+        assert ask_for(node, tmp_path / there, 77) == [3]
+        assert ask_for(node, tmp_path / there, 0, topic="x" * 230) == [17]
+        change(node, "cordoned.log.dirs", str(tmp_path / there))
+        until(lambda: ask_for(node, tmp_path / there, 0) == [39])
+        change(node, "cordoned.log.dirs", "")
+        until(lambda: ask_for(node, tmp_path / there, 0) == [0])
+        until(lambda: lying(node).get((there, 0)) == [False] and (here, 0) not in lying(node))
+
+
+def size_bytes(directory: Path) -> int:
+    return sum(x.stat().st_size for x in directory.glob("*.log"))
+
+
+def filled(node: NodeProcess, count: int) -> None:
+    raw = r.build_batch([r.NewRecord(None, bytes(100_000), time.time_ns() // 10**6)])
+    for _ in range(count):
+        until(lambda: RawClient(node.port).produce("t", 0, raw).error_code == 0)
+
+
+@pytest.mark.xdist_group(__name__)
+@pytest.mark.parametrize("first", [OttlaProcess, KafkaProcess])
+def test_a_move_that_is_begun_here_is_ended_there(tmp_path: Path, first: type[NodeProcess]) -> None:
+    """Killed in the middle of it; the other kind of node finds the copy, and brings it to its end."""
+    second = KafkaProcess if first is OttlaProcess else OttlaProcess
+    node = kind(first, tmp_path)
+    node.start()
+    make(node)
+    here = until(lambda: next((name for name, n in lying(node) if n == 0), None))
+    there = "b" if here == "a" else "a"
+    filled(node, 60)
+    change(node, RATE, "500000")
+    assert ask_for(node, tmp_path / there, 0) == [0]
+    until(lambda: lying(node).get((there, 0)) == [True])
+    (copy,) = (tmp_path / there).glob("t-0.*-future")
+    until(lambda: size_bytes(copy) > 500_000)
+    assert lying(node)[here, 0] == [False]
+    assert node.stop() == 0 or first is KafkaProcess
+    assert 500_000 < size_bytes(copy) < 6_000_000
+    with kind(second, tmp_path) as node:
+        until(lambda: lying(node).get((here, 0)) == [False])
+        change(node, RATE, "100000000")
+        until(lambda: lying(node).get((there, 0)) == [False] and (here, 0) not in lying(node))
+        assert len(everything(node, 60)) == 60
+        assert not list((tmp_path / there).glob("*-future"))

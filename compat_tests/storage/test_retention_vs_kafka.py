@@ -1,0 +1,139 @@
+"""Retention beside a real Kafka given the same batches and settings: both logs begin at the same offsets."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.support.processes import KafkaProcess, OttlaProcess
+from compat_tests.support.raw_client import RawClient
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_records as dr
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.record_batch import records as r
+
+HOUR_MS = 3_600_000
+BATCHES = 900
+TOPICS = {
+    "by-size": {"retention.bytes": "3000000", "retention.ms": "-1"},
+    "by-time": {"retention.ms": str(HOUR_MS)},
+    "by-both": {"retention.ms": str(3 * HOUR_MS // 2), "retention.bytes": "4500000"},
+    "by-start": {"retention.ms": "-1"},
+    "of-old": {"retention.ms": "1000"},
+}
+WAIT_S = 60
+QUIET_S = 3
+
+
+def batches() -> list[bytes]:
+    """About 9 MB whose records are two hours old at first and new at last; some say a time out of order."""
+    chance, now = random.Random(5), time.time_ns() // 10**6
+    out = []
+    for number in range(BATCHES):
+        age = 2 * HOUR_MS - number * (2 * HOUR_MS - 30_000) // BATCHES
+        items = [
+            r.NewRecord(b"k", chance.randbytes(1000), now - age - chance.choice((0, 0, 0, 600_000))) for _ in range(10)
+        ]
+        out.append(r.build_batch(items))
+    return out
+
+
+class RetentionBroker:
+    """A cluster of either kind."""
+
+    def __init__(self, port: int) -> None:
+        self.peer = RawClient(port)
+
+    def fill(self, topic: str, raw: list[bytes]) -> None:
+        """While it is filled nothing goes: what is rolled because all of it is too old would depend on the moment."""
+        settings = {"segment.bytes": "1048576", "retention.ms": "-1"}
+        configs = [ct.CreatableTopicConfig(k, v) for k, v in settings.items()]
+        request = ct.CreateTopicsRequest([ct.CreatableTopic(topic, 1, 1, configs=configs)], 10_000)
+        assert self.peer.call(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code == 0
+        for one in raw:
+            while self.peer.produce(topic, 0, one).error_code:
+                time.sleep(0.05)
+
+    def ends(self, topic: str) -> tuple[int, int]:
+        """First and next offset."""
+        found = []
+        for when in (-2, -1):
+            ask = lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(0, -1, when)])
+            request = lo.ListOffsetsRequest(-1, 0, [ask])
+            deadline = time.monotonic() + WAIT_S
+            while True:  # a node that has just started may not lead yet
+                row = self.peer.call(ApiKey.LIST_OFFSETS, 7, request).topics[0].partitions[0]
+                if row.error_code == 0 or time.monotonic() > deadline:
+                    break
+                time.sleep(0.1)
+            assert row.error_code == 0
+            found.append(int(row.offset))
+        return found[0], found[1]
+
+    def wait_for_start_offsets(self, beyond: dict[str, int]) -> dict[str, tuple[int, int]]:
+        """Where every log begins, once those that must move have gone beyond an offset, and nothing moves any more."""
+        deadline = time.monotonic() + WAIT_S
+        before: dict[str, tuple[int, int]] = {}
+        since = time.monotonic()
+        while time.monotonic() < deadline:
+            now = {topic: self.ends(topic) for topic in TOPICS}
+            if now != before:
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since > QUIET_S and all(now[topic][0] > at for topic, at in beyond.items()):
+                return now
+            time.sleep(0.2)
+        raise AssertionError(f"not settled: {before}")
+
+    def delete_below(self, topic: str, offset: int) -> int:
+        part = dr.DeleteRecordsPartition(0, offset)
+        request = dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, [part])], 10_000)
+        row = self.peer.call(ApiKey.DELETE_RECORDS, 2, request).topics[0].partitions[0]
+        assert row.error_code == 0
+        return int(row.low_watermark)
+
+    def set(self, topic: str, name: str, value: str) -> None:
+        change = ia.AlterConfigsResource(2, topic, [ia.AlterableConfig(name, 0, value)])
+        answer = self.peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([change]))
+        assert answer.responses[0].error_code == 0
+
+
+def play(process: Any) -> list[Any]:
+    """The same story for each cluster; gives what was seen."""
+    with process:
+        node = RetentionBroker(process.port)
+        raw = batches()
+        for topic in TOPICS:
+            node.fill(topic, raw)
+        for topic, settings in TOPICS.items():
+            for name, value in settings.items():
+                node.set(topic, name, value)
+        first = node.wait_for_start_offsets(dict.fromkeys(("by-size", "by-time", "by-both", "of-old"), 0))
+        seen: list[Any] = [first]
+        seen.append(node.delete_below("by-start", 4321))
+        node.set("by-size", "retention.bytes", "1048576")
+        node.set("by-start", "retention.bytes", "2000000")
+        seen.append(node.wait_for_start_offsets({"by-start": 4321, "by-size": first["by-size"][0]}))
+    with process:
+        seen.append(RetentionBroker(process.port).wait_for_start_offsets({}))
+    return seen
+
+
+@pytest.mark.xdist_group(__name__)
+def test_both_logs_begin_at_the_same_offsets(tmp_path: Path) -> None:
+    quick = {"log_retention_check_interval_ms": "500"}
+    kafka = play(KafkaProcess(tmp_path / "kafka", log_initial_task_delay_ms="500", **quick))
+    ottla = play(OttlaProcess(tmp_path / "ottla", **quick))
+    assert ottla == kafka
+    first, low, second, after = ottla
+    assert low == 4321
+    assert first["by-time"][0] > 0
+    assert second["by-size"][0] > first["by-size"][0]
+    assert second["by-start"][0] > 4321
+    assert first["of-old"][0] > 0
+    assert after == second

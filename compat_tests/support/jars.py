@@ -1,0 +1,74 @@
+"""The Java parts the proofs need: Apache Kafka 4.3.1, tools, shell, Streams, a connector, and Spark's Kafka connector.
+
+Fetched once, by the Ivy that pyspark brings along, into the tree's ignored ``.cache/``; so a JDK is all it takes.
+``python -m compat_tests.support.jars`` fetches them ahead of a test run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pyspark
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache"
+JARS = CACHE / "jars"
+KAFKA_VERSION = "4.3.1"
+_TRIES = 3
+
+
+def _ivy() -> Path:
+    return next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+
+
+def _fetch(conf: str) -> None:
+    """Resolve one configuration of ivy.xml into a folder of its own."""
+    target = JARS / conf
+    command = [
+        "java",
+        "-jar",
+        str(_ivy()),
+        "-ivy",
+        str(ROOT / "compat_tests" / "ivy.xml"),
+        "-cache",
+        str(CACHE / "ivy"),
+    ]
+    command += ["-confs", conf, "-types", "jar", "bundle"]
+    command += ["-retrieve", str(target / "[artifact]-[revision](-[classifier]).[ext]"), "-warn"]
+    for attempt in range(_TRIES):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            (target / ".complete").touch()
+            return
+        print(f"jars ({conf}), attempt {attempt + 1}: {done.stdout[-2000:]}{done.stderr[-2000:]}", file=sys.stderr)
+    raise RuntimeError(f"the {conf} jars could not be fetched")
+
+
+@cache
+def jars(conf: str) -> list[Path]:
+    """The jars of a configuration (``kafka``, ``streams``, ``connect``, ``shell``, ``spark``), fetched on first use."""
+    JARS.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "jars.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (JARS / conf / ".complete").exists():
+            _fetch(conf)
+    return sorted((JARS / conf).glob("*.jar"))
+
+
+def kafka_jar(stem: str) -> Path:
+    """One of Kafka's own jars, by name without version: ``kafka-clients``."""
+    return next(p for p in jars("kafka") if p.name == f"{stem}-{KAFKA_VERSION}.jar")
+
+
+def classpath(conf: str = "kafka") -> str:
+    """Kafka, or Kafka Streams, with all it needs, for ``java -cp``; the first entry quiets its logging."""
+    return ":".join([str(ROOT / "compat_tests" / "java" / "logging"), str(JARS / conf / "*")])
+
+
+if __name__ == "__main__":
+    for name in ("kafka", "streams", "connect", "shell", "spark"):
+        print(f"{name}: {len(jars(name))} jars in {JARS / name}")

@@ -1,0 +1,120 @@
+"""One raw connection that speaks any version of any API: for conversations and for abuse."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ottla.wire.api_keys import ApiKey, response_class, response_header_version
+from ottla.wire.codec import compiler
+from ottla.wire.codec.schema import Message
+from ottla.wire.framing import encode_request
+from ottla.wire.messages import describe_configs as dc
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import produce as p
+from ottla.wire.messages.headers import ResponseHeader
+
+_GROUP, _OF_NOBODY, _SETTING = 32, "waits-for-brokers", "consumer.session.timeout.ms"
+_values = itertools.count()
+
+
+def wait_until(done: Callable[[], bool], every_s: float = 0.05) -> None:
+    """Ask again until it is so, each ``every_s``; a node may take three times a connection's patience.
+
+    Raises:
+        TimeoutError: it never was.
+    """
+    deadline = time.monotonic() + 3 * RawClient.timeout_s
+    while not done():
+        if time.monotonic() > deadline:
+            raise TimeoutError("what was waited for never came")
+        time.sleep(every_s)
+
+
+class RawClient:
+    """One connection, raw."""
+
+    timeout_s = 20.0
+    client_id = "peer"
+
+    def __init__(self, port: int, timeout_s: float | None = None, source: str = "127.0.0.1") -> None:
+        """``source``: the host it seems to sit at; all of 127.0.0.0/8 are this machine's."""
+        self.sock = socket.create_connection(("127.0.0.1", port), 10, (source, 0))
+        self.sock.settimeout(self.timeout_s if timeout_s is None else timeout_s)
+        self.number = 0
+        self.pending_requests: set[tuple[ApiKey, int]] = set()
+        """Which requests it has sent, in which versions."""
+
+    def call(self, key: ApiKey, version: int, body: Message) -> Any:
+        """Send and decode; every byte of the answer must be used."""
+        self.send(key, version, body)
+        return self.receive(key, version)
+
+    def produce(self, topic: str, partition: int, raw: bytes) -> p.PartitionProduceResponse:
+        """Send a batch with acks=all; gives the partition's row."""
+        data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(partition, raw)])
+        answer = self.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
+        row: p.PartitionProduceResponse = answer.responses[0].partition_responses[0]
+        return row
+
+    def send(self, key: ApiKey, version: int, body: Message) -> None:
+        """Send, and leave the answer for later."""
+        self.number += 1
+        self.pending_requests.add((key, version))
+        self.sock.sendall(encode_request(key, version, self.number, self.client_id, body))
+
+    def receive(self, key: ApiKey, version: int) -> Any:
+        """The answer to the last request."""
+        raw = self.read()
+        header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), raw)
+        assert header.correlation_id == self.number
+        answer, end = compiler.decode(response_class(key), version, raw, pos)
+        assert end == len(raw), f"{key.name} v{version}: {len(raw) - end} bytes left over"
+        return answer
+
+    def read(self) -> bytes:
+        """One frame."""
+        (size,) = struct.unpack(">i", self._read_exactly(4))
+        return self._read_exactly(size)
+
+    def _read_exactly(self, size: int) -> bytes:
+        out = bytearray(size)
+        done = 0
+        while done < size:
+            count = self.sock.recv_into(memoryview(out)[done:])
+            if count == 0:
+                raise ConnectionError("closed")
+            done += count
+        return bytes(out)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.sock.close()
+
+
+def wait_until_brokers_current(*peers: RawClient) -> None:
+    """Wait until brokers act by everything that was decided so far: Kafka's learn of it after it was answered.
+
+    A setting of a group that is nobody's is changed through the first of them until all show it, and once more: a
+    broker shows the first while it may still be at work with what came along with it, and the second afterwards.
+
+    Raises:
+        TimeoutError: one of them does not learn of it.
+    """
+    for _ in range(2):
+        value = str(45_000 + next(_values) % 15_000)
+        row = ia.AlterConfigsResource(_GROUP, _OF_NOBODY, [ia.AlterableConfig(_SETTING, 0, value)])
+        peers[0].call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([row]))
+        for peer in peers:
+            wait_until(partial(_shows, peer, value), 0.01)
+
+
+def _shows(peer: RawClient, value: str) -> bool:
+    asked = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(_GROUP, _OF_NOBODY, [_SETTING])])
+    answer = peer.call(ApiKey.DESCRIBE_CONFIGS, 4, asked)
+    return bool(answer.results[0].configs[0].value == value)

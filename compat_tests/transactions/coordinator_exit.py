@@ -1,0 +1,29 @@
+"""``python -m compat_tests.transactions.coordinator_exit STEP ID FILE serve ...``: Ottla's command line, in a process that kills itself.
+
+The one that coordinates the transaction of ``ID`` does so at that step, without a word, if ``FILE`` is not there yet.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from ottla.cli.main import main
+from sim.faults.transaction_steps import TransactionStep, observe_steps
+
+
+def run_until_step(step: TransactionStep, transactional_id: str, mark: str, arguments: list[str]) -> int:
+    """The exit status of a process that lives."""
+
+    def told(_node: int, name: str, taken: TransactionStep) -> None:
+        if name == transactional_id and taken is step and not os.path.exists(mark):
+            with open(mark, "x"):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    with observe_steps(told):
+        return main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(run_until_step(TransactionStep(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]))

@@ -1,0 +1,97 @@
+"""A transaction that hangs: no coordinator knows of it. Our command and Kafka's tool both find it, and end it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, java_tool
+from compat_tests.support.raw_client import RawClient
+from compat_tests.transactions.test_transactions import command, confluent, make, read, wait_until_committed, write
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import init_producer_id as ip
+from ottla.wire.messages import produce as p
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+
+TOPIC = "hangs"
+HOUR_MS = 3_600_000
+OFF = {"transaction_partition_verification_enable": "false"}
+"""As brokers before Kafka 3.6 are: nobody asks whether a partition is part of the transaction."""
+
+
+@pytest.fixture(params=["ottla", "kafka"])
+def node(request: pytest.FixtureRequest, data_dir: Path) -> Iterator[NodeProcess]:
+    """One that verifies nothing."""
+    made = OttlaProcess(data_dir, **OFF) if request.param == "ottla" else KafkaProcess(data_dir, **OFF)
+    with made as process:
+        yield process
+
+
+def hang(node: NodeProcess, name: str, partition: int) -> None:
+    """Write a record of a transaction that its coordinator never heard of, an hour ago."""
+    peer = RawClient(node.port)
+    given = None
+    deadline = time.monotonic() + peer.timeout_s
+    while given is None or given.error_code:  # Kafka makes the coordinator's partitions first
+        assert time.monotonic() < deadline, given
+        given = peer.call(ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest(name, 60_000))
+        time.sleep(0.1)
+    made = r.NewRecord(b"k", name.encode(), time.time_ns() // 10**6 - HOUR_MS)
+    raw = r.build_batch(
+        [made],
+        attributes=b.TRANSACTIONAL_BIT,
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        base_sequence=0,
+    )
+    data = p.TopicProduceData(TOPIC, partition_data=[p.PartitionProduceData(partition, raw)])
+    answer = peer.call(ApiKey.PRODUCE, 11, p.ProduceRequest(name, -1, 10_000, [data]))
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    peer.close()
+
+
+def found_by_us(node: NodeProcess, *options: str) -> list[tuple[str, int, int]]:
+    rows = json.loads(command("txn", "hanging", "-b", node.bootstrap, "-o", "json", *options))
+    return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
+
+
+def found_by_kafkas(node: NodeProcess) -> list[tuple[str, int, int]]:
+    """Topic, partition, first offset."""
+    lines = java_tool(
+        "TransactionsCommand", "--bootstrap-server", node.bootstrap, "find-hanging", "--broker-id", "1"
+    ).splitlines()
+    rows = [line.split() for line in lines[1:]]
+    return sorted((row[0], int(row[1]), int(row[5])) for row in rows)
+
+
+def test_what_hangs_is_found_and_ended_by_our_command_and_by_kafkas_tool(node: NodeProcess) -> None:
+    make(node.bootstrap, TOPIC)
+    confluent(node.bootstrap, "first")  # so that there are coordinators
+    open_one = confluent(node.bootstrap, "open", **{"transaction.timeout.ms": 600_000})
+    open_one.begin_transaction()
+    write(open_one, TOPIC, "a")
+    for partition in (0, 1):
+        hang(node, f"lost-{partition}", partition)
+    both = [(TOPIC, 0, 1), (TOPIC, 1, 1)]
+    assert found_by_us(node, "--older-than", "0") == both, "and not the one that is open, which its coordinator knows"
+    assert found_by_us(node) == both
+    assert found_by_us(node, "--older-than", "7200") == []
+    assert found_by_kafkas(node) == both
+    open_one.commit_transaction(30)
+    wait_until_committed(node.bootstrap, TOPIC, ["a0", "a1"])
+    late = confluent(node.bootstrap, "late")
+    late.begin_transaction()
+    write(late, TOPIC, "b")
+    late.commit_transaction(30)
+    assert read(node.bootstrap, TOPIC) == ["a0", "a1"], "whoever reads what is committed waits there for ever"
+    assert "aborted" in command("txn", "abort", TOPIC, "0", "1", "-b", node.bootstrap)
+    assert found_by_us(node) == found_by_kafkas(node) == both[1:]
+    at = ["--topic", TOPIC, "--partition", "1", "--start-offset", "1"]
+    java_tool("TransactionsCommand", "--bootstrap-server", node.bootstrap, "abort", *at)
+    assert found_by_us(node) == found_by_kafkas(node) == []
+    wait_until_committed(node.bootstrap, TOPIC, ["a0", "a1", "b0", "b1"])

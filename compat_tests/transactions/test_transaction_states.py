@@ -1,0 +1,284 @@
+"""A node is killed with transactions in every state, and a node of the other kind opens its directory: Kafka and Ottla.
+
+Each of them ends there as the log says: what was decided is carried on with, what was open goes on or is aborted, and
+positions with it. Producers speak version 1 of the protocol, and version 2.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, free_ports
+from compat_tests.support.raw_client import RawClient, wait_until
+from compat_tests.transactions.marker_blocking import ClosableProxy
+from compat_tests.transactions.test_transactions import is_stable, make, wait_until_committed
+from ottla.wire.api_keys import ApiKey as K
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import add_offsets_to_txn as ao
+from ottla.wire.messages import add_partitions_to_txn as ap
+from ottla.wire.messages import describe_transactions as dt
+from ottla.wire.messages import end_txn as et
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import init_producer_id as ip
+from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import produce as p
+from ottla.wire.messages import txn_offset_commit as tc
+from ottla.wire.messages import write_txn_markers as w
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+
+TOPIC = "t"
+LATER = frozenset(
+    {
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+        E.COORDINATOR_NOT_AVAILABLE,
+        E.NOT_COORDINATOR,
+        E.NOT_LEADER_OR_FOLLOWER,
+        E.NOT_ENOUGH_REPLICAS,
+        E.CONCURRENT_TRANSACTIONS,
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""What a producer answers by asking again."""
+COMMITS = {"committed": True, "aborted": False, "committing": True, "aborting": False, "half": True}
+"""How each ends; of ``half`` one partition knows already. The rest is not ended: of ``empty`` nothing is written."""
+LEFT_AT = {
+    "empty": "Empty",
+    "open": "Ongoing",
+    "left": "Ongoing",
+    "committing": "PrepareCommit",
+    "half": "PrepareCommit",
+    "aborting": "PrepareAbort",
+    "committed": "CompleteCommit",
+    "aborted": "CompleteAbort",
+}
+COMES_TO = {name: state.replace("Prepare", "Complete") for name, state in LEFT_AT.items()}
+
+
+class ScriptedTransaction:
+    """A producer with a transactional id, and a group of the same name whose positions it commits."""
+
+    def __init__(self, port: int, name: str, version: int) -> None:
+        self.name, self.version = f"{name}-{version}", version
+        self.who = (-1, -1)
+        self._peer: RawClient | None = None
+        self._sequence = 0
+        self.move(port)
+
+    def move(self, port: int) -> None:
+        """Its node is another one from now on."""
+        self.close()
+        self._peer = RawClient(port)
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._peer is not None:
+            self._peer.close()
+
+    def _ask(self, key: K, version: int, body: Any, code_of: Callable[[Any], int]) -> Any:
+        """An answer that means something."""
+        found: list[Any] = []
+
+        def is_told() -> bool:
+            found[:] = [self._peer.call(key, version, body)]
+            return code_of(found[0]) not in LATER
+
+        wait_until(is_told)
+        return found[0]
+
+    def init(self) -> None:
+        """Take the id over."""
+        for kind in (0, 1):  # of a group, and of transactions: they are made by being asked for
+            ask = fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[self.name])
+            self._ask(K.FIND_COORDINATOR, 4, ask, lambda x: x.coordinators[0].error_code)
+        told = self._ask(K.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest(self.name, 600_000), lambda x: x.error_code)
+        assert told.error_code == 0
+        self.who, self._sequence = (told.producer_id, told.producer_epoch), 0
+
+    def write(self) -> None:
+        """A record to each partition."""
+        if self.version < 2:
+            topics = [ap.AddPartitionsToTxnTopic(TOPIC, [0, 1])]
+            asked = ap.AddPartitionsToTxnRequest([], self.name, *self.who, topics)
+            rows = lambda x: x.results_by_topic_v3_and_below[0].results_by_partition  # noqa: E731
+            told = self._ask(K.ADD_PARTITIONS_TO_TXN, 3, asked, lambda x: rows(x)[0].partition_error_code)
+            assert [row.partition_error_code for row in rows(told)] == [0, 0]
+        for number in (0, 1):
+            raw = r.build_batch(
+                [r.NewRecord(None, f"{self.name}:{self._sequence}:{number}".encode(), time.time_ns() // 10**6)],
+                attributes=b.TRANSACTIONAL_BIT,
+                producer_id=self.who[0],
+                producer_epoch=self.who[1],
+                base_sequence=self._sequence,
+            )
+            data = p.TopicProduceData(TOPIC, partition_data=[p.PartitionProduceData(number, raw)])
+            asked_ = p.ProduceRequest(self.name, -1, 10_000, [data])
+            code = lambda x: x.responses[0].partition_responses[0].error_code  # noqa: E731
+            assert code(self._ask(K.PRODUCE, 12 if self.version == 2 else 11, asked_, code)) == 0
+        self._sequence += 1
+
+    def values(self) -> list[str]:
+        """What it has written."""
+        return [f"{self.name}:{sequence}:{number}" for sequence in range(self._sequence) for number in (0, 1)]
+
+    def commit_position(self) -> None:
+        """The group has read up to 7."""
+        if self.version < 2:
+            asked = ao.AddOffsetsToTxnRequest(self.name, *self.who, self.name)
+            assert self._ask(K.ADD_OFFSETS_TO_TXN, 3, asked, lambda x: x.error_code).error_code == 0
+        topic = tc.TxnOffsetCommitRequestTopic(TOPIC, [tc.TxnOffsetCommitRequestPartition(0, 7)])
+        request = tc.TxnOffsetCommitRequest(self.name, self.name, *self.who, topics=[topic])
+        code = lambda x: x.topics[0].partitions[0].error_code  # noqa: E731
+        assert code(self._ask(K.TXN_OFFSET_COMMIT, 5 if self.version == 2 else 3, request, code)) == 0
+
+    def position(self) -> tuple[int, int]:
+        """What a reader is told who wants positions that are decided: an error, and where the group is."""
+        ask = of.OffsetFetchRequest(self.name, [of.OffsetFetchRequestTopic(TOPIC, [0])], require_stable=True)
+        told = self._ask(K.OFFSET_FETCH, 7, ask, lambda x: x.error_code)
+        row = told.topics[0].partitions[0]
+        return row.error_code or told.error_code, row.committed_offset
+
+    def end(self, *, commits: bool) -> int:
+        """Ask for the end, as the producer it was; the error."""
+        request = et.EndTxnRequest(self.name, *self.who, commits)
+        found = self._ask(K.END_TXN, 5 if self.version == 2 else 3, request, lambda x: x.error_code)
+        return int(found.error_code)
+
+    def mark(self) -> None:
+        """The first partition hears of the commit, as its coordinator would tell it."""
+        topics = [w.WritableTxnMarkerTopic(TOPIC, [0])]
+        epoch = self.who[1] + (self.version == 2)
+        marker = w.WritableTxnMarker(self.who[0], epoch, True, topics, 0, self.version if self.version == 2 else 0)
+        answer = self._peer.call(K.WRITE_TXN_MARKERS, 2, w.WriteTxnMarkersRequest([marker]))
+        assert answer.markers[0].topics[0].partitions[0].error_code == 0
+
+    def state(self) -> str:
+        """What its coordinator says of it."""
+        ask = dt.DescribeTransactionsRequest([self.name])
+        told = self._ask(K.DESCRIBE_TRANSACTIONS, 0, ask, lambda x: x.transaction_states[0].error_code)
+        return str(told.transaction_states[0].transaction_state)
+
+
+class OttlaWithBlockedMarkers(OttlaProcess):
+    """Ottla; `shut`: no marker is sent any more."""
+
+    def command(self) -> list[str]:
+        """The command line."""
+        self._mark = self.data_dir.parent / "shut"
+        usual = super().command()
+        return [
+            sys.executable,
+            "-m",
+            "compat_tests.transactions.marker_blocking",
+            str(self._mark),
+            *usual[usual.index("serve") :],
+        ]
+
+    def shut(self) -> None:
+        self._mark.touch()
+
+
+class KafkaWithBlockedMarkers(KafkaProcess):
+    """Apache Kafka; `shut`: it does not reach itself any more."""
+
+    def __init__(self, data_dir: Path) -> None:
+        port, inside, controller = free_ports(3)
+        self._door = ClosableProxy(inside)
+        client, brokers = f"CLIENT://127.0.0.1:{port}", "INSIDE://127.0.0.1"
+        super().__init__(
+            data_dir,
+            port,
+            inter_broker_listener_name="INSIDE",
+            listener_security_protocol_map="CLIENT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            listeners=f"{client},{brokers}:{inside},CONTROLLER://localhost:{controller}",
+            advertised_listeners=f"{client},{brokers}:{self._door.port}",
+            controller_quorum_bootstrap_servers=f"localhost:{controller}",
+        )
+
+    def shut(self) -> None:
+        self._door.close()
+
+
+def start_transactions(node: Any) -> dict[str, ScriptedTransaction]:
+    """Transactions in every state, of both versions, of a node that is killed then."""
+    out: dict[str, ScriptedTransaction] = {}
+    with node:
+        make(node.bootstrap, TOPIC)
+        for version in (1, 2):
+            for name in LEFT_AT:
+                one = out[f"{name}-{version}"] = ScriptedTransaction(node.port, name, version)
+                one.init()
+                if name != "empty":
+                    one.write()
+                    one.commit_position()
+                    assert one.position()[0] == E.UNSTABLE_OFFSET_COMMIT
+                if name in ("committed", "aborted"):
+                    assert one.end(commits=COMMITS[name]) == 0
+        wait_until(lambda: not any(one.state().startswith("Prepare") for one in out.values()))
+        node.close()
+        for name, one in out.items():
+            if "ing-" in name or "half" in name:
+                assert one.end(commits=COMMITS[name[:-2]]) == 0
+            if "half" in name:
+                one.mark()
+        assert {name: one.state() for name, one in out.items()} == both(LEFT_AT)
+        node.kill()
+    return out
+
+
+def both(states: dict[str, str]) -> dict[str, str]:
+    """The states of both versions."""
+    return {f"{name}-{version}": state for version in (1, 2) for name, state in states.items()}
+
+
+def verify_completion(node: NodeProcess, txns: dict[str, ScriptedTransaction]) -> None:
+    """All of it comes to its end."""
+    for one in txns.values():
+        one.move(node.port)
+    wait_until(lambda: {name: one.state() for name, one in txns.items()} == both(COMES_TO))
+    for name, one in txns.items():
+        what = name[:-2]
+        if what in COMMITS:
+            assert one.end(commits=COMMITS[what]) == 0, f"{name}: asked again"
+            assert one.end(commits=not COMMITS[what]) == E.INVALID_TXN_STATE
+        elif what == "left":
+            heir = ScriptedTransaction(node.port, what, one.version)
+            heir.init()
+            assert heir.who[0] == one.who[0]
+            assert one.end(commits=True) in (E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH)
+        else:
+            one.write()
+            assert one.end(commits=True) == 0
+    seen = [name for name in txns if COMMITS.get(name[:-2], name[:-2] != "left")]
+    wait_until(lambda: is_stable(node.bootstrap, TOPIC))
+    wait_until_committed(node.bootstrap, TOPIC, sorted(value for name in seen for value in txns[name].values()))
+    for name, one in txns.items():
+        assert one.position() == (0, 7 if name in seen and "empty" not in name else -1), name
+
+
+@pytest.mark.xdist_group(__name__)
+@pytest.mark.parametrize("kind", [OttlaWithBlockedMarkers, KafkaWithBlockedMarkers], ids=["ottla", "kafka"])
+def test_each_transaction_ends_as_the_log_says_whoever_opens_the_directory_after_a_kill(
+    data_dir: Path, kind: type[OttlaWithBlockedMarkers] | type[KafkaWithBlockedMarkers]
+) -> None:
+    dead = kind(data_dir)
+    txns = start_transactions(dead)
+    # A real Kafka takes a partition without a leader for one that was deleted, and writes no marker there. While it
+    # starts its own have none: so who was there before does not refuse it, but says nothing, until all are led again.
+    with socket.create_server(("127.0.0.1", dead.port)):
+        other = (
+            KafkaProcess(data_dir, request_timeout_ms="10000")
+            if kind is OttlaWithBlockedMarkers
+            else OttlaProcess(data_dir)
+        )
+        with other as node:
+            verify_completion(node, txns)
+    for one in txns.values():
+        one.close()

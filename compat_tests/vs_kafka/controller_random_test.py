@@ -1,0 +1,393 @@
+"""A random life of a cluster, told step by step to our controller's rules and to Kafka's own classes.
+
+Every step must make the same records and the same answer on both sides. What is known to differ is put right between
+two steps: a broker that may stop holds its lease on, as Kafka's does; which of several stale brokers goes first is
+Kafka's to say; who is fenced already is fenced again by Kafka when its lease ends.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from compat_tests.vs_kafka.kafka_controller import (
+    ACTIVATE,
+    ADVANCE,
+    BALANCE,
+    CLUSTER,
+    ELECT_UNCLEAN,
+    FENCE_STALE,
+    REPLAY,
+    REQUEST_CODES,
+    KafkaControllerProcess,
+)
+from ottla.controller.control import broker_heartbeat, elect_leaders
+from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
+from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, run_to_end
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    MetadataImage,
+    PartitionRegistration,
+    merge_partition_change,
+)
+from ottla.controller.metadata.record_serde import decode_record, encode_record
+from ottla.wire.codec import compiler
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import assign_replicas_to_dirs as ad
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import broker_registration as br
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import unregister_broker as ub
+
+START_MS = 1_000_000
+BROKERS = 6
+TOPICS = 4
+
+
+def directory(broker: int, number: int = 0) -> bytes:
+    """One of a broker's directories."""
+    return bytes(13) + bytes([7, broker, number + 1])
+
+
+def normalize_records(records: Sequence[Message]) -> list[Message]:
+    """Records with each run of partition changes sorted: their order means nothing. Eligible leaders likewise."""
+    out: list[Message] = []
+    run: list[m.PartitionChangeRecord] = []
+    for record in [*records, None]:
+        if isinstance(record, m.PartitionChangeRecord):
+            if record.eligible_leader_replicas is not None:
+                record.eligible_leader_replicas = sorted(record.eligible_leader_replicas)
+            run.append(record)
+            continue
+        out += sorted(run, key=lambda r: (r.topic_id, r.partition_id))
+        run = []
+        if record is not None:
+            out.append(record)
+    return out
+
+
+class KafkaSideFailed(Exception):
+    """Kafka's side wrote what it cannot bear to read: no step after it can be compared."""
+
+
+class ControllerRandomTest:
+    """One cluster's life from a seed."""
+
+    def __init__(self, kafka: KafkaControllerProcess, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.kafka = kafka
+        self.machine = ControllerStateMachine(ControllerDefaults(), lambda: bytes(16), 0, CLUSTER)
+        self.now_ms: float = START_MS
+        self.steps = self.changes = 0
+        self.cut_short = False
+        self.requests: list[str] = []
+        kafka.reset()
+        levels = {"metadata.version": 30, "eligible.leader.replicas.version": self.rng.choice([0, 1, 1])}
+        self.replay(*(m.FeatureLevelRecord(name, level) for name, level in levels.items() if level))
+        if levels["eligible.leader.replicas.version"] or self.rng.random() < 0.5:
+            self.replay(m.ConfigRecord(RESOURCE_BROKER, "", "min.insync.replicas", "1"))
+        kafka.step(ACTIVATE)
+        self.machine.activate(self.now_ms)
+
+    @property
+    def image(self) -> MetadataImage:
+        """What both sides know."""
+        return self.machine.image
+
+    def _apply(self, records: Sequence[Message]) -> None:
+        offset = self.image.offset + 1
+        for number, record in enumerate(records):
+            self.machine.replay(offset + number, decode_record(encode_record(record)))
+        self.machine.complete_append(offset + len(records) - 1, 1)
+        self.machine.publish()
+
+    def replay(self, *records: Message) -> None:
+        """Both sides are told a record that is not theirs to decide."""
+        for record in records:
+            self.kafka.step(REPLAY, 0, encode_record(record))
+        self._apply(records)
+
+    def pass_time(self, ms: int) -> None:
+        """Time goes by."""
+        self.kafka.step(ADVANCE, 0, struct.pack(">q", ms))
+        self.now_ms += ms
+
+    def _assert_same_records(self, what: str, ours: Sequence[Message], theirs: Sequence[Message]) -> None:
+        self.steps += 1
+        self.changes += len(theirs)
+        if any(self._names_removed_replica(record) for record in theirs):
+            raise KafkaSideFailed
+        assert normalize_records(ours) == normalize_records(theirs), self._recent_requests(
+            f"{what}\nours   {ours}\nKafka's {theirs}"
+        )
+
+    def _names_removed_replica(self, record: Message) -> bool:
+        """Whether Kafka keeps, as eligible or last known leader, one that is no replica any more."""
+        if not isinstance(record, m.PartitionChangeRecord):
+            return False
+        topic = self.image.topic_by_id(record.topic_id)
+        assert topic is not None
+        after = merge_partition_change(topic.partitions[record.partition_id], record)
+        return not {-1, *after.replicas}.issuperset((*after.elr, *after.last_known_elr))
+
+    def _recent_requests(self, last: str) -> str:
+        return "\n".join([*self.requests[-6:], last])
+
+    def compare_request(self, request: Message) -> None:
+        """A request on both sides."""
+        self.requests.append(repr(request))
+        what, version = REQUEST_CODES[type(request)]
+        said = self.kafka.step(what, version, compiler.encode(request, version))
+        if isinstance(request, bh.BrokerHeartbeatRequest):
+            self.machine.heartbeat_tracker.touch(request.broker_id, request.broker_epoch, self.now_ms)
+        decided = self.machine.decide(request, version, self.image.offset + 1, self.now_ms)
+        decision = decided if isinstance(decided, ControllerResult) else run_to_end(decided)
+        self._assert_same_records(repr(request), decision.records, said.records)
+        ours = decision.response
+        assert getattr(ours, "error_code", 0) == said.error, self._recent_requests(
+            f"{ours}\nKafka's error {said.error}"
+        )
+        if said.answer is not None and not said.error:
+            theirs = compiler.decode(type(ours), version, said.answer)[0]
+            fair = compiler.decode(type(ours), version, compiler.encode(ours, version))[0]
+            assert _sorted(fair) == _sorted(theirs), self._recent_requests(f"ours   {fair}\nKafka's {theirs}")
+        self._apply(decision.records)
+        if isinstance(request, bh.BrokerHeartbeatRequest) and ours.should_shut_down:
+            self.machine.heartbeat_tracker.touch(request.broker_id, request.broker_epoch, self.now_ms)
+
+    def fence_stale(self) -> None:
+        """Brokers that were not heard for a session, until none is left."""
+        while True:
+            said = self.kafka.step(FENCE_STALE)
+            fenced = [r.broker_id for r in said.records if isinstance(r, m.BrokerRegistrationChangeRecord)]
+            if fenced:
+                broker = self.image.brokers[fenced[0]]
+                assert not self.machine.heartbeat_tracker.has_valid_session(
+                    broker.broker_id, broker.broker_epoch, self.now_ms
+                )
+                assert self.machine.heartbeat_tracker.last_contact_ms(broker.broker_id, broker.broker_epoch) is not None
+                decision = run_to_end(broker_heartbeat.fence_broker(self.image, broker.broker_id, {}))
+                self._assert_same_records(f"fence {fenced}", decision.records, said.records)
+                self._apply(decision.records)
+                self.machine.heartbeat_tracker.remove(broker.broker_id, broker.broker_epoch)
+            if not said.error:
+                break
+        assert self.machine.heartbeat_tracker.next_expired_broker(self.image, self.now_ms) is None, (
+            self._recent_requests("ours has a stale broker left")
+        )
+
+    def run_leader_task(self, what: int) -> None:
+        """Leaders are balanced, or elected uncleanly."""
+        said = self.kafka.step(what)
+        steps = (elect_leaders.balance_partition_leaders if what == BALANCE else elect_leaders.elect_unclean_leaders)(
+            self.image, {}
+        )
+        decision = run_to_end(steps)
+        self._assert_same_records("sweep", decision.records, said.records)
+        self._apply(decision.records)
+
+    # ------------------------------------------------------------------ what may happen
+
+    def run_steps(self, steps: int) -> None:
+        """So many steps."""
+        happenings = [
+            (14, self.send_heartbeat),
+            (6, self.register),
+            (5, self.make_topic),
+            (14, self.alter_partition),
+            (6, self.reassign),
+            (4, self.elect),
+            (3, self.change_config),
+            (3, self.assign),
+            (2, self.unregister),
+            (4, lambda: self.pass_time(self.rng.choice([1, 500, 4_000, 9_001]))),
+            (3, self.fence_stale),
+            (1, lambda: self.run_leader_task(BALANCE)),
+            (1, lambda: self.run_leader_task(ELECT_UNCLEAN)),
+            (1, self.fail_over),
+            (2, lambda: self.compare_request(lr.ListPartitionReassignmentsRequest(1, None))),
+        ]
+        weights = [weight for weight, _ in happenings]
+        try:
+            for _ in range(steps):
+                self.rng.choices(happenings, weights)[0][1]()
+        except KafkaSideFailed:
+            self.cut_short = True
+
+    def _broker(self) -> int:
+        return self.rng.randint(1, BROKERS)
+
+    def register(self) -> None:
+        broker, rng = self._broker(), self.rng
+        known = self.image.brokers.get(broker)
+        again = known is not None and rng.random() < 0.1
+        epoch = known.broker_epoch if known is not None and rng.random() < 0.6 else -1
+        dirs = sorted(rng.sample([directory(broker, n) for n in range(3)], rng.randint(1, 3)))
+        if rng.random() < 0.03:
+            dirs = rng.choice([[], [dirs[0]] * 2, [bytes(16)], [directory(broker % BROKERS + 1)]])
+        self.compare_request(
+            br.BrokerRegistrationRequest(
+                broker,
+                CLUSTER if rng.random() < 0.98 else "other",
+                known.incarnation_id if again and known is not None else rng.randbytes(15) + b"\x01",
+                [br.Listener("PLAINTEXT", f"h{broker}", 9092, 0)],
+                [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
+                rng.choice([None, "a", "b"]),
+                log_dirs=dirs,
+                previous_broker_epoch=epoch,
+            )
+        )
+
+    def send_heartbeat(self) -> None:
+        broker, rng = self._broker(), self.rng
+        known = self.image.brokers.get(broker)
+        epoch = 5 if known is None else known.broker_epoch - (rng.random() < 0.03)
+        wants_fence, wants_stop = rng.random() < 0.12, rng.random() < 0.2
+        quiet = known is not None and not known.fenced and not wants_fence and not wants_stop
+        offline = [d for d in (known.log_dirs if known else []) if rng.random() < 0.2] if quiet else []
+        cordoned = rng.choice([None, None, [directory(broker, 0)], []])
+        self.compare_request(
+            bh.BrokerHeartbeatRequest(
+                broker,
+                epoch,
+                self.image.offset - (rng.randint(0, 30) if rng.random() < 0.3 else 0),
+                wants_fence,
+                wants_stop,
+                offline,
+                cordoned,
+            )
+        )
+
+    def make_topic(self) -> None:
+        name = f"t{self.rng.randrange(TOPICS)}"
+        live = self.image.unfenced_brokers()
+        if name in self.image.topics or not live:
+            return
+        topic_id = self.rng.randbytes(14) + b"\x01\x01"
+        self.replay(m.TopicRecord(name, topic_id))
+        for number in range(self.rng.randint(1, 3)):
+            factor = self.rng.randint(1, min(4, len(self.image.brokers)))
+            replicas = [self.rng.choice(live)]
+            others = [i for i in self.image.brokers if i not in replicas]
+            replicas += self.rng.sample(others, factor - 1)
+            isr = [i for i in replicas if i in live]
+            dirs = [self.image.brokers[i].log_dirs[0] for i in replicas]
+            self.replay(m.PartitionRecord(number, topic_id, replicas, isr, [], [], isr[0], 0, 0, 0, directories=dirs))
+
+    def change_config(self) -> None:
+        name = f"t{self.rng.randrange(TOPICS)}"
+        if name not in self.image.topics:
+            return
+        key, values = self.rng.choice(
+            [("min.insync.replicas", ["1", "2", "3"]), ("unclean.leader.election.enable", ["true", "false"])]
+        )
+        self.replay(m.ConfigRecord(RESOURCE_TOPIC, name, key, self.rng.choice(values)))
+
+    def _partition(self) -> tuple[str, bytes, int, PartitionRegistration] | None:
+        if not self.image.topics:
+            return None
+        topic = self.image.topics[self.rng.choice(sorted(self.image.topics))]
+        number = self.rng.choice(list(topic.partitions))
+        return topic.name, topic.id, number, topic.partitions[number]
+
+    def alter_partition(self) -> None:
+        found, rng = self._partition(), self.rng
+        if found is None:
+            return
+        _, topic_id, number, p = found
+        sender = p.leader if rng.random() < 0.95 else self._broker()
+        known = self.image.brokers.get(sender)
+        if known is None:
+            return
+        live = [i for i in p.replicas if i in self.image.unfenced_brokers()]
+        isr = rng.sample(live, rng.randint(0, len(live))) if rng.random() < 0.5 else live
+        if rng.random() < 0.05:
+            isr = rng.choice([[*isr, sender], [9], list(p.replicas)])
+        elif p.leader not in isr and rng.random() < 0.9:
+            isr = [*isr, p.leader]
+        states = [ap.BrokerState(i, self._broker_epoch(i)) for i in isr]
+        row = ap.AlterPartitionRequestPartitionData(
+            number if rng.random() < 0.97 else 8,
+            p.leader_epoch + rng.choice([0] * 20 + [-1, 1]),
+            [],
+            states,
+            p.recovering if rng.random() < 0.5 else rng.choice([0, 1]),
+            p.partition_epoch + rng.choice([0] * 20 + [-1, 1]),
+        )
+        topics = [ap.AlterPartitionRequestTopicData(topic_id if rng.random() < 0.98 else bytes(16), [row])]
+        self.compare_request(ap.AlterPartitionRequest(sender, known.broker_epoch - (rng.random() < 0.02), topics))
+
+    def _broker_epoch(self, broker: int) -> int:
+        known = self.image.brokers.get(broker)
+        return -1 if known is None or self.rng.random() < 0.3 else known.broker_epoch - (self.rng.random() < 0.03)
+
+    def reassign(self) -> None:
+        found, rng = self._partition(), self.rng
+        if found is None:
+            return
+        name, _, number, p = found
+        among = sorted(self.image.brokers) or [1]
+        target: list[int] | None = rng.sample(among, rng.randint(1, min(4, len(among))))
+        if rng.random() < 0.25:
+            target = None
+        elif rng.random() < 0.15:
+            target = rng.sample(p.replicas, len(p.replicas))
+        elif rng.random() < 0.05:
+            target = rng.choice([[], [1, 1], [77]])
+        rows = [ar.ReassignablePartition(number if rng.random() < 0.97 else 9, target)]
+        topics = [ar.ReassignableTopic(name if rng.random() < 0.97 else "nowhere", rows)]
+        self.compare_request(ar.AlterPartitionReassignmentsRequest(1, rng.random() < 0.8, topics))
+
+    def elect(self) -> None:
+        found, rng = self._partition(), self.rng
+        if found is None:
+            return
+        named = None if rng.random() < 0.4 else [el.TopicPartitions(found[0], [found[2]])]
+        self.compare_request(el.ElectLeadersRequest(rng.choice([0, 1]), named, 1))
+
+    def assign(self) -> None:
+        found, rng = self._partition(), self.rng
+        if found is None:
+            return
+        _, topic_id, number, p = found
+        broker = rng.choice(p.replicas) if rng.random() < 0.9 else self._broker()
+        known = self.image.brokers.get(broker)
+        if known is None:
+            return
+        where = directory(broker, rng.randrange(3))
+        rows = [
+            ad.AssignReplicasToDirsRequestTopicData(topic_id, [ad.AssignReplicasToDirsRequestPartitionData(number)])
+        ]
+        dirs = [ad.AssignReplicasToDirsRequestDirectoryData(where, rows)]
+        self.compare_request(ad.AssignReplicasToDirsRequest(broker, known.broker_epoch, dirs))
+
+    def unregister(self) -> None:
+        if self.rng.random() < 0.3:
+            self.compare_request(ub.UnregisterBrokerRequest(self._broker()))
+
+    def fail_over(self) -> None:
+        """Another controller takes over: what was only in memory is gone."""
+        self.requests.append("--- a new active controller")
+        self.kafka.step(ACTIVATE)
+        self.machine.activate(self.now_ms)
+
+
+def _sorted(answer: Any) -> Any:
+    """An answer whose lists of topics and partitions are in order."""
+    if isinstance(answer, el.ElectLeadersResponse):
+        answer.replica_election_results.sort(key=lambda t: t.topic)
+        for topic in answer.replica_election_results:
+            topic.partition_result.sort(key=lambda p: p.partition_id)
+    if isinstance(answer, lr.ListPartitionReassignmentsResponse):
+        answer.topics.sort(key=lambda t: t.name)
+        for listed in answer.topics:
+            listed.partitions.sort(key=lambda p: p.partition_index)
+    return answer

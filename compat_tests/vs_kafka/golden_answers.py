@@ -1,0 +1,80 @@
+"""Kafka's answers to the whole script, kept: the fast suite holds a node to them where there is no Java.
+
+``python -m compat_tests.vs_kafka.golden_answers`` asks a real Kafka and writes them anew; the Java suite compares them with a live one.
+What differs from node to node (ids, ports, times) is left out; which requests were asked is told by their digest.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from compat_tests.vs_kafka.answer_comparison import (
+    MAY_DIFFER,
+    AllAnswers,
+    collect_all_answers,
+    comparable,
+    normalize_order,
+    without_api_list,
+)
+from ottla.tools.dump import to_json_value
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
+
+RECORDING_FILE = Path(__file__).parent / "golden" / "peer.json.gz"
+
+
+def request_key(key: ApiKey, version: int, request: Message) -> str:
+    """Which request it was, in short."""
+    return (
+        f"{key.name} v{version} {zlib.crc32(json.dumps(without_variable_fields(to_json_value(request))).encode()):08x}"
+    )
+
+
+def without_variable_fields(value: Any) -> Any:
+    """An answer without what may differ, as JSON gives it back."""
+    if isinstance(value, dict):
+        return {name: without_variable_fields(v) for name, v in value.items() if name not in MAY_DIFFER}
+    return [without_variable_fields(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def build_recording(said: AllAnswers) -> dict[str, Any]:
+    """What is kept of everything a node said."""
+    return {
+        "talk": [
+            [request_key(key, v, request), without_variable_fields(comparable(key, answer))]
+            for key, v, request, answer in said.api_answers
+        ],
+        "abuse": without_api_list(said.malformed_answers),
+        "told": {
+            story: without_variable_fields(normalize_order([list(step) for step in steps]))
+            for story, steps in said.scenario_answers.items()
+        },
+    }
+
+
+@cache
+def load_recording() -> dict[str, Any]:
+    """The recording."""
+    out: dict[str, Any] = json.loads(gzip.decompress(RECORDING_FILE.read_bytes()))
+    return out
+
+
+def main() -> None:
+    """Ask a real Kafka, and write."""
+    from compat_tests.support.processes import KafkaProcess
+
+    with tempfile.TemporaryDirectory() as folder, KafkaProcess(Path(folder) / "kafka") as kafka:
+        said = build_recording(collect_all_answers(kafka.port))
+    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    RECORDING_FILE.parent.mkdir(exist_ok=True)
+    RECORDING_FILE.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
+if __name__ == "__main__":
+    main()

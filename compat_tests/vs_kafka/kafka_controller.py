@@ -1,0 +1,92 @@
+"""Kafka's own controller classes in a process of their own, driven step by step.
+
+The Java side is ``java/controller/Controlled.java``.
+"""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from typing import NamedTuple
+
+from ottla.controller.metadata.record_serde import decode_record
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import assign_replicas_to_dirs as ad
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import broker_registration as br
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import unregister_broker as ub
+
+CLUSTER = "c"
+SESSION_MS = 9_000
+REPLAY, ADVANCE, ACTIVATE, RESET = 0, 1, 2, 99
+FENCE_STALE, BALANCE, ELECT_UNCLEAN = 17, 18, 19
+REQUEST_CODES: dict[type[Message], tuple[int, int]] = {
+    br.BrokerRegistrationRequest: (10, 4),
+    bh.BrokerHeartbeatRequest: (11, 2),
+    ap.AlterPartitionRequest: (12, 3),
+    el.ElectLeadersRequest: (13, 2),
+    ar.AlterPartitionReassignmentsRequest: (14, 1),
+    lr.ListPartitionReassignmentsRequest: (15, 0),
+    ub.UnregisterBrokerRequest: (16, 0),
+    ad.AssignReplicasToDirsRequest: (20, 0),
+}
+"""What Kafka's side calls each request, and the version it is sent in."""
+
+
+class ControllerStepResult(NamedTuple):
+    """What Kafka's classes made of a step."""
+
+    records: list[Message]
+    error: int
+    answer: bytes | None
+
+
+class KafkaControllerProcess:
+    """Kafka's classes in a process of their own."""
+
+    def __init__(self, classpath: str) -> None:
+        self._process = subprocess.Popen(
+            ["java", "-cp", classpath, "org.apache.kafka.controller.Controlled"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+        )
+
+    def reset(self) -> None:
+        """A new cluster that knows nothing."""
+        self._send(RESET, SESSION_MS, CLUSTER.encode())
+
+    def step(self, what: int, version: int = 0, body: bytes = b"") -> ControllerStepResult:
+        """Take a step."""
+        self._send(what, version, body)
+        records = [decode_record(self._read(self._int())) for _ in range(self._int())]
+        error = struct.unpack(">h", self._read(2))[0]
+        length = self._int()
+        return ControllerStepResult(records, error, None if length < 0 else self._read(length))
+
+    def close(self) -> None:
+        """The end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+    def _send(self, what: int, version: int, body: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(struct.pack(">ibh", len(body) + 3, what, version) + body)
+
+    def _int(self) -> int:
+        return int(struct.unpack(">i", self._read(4))[0])
+
+    def _read(self, count: int) -> bytes:
+        assert self._process.stdout is not None
+        out = b""
+        while len(out) < count:
+            more = self._process.stdout.read(count - len(out))
+            assert more, "Kafka's side has ended"
+            out += more
+        return out

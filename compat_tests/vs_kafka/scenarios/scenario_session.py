@@ -1,0 +1,132 @@
+"""Connections to a node by name, and everything that was answered there, as it can be compared with another node."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from compat_tests.support.raw_client import RawClient, wait_until, wait_until_brokers_current
+from ottla.tools.dump import to_json_value
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.primitives import write_uvarint
+from ottla.wire.codec.schema import Message
+from ottla.wire.framing import encode_request
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import describe_configs as dc
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import produce as p
+
+_MEMBER = re.compile(r"^.+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_TIMES = ("log_append_time_ms", "transaction_start_time_ms")
+_IDS = ("topic_id", "port", "cluster_id", "producer_id", "session_id", "log_dir", "usable_bytes", "total_bytes")
+BASE_MS = 1_700_000_000_000
+
+
+class ScenarioSession:
+    """Connections by name, and everything that was answered."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.clients: dict[str, RawClient] = {}
+        self.answers: list[tuple[str, Any]] = []
+        self._names: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> RawClient:
+        if name not in self.clients:
+            self.clients[name] = RawClient(self.port)
+        return self.clients[name]
+
+    def call(self, what: str, key: ApiKey, version: int, body: Message, who: str = "a") -> Any:
+        """A request and its answer."""
+        try:
+            answer = self[who].call(key, version, body)
+        except ConnectionError:
+            self.record_normalized(what, "closed")
+            del self.clients[who]
+            return None
+        self.record(what, answer)
+        return answer
+
+    def record(self, what: str, answer: Any) -> None:
+        """Write down an answer as it can be compared."""
+        self.record_normalized(what, self._named(to_json_value(answer)))
+
+    def record_normalized(self, what: str, answer: Any) -> None:
+        """What was answered, without ids and times."""
+        self.answers.append((what, answer))
+
+    def _named(self, value: Any, field: str = "") -> Any:
+        if isinstance(value, dict):
+            return {k: self._named(v, k) for k, v in value.items() if k not in _IDS}
+        if isinstance(value, list):
+            rows = [self._named(v) for v in value]
+            return sorted(rows, key=str) if field == "topic_partitions" else rows  # theirs is the order of the ids
+        if isinstance(value, str) and _MEMBER.match(value):
+            return self._names.setdefault(value, f"member {len(self._names) + 1}")
+        if field in _TIMES and isinstance(value, int) and value >= 0:
+            return "a time"
+        return value
+
+    def wait_until_current(self) -> None:
+        """Kafka's broker learns of a change a little after its controller has made it."""
+        wait_until_brokers_current(self["a"])
+
+    def topic(self, name: str, partitions: int = 1, **settings: str) -> bytes:
+        """Create a topic; gives its id."""
+        configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
+        request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1, configs=configs)], 10_000)
+        answer = self.call(f"create {name}", ApiKey.CREATE_TOPICS, 7, request)
+        ident: bytes = answer.topics[0].topic_id
+        rows = [lo.ListOffsetsPartition(number, -1, -1) for number in range(partitions)]
+        ask = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(name, rows)])
+        # Kafka answers before the broker leads the new partitions.
+        wait_until(
+            lambda: not any(x.error_code for x in self["a"].call(ApiKey.LIST_OFFSETS, 8, ask).topics[0].partitions)
+        )
+        return ident
+
+    def produce(self, what: str, topic: str, raw: bytes, acks: int = -1, version: int = 11) -> Any:
+        """One batch to partition 0."""
+        data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(0, raw)])
+        return self.call(what, ApiKey.PRODUCE, version, p.ProduceRequest(None, acks, 10_000, [data]))
+
+    def fetch(self, what: str, topic: str, offset: int, **more: Any) -> Any:
+        """What lies in partition 0."""
+        part = f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = f.FetchRequest(
+            max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic(topic, partitions=[part])], **more
+        )
+        return self.call(what, ApiKey.FETCH, 12, request)
+
+    def alter_configs(
+        self, what: str, kind: int, name: str, *rows: tuple[str, int, str | None], dry: bool = False
+    ) -> None:
+        """Change settings of a resource."""
+        configs = [ia.AlterableConfig(k, op, v) for k, op, v in rows]
+        request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, name, configs)], dry)
+        done = self.call(what, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+        if kind == 4 and done is not None and not done.responses[0].error_code:
+            self.wait_until_current()
+
+    def set_oversized_value(self, what: str, topic: str, name: str, value: str) -> None:
+        """Set a topic's setting to more than a text may hold: our encoder refuses it, so a short one is stretched."""
+        resource = ia.AlterConfigsResource(2, topic, [ia.AlterableConfig(name, 0, "short")])
+        raw = encode_request(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, "peer", ia.IncrementalAlterConfigsRequest([resource])
+        )
+        body = raw[4:].replace(write_uvarint(6) + b"short", write_uvarint(len(value) + 1) + value.encode())
+        peer = self["a"]
+        peer.sock.sendall(len(body).to_bytes(4, "big") + body)
+        try:
+            self.record_normalized(what, f"{len(peer.read())} bytes")
+        except ConnectionError:
+            self.record_normalized(what, "closed")
+            del self.clients["a"]
+
+    def describe_configs(self, what: str, kind: int, name: str, *keys: str) -> None:
+        """A resource's settings and where they come from."""
+        self.wait_until_current()
+        resource = dc.DescribeConfigsResource(kind, name, list(keys) or None)
+        self.call(what, ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], include_synonyms=True))

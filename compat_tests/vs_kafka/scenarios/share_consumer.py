@@ -1,0 +1,144 @@
+"""A member of a share group that speaks raw: its heartbeats, its session, its words about records; for stories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compat_tests.support.raw_client import wait_until
+from compat_tests.vs_kafka.scenarios.consumer_group_scenarios import prepare_group
+from compat_tests.vs_kafka.scenarios.scenario_session import BASE_MS, ScenarioSession
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import describe_share_group_offsets as so
+from ottla.wire.messages import share_acknowledge as sa
+from ottla.wire.messages import share_fetch as sf
+from ottla.wire.messages import share_group_describe as sd
+from ottla.wire.messages import share_group_heartbeat as hb
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+
+HEARTBEAT, DESCRIBE = ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+MEMBERS = {who: f"AAAAAAAAAAAAAAAAAAAA{who}A" for who in "abc"}
+"""Ids as clients make them: 22 characters of base64url, which a share session's must be."""
+AcknowledgementBatch = tuple[int, int, list[int]]
+"""First and last offset, and what became of them: one word for all, or one for each."""
+
+
+def record_batch(count: int, first: int = 0, **fields: Any) -> bytes:
+    """Records that tell their number."""
+    items = [r.NewRecord(b"k", b"v%d" % number, BASE_MS + number) for number in range(first, first + count)]
+    return r.build_batch(items, **fields)
+
+
+def heartbeat_request(group: str, member: str, epoch: int, *topics: str, **fields: Any) -> Any:
+    """A heartbeat."""
+    return hb.ShareGroupHeartbeatRequest(
+        group, MEMBERS.get(member, member), epoch, None, list(topics) or None, **fields
+    )
+
+
+def describe_group(stage: ScenarioSession, group: str, when: str) -> None:
+    """Describe it."""
+    stage.call(f"describe {when}", DESCRIBE, 1, sd.ShareGroupDescribeRequest([group], True), "looker")
+
+
+def describe_offsets(stage: ScenarioSession, group: str, when: str, topic: str | None = None, version: int = 1) -> None:
+    """Where a group stands, in one topic or all."""
+    topics = None if topic is None else [so.DescribeShareGroupOffsetsRequestTopic(topic, [0])]
+    asked = so.DescribeShareGroupOffsetsRequest([so.DescribeShareGroupOffsetsRequestGroup(group, topics)])
+    stage.call(f"offsets {when}", ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, version, asked, "looker")
+
+
+def prepare_share_group(stage: ScenarioSession, group: str, **settings: str) -> bytes:
+    """A topic of a group's name, and the group reads from its beginning."""
+    own = stage.topic(group, 1)
+    prepare_group(stage, group, "share.assignment.interval.ms")
+    rows = {"share_auto_offset_reset": "earliest", **settings}
+    stage.alter_configs("more settings", 32, group, *((k.replace("_", "."), 0, v) for k, v in rows.items()))
+    stage.wait_until_current()
+    return own
+
+
+class RawShareConsumer:
+    """A member of a share group, with its session at the broker, on a connection of its own."""
+
+    def __init__(self, stage: ScenarioSession, group: str, name: str, topic: bytes) -> None:
+        self.stage, self.group, self.name, self.topic = stage, group, name, topic
+        self.member_id = f"{group} {name}"
+        self.epoch = 0
+
+    def join(self, topic: str) -> None:
+        """It joins, and goes on until it has a partition."""
+        peer = self.stage[self.member_id]
+        first = self.stage.call(
+            f"{self.name} joins", HEARTBEAT, 1, heartbeat_request(self.group, self.name, 0, topic), self.member_id
+        )
+        epoch, has = first.member_epoch, first.assignment
+
+        def has_some() -> bool:
+            nonlocal epoch, has
+            if has is None or not has.topic_partitions:
+                answer = peer.call(HEARTBEAT, 1, heartbeat_request(self.group, self.name, epoch))
+                assert not answer.error_code, answer
+                epoch, has = answer.member_epoch, answer.assignment
+            return has is not None and bool(has.topic_partitions)
+
+        wait_until(has_some)
+        self.stage.record(f"{self.name} has", has)
+
+    def _request(self, words: list[AcknowledgementBatch], fields: dict[str, Any], version: int) -> Any:
+        said = [sf.AcknowledgementBatch(*word) for word in words]
+        asked = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500}
+        part = sf.FetchPartition(fields.pop("partition", 0), acknowledgement_batches=said)
+        topics = [sf.FetchTopic(fields.pop("topic", self.topic), [part])]
+        if version < 2:
+            fields.pop("share_acquire_mode", None)
+        everything = {"group_id": self.group, "member_id": MEMBERS[self.name], "share_session_epoch": self.epoch}
+        return sf.ShareFetchRequest(**{**everything, **asked, "topics": topics, **fields})
+
+    def fetch(self, what: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
+        """One request, and what it got: records told by their offsets."""
+        answer = self.stage[self.member_id].call(
+            ApiKey.SHARE_FETCH, version, self._request(list(words), dict(fields), version)
+        )
+        self._record(what, answer)
+        if not answer.error_code:
+            self.epoch = self.epoch + 1 if fields.get("share_session_epoch", 0) != -1 else 0
+        return answer
+
+    def fetch_until_records(self, what: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
+        """Asks until records come: a broker that has just begun with a share partition has none at first."""
+        peer, rows = self.stage[self.member_id], list(words)
+        for _ in range(200):
+            answer = peer.call(
+                ApiKey.SHARE_FETCH, version, self._request(rows, {"max_wait_ms": 200, **fields}, version)
+            )
+            if answer.error_code:
+                break
+            self.epoch, rows = self.epoch + 1, []
+            if any(part.acquired_records for topic in answer.responses for part in topic.partitions):
+                break
+        self._record(what, answer)
+        return answer
+
+    def _record(self, what: str, answer: Any) -> None:
+        for topic in answer.responses:
+            for part in topic.partitions:
+                part.records = (
+                    None
+                    if part.records is None
+                    else [head.base_offset for _, head in b.iterate_batches(bytes(part.records))]
+                )
+        self.stage.record(f"{self.name} {what}", answer)
+
+    def acknowledge(self, what: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
+        """Acknowledge alone."""
+        said = [sa.AcknowledgementBatch(*word) for word in words]
+        part = sa.AcknowledgePartition(fields.pop("partition", 0), said)
+        topics = [sa.AcknowledgeTopic(fields.pop("topic", self.topic), [part])]
+        everything = {"group_id": self.group, "member_id": MEMBERS[self.name], "share_session_epoch": self.epoch}
+        request = sa.ShareAcknowledgeRequest(**{**everything, "topics": topics, **fields})
+        answer = self.stage.call(f"{self.name} {what}", ApiKey.SHARE_ACKNOWLEDGE, version, request, self.member_id)
+        if answer is not None and not answer.error_code:
+            self.epoch = self.epoch + 1 if fields.get("share_session_epoch", 0) != -1 else 0
+        return answer

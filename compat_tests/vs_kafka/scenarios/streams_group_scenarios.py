@@ -1,0 +1,234 @@
+"""Stories of streams groups (KIP-1071): members that join, share tasks, disagree and go; internal topics; positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compat_tests.support.raw_client import wait_until
+from compat_tests.vs_kafka.scenarios.scenario_session import ScenarioSession
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import delete_groups as dgr
+from ottla.wire.messages import describe_groups as dg
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import join_group as j
+from ottla.wire.messages import list_groups as ls
+from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import streams_group_describe as sd
+from ottla.wire.messages import streams_group_heartbeat as hb
+
+GROUP = 32
+BEAT, DESCRIBE = ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE
+
+
+def _info(name: str, partitions: int = 0, *configs: tuple[str, str]) -> hb.TopicInfo:
+    return hb.TopicInfo(name, partitions, 0, [hb.KeyValue(*config) for config in configs])
+
+
+def _tasks(**tasks: list[int]) -> list[hb.StreamsGroupHeartbeatRequestTaskIds]:
+    return [hb.StreamsGroupHeartbeatRequestTaskIds(name[1:], numbers) for name, numbers in tasks.items()]
+
+
+def _owned(told: Any) -> list[hb.StreamsGroupHeartbeatRequestTaskIds]:
+    return [hb.StreamsGroupHeartbeatRequestTaskIds(row.subtopology_id, row.partitions) for row in told]
+
+
+READS = hb.Topology(0, [hb.Subtopology("0", ["streams-in"])])
+COUNTS = hb.Topology(
+    0,
+    [
+        hb.Subtopology("0", ["streams-in"], [], [], ["streams-by-word"]),
+        hb.Subtopology(
+            "1",
+            ["streams-more"],
+            [],
+            [_info("streams-log", 0, ("cleanup.policy", "compact"), ("segment.bytes", "52428800"))],
+            [],
+            [_info("streams-by-word", 0, ("retention.ms", "-1"))],
+            [hb.CopartitionGroup([0], [], [0])],
+        ),
+    ],
+)
+
+
+def _join(group: str, member: str, topology: hb.Topology | None = READS, **fields: Any) -> Any:
+    said = {"rebalance_timeout_ms": 60_000, "process_id": f"process-{member}", "topology": topology}
+    said |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    return hb.StreamsGroupHeartbeatRequest(**{"group_id": group, "member_id": member, **said, **fields})
+
+
+def _beat(group: str, member: str, epoch: int, active: Any = None, standby: Any = (), **fields: Any) -> Any:
+    tasks = {} if active is None else {"active_tasks": active, "standby_tasks": list(standby), "warmup_tasks": []}
+    return hb.StreamsGroupHeartbeatRequest(group, member, epoch, **{**tasks, **fields})
+
+
+def _ready(stage: ScenarioSession, group: str, **settings: str) -> None:
+    """A group that waits for nobody, and for nothing between two targets."""
+    said = {"streams_initial_rebalance_delay_ms": "0", "streams_assignment_interval_ms": "0", **settings}
+    rows = [ia.AlterableConfig(name.replace("_", "."), 0, value) for name, value in said.items()]
+    asked = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP, group, rows)])
+    stage.call(f"settings of {group}", ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, asked)
+    peer = stage["a"]
+
+    def is_led() -> bool:
+        peer.call(ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(coordinator_keys=[group]))
+        row = peer.call(DESCRIBE, 0, sd.StreamsGroupDescribeRequest([group])).groups[0]
+        return row.error_code not in (14, 15, 16)
+
+    wait_until(is_led)
+    stage.wait_until_current()
+
+
+def _look(stage: ScenarioSession, group: str, when: str) -> None:
+    stage.call(f"describe {when}", DESCRIBE, 0, sd.StreamsGroupDescribeRequest([group], True), "looker")
+
+
+def _commit(group: str, epoch: int, member: str, topic: str = "streams-in", partition: int = 0) -> Any:
+    part = oc.OffsetCommitRequestPartition(partition, 3, -1, "m")
+    return oc.OffsetCommitRequest(group, epoch, member, topics=[oc.OffsetCommitRequestTopic(topic, partitions=[part])])
+
+
+def streams_refusals(stage: ScenarioSession) -> None:
+    """What a group does not take."""
+    stage.topic("streams-in", 3)
+    g = "streams-refusals"
+    _ready(stage, g)
+    _look(stage, g, "nothing")
+    _look(stage, "", "no name")
+    stage.call("nobody's beat", BEAT, 0, _beat(g, "a", 5))
+    stage.call("nobody leaves", BEAT, 0, _beat(g, "a", -1))
+    odd: dict[str, dict[str, Any]] = {
+        "a static member": {"instance_id": "i"},
+        "no id": {"member_id": ""},
+        "no group": {"group_id": " "},
+        "an empty rack": {"rack_id": ""},
+        "no timeout": {"rebalance_timeout_ms": -1},
+        "tasks while joining": {"active_tasks": _tasks(_0=[0])},
+        "no standby tasks": {"standby_tasks": None},
+        "warm-up tasks": {"warmup_tasks": _tasks(_0=[0])},
+        "no topology": {"topology": None},
+        "offsets of tasks": {"task_offsets": []},
+        "end offsets of tasks": {"task_end_offsets": []},
+        "gone for a while": {"member_epoch": -2},
+        "an epoch below all": {"member_epoch": -3},
+        "a topology of who goes on": {"member_epoch": 1},
+        "tags named twice": {"client_tags": [hb.KeyValue("k", "1"), hb.KeyValue("k", "2")]},
+    }
+    for what, fields in odd.items():
+        stage.call(what, BEAT, 0, _join(g, "a", **fields))
+    sub = hb.Subtopology
+    topologies = {
+        "a regular expression": [sub("0", ["streams-in"], ["s.*"])],
+        "a sized changelog": [sub("0", ["streams-in"], [], [_info("log", 3)])],
+        "an internal topic": [sub("0", ["__consumer_offsets"])],
+        "no topic's name": [sub("0", ["a b"])],
+        "a loop": [sub("0", [], [], [], ["r"], [_info("r")])],
+        "nobody writes it": [sub("0", ["streams-in"], [], [], [], [_info("r")])],
+        "no sources": [sub("0")],
+        "a place beyond the list": [sub("0", ["streams-in"], copartition_groups=[hb.CopartitionGroup([4])])],
+        "named twice": [sub("0", ["streams-in"]), sub("0", ["streams-in"])],
+    }
+    for what, rows in topologies.items():
+        stage.call(what, BEAT, 0, _join(g, "a", hb.Topology(0, rows)))
+    stage.call("an epoch below zero", BEAT, 0, _join(g, "a", hb.Topology(-1, READS.subtopologies)))
+    _look(stage, g, "still nothing")
+
+
+def streams_tasks(stage: ScenarioSession) -> None:
+    """Two members share tasks; one goes."""
+    stage.topic("streams-in", 3)
+    g = "streams-tasks"
+    _ready(stage, g)
+    stage.call("a joins", BEAT, 0, _join(g, "a", rack_id="r", client_tags=[hb.KeyValue("zone", "z")]))
+    _look(stage, g, "one member")
+    stage.call("a goes on", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0, 1, 2])))
+    stage.call("b joins", BEAT, 0, _join(g, "b"))
+    _look(stage, g, "b waits")
+    stage.call("a gives up", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0, 1, 2])))
+    _look(stage, g, "a gives up")
+    stage.call("commit of what is given up", ApiKey.OFFSET_COMMIT, 9, _commit(g, 2, "a", partition=2))
+    stage.call("b too early", BEAT, 0, _beat(g, "b", 3, []))
+    stage.call("a has given up", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0, 1])))
+    stage.call("b has it", BEAT, 0, _beat(g, "b", 3, []))
+    _look(stage, g, "two members")
+    stage.call("the epoch before", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0])))
+    stage.call("the epoch before, other tasks", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[2])))
+    stage.call("the epoch before, no tasks", BEAT, 0, _beat(g, "a", 2))
+    stage.call("an epoch too high", BEAT, 0, _beat(g, "a", 9))
+    stage.call("nobody", BEAT, 0, _beat(g, "x", 3))
+    stage.call("a task that is none", BEAT, 0, _beat(g, "a", 3, _tasks(_0=[3])))
+    stage.call("a subtopology that is none", BEAT, 0, _beat(g, "a", 3, _tasks(_1=[0])))
+    stage.call("another topology", BEAT, 0, _join(g, "c", COUNTS))
+    stage.call("a later topology", BEAT, 0, _join(g, "c", hb.Topology(1, READS.subtopologies)))
+    for name, epoch, who in (("own", 3, "a"), ("old", 2, "a"), ("older", 1, "a"), ("next", 4, "a"), ("none", 3, "x")):
+        stage.call(f"commit, {name} epoch", ApiKey.OFFSET_COMMIT, 9, _commit(g, epoch, who))
+    stage.call("commit in an old version", ApiKey.OFFSET_COMMIT, 8, _commit(g, 3, "a"))
+    stage.call("commit from outside", ApiKey.OFFSET_COMMIT, 9, _commit(g, -1, ""))
+    for name, member, epoch in (("a", "a", 3), ("stale", "a", 1), ("nobody", "x", 3), ("from outside", None, -1)):
+        asked = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(g, member, epoch)])
+        stage.call(f"positions, {name}", ApiKey.OFFSET_FETCH, 9, asked)
+    for states, types in (([], ["streams"]), (["Stable"], ["STREAMS"]), (["not_ready"], ["streams"])):
+        stage.call(f"list {states} {types}", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types))
+    stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([g]))
+    classic = j.JoinGroupRequest(g, 30_000, 60_000, "", None, "consumer", [j.JoinGroupRequestProtocol("range", b"")])
+    stage.call("a classic member", ApiKey.JOIN_GROUP, 9, classic)
+    stage.call("delete while alive", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]))
+    stage.call("a wants the end", BEAT, 0, _beat(g, "a", 3, shutdown_application=True))
+    stage.call("b hears of it", BEAT, 0, _beat(g, "b", 3))
+    stage.call("a leaves", BEAT, 0, _beat(g, "a", -1))
+    stage.call("b goes on", BEAT, 0, _beat(g, "b", 3, _tasks(_0=[2])))
+    stage.call("b leaves", BEAT, 0, _beat(g, "b", -1))
+    _look(stage, g, "empty")
+    stage.call("c begins anew", BEAT, 0, _join(g, "c"))
+    stage.call("c leaves", BEAT, 0, _beat(g, "c", -1))
+    stage.call("delete", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]))
+    _look(stage, g, "dead")
+
+
+def streams_topics(stage: ScenarioSession) -> None:
+    """Sources that are not there, internal topics that are made, standby tasks, endpoints."""
+    stage.topic("streams-in", 3)
+    g = "streams-topics"
+    _ready(stage, g, streams_num_standby_replicas="1")
+    end = hb.StreamsGroupHeartbeatRequestEndpoint("here", 7)
+    stage.call("a joins", BEAT, 0, _join(g, "a", COUNTS, endpoint_information_epoch=-1))
+    _look(stage, g, "not ready")
+    stage.call("list not ready", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(["not_ready"], ["streams"]))
+    stage.topic("streams-more", 2)
+    peer = stage["a"]
+
+    def answers() -> Any:
+        return peer.call(BEAT, 0, _beat(g, "a", describe().members[0].member_epoch, []))
+
+    def describe() -> Any:
+        return peer.call(DESCRIBE, 0, sd.StreamsGroupDescribeRequest([g])).groups[0]
+
+    wait_until(lambda: not answers().status)
+    row = describe()
+    stage.record("topics are there", row.topology)
+    stage.record("a's tasks", row.members[0].assignment)
+    epoch = row.members[0].member_epoch
+    stage.call("b joins", BEAT, 0, _join(g, "b", COUNTS, user_endpoint=end, endpoint_information_epoch=-1))
+    mine = row.members[0].assignment.active_tasks
+    has = _owned(mine)
+    for round_ in range(3):
+        for name in ("a", "b"):
+            told = peer.call(BEAT, 0, _beat(g, name, epoch_of(describe(), name), has if name == "a" else None))
+            if name == "a" and told.active_tasks is not None:
+                has = [
+                    hb.StreamsGroupHeartbeatRequestTaskIds(x.subtopology_id, x.partitions) for x in told.active_tasks
+                ]
+        stage.record(f"after round {round_}", sorted_by_id(describe()))
+    assert epoch > 0
+    stage.call("endpoints", BEAT, 0, _beat(g, "a", epoch_of(describe(), "a"), endpoint_information_epoch=-1))
+
+
+def epoch_of(group: Any, member: str) -> int:
+    epoch: int = next(row.member_epoch for row in group.members if row.member_id == member)
+    return epoch
+
+
+def sorted_by_id(group: Any) -> list[Any]:
+    """What each member has: the order of members means nothing."""
+    return [row.assignment for row in sorted(group.members, key=lambda row: row.member_id)]

@@ -1,0 +1,305 @@
+"""Stories about transactions, told at each transaction.version: who may begin, add and end, and what is told of it."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from compat_tests.support.raw_client import wait_until
+from compat_tests.vs_kafka.scenarios.scenario_session import BASE_MS, ScenarioSession
+from ottla.wire.api_keys import ApiKey as K
+from ottla.wire.messages import add_offsets_to_txn as ao
+from ottla.wire.messages import add_partitions_to_txn as ap
+from ottla.wire.messages import describe_producers as dp
+from ottla.wire.messages import describe_transactions as dt
+from ottla.wire.messages import end_txn as e
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import init_producer_id as ip
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import list_transactions as lt
+from ottla.wire.messages import produce as p
+from ottla.wire.messages import update_features as uf
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+
+ProducerIdAndEpoch = tuple[int, int]
+
+
+class TransactionScenario:
+    """One transactional id and what is asked about it."""
+
+    def __init__(self, stage: ScenarioSession, name: str, topic: str, level: int) -> None:
+        self.stage, self.name, self.topic, self.level = stage, name, topic, level
+
+    def init(
+        self, what: str, who: ProducerIdAndEpoch = (-1, -1), version: int = 5, name: str | None = None, ms: int = 60_000
+    ) -> ProducerIdAndEpoch:
+        """A producer begins or goes on; gives what it got."""
+        name = self.name if name is None else name
+        request = ip.InitProducerIdRequest(name, ms, *(who if version >= 3 else ()))
+        found = self.stage.call(what, K.INIT_PRODUCER_ID, version, request)
+        return found.producer_id, found.producer_epoch
+
+    def add_partitions(
+        self, what: str, who: ProducerIdAndEpoch, *parts: tuple[str, int], version: int = 3, name: str | None = None
+    ) -> None:
+        """A producer adds partitions."""
+        topics = [ap.AddPartitionsToTxnTopic(x, [n for y, n in parts if x == y]) for x in sorted({x for x, _ in parts})]
+        request = ap.AddPartitionsToTxnRequest([], self.name if name is None else name, *who, topics)
+        self.stage.call(what, K.ADD_PARTITIONS_TO_TXN, version, request)
+
+    def add_partitions_as_broker(
+        self, what: str, who: ProducerIdAndEpoch, *numbers: int, verify: bool, version: int = 5
+    ) -> None:
+        """A broker adds partitions of the topic, or asks about them."""
+        topics = [ap.AddPartitionsToTxnTopic(self.topic, list(numbers))]
+        one = ap.AddPartitionsToTxnTransaction(self.name, *who, verify, topics)
+        self.stage.call(what, K.ADD_PARTITIONS_TO_TXN, version, ap.AddPartitionsToTxnRequest([one]))
+
+    def add_partition_at_level(self, what: str, who: ProducerIdAndEpoch, number: int) -> None:
+        """Add a partition as it is done at this level. At 0 a real Kafka is stuck with what brokers add."""
+        if self.level:
+            self.add_partitions_as_broker(what, who, number, verify=False)
+        else:
+            self.add_partitions(what, who, (self.topic, number))
+
+    def end(
+        self, what: str, who: ProducerIdAndEpoch, *, commits: bool, version: int = 5, name: str | None = None
+    ) -> ProducerIdAndEpoch:
+        """It ends; gives what the producer goes on with, once its partitions know."""
+        request = e.EndTxnRequest(self.name if name is None else name, *who, commits)
+        found = self.stage.call(what, K.END_TXN, version, request)
+        self.wait_until_complete()
+        return (found.producer_id, found.producer_epoch) if found.producer_epoch >= 0 else who
+
+    def _state(self) -> Any:
+        asked = dt.DescribeTransactionsRequest([self.name])
+        return self.stage["a"].call(K.DESCRIBE_TRANSACTIONS, 0, asked).transaction_states[0]
+
+    def wait_until_complete(self) -> None:
+        """Wait until nothing is on its way."""
+        wait_until(lambda: not self._state().transaction_state.startswith("Prepare"))
+        time.sleep(0.05)  # what the state says is told a moment before the next request may come
+
+    def describe(self, what: str) -> None:
+        """What the coordinator says of it."""
+        asked = dt.DescribeTransactionsRequest([self.name])
+        answer = self.stage["a"].call(K.DESCRIBE_TRANSACTIONS, 0, asked)
+        for topic in answer.transaction_states[0].topics:
+            topic.partitions.sort()
+        self.stage.record(what, answer)
+
+    def list_transactions(self, what: str, version: int = 2, **filters: Any) -> None:
+        """What the coordinator lists with these filters."""
+        self.stage.call(what, K.LIST_TRANSACTIONS, version, lt.ListTransactionsRequest(**filters))
+
+    def write(self, what: str, who: ProducerIdAndEpoch, sequence: int, version: int, number: int = 0) -> None:
+        """A record of the transaction."""
+        raw = r.build_batch(
+            [r.NewRecord(b"k", b"v", BASE_MS)],
+            attributes=b.TRANSACTIONAL_BIT,
+            producer_id=who[0],
+            producer_epoch=who[1],
+            base_sequence=sequence,
+        )
+        data = p.TopicProduceData(self.topic, partition_data=[p.PartitionProduceData(number, raw)])
+        self.stage.call(what, K.PRODUCE, version, p.ProduceRequest(self.name, -1, 10_000, [data]))
+
+    def describe_offsets(self, what: str) -> None:
+        """How far each isolation may read, and who has written."""
+        for isolation in (0, 1):
+            rows = [lo.ListOffsetsTopic(self.topic, [lo.ListOffsetsPartition(0, -1, -1)])]
+            self.stage.call(f"{what}: {isolation}", K.LIST_OFFSETS, 8, lo.ListOffsetsRequest(-1, isolation, rows))
+        part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
+        asked = f.FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=1,
+            topics=[f.FetchTopic(self.topic, b"", [part])],
+        )
+        row = self.stage["a"].call(K.FETCH, 12, asked).responses[0].partitions[0]
+        ids: dict[int, int] = {}
+        aborted = [(ids.setdefault(x.producer_id, len(ids)), x.first_offset) for x in row.aborted_transactions or ()]
+        self.stage.record_normalized(
+            f"{what}: fetched", [row.high_watermark, row.last_stable_offset, len(row.records), aborted]
+        )
+
+
+def _level(stage: ScenarioSession, level: int) -> None:
+    """Set transaction.version, up or down."""
+
+    def asked(kind: int) -> Any:
+        update = uf.FeatureUpdateKey("transaction.version", level, upgrade_type=kind)
+        return stage["a"].call(K.UPDATE_FEATURES, 1, uf.UpdateFeaturesRequest(10_000, [update]))
+
+    codes = {asked(kind).error_code for kind in (1, 2)}
+    stage.record_normalized(f"transaction.version {level}", 0 in codes)
+    stage.wait_until_current()
+
+
+def _ready(stage: ScenarioSession, name: str) -> None:
+    """The id has a coordinator that answers, and so has the one nobody knows."""
+    for each in (name, "unheard-of"):
+        asked = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=[each])
+        wait_until(lambda asked=asked: not stage["a"].call(K.FIND_COORDINATOR, 4, asked).coordinators[0].error_code)
+        describe = dt.DescribeTransactionsRequest([each])
+        found = partial(stage["a"].call, K.DESCRIBE_TRANSACTIONS, 0, describe)
+        wait_until(lambda found=found: found().transaction_states[0].error_code == 105)
+    ids = ip.InitProducerIdRequest(None, 60_000)
+    wait_until(lambda: not stage["a"].call(K.INIT_PRODUCER_ID, 4, ids).error_code)
+
+
+def _beginnings(t: TransactionScenario) -> ProducerIdAndEpoch:
+    t.init("no name", name="")
+    t.init("no time", ms=0)
+    t.init("too much time", ms=900_001)
+    t.init("an id without an epoch", (5, -1))
+    t.init("an epoch without an id", (-1, 5))
+    t.describe("nobody knows it")
+    who = t.init("the first", (77, 5))
+    t.describe("it is empty")
+    again = t.init("goes on", who)
+    t.init("goes on, asked again", who)
+    t.init("another epoch", (who[0], 7))
+    t.init("another epoch, an old client", (who[0], 7), version=3)
+    t.init("another id", (who[0] + 1, again[1]))
+    return t.init("a new one", version=1)
+
+
+def _additions(t: TransactionScenario, who: ProducerIdAndEpoch) -> None:
+    pid, epoch = who
+    t.add_partitions("no name", who, (t.topic, 0), name="")
+    t.add_partitions("an id nobody knows", who, (t.topic, 0), name="unheard-of")
+    t.add_partitions("another producer", (pid + 1, epoch), (t.topic, 0))
+    for version in (0, 1, 2, 3):
+        t.add_partitions(f"another epoch v{version}", (pid, epoch + 1), (t.topic, 0), version=version)
+    t.add_partitions(
+        "topics that cannot be", who, (t.topic, 0), (t.topic, 9), ("nowhere", 0), ("__transaction_state", 0)
+    )
+    t.add_partitions_as_broker("is it in, when nothing is", who, 0, verify=True)
+    t.add_partitions("one", who, (t.topic, 0))
+    t.add_partitions("the same", who, (t.topic, 0))
+    t.describe("one is in")
+    t.add_partitions_as_broker("which are in", who, 0, 1, verify=True, version=4)
+    t.add_partitions_as_broker("another epoch", (pid, epoch + 1), 0, verify=True)
+    t.add_partitions_as_broker("another id", (pid + 1, epoch), 0, verify=True)
+    t.add_partition_at_level("brokers add one", who, 1)
+    for version in (0, 1, 2, 3, 4):
+        request = ao.AddOffsetsToTxnRequest(t.name, pid, epoch + 1, "a group")
+        t.stage.call(f"offsets of another epoch v{version}", K.ADD_OFFSETS_TO_TXN, version, request)
+    t.stage.call("no name", K.ADD_OFFSETS_TO_TXN, 4, ao.AddOffsetsToTxnRequest("", pid, epoch, "a group"))
+    t.stage.call("no such id", K.ADD_OFFSETS_TO_TXN, 4, ao.AddOffsetsToTxnRequest("unheard-of", pid, epoch, "a group"))
+    t.describe("both are in")
+
+
+def _classic_ends(t: TransactionScenario, who: ProducerIdAndEpoch) -> None:
+    """As producers end whose epoch stays."""
+    pid, epoch = who
+    t.end("no name", who, commits=True, version=4, name="")
+    t.end("an id nobody knows", who, commits=True, version=4, name="unheard-of")
+    t.end("another id", (pid + 1, epoch), commits=True, version=4)
+    for version in (0, 1, 2, 3, 4):
+        t.end(f"another epoch v{version}", (pid, epoch + 1), commits=True, version=version)
+    for commits in (True, False):
+        kind = "commit" if commits else "abort"
+        t.add_partitions(f"before the {kind}", who, (t.topic, 0))
+        t.end(kind, who, commits=commits, version=3)
+        t.describe(f"after the {kind}")
+        t.end(f"{kind}, once more", who, commits=commits, version=3)
+        t.end("the other", who, commits=not commits, version=4)
+    t.init("goes on", who)
+
+
+def _ends_with_bump(t: TransactionScenario, who: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+    """As producers end that get another epoch each time."""
+    t.end("no name", who, commits=True, name="")
+    t.end("an id nobody knows", who, commits=True, name="unheard-of")
+    t.end("a commit of nothing", who, commits=True)
+    t.end("an epoch before", (who[0], who[1] - 1), commits=False)
+    who = t.end("an abort of nothing", who, commits=False)
+    t.describe("after nothing")
+    for commits in (True, False):
+        kind = "commit" if commits else "abort"
+        t.add_partitions_as_broker(f"before the {kind}", who, 0, verify=False)
+        t.end(f"the epoch before, {kind}", (who[0], who[1] - 1), commits=commits)
+        t.end(f"the epoch after, {kind}", (who[0], who[1] + 1), commits=commits)
+        t.end(f"another id, {kind}", (who[0] + 1, who[1]), commits=commits)
+        after = t.end(kind, who, commits=commits)
+        t.describe(f"after the {kind}")
+        t.end(f"{kind}, asked again", who, commits=commits)
+        t.end(f"the other, asked again after the {kind}", who, commits=not commits)
+        t.end(f"an older epoch after the {kind}", (who[0], who[1] - 1), commits=commits)
+        t.end(f"a commit of nothing after the {kind}", after, commits=True)
+        who = t.end(f"an abort of nothing after the {kind}", after, commits=False)
+        t.add_partitions_as_broker("the epoch before adds", after, 0, verify=False)
+    return who
+
+
+def _fences(t: TransactionScenario, who: ProducerIdAndEpoch, *, version: int) -> ProducerIdAndEpoch:
+    """Somebody comes in the middle."""
+    t.add_partition_at_level("in the middle", who, 0)
+    t.init("somebody comes", version=4)
+    t.wait_until_complete()
+    t.describe("after the fence")
+    t.end("the old one aborts", who, commits=False, version=version)
+    t.end("the old one commits", who, commits=True, version=version)
+    t.add_partition_at_level("the old one adds", who, 0)
+    t.init("the old one goes on", who)
+    return t.init("somebody comes again")
+
+
+def _records(t: TransactionScenario, who: ProducerIdAndEpoch) -> None:
+    """Records of transactions, with and without leave."""
+    t.write("nobody was told, an old client", who, 0, 10)
+    t.write("nobody was told", who, 0, 11)
+    t.add_partitions("told", who, (t.topic, 0))
+    t.write("now it may", who, 0, 11)
+    t.describe_offsets("in the middle")
+    asked = dp.DescribeProducersRequest([dp.TopicRequest(t.topic, [0])])
+    row = t.stage["a"].call(K.DESCRIBE_PRODUCERS, 0, asked).topics[0].partitions[0]
+    found = [(x.producer_epoch, x.last_sequence, x.current_txn_start_offset >= 0) for x in row.active_producers]
+    t.stage.record_normalized("who writes", found)
+    t.end("aborted", who, commits=False, version=4)
+    t.describe_offsets("after the abort")
+    if not t.level:
+        return
+    t.write("of version 2", who, 1, 12)
+    t.describe("it was added by itself")
+    after = t.end("committed", who, commits=True)
+    t.describe_offsets("after the commit")
+    t.write("late", who, 2, 12)
+    t.write("the next", after, 0, 12)
+    t.end("committed as well", after, commits=True)
+    t.describe_offsets("at last")
+
+
+def transactions(stage: ScenarioSession, level: int) -> None:
+    """All of it at one transaction.version."""
+    _level(stage, level)
+    topic = f"txn-{level}"
+    stage.topic(topic, 2)
+    t = TransactionScenario(stage, f"id-{level}", topic, level)
+    _ready(stage, t.name)
+    who = _beginnings(t)
+    _additions(t, who)
+    t.list_transactions("what is open", state_filters=["Ongoing"], transactional_id_pattern=f"id-{level}")
+    t.list_transactions("what is open, by half a name", transactional_id_pattern="id")
+    t.list_transactions("states nobody knows", version=0, state_filters=["Opened", "ongoing"])
+    t.list_transactions("a pattern that is none", transactional_id_pattern="(")
+    t.list_transactions("what is open for long", version=1, duration_filter=10**9, producer_id_filters=[who[0]])
+    t.end("the end", who, commits=True, version=4)
+    _classic_ends(t, who)
+    who = t.init("begins again")
+    if level:
+        who = _ends_with_bump(t, who)
+        who = _fences(t, who, version=5)
+    _fences(t, who, version=4)
+    records = TransactionScenario(stage, f"records-{level}", topic, level)
+    _ready(stage, records.name)
+    _records(records, records.init("for records"))
+
+
+SCENARIOS = {f"transactions at {level}": partial(transactions, level=level) for level in (1, 0, 2)}

@@ -1,0 +1,388 @@
+"""What is asked of a cluster of three, at brokers and at controllers: elections, reassignments, refusals of each kind.
+
+Which node leads the quorum is chance, and so are ids and ports; everything else must be the same at any two clusters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from compat_tests.support.raw_client import RawClient, wait_until, wait_until_brokers_current
+from compat_tests.vs_kafka.sessions.api_session import batch
+from ottla.tools.dump import to_json_value
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import describe_topic_partitions as dt
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import incremental_alter_configs as ic
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import metadata as md
+from ottla.wire.messages import offset_for_leader_epoch as oe
+from ottla.wire.messages import produce as p
+
+BROKERS = (1, 2, 3)
+METADATA_TOPIC = "__cluster_metadata"
+MISSING_ID = bytes(15) + b"\x63"
+_CHANCE = ("controller_id", "throttle_time_ms")
+_IN_ANY_ORDER = {"isr_nodes"}
+_QUORUM = ("leader_id", "leader_epoch", "high_watermark", "end_offset", "size", "epoch", "node_endpoints")
+"""What depends on how the quorum's elections went."""
+
+
+class NodePorts(NamedTuple):
+    """Where a node listens on this machine."""
+
+    broker: int
+    controller: int
+
+
+class RecordedAnswer(NamedTuple):
+    """A request and its answer, as it can be compared."""
+
+    what: str
+    answer: Any
+
+
+class ThreeNodeSession:
+    """Connections to the nodes of a cluster, and everything that was said."""
+
+    def __init__(self, nodes: Sequence[NodePorts]) -> None:
+        self._nodes = dict(zip(BROKERS, nodes, strict=True))
+        self._clients: dict[tuple[str, int], RawClient] = {}
+        self.answers: list[RecordedAnswer] = []
+        self.topic_ids: dict[str, bytes] = {}
+
+    def _client(self, role: str, node: int) -> RawClient:
+        at = (role, node)
+        if at not in self._clients:
+            self._clients[at] = RawClient(getattr(self._nodes[node], role))
+        return self._clients[at]
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        for line in self._clients.values():
+            line.close()
+
+    # ------------------------------------------------------------------ asking
+
+    def call_unrecorded(self, node: int, key: ApiKey, version: int, body: Message) -> Any:
+        """Ask a broker something that is not compared."""
+        return self._client("broker", node).call(key, version, body)
+
+    def call(self, what: str, node: int, key: ApiKey, version: int, body: Message) -> Any:
+        """Ask a broker."""
+        return self._record_call(f"{what}: broker {node}", "broker", node, key, version, body)
+
+    def call_each_version(
+        self, what: str, key: ApiKey, versions: range, body: Callable[[int], Message], node: int = 2
+    ) -> None:
+        """Ask a broker in each version."""
+        for version in versions:
+            self.call(what, node, key, version, body(version))
+
+    def call_active_controller(self, what: str, key: ApiKey, version: int, body: Message) -> Any:
+        """Ask the active controller at its own listener."""
+        return self._record_call(
+            f"{what}: active controller", "controller", self.active_controller_id(), key, version, body
+        )
+
+    def call_standby_controller(self, what: str, key: ApiKey, version: int, body: Message) -> Any:
+        """Ask a controller that is not active."""
+        node = next(i for i in BROKERS if i != self.active_controller_id())
+        return self._record_call(f"{what}: another controller", "controller", node, key, version, body)
+
+    def active_controller_id(self) -> int:
+        """Who leads the quorum."""
+        return int(self.quorum().leader_id)
+
+    def quorum(self) -> Any:
+        """The quorum, as a broker is told of it."""
+        wanted = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
+        answer = self.call_unrecorded(1, ApiKey.DESCRIBE_QUORUM, 2, dq.DescribeQuorumRequest([wanted]))
+        return answer.topics[0].partitions[0]
+
+    def _record_call(self, what: str, role: str, node: int, key: ApiKey, version: int, body: Message) -> Any:
+        what = f"{what}: {key.name} v{version}"
+        try:
+            answer = self._client(role, node).call(key, version, body)
+        except ConnectionError:
+            del self._clients[role, node]
+            self.answers.append(RecordedAnswer(what, "closed"))
+            return None
+        self.answers.append(
+            RecordedAnswer(what, without_variable_fields(to_json_value(answer), quorum=role == "controller"))
+        )
+        return answer
+
+    # ------------------------------------------------------------------ topics
+
+    def create_topic(self, name: str, replicas: list[list[int]], **settings: str) -> None:
+        """A topic whose replicas lie where it says."""
+        rows = [ct.CreatableReplicaAssignment(number, to) for number, to in enumerate(replicas)]
+        configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
+        request = ct.CreateTopicsRequest([ct.CreatableTopic(name, -1, -1, rows, configs)], 10_000)
+        answer = self.call(f"make {name}", 2, ApiKey.CREATE_TOPICS, 7, request)
+        assert answer.topics[0].error_code == 0
+        self.topic_ids[name] = answer.topics[0].topic_id
+        for node in BROKERS:
+            wait_until(lambda node=node: self._is_served(node, name, replicas))
+
+    def _is_served(self, node: int, name: str, replicas: list[list[int]]) -> bool:
+        rows = self.partitions(node, name)
+        return [sorted(row.isr_nodes) for row in rows] == [sorted(to) for to in replicas]
+
+    def partitions(self, node: int, name: str) -> list[Any]:
+        """A topic's partitions, as a broker knows them."""
+        request = dt.DescribeTopicPartitionsRequest([dt.TopicRequest(name)])
+        answer = self.call_unrecorded(node, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+        return sorted(answer.topics[0].partitions, key=lambda row: int(row.partition_index))
+
+    def wait_until_current(self) -> None:
+        """Wait until every broker knows of every change."""
+        wait_until_brokers_current(*(self._client("broker", node) for node in (2, 1, 3)))
+
+    def wait_for_follower(self, index: int, leader: int, follower: int) -> None:
+        """Wait until a follower knows how far its leader has got with a partition of ``e``."""
+        wait_until(lambda: self._high_watermark(follower, index) == self._high_watermark(leader, index))
+
+    def _high_watermark(self, node: int, index: int) -> int:
+        answer = self.call_unrecorded(node, ApiKey.FETCH, 12, _fetched(12, self, index))
+        return int(answer.responses[0].partitions[0].high_watermark)
+
+    def record_partitions(self, what: str, name: str) -> None:
+        """How a topic's partitions stand: the same at each broker once it is settled."""
+        self.wait_until_current()
+        request = dt.DescribeTopicPartitionsRequest([dt.TopicRequest(name)])
+        for node in BROKERS:
+            self.call(what, node, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+
+    def elect(self, what: str, kind: int, name: str, partitions: list[int], version: int = 2) -> None:
+        """An election, and how the topic stands then."""
+        request = el.ElectLeadersRequest(kind, [el.TopicPartitions(name, partitions)], 10_000)
+        self.call(what, 2, ApiKey.ELECT_LEADERS, version, request)
+
+    def reassign(
+        self, what: str, name: str, to: dict[int, list[int] | None], version: int = 1, change: bool = True
+    ) -> None:
+        """A reassignment; done once nothing is under way."""
+        rows = [ar.ReassignablePartition(number, replicas) for number, replicas in to.items()]
+        request = ar.AlterPartitionReassignmentsRequest(10_000, change, [ar.ReassignableTopic(name, rows)])
+        self.call(what, 2, ApiKey.ALTER_PARTITION_REASSIGNMENTS, version, request)
+        under_way = lr.ListPartitionReassignmentsRequest(10_000, None)
+        wait_until(lambda: not self.call_unrecorded(2, ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, under_way).topics)
+
+
+def without_variable_fields(value: Any, *, quorum: bool) -> Any:
+    """An answer without what depends on chance."""
+    if isinstance(value, dict):
+        gone = _CHANCE + (_QUORUM if quorum else ())
+        out = {k: without_variable_fields(v, quorum=quorum) for k, v in value.items() if k not in gone}
+        for name in _IN_ANY_ORDER & out.keys():
+            out[name] = sorted(out[name])  # who was first to catch up
+        return out
+    if isinstance(value, list):
+        return [without_variable_fields(v, quorum=quorum) for v in value]
+    if isinstance(value, str):
+        return re.sub(r"(active controller appears to be node|Local controller) \d", r"\1 N", value)
+    return value
+
+
+# ---------------------------------------------------------------------- what brokers are asked
+
+
+def elections(three: ThreeNodeSession) -> None:
+    """Leaders that are moved and elected, and elections that cannot be."""
+    three.create_topic("e", [[1, 2, 3], [2, 3, 1], [3, 1, 2]], min_insync_replicas="2")
+    three.reassign("fewer", "e", {2: [3, 1]})
+    three.record_partitions("as made", "e")
+    for kind in (0, 1, 2):
+        three.elect(f"not needed {kind}", kind, "e", [0, 1])
+    three.reassign("order", "e", {0: [2, 3, 1], 1: [1, 2, 3]})
+    three.record_partitions("another order", "e")
+    three.elect("one of two", 0, "e", [0])
+    three.record_partitions("one elected", "e")
+    for version in (0, 1, 2):
+        three.elect("the rest", 0, "e", [0, 1, 2, 7], version)
+    three.record_partitions("all elected", "e")
+    three.elect("unclean with a leader", 1, "e", [0])
+    three.elect("nowhere", 0, "nowhere", [0])
+    three.call("all", 2, ApiKey.ELECT_LEADERS, 2, el.ElectLeadersRequest(0, None, 10_000))
+    three.call("none", 2, ApiKey.ELECT_LEADERS, 2, el.ElectLeadersRequest(0, [], 10_000))
+
+
+def reassignments(three: ThreeNodeSession) -> None:
+    """Replicas that are moved, and moves that cannot be."""
+    three.create_topic("m", [[1, 2], [2, 3]])
+    for what, to in (
+        ("away", {0: [3]}),
+        ("back and more", {0: [1, 2, 3]}),
+        ("the leader goes", {1: [1, 3]}),
+        ("the same", {1: [1, 3]}),
+        ("nothing to cancel", {0: None}),
+        ("no such partition", {9: [1]}),
+        ("twice", {0: [1, 1]}),
+        ("nobody", {0: []}),
+        ("no such broker", {0: [1, 8]}),
+        ("a negative one", {0: [1, -2]}),
+    ):
+        three.reassign(what, "m", to)
+        three.record_partitions(what, "m")
+    three.reassign("fewer is not allowed", "m", {0: [1]}, change=False)
+    three.reassign("as many is", "m", {0: [3, 1, 2]}, change=False)
+    three.reassign("an older version", "m", {0: [2, 1]}, version=0)
+    three.reassign("nowhere", "nowhere", {0: [1]})
+    three.record_partitions("in the end", "m")
+    for topics in (None, [], [lr.ListPartitionReassignmentsTopics("m", [0, 9])]):
+        three.call(
+            "list", 2, ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, lr.ListPartitionReassignmentsRequest(10_000, topics)
+        )
+
+
+def topic_creation(three: ThreeNodeSession) -> None:
+    """Topics with replicas where it is said, and where they cannot be."""
+    for what, rows, count, factor in (
+        ("a hole", {0: [1], 2: [2]}, -1, -1),
+        ("uneven", {0: [1], 1: [2, 3]}, -1, -1),
+        ("twice the same", {0: [1, 1]}, -1, -1),
+        ("nobody", {0: []}, -1, -1),
+        ("no such broker", {0: [1, 9]}, -1, -1),
+        ("both", {0: [1]}, 1, 1),
+        ("too many copies", {}, 1, 4),
+        ("no copies", {}, 1, 0),
+        ("no partitions", {}, 0, 3),
+    ):
+        assigned = [ct.CreatableReplicaAssignment(number, to) for number, to in rows.items()]
+        for dry in (True, False):
+            request = ct.CreateTopicsRequest([ct.CreatableTopic("c", count, factor, assigned)], 10_000, dry)
+            three.call(what, 2, ApiKey.CREATE_TOPICS, 6, request)
+    three.create_topic("grows", [[1, 2]])
+    for what, count, to in (
+        ("as many", 1, None),
+        ("wrong number", 3, [[1, 2]]),
+        ("uneven", 2, [[3]]),
+        ("no such broker", 2, [[1, 9]]),
+        ("where it says", 2, [[3, 1]]),
+    ):
+        more = None if to is None else [cp.CreatePartitionsAssignment(x) for x in to]
+        request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("grows", count, more)], 10_000)
+        three.call(what, 2, ApiKey.CREATE_PARTITIONS, 3, request)
+    three.record_partitions("grown", "grows")
+
+
+def metadata(three: ThreeNodeSession) -> None:
+    """What each broker says of the cluster."""
+    for version in range(14):
+        topics = [md.MetadataRequestTopic(name="e"), md.MetadataRequestTopic(name="nowhere")]
+        for node in (1, 3):
+            request = md.MetadataRequest(topics, allow_auto_topic_creation=version < 4)
+            three.call(
+                "topics", node, ApiKey.METADATA, version, request if version >= 4 else md.MetadataRequest(topics[:1])
+            )
+
+
+# ---------------------------------------------------------------------- records, at who leads and who does not
+
+
+def _produced(version: int, three: ThreeNodeSession, index: int, acks: int) -> Message:
+    ident = three.topic_ids["e"] if version >= 13 else ZERO_UUID
+    topic = p.TopicProduceData("e", ident, [p.PartitionProduceData(index, batch())])
+    return p.ProduceRequest(None, acks, 10_000, [topic])
+
+
+def _fetched(version: int, three: ThreeNodeSession, index: int, epoch: int = -1, **more: Any) -> Message:
+    part = f.FetchPartition(index, current_leader_epoch=epoch, fetch_offset=0, partition_max_bytes=1 << 20)
+    ident = three.topic_ids["e"] if version >= 13 else ZERO_UUID
+    topics = [f.FetchTopic("e", ident, [part])]
+    return f.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=topics, **more)
+
+
+def records(three: ThreeNodeSession) -> None:
+    """Partition 0 of ``e`` is led by broker 2, with replicas everywhere; partition 2 by 3, and broker 2 has none."""
+    for version in range(3, 14):
+        for node, index in ((2, 0), (1, 0), (2, 2), (2, 9)):
+            three.call(f"write {index}", node, ApiKey.PRODUCE, version, _produced(version, three, index, -1))
+    alter = ic.AlterConfigsResource(2, "e", [ic.AlterableConfig("min.insync.replicas", 0, "3")])
+    three.call("three copies", 2, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ic.IncrementalAlterConfigsRequest([alter]))
+    three.wait_until_current()
+    for acks in (1, -1, 7):
+        three.call(f"acks {acks}", 3, ApiKey.PRODUCE, 11, _produced(11, three, 2, acks))
+    three.wait_for_follower(0, 2, 1)
+    for version in range(4, 19):
+        for node, index in ((2, 0), (1, 0), (2, 2), (2, 9)):
+            three.call(f"read {index}", node, ApiKey.FETCH, version, _fetched(version, three, index))
+    for epoch in (0, 9):
+        for node in (1, 2):
+            three.call(f"epoch {epoch}", node, ApiKey.FETCH, 12, _fetched(12, three, 0, epoch))
+    for replica, version in ((9, 12), (9, 15), (1, 12), (3, 17)):
+        state = {"replica_state": f.ReplicaState(replica, 7)} if version >= 15 else {"replica_id": replica}
+        for epoch in (0, 9):
+            three.call(
+                f"as {replica} in {epoch}", 2, ApiKey.FETCH, version, _fetched(version, three, 0, epoch, **state)
+            )
+        three.call(f"as {replica}, elsewhere", 1, ApiKey.FETCH, version, _fetched(version, three, 0, **state))
+
+
+def offsets_and_epochs(three: ThreeNodeSession) -> None:
+    """Offsets and epochs, at who leads and who does not."""
+    for version in range(1, 12):
+        for node in (1, 2):
+            rows = [lo.ListOffsetsPartition(0, -1, which) for which in (-1, -2)]
+            for row in rows:
+                request = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("e", [row])])
+                three.call(f"where {row.timestamp}", node, ApiKey.LIST_OFFSETS, version, request)
+    for replica in (-1, -2, 1, 9):
+        for epoch in (-1, 0, 9):
+            rows = [lo.ListOffsetsPartition(0, epoch, -1)]
+            request = lo.ListOffsetsRequest(replica, 0, [lo.ListOffsetsTopic("e", rows)])
+            three.call(f"{replica} in epoch {epoch}", 2, ApiKey.LIST_OFFSETS, 9, request)
+    for version in (2, 3, 4):
+        for node in (1, 2):
+            for current, epoch in ((-1, 0), (-1, 1), (-1, 9), (0, 0), (9, 0)):
+                wanted = [
+                    oe.OffsetForLeaderPartition(0, current, epoch),
+                    oe.OffsetForLeaderPartition(9, current, epoch),
+                ]
+                request = oe.OffsetForLeaderEpochRequest(-1, [oe.OffsetForLeaderTopic("e", wanted)])
+                three.call(f"end of {epoch} in {current}", node, ApiKey.OFFSET_FOR_LEADER_EPOCH, version, request)
+
+
+def isr_changes(three: ThreeNodeSession) -> None:
+    """Changes of an ISR that the controller refuses."""
+    for what, broker, broker_epoch in (("nobody's", 9, 1), ("an old one's", 1, 0)):
+        for version in (2, 3):
+            row = ap.AlterPartitionRequestPartitionData(0, 0, partition_epoch=0)
+            if version == 2:
+                row.new_isr = [1, 2]
+            else:
+                row.new_isr_with_epochs = [ap.BrokerState(1, -1), ap.BrokerState(2, -1)]
+            topic = ap.AlterPartitionRequestTopicData(three.topic_ids["e"], [row])
+            request = ap.AlterPartitionRequest(broker, broker_epoch, [topic])
+            three.call_active_controller(what, ApiKey.ALTER_PARTITION, version, request)
+            three.call_standby_controller(what, ApiKey.ALTER_PARTITION, version, request)
+
+
+def run_session(nodes: Sequence[NodePorts]) -> list[RecordedAnswer]:
+    """Everything that is asked of three nodes, with the answers."""
+    from compat_tests.vs_kafka.sessions.quorum_session import quorum, registration
+
+    three = ThreeNodeSession(nodes)
+    try:
+        for part in _parts(quorum, registration):
+            part(three)
+    finally:
+        three.close()
+    return three.answers
+
+
+def _parts(*more: Callable[[ThreeNodeSession], None]) -> Iterator[Callable[[ThreeNodeSession], None]]:
+    yield from (elections, reassignments, topic_creation, metadata, records, offsets_and_epochs, isr_changes)
+    yield from more

@@ -1,0 +1,231 @@
+"""Delegation tokens: what is asked by somebody who came in plain text, and a story of users who logged in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import trio
+
+from ottla.client.cluster_client import Channel, open_channel
+from ottla.client.connection_security import ConnectionSecurity, SaslLogin
+from ottla.client.sasl_authentication import AuthenticationFailed
+from ottla.runtime.real_env import RealEnv
+from ottla.tools.dump import to_json_value
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import create_acls as ca
+from ottla.wire.messages import create_delegation_token as cd
+from ottla.wire.messages import describe_delegation_token as dd
+from ottla.wire.messages import expire_delegation_token as ed
+from ottla.wire.messages import metadata as md
+from ottla.wire.messages import renew_delegation_token as rd
+
+TOKENS = (
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+)
+USERS = {"alice": "alice-secret", "bob": "bob-secret", "carol": "carol-secret", "admin": "admin-secret"}
+BOB, GROUP = cd.CreatableRenewers("User", "bob"), cd.CreatableRenewers("Group", "g")
+NEVER = 2**63 - 1
+_OTHERWISE = ("port", "cluster_id", "error_message")
+"""Kafka's message about a rule shows Java's objects."""
+
+
+def tokens(key: ApiKey, version: int) -> Iterator[Message]:
+    """Of somebody nobody knows."""
+    match key:
+        case ApiKey.CREATE_DELEGATION_TOKEN:
+            yield cd.CreateDelegationTokenRequest(None if version >= 3 else "", None if version >= 3 else "")
+            yield cd.CreateDelegationTokenRequest(renewers=[GROUP], max_lifetime_ms=-1)
+            if version >= 3:
+                yield cd.CreateDelegationTokenRequest("User", "alice")
+                yield cd.CreateDelegationTokenRequest(None, "alice")
+        case ApiKey.RENEW_DELEGATION_TOKEN:
+            yield rd.RenewDelegationTokenRequest(b"x", -1)
+        case ApiKey.EXPIRE_DELEGATION_TOKEN:
+            yield ed.ExpireDelegationTokenRequest(b"x", -1)
+        case _:
+            yield dd.DescribeDelegationTokenRequest(None)
+            yield dd.DescribeDelegationTokenRequest([])
+
+
+class TokenSession:
+    """Users with their connections, and everything that was answered."""
+
+    def __init__(self, port: int) -> None:
+        self._env, self._port = RealEnv(), port
+        self._open: dict[str, Channel] = {}
+        self.answers: list[tuple[str, Any]] = []
+        self._ids: dict[str, str] = {}
+        self._hmacs: dict[str, str] = {}
+        self._issued_ms = 0
+
+    async def channel_of(self, who: str) -> Channel:
+        """A user's connection."""
+        if who not in self._open:
+            self._open[who] = await self.dial(SaslLogin("SCRAM-SHA-512", who, USERS[who]))
+        return self._open[who]
+
+    async def dial(self, login: SaslLogin) -> Channel:
+        """A new connection."""
+        return await open_channel(self._env, ("127.0.0.1", self._port), "talk", 20.0, ConnectionSecurity(None, login))
+
+    async def call(self, what: str, request: Message, version: int, who: str = "alice") -> Any:
+        """A request and its answer."""
+        channel = self._open[who] if who in self._open else await self.channel_of(who)
+        try:
+            answer = await channel.call(request, version)
+        except OSError:
+            self.answers.append((what, "closed"))
+            return None
+        self.answers.append((what, self.normalize(to_json_value(answer))))
+        return answer
+
+    async def log_in(self, what: str, login: SaslLogin, who: str) -> None:
+        """Log in."""
+        try:
+            self._open[who] = await self.dial(login)
+            self.answers.append((what, "in"))
+        except AuthenticationFailed as error:
+            self.answers.append((what, str(error).replace(login.user, "a token")))
+
+    async def sleep_past(self, time_ms: int) -> None:
+        """Wait until the clock shows later than this: all who answer read the same one."""
+        await trio.sleep(max(0, time_ms + 1 - self._env.now_ms()) / 1000)
+
+    async def wait_until(
+        self, request: Message, version: int, is_so: Callable[[Any], bool], who: str = "admin"
+    ) -> None:
+        """Kafka's broker learns of a change a little after its controller has made it."""
+        for _ in range(400):
+            if is_so(await (await self.channel_of(who)).call(request, version)):
+                return
+            await trio.sleep(0.05)
+        raise TimeoutError(f"{request}")
+
+    def normalize(self, value: Any, field: str = "") -> Any:
+        """An answer as it can be compared: ids and hmacs by number, times by what they are after the first."""
+        if isinstance(value, dict):
+            return {k: self.normalize(v, k) for k, v in value.items() if k not in _OTHERWISE}
+        if isinstance(value, list):
+            return sorted((self.normalize(v) for v in value), key=repr)
+        if field == "token_id" and value:
+            return self._ids.setdefault(value, f"token {len(self._ids) + 1}")
+        if field == "hmac" and value:
+            return self._hmacs.setdefault(repr(value), f"hmac {len(self._hmacs) + 1}")
+        if "timestamp" in field and value > 0:
+            # Each is whole hours after something that is asked soon after the beginning.
+            return "never" if value == NEVER else f"{round((value - self.started_ms) / 3_600_000)} h"
+        return value
+
+    @property
+    def started_ms(self) -> int:
+        """When the story began."""
+        self._issued_ms = self._issued_ms or self._env.now_ms()
+        return self._issued_ms
+
+
+def describe_by_owner(*names: str) -> dd.DescribeDelegationTokenRequest:
+    return dd.DescribeDelegationTokenRequest([dd.DescribeDelegationTokenOwner("User", x) for x in names])
+
+
+def acl_creation(who: str, operation: int, kind: int, name: str) -> ca.AclCreation:
+    return ca.AclCreation(kind, name, 3, f"User:{who}", "*", operation, 3)
+
+
+async def run_session(port: int) -> list[tuple[str, Any]]:
+    """Everything the users of a node with an authorizer do with tokens; gives what each was told."""
+    talk = TokenSession(port)
+    assert talk.started_ms
+    made = await _create(talk)
+    await _describe(talk)
+    await _renew_and_expire(talk, made)
+    await _log_in(talk, made)
+    return talk.answers
+
+
+async def _create(talk: TokenSession) -> cd.CreateDelegationTokenResponse:
+    for version in (1, 2, 3):
+        await talk.call(f"create v{version}", cd.CreateDelegationTokenRequest(max_lifetime_ms=-1), version)
+    await talk.call("too long", cd.CreateDelegationTokenRequest(max_lifetime_ms=NEVER), 3)
+    await talk.call("for an hour", cd.CreateDelegationTokenRequest(None, None, [], 3_600_000), 3)
+    await talk.call("a group renews", cd.CreateDelegationTokenRequest(None, None, [BOB, GROUP]), 3)
+    await talk.call("for carol", cd.CreateDelegationTokenRequest("User", "carol"), 3)
+    await talk.call("for carol, by a super user", cd.CreateDelegationTokenRequest("User", "carol", [BOB]), 3, "admin")
+    rules = [acl_creation("alice", 13, 7, "User:carol"), acl_creation("alice", 14, 7, "User:admin")]
+    await talk.call("rules", ca.CreateAclsRequest(rules), 3, "admin")
+    for_carol = cd.CreateDelegationTokenRequest("User", "carol")
+    await talk.wait_until(for_carol, 3, lambda answer: not answer.error_code, "alice")
+    made = await talk.call("for carol, who may", cd.CreateDelegationTokenRequest("User", "carol", [BOB]), 3)
+    await talk.call("for no type", cd.CreateDelegationTokenRequest(None, "carol"), 3)
+    await talk.call("another type", cd.CreateDelegationTokenRequest("Role", "carol"), 3, "admin")
+    assert isinstance(made, cd.CreateDelegationTokenResponse)
+    return made
+
+
+async def _describe(talk: TokenSession) -> None:
+    everything = dd.DescribeDelegationTokenRequest(None)
+    await talk.wait_until(everything, 3, lambda answer: len(answer.tokens) == 9)
+    for who in ("alice", "bob", "carol", "admin"):
+        await talk.call(f"all, as {who}", everything, 3, who)
+        await talk.call(f"nobody's, as {who}", describe_by_owner(), 3, who)
+        await talk.call(f"carol's, as {who}", describe_by_owner("carol"), 2, who)
+        await talk.call(f"bob's and alice's, as {who}", describe_by_owner("bob", "alice"), 1, who)
+
+
+async def _renew_and_expire(talk: TokenSession, made: cd.CreateDelegationTokenResponse) -> None:
+    for who in ("bob", "carol", "alice", "admin"):
+        await talk.call(f"renew as {who}", rd.RenewDelegationTokenRequest(made.hmac, 7_200_000), 2, who)
+        await talk.call(f"expire as {who}", ed.ExpireDelegationTokenRequest(made.hmac, 10_800_000), 2, who)
+    await talk.call("renew for ever", rd.RenewDelegationTokenRequest(made.hmac, NEVER), 1, "bob")
+    await talk.call("expire never", ed.ExpireDelegationTokenRequest(made.hmac, NEVER), 1, "bob")
+    await talk.call("renew nothing", rd.RenewDelegationTokenRequest(b"nothing", 1), 2)
+    await talk.call("expire nothing", ed.ExpireDelegationTokenRequest(b"", 1), 2)
+    short = await talk.call("for a moment", cd.CreateDelegationTokenRequest(None, None, [], 1), 3)
+    await talk.wait_until(
+        describe_by_owner("alice"), 3, lambda answer: any(x.hmac == short.hmac for x in answer.tokens)
+    )
+    await talk.sleep_past(short.max_timestamp_ms)
+    await talk.call("renew what is over", rd.RenewDelegationTokenRequest(short.hmac, -1), 2)
+    await talk.call("renew what is over as bob", rd.RenewDelegationTokenRequest(short.hmac, -1), 2, "bob")
+    await talk.call("expire what is over", ed.ExpireDelegationTokenRequest(short.hmac, 5), 2)
+    await talk.call("expire what is over as bob", ed.ExpireDelegationTokenRequest(short.hmac, 5), 2, "bob")
+    await talk.log_in("log in with what is over", token_login(short), "late")
+    await talk.call("too late", md.MetadataRequest([]), 12, "late")
+    await talk.call("remove what is over", ed.ExpireDelegationTokenRequest(short.hmac, -1), 2)
+    await talk.wait_until(
+        describe_by_owner("alice"), 3, lambda answer: all(x.hmac != short.hmac for x in answer.tokens)
+    )
+    await talk.call("renew what is gone", rd.RenewDelegationTokenRequest(short.hmac, -1), 2)
+
+
+def token_login(made: Any, mechanism: str = "SCRAM-SHA-256", **other: str) -> SaslLogin:
+    from base64 import b64encode
+
+    password = other.get("password", b64encode(made.hmac).decode())
+    return SaslLogin(mechanism, other.get("user", made.token_id), password, is_delegation_token=True)
+
+
+async def _log_in(talk: TokenSession, made: cd.CreateDelegationTokenResponse) -> None:
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        await talk.log_in(f"log in by {mechanism}", token_login(made, mechanism), "token")
+        await talk.log_in(f"wrong hmac by {mechanism}", token_login(made, mechanism, password="x"), "nobody")
+    await talk.log_in("no such token", token_login(made, user="nothing"), "nobody")
+    await talk.log_in("a user's name", token_login(made, user="alice", password=USERS["alice"]), "nobody")
+    await talk.log_in("not as a token", SaslLogin("SCRAM-SHA-256", made.token_id, token_login(made).password), "nobody")
+    await talk.call("metadata of a token", md.MetadataRequest([]), 12, "token")
+    for what, request, version in (
+        ("create", cd.CreateDelegationTokenRequest(), 3),
+        ("renew", rd.RenewDelegationTokenRequest(made.hmac, 1), 2),
+        ("expire", ed.ExpireDelegationTokenRequest(made.hmac, 1), 2),
+        ("describe", dd.DescribeDelegationTokenRequest(None), 3),
+    ):
+        await talk.call(f"{what} by a token", request, version, "token")
+    await talk.call("rules by a token", ca.CreateAclsRequest([acl_creation("carol", 8, 2, "walk")]), 3, "token")
+    await talk.call("remove", ed.ExpireDelegationTokenRequest(made.hmac, -1), 2, "carol")
+    await talk.wait_until(describe_by_owner("carol"), 3, lambda answer: all(x.hmac != made.hmac for x in answer.tokens))
+    await talk.log_in("log in with what is gone", token_login(made), "nobody")
+    await talk.call("who is in stays in", md.MetadataRequest([]), 12, "token")

@@ -1,0 +1,45 @@
+"""Byte rates by Kafka's own tool: who goes over waits as long as Kafka's formula says, and is not read meanwhile."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from compat_tests.support.processes import OttlaProcess, java_tool
+from compat_tests.support.raw_client import RawClient
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import produce as p
+from ottla.wire.record_batch import records as r
+
+RATE = 10_000
+
+
+def test_a_client_over_its_quota_waits(data_dir: Path) -> None:
+    with OttlaProcess(data_dir) as node:
+        at = ("--bootstrap-server", node.bootstrap, "--entity-type", "clients", "--entity-name", "peer")
+        rates = f"producer_byte_rate={RATE},consumer_byte_rate={RATE}"
+        java_tool("kafka.admin.ConfigCommand", *at, "--alter", "--add-config", rates)
+        told = java_tool("kafka.admin.ConfigCommand", *at, "--describe")
+        assert f"producer_byte_rate={RATE}.0" in told
+        client = RawClient(node.port)
+        client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 9_000))
+        raw = r.build_batch([r.NewRecord(None, bytes(120_000), int(time.time() * 1000))])
+        data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, bytes(raw))])
+        asked_s = time.monotonic()  # the node counts from its answer: what is behind it may come to us late
+        answer = client.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
+        expected_ms = (120_000 / 10 / RATE - 1) * 10_000
+        assert answer.throttle_time_ms == pytest.approx(expected_ms, rel=0.05)
+        part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
+        wanted = [f.FetchTopic("t", partitions=[part])]
+        fetch = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=wanted)
+        fetched = client.call(ApiKey.FETCH, 12, fetch)
+        assert time.monotonic() - asked_s >= (answer.throttle_time_ms - 1) / 1000
+        assert (fetched.throttle_time_ms > 0, fetched.responses) == (True, [])
+        java_tool("kafka.admin.ConfigCommand", *at, "--alter", "--delete-config", "consumer_byte_rate")
+        other = RawClient(node.port)
+        assert len(other.call(ApiKey.FETCH, 12, fetch).responses[0].partitions[0].records) > 120_000
+    assert "Traceback" not in node.log.read_text()

@@ -1,0 +1,32 @@
+"""Lives of clusters, decided step by step by our controller's rules and by Kafka's own classes: equal all the way."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from compat_tests.support.jars import classpath, jars
+from compat_tests.vs_kafka.controller_random_test import ControllerRandomTest
+from compat_tests.vs_kafka.kafka_controller import KafkaControllerProcess
+
+LIVES = 60
+STEPS = 300
+
+
+def test_registration_leases_elections_moves_and_isr_are_decided_as_kafka_decides_them(tmp_path: Path) -> None:
+    """R269-R277, R281, R284-R298, R302."""
+    jars("kafka")
+    source = Path(__file__).parent / "java" / "controller" / "Controlled.java"
+    subprocess.run(["javac", "-cp", classpath(), "-d", str(tmp_path), str(source)], check=True)
+    kafka = KafkaControllerProcess(f"{tmp_path}:{classpath()}")
+    decided = written = whole = 0
+    try:
+        for seed in range(LIVES):
+            life = ControllerRandomTest(kafka, seed)
+            life.run_steps(STEPS)
+            decided, written, whole = decided + life.steps, written + life.changes, whole + (not life.cut_short)
+    finally:
+        kafka.close()
+    assert decided > LIVES * STEPS / 2
+    assert written > LIVES * STEPS / 4
+    assert whole > LIVES * 0.7, "hardly any ends early"

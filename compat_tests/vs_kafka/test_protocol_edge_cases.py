@@ -1,0 +1,400 @@
+"""Kafka's small rules, by the numbers of the project's list of behaviours easily got wrong: what a raw connection sees.
+
+Others of the list stand where their code is: log, groups, controller, wire. Rules of quotas (8, 9, 100), rights (14)
+and more than one node (38, 43, 46-56) have nothing to bind yet.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.support.processes import OttlaProcess
+from compat_tests.support.raw_client import RawClient
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.framing import encode_request
+from ottla.wire.messages import api_versions as av
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import describe_cluster as dcl
+from ottla.wire.messages import describe_groups as dg
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import metadata as md
+from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import produce as p
+from ottla.wire.messages import unregister_broker as ub
+from ottla.wire.record_batch import records as r
+
+NOT_ASKED = -2147483648
+MISSING_ID = bytes(15) + b"\x63"
+BASE_MS = time.time_ns() // 10**9 * 1000 - 60_000  # not so old that retention would take it
+
+
+@pytest.fixture
+def peer(node: OttlaProcess) -> Iterator[RawClient]:
+    one = RawClient(node.port)
+    yield one
+    one.close()
+
+
+def create(peer: RawClient, name: str, partitions: int = 1, **settings: str) -> bytes:
+    configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
+    topic = ct.CreatableTopic(name, partitions, 1, configs=configs)
+    row = peer.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([topic], 10_000)).topics[0]
+    assert row.error_code == 0
+    ident: bytes = row.topic_id
+    return ident
+
+
+def batch(count: int = 1, size: int = 1, **more: Any) -> bytes:
+    return r.build_batch([r.NewRecord(b"k", b"v" * size, BASE_MS + i) for i in range(count)], **more)
+
+
+def produce(
+    peer: RawClient, topic: str, raw: bytes, acks: int = -1, version: int = 11, ident: bytes = ZERO_UUID
+) -> Any:
+    data = p.TopicProduceData(topic, ident, [p.PartitionProduceData(0, raw)])
+    answer = peer.call(ApiKey.PRODUCE, version, p.ProduceRequest(None, acks, 5000, [data]))
+    return answer.responses[0].partition_responses[0]
+
+
+def wanted(topic: str, *parts: f.FetchPartition, ident: bytes = ZERO_UUID, **more: Any) -> f.FetchRequest:
+    limits = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, **more}
+    return f.FetchRequest(topics=[f.FetchTopic(topic, ident, list(parts))], **limits)
+
+
+def at(offset: int, number: int = 0, max_bytes: int = 1 << 20, **more: Any) -> f.FetchPartition:
+    return f.FetchPartition(number, fetch_offset=offset, partition_max_bytes=max_bytes, **more)
+
+
+def names(peer: RawClient, version: int, topics: list[md.MetadataRequestTopic] | None, **more: Any) -> Any:
+    return peer.call(ApiKey.METADATA, version, md.MetadataRequest(topics, **more))
+
+
+def test_trap_4_a_bad_software_name_is_an_invalid_request(peer: RawClient) -> None:
+    for name, version in (("-x", "1"), ("x", ""), ("a b", "1"), ("x", "1.")):
+        assert peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest(name, version)).error_code == 42
+    assert peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("a-b.c", "1")).error_code == 0
+
+
+def test_trap_5_below_v4_features_that_start_at_0_are_left_out(peer: RawClient) -> None:
+    old = peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("x", "1"))
+    new = peer.call(ApiKey.API_VERSIONS, 4, av.ApiVersionsRequest("x", "1"))
+    assert [feature.name for feature in old.supported_features] == ["metadata.version"]
+    assert len(new.supported_features) == 7
+
+
+def test_trap_10_no_topics_means_all_in_v0_and_none_from_v1(peer: RawClient, topic: str) -> None:
+    create(peer, topic)
+    assert topic in [t.name for t in names(peer, 0, []).topics]
+    assert names(peer, 1, []).topics == []
+    assert topic in [t.name for t in names(peer, 1, None).topics]
+
+
+def test_trap_11_unknown_names_ids_and_illegal_names_differ(peer: RawClient) -> None:
+    one = names(peer, 12, [md.MetadataRequestTopic(name="nowhere")], allow_auto_topic_creation=False).topics[0]
+    assert (one.error_code, one.topic_id) == (3, ZERO_UUID)
+    assert names(peer, 12, [md.MetadataRequestTopic(MISSING_ID, None)]).topics[0].error_code == 100
+    assert names(peer, 12, [md.MetadataRequestTopic(name="what?")]).topics[0].error_code == 17
+
+
+def test_trap_12_the_answer_that_creates_a_topic_still_says_unknown(peer: RawClient, topic: str) -> None:
+    assert names(peer, 12, [md.MetadataRequestTopic(name=topic)]).topics[0].error_code == 3
+    deadline = time.monotonic() + 20
+    while names(peer, 12, [md.MetadataRequestTopic(name=topic)]).topics[0].error_code:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_trap_13_the_controller_that_is_told_is_a_broker(peer: RawClient) -> None:
+    answer = names(peer, 12, [])
+    assert answer.controller_id in [b.node_id for b in answer.brokers]
+    assert peer.call(ApiKey.DESCRIBE_CLUSTER, 0, dcl.DescribeClusterRequest()).controller_id == answer.controller_id
+
+
+def test_trap_15_rights_that_were_not_asked_for_are_the_least_number(peer: RawClient, topic: str) -> None:
+    create(peer, topic)
+    named = [md.MetadataRequestTopic(name=topic)]
+    assert names(peer, 8, named).topics[0].topic_authorized_operations == NOT_ASKED
+    assert names(peer, 8, named, include_topic_authorized_operations=True).topics[0].topic_authorized_operations > 0
+
+
+def test_trap_16_a_broker_is_no_controller_endpoint(peer: RawClient) -> None:
+    assert peer.call(ApiKey.DESCRIBE_CLUSTER, 1, dcl.DescribeClusterRequest(endpoint_type=2)).error_code == 114
+
+
+def test_trap_17_a_missing_group_is_dead_before_v6_and_an_error_from_then_on(peer: RawClient) -> None:
+    old = peer.call(ApiKey.DESCRIBE_GROUPS, 5, dg.DescribeGroupsRequest(["nobody"])).groups[0]
+    new = peer.call(ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest(["nobody"])).groups[0]
+    while 15 in (old.error_code, new.error_code) or 16 in (old.error_code, new.error_code):  # no coordinator yet
+        peer.call(ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(coordinator_keys=["nobody"]))
+        time.sleep(0.05)
+        old = peer.call(ApiKey.DESCRIBE_GROUPS, 5, dg.DescribeGroupsRequest(["nobody"])).groups[0]
+        new = peer.call(ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest(["nobody"])).groups[0]
+    assert (old.error_code, old.group_state) == (0, "Dead")
+    assert (new.error_code, new.error_message) == (69, "Group nobody not found.")
+
+
+def test_trap_18_only_describe_cluster_v2_lists_fenced_brokers(peer: RawClient) -> None:
+    everyone = peer.call(ApiKey.DESCRIBE_CLUSTER, 2, dcl.DescribeClusterRequest(include_fenced_brokers=True))
+    assert [(b.broker_id, b.is_fenced) for b in everyone.brokers] == [(1, False)]
+    assert [b.node_id for b in names(peer, 12, []).brokers] == [1]
+
+
+def test_trap_19_shape_comes_first_then_the_topic_then_acks(peer: RawClient, topic: str) -> None:
+    create(peer, topic)
+    assert produce(peer, "nowhere", b"\x00" * 8 + b"\x00\x00\x00\x05" + b"xxxxx", acks=2).error_code == 2
+    assert produce(peer, "nowhere", batch(), acks=2).error_code == 3
+    assert produce(peer, topic, batch(), acks=2).error_code == 21
+
+
+def test_trap_20_acks_0_has_no_answer_and_an_error_ends_the_connection(node: OttlaProcess, topic: str) -> None:
+    peer = RawClient(node.port)
+    create(peer, topic)
+
+    def send(name: str) -> None:
+        data = p.TopicProduceData(name, partition_data=[p.PartitionProduceData(0, batch())])
+        peer.sock.sendall(encode_request(ApiKey.PRODUCE, 9, 1, "c", p.ProduceRequest(None, 0, 1000, [data])))
+
+    send(topic)
+    answer = peer.call(ApiKey.LIST_OFFSETS, 7, lo.ListOffsetsRequest(-1, 0, [_latest(topic)]))
+    assert answer.topics[0].partitions[0].offset == 1, "the answer to the request behind it"
+    send("nowhere")
+    assert peer.sock.recv(1) == b""
+
+
+def _latest(topic: str, when: int = -1) -> lo.ListOffsetsTopic:
+    return lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(0, -1, when)])
+
+
+def test_trap_21_one_batch_of_format_2_and_zstd_only_from_v7(peer: RawClient, topic: str) -> None:
+    create(peer, topic)
+    assert produce(peer, topic, batch() + batch()).error_code == 87
+    old = bytearray(batch())
+    old[16] = 1
+    assert produce(peer, topic, bytes(old)).error_code == 87
+    zstd = r.build_batch([r.NewRecord(b"k", b"v", BASE_MS)], codec=r.CompressionType.ZSTD)
+    assert produce(peer, topic, zstd, version=6).error_code == 76
+    assert produce(peer, topic, zstd, version=7).error_code == 0
+
+
+def test_trap_22_the_minimum_in_sync_is_never_more_than_there_are_copies(peer: RawClient, topic: str) -> None:
+    create(peer, topic, min_insync_replicas="3")
+    assert produce(peer, topic, batch(), acks=-1).error_code == 0
+
+
+def test_trap_23_acks_all_is_answered_below_the_high_watermark(peer: RawClient, topic: str) -> None:
+    create(peer, topic)
+    assert produce(peer, topic, batch(3)).base_offset == 0
+    got = peer.call(ApiKey.FETCH, 12, wanted(topic, at(0))).responses[0].partitions[0]
+    assert got.high_watermark == 3
+
+
+def test_trap_27_v13_names_topics_by_id(peer: RawClient, topic: str) -> None:
+    ident = create(peer, topic)
+    assert produce(peer, "", batch(), version=13, ident=ident).error_code == 0
+    assert produce(peer, "", batch(), version=13, ident=MISSING_ID).error_code == 100
+
+
+def test_trap_28_times_and_offsets_that_are_none_are_minus_one(peer: RawClient, topic: str) -> None:
+    create(peer, topic)
+    create(peer, f"{topic}-stamped", message_timestamp_type="LogAppendTime")
+    assert produce(peer, topic, batch()).log_append_time_ms == -1
+    assert produce(peer, f"{topic}-stamped", batch()).log_append_time_ms > BASE_MS
+    assert produce(peer, "nowhere", batch()).base_offset == -1
+
+
+def test_trap_29_a_fetch_waits_only_for_what_may_come(peer: RawClient, topic: str) -> None:
+    create(peer, topic)
+    produce(peer, topic, batch())
+    patient = {"max_wait_ms": 15_000, "min_bytes": 1}
+    began = time.monotonic()
+    peer.call(ApiKey.FETCH, 12, wanted(topic, at(0), **patient))
+    peer.call(ApiKey.FETCH, 12, wanted(topic, at(0, number=9), **patient))
+    peer.call(ApiKey.FETCH, 12, wanted(topic, at(99), **patient))
+    peer.call(ApiKey.FETCH, 12, f.FetchRequest(max_wait_ms=15_000, min_bytes=1, max_bytes=1 << 20))
+    assert time.monotonic() - began < 10
+
+
+def test_trap_30_a_waiting_fetch_ends_with_records_or_with_its_topic(node: OttlaProcess, topic: str) -> None:
+    waiting, other = RawClient(node.port), RawClient(node.port)
+    create(other, topic)
+    got: list[Any] = []
+
+    def wait() -> None:
+        got.append(waiting.call(ApiKey.FETCH, 12, wanted(topic, at(0), max_wait_ms=15_000)))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.2)
+    produce(other, topic, batch())
+    thread.join(10)
+    assert len(got[0].responses[0].partitions[0].records) > 0
+
+
+def test_trap_31_and_32_limits_are_hard_behind_the_first_batch(peer: RawClient, topic: str) -> None:
+    create(peer, topic, 2)
+    size = len(batch(size=1000))
+    for number in (0, 1) * 4:
+        assert peer.produce(topic, number, batch(size=1000)).error_code == 0
+
+    def sizes(max_bytes: int, *parts: f.FetchPartition) -> list[int]:
+        rows = peer.call(ApiKey.FETCH, 12, wanted(topic, *parts, max_bytes=max_bytes)).responses[0].partitions
+        return [len(row.records) for row in rows]
+
+    assert [sizes(1, at(first, 0, 1), at(0, 1)) for first in (0, 4)] == [[size, 0], [0, size]], "one batch whole"
+    assert sizes(1 << 20, at(0, 0, size + 10), at(0, 1, size + 5)) == [size + 10, size + 5], "a later batch may be cut"
+    assert sizes(1 << 20, at(0, 0, size + 10), at(0, 1, size - 1)) == [size + 10, 0], "a first batch may not"
+    assert sizes(size + 10, at(0, 0), at(0, 1)) == [size + 10, 0]
+    capped = wanted(topic, at(0), max_bytes=size + 1, min_bytes=1 << 30, max_wait_ms=15_000)
+    peer.sock.settimeout(10)  # min_bytes is capped by max_bytes
+    assert peer.call(ApiKey.FETCH, 12, capped).error_code == 0
+
+
+def test_trap_36_sessions_count_up_and_leave_out_what_is_unchanged(peer: RawClient, topic: str) -> None:
+    create(peer, topic)
+    produce(peer, topic, batch())
+    opened = peer.call(ApiKey.FETCH, 12, wanted(topic, at(1), session_id=0, session_epoch=0))
+    assert opened.session_id > 0
+    empty = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_id=opened.session_id)
+    for epoch, code in ((1, 0), (2, 0), (2, 71), (9, 71), (3, 0)):
+        empty.session_epoch = epoch
+        answer = peer.call(ApiKey.FETCH, 12, empty)
+        assert (answer.error_code, answer.responses) == (code, [])
+    empty.session_id = 77
+    assert peer.call(ApiKey.FETCH, 12, empty).error_code == 70
+
+
+def test_trap_37_without_room_for_a_session_fetches_go_on_without_one(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path / "data", max_incremental_fetch_session_cache_slots="2") as node:
+        peer = RawClient(node.port)
+        create(peer, "t")
+        ids = [peer.call(ApiKey.FETCH, 12, wanted("t", at(0), session_epoch=0)).session_id for _ in range(4)]
+        assert [bool(x) for x in ids] == [True, True, False, False]
+
+
+def test_trap_39_a_leader_epoch_that_is_not_ours_is_fenced_or_unknown(peer: RawClient, topic: str) -> None:
+    create(peer, topic)
+    epochs = {-1: 0, 0: 0, 5: 75}
+    for epoch, code in epochs.items():
+        part = at(0, current_leader_epoch=epoch)
+        assert peer.call(ApiKey.FETCH, 12, wanted(topic, part)).responses[0].partitions[0].error_code == code
+
+
+def test_trap_40_an_unknown_topic_id_fails_its_partitions_only(peer: RawClient, topic: str) -> None:
+    ident = create(peer, topic)
+    produce(peer, topic, batch())
+    request = wanted("", at(0), ident=ident)
+    request.topics.append(f.FetchTopic("", MISSING_ID, [at(0)]))
+    rows = {t.topic_id: t.partitions[0].error_code for t in peer.call(ApiKey.FETCH, 13, request).responses}
+    assert rows == {ident: 0, MISSING_ID: 100}
+
+
+def test_trap_41_special_times_need_their_version(peer: RawClient, topic: str) -> None:
+    create(peer, topic)
+    produce(peer, topic, batch(3))
+
+    def ask(when: int, version: int) -> tuple[int, int, int]:
+        answer = peer.call(ApiKey.LIST_OFFSETS, version, lo.ListOffsetsRequest(-1, 0, [_latest(topic, when)]))
+        row = answer.topics[0].partitions[0]
+        return row.error_code, row.timestamp, row.offset
+
+    assert ask(-1, 6) == (0, -1, 3)
+    assert ask(-2, 6) == (0, -1, 0)
+    assert ask(-3, 6)[0] == 35
+    assert ask(-3, 7) == (0, BASE_MS + 2, 2)
+    assert ask(-4, 7)[0] == 35
+    assert ask(-4, 8) == (0, -1, 0)
+    assert ask(-5, 8)[0] == 35
+
+
+def test_trap_45_a_reader_whose_epoch_ended_earlier_is_told_where(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path / "data") as node:
+        peer = RawClient(node.port)
+        create(peer, "t")
+        produce(peer, "t", batch(3))
+    with OttlaProcess(tmp_path / "data") as node:  # a restart begins a new leader epoch
+        peer = RawClient(node.port)
+        produce(peer, "t", batch(3))
+
+        def ask(offset: int, epoch: int) -> Any:
+            return (
+                peer.call(ApiKey.FETCH, 12, wanted("t", at(offset, last_fetched_epoch=epoch)))
+                .responses[0]
+                .partitions[0]
+            )
+
+        diverged = ask(5, 0)
+        assert (diverged.error_code, diverged.diverging_epoch.end_offset, len(diverged.records)) == (0, 3, 0)
+        assert ask(2, 0).diverging_epoch.epoch == -1
+        assert ask(2, 99).error_code == 1
+
+
+def test_trap_90_a_position_that_never_was_is_minus_one_without_an_error(peer: RawClient, topic: str) -> None:
+    create(peer, topic)
+    found = fc.FindCoordinatorRequest(coordinator_keys=["nobody"])
+    while peer.call(ApiKey.FIND_COORDINATOR, 4, found).coordinators[0].error_code:
+        time.sleep(0.05)
+    wanted_topic = of.OffsetFetchRequestTopics(topic, partition_indexes=[0])
+    request = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("nobody", topics=[wanted_topic])])
+    group = peer.call(ApiKey.OFFSET_FETCH, 9, request).groups[0]
+    row = group.topics[0].partitions[0]
+    assert (group.error_code, row.committed_offset, row.metadata, row.error_code) == (0, -1, "", 0)
+    part = oc.OffsetCommitRequestPartition(0, 1, -1, "x" * 4097)
+    topic_row = oc.OffsetCommitRequestTopic(topic, partitions=[part])
+    refused = peer.call(ApiKey.OFFSET_COMMIT, 9, oc.OffsetCommitRequest("nobody", topics=[topic_row]))
+    assert refused.topics[0].partitions[0].error_code == 12
+
+
+def test_trap_93_the_coordinator_is_not_available_while_its_topic_is_made(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path / "data") as node:
+        peer = RawClient(node.port)
+        request = fc.FindCoordinatorRequest(coordinator_keys=["g"])
+        assert peer.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code == 15
+        deadline = time.monotonic() + 20
+        while peer.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_a_broker_that_is_forgotten_comes_back_and_leads_again(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path / "data") as node:
+        peer = RawClient(node.port)
+        create(peer, "t")
+        found = fc.FindCoordinatorRequest(coordinator_keys=["g"])
+        while peer.call(ApiKey.FIND_COORDINATOR, 4, found).coordinators[0].error_code:
+            time.sleep(0.05)
+        produce(peer, "t", batch())
+        topic_row = oc.OffsetCommitRequestTopic("t", partitions=[oc.OffsetCommitRequestPartition(0, 1)])
+        commit = oc.OffsetCommitRequest("g", topics=[topic_row])
+        assert peer.call(ApiKey.OFFSET_COMMIT, 9, commit).topics[0].partitions[0].error_code == 0
+        assert peer.call(ApiKey.UNREGISTER_BROKER, 0, ub.UnregisterBrokerRequest(1)).error_code == 0
+        deadline = time.monotonic() + 20
+        while produce(peer, "t", batch()).error_code:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        fetch_group = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("g", topics=None)])
+        while not (group := peer.call(ApiKey.OFFSET_FETCH, 9, fetch_group).groups[0]).topics:
+            assert time.monotonic() < deadline, group
+            time.sleep(0.02)
+        assert group.topics[0].partitions[0].committed_offset == 1
+
+
+def test_a_peer_that_leaves_in_the_middle_of_a_long_poll_harms_nobody(node: OttlaProcess, topic: str) -> None:
+    peer = RawClient(node.port)
+    create(peer, topic)
+    for _ in range(20):
+        other = RawClient(node.port)
+        other.send(ApiKey.FETCH, 12, wanted(topic, at(0), max_wait_ms=30_000))
+        other.sock.shutdown(socket.SHUT_RDWR)
+        other.close()
+    assert produce(peer, topic, batch()).error_code == 0

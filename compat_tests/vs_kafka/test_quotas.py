@@ -1,0 +1,251 @@
+"""The same quotas and the same requests at a node and at Apache Kafka 4.3.1: equal refusals, waits within 10 %.
+
+``OTTLA_QUOTAS=all`` also opens 260 connections under a limit of twenty a second, a minute more, and has clients try for
+as long to bring and take twice what they may: what they have is within 5 % of the bound.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.support.processes import KafkaProcess, OttlaProcess
+from compat_tests.support.raw_client import RawClient, wait_until, wait_until_brokers_current
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import alter_client_quotas as ac
+from ottla.wire.messages import api_versions as av
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import describe_client_quotas as dc
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.record_batch import records as r
+
+ALL = os.environ.get("OTTLA_QUOTAS") == "all"
+RecordedAnswers = tuple[str, Any, int]
+"""What was asked, what was answered, and how long to wait, in milliseconds."""
+BOUND, STEP_BYTES, STEP_S = 50_000, 5_000, 0.05
+"""Bytes a second, and a client that would have twice as many."""
+WINDOWS_S = 55
+"""So many seconds: five times those a rate is taken over."""
+
+
+def limit(port: int, kind: str, name: str | None, key: str, value: float | None) -> None:
+    """Set a quota, or take it away, and wait until the node tells it."""
+    op = ac.OpData(key, value or 0.0, value is None)
+    entry = ac.AlterClientQuotasRequestEntryData([ac.AlterClientQuotasRequestEntityData(kind, name)], [op])
+    client = RawClient(port)
+    answer = client.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, ac.AlterClientQuotasRequest([entry]))
+    assert answer.entries[0].error_code == 0
+    asked = dc.DescribeClientQuotasRequest([dc.ComponentData(kind, 1 if name is None else 0, name)])
+
+    def told() -> bool:
+        rows = client.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, asked).entries or []
+        found = {value.key: value.value for row in rows for value in row.values}
+        return found.get(key) == value
+
+    wait_until(told)
+    client.close()
+
+
+def changes(port: int) -> list[RecordedAnswers]:
+    """Partitions made and removed under a quota of one in two seconds: a bucket of five and a half."""
+    limit(port, "client-id", "peer", "controller_mutation_rate", 0.5)
+    out: list[RecordedAnswers] = []
+    began_s = time.monotonic()
+
+    def ask(what: str, key: ApiKey, version: int, body: Any, rows: str) -> None:
+        client = RawClient(port)  # who is over it is not read for a while
+        answer = client.call(key, version, body)
+        client.close()
+        told = [(row.error_code, row.error_message) for row in getattr(answer, rows)]
+        passed_ms = round((time.monotonic() - began_s) * 1000)  # the later it is asked, the less is left to wait for
+        out.append((what, told, answer.throttle_time_ms and answer.throttle_time_ms + passed_ms))
+
+    def create(name: str, partitions: int, version: int) -> None:
+        request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1)], 9_000)
+        ask(f"create {name} v{version}", ApiKey.CREATE_TOPICS, version, request, "topics")
+
+    def widen(name: str, count: int, version: int) -> None:
+        request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(name, count, None)], 9_000)
+        ask(f"widen {name} v{version}", ApiKey.CREATE_PARTITIONS, version, request, "results")
+
+    def delete(name: str, version: int) -> None:
+        named = {"topics": [dt.DeleteTopicState(name)]} if version >= 6 else {"topic_names": [name]}
+        ask(
+            f"delete {name} v{version}",
+            ApiKey.DELETE_TOPICS,
+            version,
+            dt.DeleteTopicsRequest(**named, timeout_ms=9_000),
+            "responses",
+        )
+
+    create("a", 15, 7)
+    create("b", 1, 7)
+    create("b", 1, 6)
+    widen("a", 16, 3)
+    delete("a", 6)
+    delete("a", 5)
+    create("c", 2, 5)
+    widen("c", 4, 2)
+    delete("c", 4)
+    limit(port, "client-id", "peer", "controller_mutation_rate", None)
+    create("d", 20, 7)
+    return out
+
+
+def configure(port: int, **settings: str) -> Any:
+    """Change the node's settings; gives code and message."""
+    configs = [ia.AlterableConfig(key.replace("_", "."), 0, value) for key, value in settings.items()]
+    client = RawClient(port)
+    answer = client.call(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "", configs)]),
+    )
+    wait_until_brokers_current(client)
+    client.close()
+    return answer.responses[0].error_code
+
+
+class ConnectionAttempt:
+    """A connection that asks for the versions; nobody may answer."""
+
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self.came_s = time.monotonic()
+        self._client = RawClient(port, source=host)
+        self._client.send(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("compat", "1"))
+
+    def is_answered(self, timeout_s: float = RawClient.timeout_s) -> bool | None:
+        """None: it was hung up on."""
+        self._client.sock.settimeout(timeout_s)
+        try:
+            self._client.read()
+        except TimeoutError:
+            return False
+        except OSError:
+            return None
+        return True
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def connections(port: int) -> list[RecordedAnswers]:
+    """Numbers and rates of connections."""
+    out: list[RecordedAnswers] = []
+    for name, value in (
+        ("max_connections", "0"),
+        ("max_connections", "-1"),
+        ("max_connection_creation_rate", "0"),
+        ("max_connections_per_ip", "-1"),
+    ):
+        out.append((f"set {name}={value}", configure(port, **{name: value}), 0))
+    configure(port, max_connections_per_ip_overrides="127.0.0.2:2")
+    several = [ConnectionAttempt(port, "127.0.0.2") for _ in range(4)]
+    out.append(("of one address", [x.is_answered() for x in several], 0))
+    for caller in several:
+        caller.close()
+    configure(port, max_connections="4")
+    many = [ConnectionAttempt(port) for _ in range(5)]
+    out.append(("at once", [*(x.is_answered() for x in many[:4]), many[4].is_answered(0.7)], 0))
+    many[0].close()
+    out.append(("once there is room", many[4].is_answered(), 0))
+    for caller in many:
+        caller.close()
+    time.sleep(0.3)
+    configure(port, max_connections="2147483647")
+    limit(port, "ip", "127.0.0.3", "connection_creation_rate", 1)
+    often = [ConnectionAttempt(port, "127.0.0.3") for _ in range(11)]
+    out.append(("often from one address", [x.is_answered() for x in often], 0))
+    kept_s = time.monotonic() - often[-1].came_s
+    out.append(("is kept for a second", 0.9 < kept_s < 3, 0))
+    if not ALL:
+        return out
+    time.sleep(10)  # what came before counts no longer
+    began = time.monotonic()
+    for number in range(260):
+        caller = ConnectionAttempt(port)
+        assert caller.is_answered()
+        caller.close()
+        if number == 219:
+            began = time.monotonic()
+    out.append(("forty over the rate", None, round((time.monotonic() - began) * 1000)))
+    return out
+
+
+def stories(port: int) -> list[RecordedAnswers]:
+    return connections(port) + changes(port)  # Kafka overlooks that somebody left whom it makes wait
+
+
+def both(where: Path, story: Any, **settings: str) -> tuple[list[RecordedAnswers], list[RecordedAnswers]]:
+    with OttlaProcess(where / "ottla", **settings) as node:
+        ours = story(node.port)
+    assert "Traceback" not in node.log.read_text()
+    with KafkaProcess(where / "kafka", **settings) as kafka:
+        theirs = story(kafka.port)
+    return ours, theirs
+
+
+@pytest.mark.xdist_group(__name__)
+def test_who_changes_or_comes_too_much_is_refused_and_waits_as_at_kafka(tmp_path: Path) -> None:
+    ours, theirs = both(tmp_path, stories, max_connection_creation_rate="20")
+    assert [x[:2] for x in ours] == [x[:2] for x in theirs]
+    for (what, _, wait_ms), (_, _, kafkas_ms) in zip(ours, theirs, strict=True):
+        assert wait_ms == pytest.approx(kafkas_ms, rel=0.1), what
+    assert {code for what, told, _ in ours if what.startswith("create") for code, _ in told} == {0, 89}
+
+
+def had(port: int, ask: Callable[[RawClient], int]) -> float:
+    """What a second brings a client that asks every ``STEP_S``, while it is read: what it got, over the time."""
+    client, began_s, size_bytes = RawClient(port, WINDOWS_S), time.monotonic(), 0
+    while (asked_s := time.monotonic()) < began_s + WINDOWS_S:
+        size_bytes += ask(client)
+        time.sleep(max(0.0, asked_s + STEP_S - time.monotonic()))
+    client.close()
+    return size_bytes / (time.monotonic() - began_s)
+
+
+def rates(port: int) -> dict[str, float]:
+    """What a client may bring and take, and what it has of each."""
+    for key in ("producer_byte_rate", "consumer_byte_rate"):
+        limit(port, "client-id", "peer", key, BOUND)
+    client = RawClient(port)
+    client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("rates", 1, 1)], 9_000))
+    wait_until_brokers_current(client)
+    raw = bytes(r.build_batch([r.NewRecord(None, bytes(STEP_BYTES), int(time.time() * 1000))]))
+    client.produce("rates", 0, raw)
+    client.close()
+
+    def bring(peer: RawClient) -> int:
+        assert peer.produce("rates", 0, raw).error_code == 0
+        return len(raw)
+
+    part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=STEP_BYTES)
+    wanted = f.FetchRequest(max_wait_ms=0, max_bytes=STEP_BYTES, topics=[f.FetchTopic("rates", partitions=[part])])
+
+    def take(peer: RawClient) -> int:
+        answer = peer.call(ApiKey.FETCH, 12, wanted)
+        return sum(len(row.records) for topic in answer.responses for row in topic.partitions)
+
+    with ThreadPoolExecutor() as clients:
+        asked = {"brought": clients.submit(had, port, bring), "taken": clients.submit(had, port, take)}
+    return {name: rate.result() for name, rate in asked.items()}
+
+
+@pytest.mark.skipif(not ALL, reason="takes a minute: OTTLA_QUOTAS=all")
+@pytest.mark.xdist_group(__name__)
+def test_who_would_have_twice_as_much_has_its_quota_here_and_at_kafka(tmp_path: Path) -> None:
+    nodes = OttlaProcess(tmp_path / "ottla"), KafkaProcess(tmp_path / "kafka")
+    with nodes[0], nodes[1], ThreadPoolExecutor() as both:
+        ours, theirs = both.map(rates, [node.port for node in nodes])
+    print(f"bound {BOUND}: ottla {ours}, kafka {theirs}")
+    assert ours == pytest.approx(dict.fromkeys(ours, BOUND), rel=0.05)
+    assert theirs == pytest.approx(dict.fromkeys(theirs, BOUND), rel=0.05)

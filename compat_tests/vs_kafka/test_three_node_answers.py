@@ -1,0 +1,51 @@
+"""Three nodes of ours and three of Apache Kafka 4.3.1 are asked the same, at brokers and at controllers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from compat_tests.cluster.test_kafka_directory_takeover import as_kafka
+from compat_tests.cluster.test_three_nodes import OttlaFromFile, combined_nodes, running_nodes
+from compat_tests.vs_kafka.answer_comparison import differences, normalize_order
+from compat_tests.vs_kafka.sessions.three_node_session import NodePorts, RecordedAnswer, run_session
+
+PATIENT = """
+controller.quorum.fetch.timeout.ms=20000
+broker.session.timeout.ms=60000
+log.initial.task.delay.ms=3600000
+"""
+"""Nobody is elected anew, or fenced, because three of them are slow on one machine; and Kafka's retention, which begins
+half a minute after the start, does not take what is written as of long ago."""
+
+
+def played(nodes: Sequence[OttlaFromFile]) -> list[RecordedAnswer]:
+    """What three nodes say, from nothing."""
+    places = []
+    for node in nodes:
+        port = re.search(r"CONTROLLER://127.0.0.1:(\d+)", node.file.read_text())
+        assert port is not None
+        with node.file.open("a") as file:
+            file.write(PATIENT)
+        places.append(NodePorts(node.port, int(port[1])))
+    with running_nodes(nodes):
+        return run_session(places)
+
+
+@pytest.mark.xdist_group("three-kafkas")
+def test_three_nodes_answer_as_three_of_kafkas(tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "theirs").mkdir()
+    ours = played(combined_nodes(tmp_path / "ours"))
+    theirs = played(as_kafka(combined_nodes(tmp_path / "theirs")))
+    assert [x.what for x in ours] == [x.what for x in theirs]
+    found = [
+        f"{a.what}{text}"
+        for a, b in zip(ours, theirs, strict=True)
+        for text in differences(normalize_order(a.answer), normalize_order(b.answer))
+    ]
+    assert len(ours) >= 120
+    assert not found, f"{len(found)} differences of {len(ours)} answers\n" + "\n".join(found)

@@ -1,0 +1,78 @@
+"""What a controller does once: see that it knows the cluster's level, write a new leader's first records.
+
+Source: ``ActivationRecordsGenerator.java``, ``MetadataLoader.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.controller.config.config_validation import MIN_ISR
+from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
+from ottla.controller.metadata.record_serde import (
+    ELR_VERSION,
+    METADATA_VERSION,
+    NEWEST_METADATA_VERSION,
+    OLDEST_METADATA_VERSION,
+)
+from ottla.controller.metadata.snapshot_files import read_snapshot
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.controller.raft.store.metadata_store import IncompatibleQuorum
+from ottla.controller.storage_formatter import BOOTSTRAP_FILE, bootstrap_records
+from ottla.env.env import Env
+from ottla.log.directory.log_directory import MetaProperties
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import metadata_records as m
+
+
+def check_metadata_version(image: MetadataImage) -> None:
+    """Raise NotOurQuorum where the cluster runs at a metadata.version this node does not know."""
+    level = image.features.get(METADATA_VERSION)
+    if level is not None and not OLDEST_METADATA_VERSION <= level <= NEWEST_METADATA_VERSION:
+        raise IncompatibleQuorum(
+            f"the cluster's metadata.version is {level}; this node knows "
+            f"{OLDEST_METADATA_VERSION} to {NEWEST_METADATA_VERSION}"
+        )
+
+
+def activation_records(
+    machine: ControllerStateMachine,
+    env: Env,
+    path: str,
+    identity: MetaProperties,
+    endpoints: tuple[ListenerEndpoint, ...],
+    incarnation_id: bytes,
+) -> Iterator[list[Message]]:
+    """What a new leader appends, batch by batch (R265): each is committed before the next is made.
+
+    It registers itself as a controller, unless this process did so before.
+    """
+    if machine.in_transaction:
+        yield [m.AbortTransactionRecord("the controller was replaced")]
+    if METADATA_VERSION not in machine.image.features:
+        yield _bootstrap(env, f"{path}/{BOOTSTRAP_FILE}", machine.defaults.static_config.get(MIN_ISR, "1"))
+    known = machine.image.controllers.get(identity.node_id)
+    if known is None or known.incarnation_id != incarnation_id:
+        yield [
+            m.RegisterControllerRecord(
+                identity.node_id,
+                incarnation_id,
+                False,
+                [m.ControllerEndpoint(*endpoint, 0) for endpoint in endpoints],
+                [m.ControllerFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
+            )
+        ]
+
+
+def _bootstrap(env: Env, path: str, min_isr: str) -> list[Message]:
+    """Where eligible leader replicas are kept all brokers need one minimum: this node's goes into the records."""
+    levels = read_snapshot(env.disk, path).records if env.disk.exists(path) else bootstrap_records()
+    kept = any(isinstance(x, m.FeatureLevelRecord) and x.name == ELR_VERSION and x.feature_level > 0 for x in levels)
+    return [
+        m.BeginTransactionRecord("Bootstrap records"),
+        *levels,
+        *([m.ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, min_isr)] if kept else []),
+        m.EndTransactionRecord(),
+    ]

@@ -1,0 +1,96 @@
+"""Which level each feature of a new cluster starts at, by Kafka release.
+
+Source: ``MetadataVersion.java``, ``Feature.java``, ``Formatter.java`` (apache/kafka 4.3.1).
+
+From KIP-584 and KIP-1022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
+from ottla.controller.metadata.record_serde import (
+    ELR_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    NEWEST_METADATA_VERSION,
+    OLDEST_METADATA_VERSION,
+)
+
+RELEASES = {
+    23: "4.0-IV1",
+    24: "4.0-IV2",
+    25: "4.0-IV3",
+    26: "4.1-IV0",
+    27: "4.1-IV1",
+    28: "4.2-IV0",
+    29: "4.2-IV1",
+    30: "4.3-IV0",
+}
+"""Kafka's names of metadata.version."""
+assert (min(RELEASES), max(RELEASES)) == (OLDEST_METADATA_VERSION, NEWEST_METADATA_VERSION)
+
+_SINCE = {
+    ELR_VERSION: {1: 26},
+    "group.version": {1: 22},
+    "share.version": {1: 28},
+    "streams.version": {1: 29},
+    "transaction.version": {1: 24, 2: 24},
+}
+"""The metadata.version from which on a new cluster starts at a level."""
+_NEEDS = {(ELR_VERSION, 1): 23}
+"""The metadata.version a level cannot do without."""
+
+
+class InvalidFeatureLevel(Exception):
+    """No cluster can start like that; the message is one line for the user."""
+
+
+def metadata_version_of_release(text: str) -> int:
+    """The metadata.version of a release: ``4.1``, ``4.1.2``, ``4.1-IV0``.
+
+    Raises:
+        BadLevel: not one that a cluster of Ottla runs at.
+    """
+    name = ".".join(text.split(".")[:2])
+    found = [level for level, release in RELEASES.items() if name in (release, release.partition("-")[0])]
+    if not found:
+        raise InvalidFeatureLevel(f"no release {text!r} to start with; there are {', '.join(RELEASES.values())}")
+    return max(found)
+
+
+def bootstrap_feature_levels(release: str | None, chosen: Mapping[str, int], *, dynamic_quorum: bool) -> dict[str, int]:
+    """Feature levels for a new cluster, metadata.version and kraft.version among them; level 0 is named too.
+
+    ``chosen`` are the user's; what is not chosen is what the release has. The voters of a dynamic quorum are records.
+
+    Raises:
+        BadLevel: a level nobody knows, or two that do not go together.
+    """
+    if release is not None and METADATA_VERSION in chosen:
+        raise InvalidFeatureLevel(f"--release-version and --feature {METADATA_VERSION} say the same: give one of them")
+    metadata = (
+        metadata_version_of_release(release)
+        if release is not None
+        else chosen.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
+    )
+    if metadata not in RELEASES:
+        raise InvalidFeatureLevel(f"{METADATA_VERSION} {metadata} is not one of {min(RELEASES)} to {max(RELEASES)}")
+    out = {METADATA_VERSION: metadata, KRAFT_VERSION: chosen.get(KRAFT_VERSION, int(dynamic_quorum))}
+    for name, steps in _SINCE.items():
+        out[name] = max((level for level, since in steps.items() if since <= metadata), default=0)
+    for name, level in chosen.items():
+        if name not in SUPPORTED_FEATURES:
+            raise InvalidFeatureLevel(f"no feature {name!r}; there are {', '.join(sorted(SUPPORTED_FEATURES))}")
+        low, high = SUPPORTED_FEATURES[name]
+        if not (0 if name != METADATA_VERSION else low) <= level <= high:
+            raise InvalidFeatureLevel(f"feature {name} has no level {level}; it goes to {high}")
+        out[name] = level
+    for (name, level), needed in _NEEDS.items():
+        if out[name] >= level and metadata < needed:
+            raise InvalidFeatureLevel(f"feature {name} at {level} needs {METADATA_VERSION} {needed}")
+    if out[KRAFT_VERSION] != int(dynamic_quorum):
+        why = "the voters are fixed by controller.quorum.voters" if not dynamic_quorum else "the voters are records"
+        raise InvalidFeatureLevel(f"{KRAFT_VERSION} cannot be {out[KRAFT_VERSION]}: {why}")
+    return out

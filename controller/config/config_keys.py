@@ -1,0 +1,171 @@
+"""The topic and group settings Kafka 4.3.1 knows: type, default, what a value must keep to, the broker key behind it.
+
+Source: ``LogConfig.java``, ``GroupConfig.java``, ``ServerTopicConfigSynonyms.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ottla.controller.config.broker_config_keys import BROKER_KEYS
+from ottla.controller.config.config_values import (
+    ConfigKey,
+    base_name,
+    canonical_value,
+    check_value,
+    valid_canonical_value,
+)
+from ottla.controller.config.internal_broker_config_keys import INTERNAL_BROKER_KEYS, QUOTA_KEYS
+
+__all__ = ["ConfigKey", "check_value", "canonical_value", "valid_canonical_value"]
+
+
+_TOPIC = (
+    ConfigKey("segment.bytes", "INT", "1073741824", "1048576..", "log.segment.bytes"),
+    ConfigKey("segment.ms", "LONG", "604800000", "1..", "log.roll.ms"),
+    ConfigKey("segment.jitter.ms", "LONG", "0", "0..", "log.roll.jitter.ms"),
+    ConfigKey("segment.index.bytes", "INT", "10485760", "4..", "log.index.size.max.bytes"),
+    ConfigKey("flush.messages", "LONG", "9223372036854775807", "1..", "log.flush.interval.messages"),
+    ConfigKey("flush.ms", "LONG", "9223372036854775807", "0..", "log.flush.interval.ms"),
+    ConfigKey("retention.bytes", "LONG", "-1", "-", "log.retention.bytes"),
+    ConfigKey("retention.ms", "LONG", "604800000", "-1..", "log.retention.ms"),
+    ConfigKey("max.message.bytes", "INT", "1048588", "0..", "message.max.bytes"),
+    ConfigKey("index.interval.bytes", "INT", "4096", "0..", "log.index.interval.bytes"),
+    ConfigKey("delete.retention.ms", "LONG", "86400000", "0..", "log.cleaner.delete.retention.ms"),
+    ConfigKey("min.compaction.lag.ms", "LONG", "0", "0..", "log.cleaner.min.compaction.lag.ms"),
+    ConfigKey("max.compaction.lag.ms", "LONG", "9223372036854775807", "1..", "log.cleaner.max.compaction.lag.ms"),
+    ConfigKey("file.delete.delay.ms", "LONG", "60000", "0..", "log.segment.delete.delay.ms"),
+    ConfigKey("min.cleanable.dirty.ratio", "DOUBLE", "0.5", "0..1", "log.cleaner.min.cleanable.ratio"),
+    ConfigKey("cleanup.policy", "LIST", "delete", "compact|delete", "log.cleanup.policy"),
+    ConfigKey("unclean.leader.election.enable", "BOOLEAN", "false", "-", "unclean.leader.election.enable"),
+    ConfigKey("min.insync.replicas", "INT", "1", "1..", "min.insync.replicas"),
+    ConfigKey(
+        "compression.type",
+        "STRING",
+        "producer",
+        "uncompressed|zstd|lz4|snappy|gzip|producer",
+        "compression.type",
+    ),
+    ConfigKey("compression.gzip.level", "INT", "-1", "1..9,-1", "compression.gzip.level"),
+    ConfigKey("compression.lz4.level", "INT", "9", "1..17", "compression.lz4.level"),
+    ConfigKey("compression.zstd.level", "INT", "3", "-131072..22", "compression.zstd.level"),
+    ConfigKey("preallocate", "BOOLEAN", "false", "-", "log.preallocate"),
+    ConfigKey(
+        "message.timestamp.type",
+        "STRING",
+        "CreateTime",
+        "CreateTime|LogAppendTime",
+        "log.message.timestamp.type",
+    ),
+    ConfigKey(
+        "message.timestamp.before.max.ms",
+        "LONG",
+        "9223372036854775807",
+        "0..",
+        "log.message.timestamp.before.max.ms",
+    ),
+    ConfigKey("message.timestamp.after.max.ms", "LONG", "3600000", "0..", "log.message.timestamp.after.max.ms"),
+    ConfigKey("leader.replication.throttled.replicas", "LIST", "", "replicas"),
+    ConfigKey("follower.replication.throttled.replicas", "LIST", "", "replicas"),
+    ConfigKey("remote.storage.enable", "BOOLEAN", "false"),
+    ConfigKey("local.retention.ms", "LONG", "-2", "-2..", "log.local.retention.ms"),
+    ConfigKey("local.retention.bytes", "LONG", "-2", "-2..", "log.local.retention.bytes"),
+    ConfigKey("remote.log.copy.disable", "BOOLEAN", "false"),
+    ConfigKey("remote.log.delete.on.disable", "BOOLEAN", "false"),
+)
+
+_GROUP = (
+    ConfigKey("consumer.session.timeout.ms", "INT", "45000", "1.."),
+    ConfigKey("consumer.heartbeat.interval.ms", "INT", "5000", "1.."),
+    ConfigKey("consumer.assignment.interval.ms", "INT", "1000", "0.."),
+    ConfigKey("share.session.timeout.ms", "INT", "45000", "1.."),
+    ConfigKey("share.heartbeat.interval.ms", "INT", "5000", "1.."),
+    ConfigKey("share.record.lock.duration.ms", "INT", "30000", "1000.."),
+    ConfigKey("share.delivery.count.limit", "INT", "5", "2.."),
+    ConfigKey("share.partition.max.record.locks", "INT", "2000", "100.."),
+    ConfigKey("share.auto.offset.reset", "STRING", "latest", "reset"),
+    ConfigKey("share.isolation.level", "STRING", "read_uncommitted", "read_committed|read_uncommitted"),
+    ConfigKey("share.renew.acknowledge.enable", "BOOLEAN", "true"),
+    ConfigKey("share.assignment.interval.ms", "INT", "1000", "0.."),
+    ConfigKey("streams.session.timeout.ms", "INT", "45000", "1.."),
+    ConfigKey("streams.heartbeat.interval.ms", "INT", "5000", "1.."),
+    ConfigKey("streams.num.standby.replicas", "INT", "0", "0.."),
+    ConfigKey("streams.initial.rebalance.delay.ms", "INT", "3000", "0.."),
+    ConfigKey("streams.assignment.interval.ms", "INT", "1000", "0.."),
+)
+
+INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
+CLAIMED_TIME = "ottla.retention.claimed.time"
+VALIDATE_RECORDS = "ottla.validate.records"
+SCRUB_RATE = "ottla.scrub.bytes.per.second"
+METRICS_LISTENER = "ottla.metrics.listener"
+AUDIT_LOG = "ottla.audit.log"
+REPLICA_RECOVERY = "auto.replica.recovery.after.ms"
+
+TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _TOPIC}
+INTERNAL_TOPIC_KEYS: dict[str, ConfigKey] = {
+    INTERNAL_SEGMENT_BYTES: ConfigKey(INTERNAL_SEGMENT_BYTES, "INT", None),
+}
+"""Internal settings (``ConfigDef.defineInternal``): validated, and not described."""
+OWN_TOPIC_KEYS: dict[str, ConfigKey] = {
+    CLAIMED_TIME: ConfigKey(CLAIMED_TIME, "BOOLEAN", "false"),
+    VALIDATE_RECORDS: ConfigKey(VALIDATE_RECORDS, "BOOLEAN", "false"),
+}
+"""What Kafka does not know; shown only where it was set."""
+OWN_BROKER_KEYS: dict[str, ConfigKey] = {
+    SCRUB_RATE: ConfigKey(SCRUB_RATE, "LONG", "1048576", "0.."),
+    METRICS_LISTENER: ConfigKey(METRICS_LISTENER, "STRING", None),
+    AUDIT_LOG: ConfigKey(AUDIT_LOG, "STRING", "OFF", "anycase:OFF|INFO|DEBUG"),
+    REPLICA_RECOVERY: ConfigKey(REPLICA_RECOVERY, "LONG", "0", "0.."),
+}
+AUTHORIZER_KEYS: dict[str, ConfigKey] = {
+    "super.users": ConfigKey("super.users", "STRING", ""),
+    "allow.everyone.if.no.acl.found": ConfigKey("allow.everyone.if.no.acl.found", "BOOLEAN", "false"),
+}
+"""Kafka's, but its authorizer's own: they lie outside the broker's definitions (``StandardAuthorizer.java``)."""
+GROUP_KEYS: dict[str, ConfigKey] = {key.name: key for key in _GROUP}
+
+# A broker setting that may be written in other words, the finest first: (name, what one unit of it is in the first's).
+SYNONYMS: tuple[tuple[tuple[str, int], ...], ...] = (
+    (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
+    (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
+    (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000)),
+    (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+)
+
+# The scheduler's interval stands in for the flush interval, and not the other way round.
+_SYNONYMS_OF = {name: names for names in SYNONYMS for name, _ in names if name != "log.flush.scheduler.interval.ms"}
+
+
+def synonyms_of(name: str) -> tuple[tuple[str, int], ...]:
+    """The names a broker setting goes by, with their units (``DynamicBrokerConfig.brokerConfigSynonyms``)."""
+    return _SYNONYMS_OF.get(name) or ((name, 1),)
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """A broker's own setting, where one of this name is known, be it for all listeners or for one."""
+    base = base_name(name)
+    known = BROKER_KEYS.get(base) or INTERNAL_BROKER_KEYS.get(name) or QUOTA_KEYS.get(name)
+    own = OWN_BROKER_KEYS.get(name) or AUTHORIZER_KEYS.get(name)
+    return own if known is None else ConfigKey(name, known.type, known.default, known.check)
+
+
+def canonical_values(values: Mapping[str, str]) -> dict[str, str]:
+    """A broker's settings, each as it is meant."""
+    return {name: canonical_value(broker_key(name), value) for name, value in values.items()}
+
+
+def topic_key(name: str) -> ConfigKey | None:
+    """A topic's setting, where one of this name is known."""
+    return TOPIC_KEYS.get(name) or INTERNAL_TOPIC_KEYS.get(name) or OWN_TOPIC_KEYS.get(name)
+
+
+def group_bounds(name: str) -> Iterator[tuple[str, str]]:
+    """(``min`` or ``max``, broker setting) that bound a group's setting: ``consumer.session.timeout.ms`` must lie
+    between ``group.consumer.min.session.timeout.ms`` and ``group.consumer.max.session.timeout.ms``.
+    """
+    kind, _, rest = name.partition(".")
+    for bound in ("min", "max"):
+        key = f"group.{kind}.{bound}.{rest.replace('num.', '')}"
+        if key in BROKER_KEYS:
+            yield bound, key

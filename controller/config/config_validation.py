@@ -1,0 +1,190 @@
+"""What the settings of a broker, group or client-metrics subscription must keep to, beyond each value's own form.
+
+Source: ``DynamicBrokerConfig.validateConfigs``, ``GroupConfig.validate``, ``ClientMetricsConfigs.validateProperties``,
+``ConfigurationControlManager.validateAlterConfig`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ottla.controller.config.broker_config_keys import BROKER_KEYS
+from ottla.controller.config.config_keys import (
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    broker_key,
+    canonical_value,
+    group_bounds,
+    valid_canonical_value,
+)
+from ottla.controller.config.java_values import parse_integer, parse_list, split, trim
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.record_serde import CORDONED_DIRS_MIN_VERSION, ELR_VERSION, METADATA_VERSION
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+MAX_VALUE_BYTES = 32767
+MAX_MATCH_CHARS = 1024
+"""Kafka has no such limit; but here a pattern of 32 KiB takes a tenth of a second to look at."""
+MIN_ISR = "min.insync.replicas"
+REMOTE_STORAGE_ENABLE = "remote.storage.enable"
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
+_MATCH_KEYS = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+
+def check_cordoned(image: MetadataImage, changes: Mapping[str, str | None]) -> None:
+    """Directories are cordoned while the node runs only where the cluster's level can say so (KIP-1066).
+
+    A node's own configuration may name them before: the node heeds it, and nobody else knows.
+
+    Raises:
+        ProtocolError: INVALID_CONFIG.
+    """
+    if CORDONED_LOG_DIRS in changes and image.features.get(METADATA_VERSION, 0) < CORDONED_DIRS_MIN_VERSION:
+        why = (
+            f"The {CORDONED_LOG_DIRS} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+        )
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
+
+
+def check_min_isr(image: MetadataImage, name: str, changes: Mapping[str, str | None]) -> None:
+    """With eligible leader replicas the minimum of in-sync replicas is the cluster's: it stays set, and only there.
+
+    Raises:
+        ProtocolError: INVALID_CONFIG.
+    """
+    if MIN_ISR not in changes or not image.features.get(ELR_VERSION):
+        return
+    if name:
+        why = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
+    if changes[MIN_ISR] is None:
+        why = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
+
+
+def _broker_number(broker: Mapping[str, str], name: str) -> int:
+    """Return a setting of the broker; its default where it is unset or invalid."""
+    key = broker_key(name)
+    text = valid_canonical_value(key, broker[name]) if name in broker else None
+    return int(text or BROKER_KEYS[name].default or 0)
+
+
+def _topic_number(values: Mapping[str, str], static: Mapping[str, str], name: str) -> int:
+    """Return a setting of a topic as it would be: its own, the broker's or the default."""
+    key = TOPIC_KEYS[name]
+    if name in values:
+        return int(canonical_value(key, values[name]))
+    assert key.broker_key is not None
+    return _broker_number(static, key.broker_key)
+
+
+def check_topic(values: Mapping[str, str], static: Mapping[str, str], existing: Mapping[str, str]) -> None:
+    """Check a topic's settings together (``LogConfig.validateTopicLogConfigValues``).
+
+    Args:
+        values: The topic's own settings, each valid by itself.
+        static: What was set for the broker.
+        existing: The topic's settings so far.
+
+    Raises:
+        ProtocolError: INVALID_CONFIG.
+    """
+    low, high = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    least, most = (_topic_number(values, static, name) for name in (low, high))
+    if least > most:
+        why = f"conflict topic config setting {low} ({least}) > {high} ({most})"
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
+    if _is_true(values, REMOTE_STORAGE_ENABLE):
+        why = "Tiered Storage functionality is disabled in the broker."
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{why} Topic cannot be configured with remote log storage.")
+    if _is_true(existing, REMOTE_STORAGE_ENABLE) and not _is_true(values, "remote.log.delete.on.disable"):
+        why = (
+            "It is invalid to disable remote storage without deleting remote data. "
+            "If you want to keep the remote data and turn to read only, please set "
+            "`remote.storage.enable=true,remote.log.copy.disable=true`. "
+            "If you want to disable remote storage and delete all remote data, please set "
+            "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+        )
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
+
+
+def _is_true(values: Mapping[str, str], name: str) -> bool:
+    text = canonical_value(TOPIC_KEYS[name], values.get(name, ""))
+    return text == "true"
+
+
+_IN_ORDER = sorted(GROUP_KEYS, key=lambda name: (name.partition(".")[0], "heartbeat" not in name))
+"""Heartbeats before sessions, as Kafka looks at them."""
+
+
+def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:
+    """Check that a group's settings lie within what the broker allows (``GroupConfig.validate``).
+
+    Args:
+        values: The group's own settings, each valid by itself.
+        broker: What was set for the broker.
+
+    Raises:
+        ProtocolError: INVALID_CONFIG.
+    """
+
+    def current(name: str) -> int:
+        if name in values:
+            return int(canonical_value(GROUP_KEYS[name], values[name]))
+        return _broker_number(broker, f"group.{name}")
+
+    for name in _IN_ORDER:
+        if name not in values or GROUP_KEYS[name].type != "INT":
+            continue
+        for bound, limit in group_bounds(name):
+            ends = _broker_number(broker, limit)
+            if (current(name) < ends) if bound == "min" else (current(name) > ends):
+                than = "greater" if bound == "min" else "less"
+                raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} must be {than} than or equal to {limit}")
+    for kind in ("consumer", "share", "streams"):
+        session, beat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if (session in values or beat in values) and current(session) <= current(beat):
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{session} must be greater than {beat}")
+
+
+def check_client_metrics(values: Mapping[str, str]) -> None:
+    """A client-metrics subscription.
+
+    Raises:
+        ProtocolError: INVALID_REQUEST, INVALID_CONFIG.
+    """
+    interval = parse_integer(trim(values["interval.ms"]), 32) if "interval.ms" in values else None
+    if interval is not None and not 100 <= interval <= 3_600_000:
+        why = f"Invalid value {interval} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+    match = values.get("match", "")
+    if len(match) > MAX_MATCH_CHARS:
+        why = f"Illegal client matching patterns: more than {MAX_MATCH_CHARS} characters"
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
+    for pattern in dict.fromkeys(parse_list(trim(match))):
+        name, *texts = split(pattern, "=")
+        if len(texts) != 1 or trim(name) not in _MATCH_KEYS or not _is_pattern(trim(texts[0])):
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
+def check_size(value: str | None) -> None:
+    """Raise INVALID_CONFIG for a value too long to be kept."""
+    if value is not None and (len(value) > MAX_VALUE_BYTES or len(value.encode()) > MAX_VALUE_BYTES):
+        why = "The configuration value cannot be added because it exceeds the maximum value size of"
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{why} {MAX_VALUE_BYTES} bytes.")

@@ -1,0 +1,259 @@
+"""Values of settings: what they mean, and what is wrong with them.
+
+Source: ``ConfigDef.java``, ``ThrottledReplicaListValidator.java``, ``ShareGroupAutoOffsetResetStrategy.java``,
+``QuorumConfig.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.controller.config.java_values import (
+    double_text,
+    parse_boolean,
+    parse_double,
+    parse_integer,
+    parse_list,
+    trim,
+)
+
+ConfigValue = int | float | bool | str | list[str]
+
+
+class ConfigKey(NamedTuple):
+    """One setting."""
+
+    name: str
+    type: str
+    default: str | None
+    check: str = "-"
+    """What a value must keep to: ``1..`` at least, ``0..1`` within, ``1..9,-1`` or that one, ``a|b`` one of,
+    ``anycase:a|b``, ``something`` not empty, ``-`` anything. Of a list: ``list`` no empty element, ``some`` at least
+    one element besides, ``a|b`` each one of, ``some:a|b`` both; ``replicas``, ``reset``, ``voters`` and ``servers`` as
+    the functions below."""
+    broker_key: str | None = None
+    """The broker setting that stands behind a topic's."""
+
+
+_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_BY_MECHANISM = ("sasl.jaas.config", "connections.max.reauth.ms", "callback.handler.class", "sasl.login.class")
+INTEGER_BITS = {"INT": 32, "LONG": 64, "SHORT": 16}
+_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
+_HOST_PORT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)]?:([0-9]+)")
+_LISTS = ("list", "some")
+
+
+def base_name(name: str) -> str:
+    """Return the setting that ``listener.name.NAME.`` and a mechanism stand before; other names as they are."""
+    found = _LISTENER.fullmatch(name)
+    if found is None:
+        return name
+    return next((x for x in _BY_MECHANISM if found[1].endswith("." + x)), found[1])
+
+
+class _Invalid(ValueError):
+    """A value that parses and breaks a rule; the message is complete."""
+
+
+def parse(key: ConfigKey, value: str) -> ConfigValue:
+    """Return the typed value of a setting; a list without its duplicates where Kafka leaves them out.
+
+    Raises:
+        ValueError: ``value`` is none of the key's type.
+    """
+    text = trim(value)
+    match key.type:
+        case "INT" | "LONG" | "SHORT":
+            return parse_integer(text, INTEGER_BITS[key.type])
+        case "DOUBLE":
+            return parse_double(text)
+        case "BOOLEAN":
+            return parse_boolean(text)
+        case "LIST":
+            elements = parse_list(text)
+            return list(dict.fromkeys(elements)) if _is_distinct(key) else elements
+        case "UNKNOWN":
+            return value
+    return text
+
+
+def _is_distinct(key: ConfigKey) -> bool:
+    """Return whether the validator is a ``ValidList``."""
+    return key.check.partition(":")[0] in _LISTS or "|" in key.check
+
+
+def to_text(value: ConfigValue) -> str:
+    """Return a typed value as ``ConfigDef.convertToString`` writes it."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return double_text(value)
+        case list():
+            return ",".join(value)
+    return str(value)
+
+
+def canonical_value(key: ConfigKey | None, value: str) -> str:
+    """Return the canonical text of a value; what does not parse, and what has no known key, stays as it is."""
+    if key is None or key.type == "UNKNOWN":
+        return value
+    try:
+        return to_text(parse(key, value))
+    except ValueError:
+        return trim(value)
+
+
+def check_value(key: ConfigKey, value: str) -> str | None:
+    """Return Kafka's message where ``value`` does not parse or breaks the key's own rule, else None."""
+    key = key._replace(name=base_name(key.name))
+    try:
+        parsed = parse(key, value)
+    except ValueError:
+        if key.type == "BOOLEAN":
+            return f"Invalid value {value} for configuration {key.name}: Expected value to be either true or false"
+        return f"Invalid value {value} for configuration {key.name}: Not a number of type {key.type}"
+    if key.type == "CLASS" and not _is_class(key.name, parsed):
+        return f"Invalid value {value} for configuration {key.name}: Class {value} could not be found."
+    try:
+        _check_rule(key, parsed)
+    except _Invalid as error:
+        return str(error)
+    return None
+
+
+def _is_class(name: str, value: ConfigValue) -> bool:
+    from ottla.controller.config.pluggable_classes import CLASSES_BY_KEY  # few nodes name a class
+
+    return value in CLASSES_BY_KEY.get(name, ())
+
+
+def valid_canonical_value(key: ConfigKey | None, value: str) -> str | None:
+    """Return the canonical text of a stored value, or None where it is invalid, so that the default holds."""
+    if key is not None and check_value(key, value) is not None:
+        return None
+    return canonical_value(key, value)
+
+
+def _invalid(key: ConfigKey, value: ConfigValue, why: str) -> _Invalid:
+    shown = f"[{', '.join(value)}]" if isinstance(value, list) else to_text(value)
+    return _Invalid(f"Invalid value {shown} for configuration {key.name}: {why}")
+
+
+def _check_rule(key: ConfigKey, value: ConfigValue) -> None:
+    check = key.check
+    if check == "-":
+        return
+    if isinstance(value, list):
+        _LIST_RULES.get(check, _check_elements)(key, value)
+    elif isinstance(value, int | float) and ".." in check:
+        _check_bounds(key, value)
+    else:
+        _check_text(key, str(value))
+
+
+def _check_bounds(key: ConfigKey, value: float) -> None:
+    bounds, _, also = key.check.partition(",")
+    low, _, high = bounds.partition("..")
+    if also:
+        if value != float(also) and not float(low) <= value <= float(high):
+            raise _invalid(key, value, f"Value must be between {low} and {high} or equal to {also}")
+    elif low and value < float(low):
+        raise _invalid(key, value, f"Value must be at least {low}")
+    elif high and value > float(high):
+        raise _invalid(key, value, f"Value must be no more than {high}")
+
+
+def _check_text(key: ConfigKey, text: str) -> None:
+    check = key.check
+    if check == "something":
+        if not text:
+            raise _invalid(key, text, "String must be non-empty")
+    elif check == "reset":
+        from ottla.controller.config.java_duration import (
+            by_duration_ms,
+        )  # groups of the classic protocol have no such setting
+
+        if text not in ("earliest", "latest") and by_duration_ms(text) is None:
+            why = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+            raise _invalid(key, text, f"Invalid value `{text}` for configuration {key.name}. {why}")
+    elif check.startswith("anycase:"):
+        names = check.removeprefix("anycase:").split("|")
+        if text.upper() not in names:
+            raise _invalid(key, text, f"String must be one of (case insensitive): {', '.join(names)}")
+    elif text not in check.split("|"):
+        raise _invalid(key, text, f"String must be one of: {', '.join(check.split('|'))}")
+
+
+# ------------------------------------------------------------------ lists
+
+
+def _check_elements(key: ConfigKey, elements: list[str]) -> None:
+    """``ValidList``: no empty element, none beside the allowed ones, and for ``some`` at least one."""
+    kind, _, allowed = key.check.partition(":")
+    names = (allowed or ("" if kind in _LISTS else kind)).split("|")
+    known = [] if names == [""] else names
+    if kind == "some" and not elements:
+        valid = f"[{', '.join(known)}]" if known else "any non-empty value"
+        raise _Invalid(f"Configuration '{key.name}' must not be empty. Valid values include: {valid}")
+    for element in elements:
+        if not element:
+            raise _Invalid(f"Configuration '{key.name}' values must not be empty.")
+        if known and element not in known:
+            raise _invalid(key, element, f"String must be one of: {', '.join(known)}")
+
+
+def _check_replicas(key: ConfigKey, elements: list[str]) -> None:
+    """``ThrottledReplicaListValidator``."""
+    replicas = [trim(x) for x in elements]
+    if "".join(replicas) != "*" and not all(_REPLICA.fullmatch(x) for x in replicas):
+        what = "the literal '*' or a list of replicas in the following format: "
+        raise _invalid(key, elements, f"{key.name} must be {what}[partitionId]:[brokerId],[partitionId]:[brokerId],...")
+
+
+def _check_voters(key: ConfigKey, elements: list[str]) -> None:
+    """``ControllerQuorumVotersValidator``."""
+    form = f"for the configuration {key.name}. Each entry should be in the form `{{id}}@{{host}}:{{port}}`."
+    for entry in elements:
+        number, _, address = entry.partition("@")
+        if not address or "@" in address.rstrip("@"):
+            what = f"Invalid configuration value for {key.name}"
+            raise _Invalid(f"{what}. Each entry should be in the form `{{id}}@{{host}}:{{port}}`.")
+        try:
+            parse_integer(number, 32)
+        except ValueError:
+            raise _Invalid(f"Failed to parse voter ID as an integer from {number}") from None
+        found = _HOST_PORT.fullmatch(address.rstrip("@"))
+        if found is None:
+            raise _Invalid(f"Failed to parse host name from entry {entry} {form}")
+        if found[1] == "0.0.0.0":  # noqa: S104 - compared with, not bound to
+            raise _Invalid(f"Host string ({found[1]}) is not routeable")
+        _check_port(found[2])
+
+
+def _check_servers(key: ConfigKey, elements: list[str]) -> None:
+    """``ControllerQuorumBootstrapServersValidator``."""
+    for entry in elements:
+        found = _HOST_PORT.fullmatch(entry)
+        if found is None:
+            form = 'Each entry should be in the form "{host}:{port}"'
+            raise _Invalid(f"Failed to parse host name from {entry} for the configuration {key.name}. {form}")
+        _check_port(found[2])
+
+
+def _check_port(text: str) -> None:
+    try:
+        port = parse_integer(text, 32)
+    except ValueError:
+        raise _Invalid(f'For input string: "{text}"') from None
+    if not 0 <= port <= 0xFFFF:
+        raise _Invalid(f"port out of range:{port}")
+
+
+_LIST_RULES: dict[str, Callable[[ConfigKey, list[str]], None]] = {
+    "replicas": _check_replicas,
+    "voters": _check_voters,
+    "servers": _check_servers,
+}

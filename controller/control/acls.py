@@ -1,0 +1,280 @@
+"""Access rules as the controller keeps them: made, found by filters, removed.
+
+Rules that are there already are made again silently. Each row of a request stands for itself; what the good ones make
+is written together. A rule found by two filters is told by both and removed once.
+
+Deviation: how often rules are told again, because filters overlap, is bounded: a request of 8 KB could have two million
+rows for its answer.
+
+Source: ``AclControlManager.java``, ``AclApis.scala``, ``AclBindingFilter.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import NamedTuple, Protocol
+
+from ottla.controller.control.controller_result import YIELD_EVERY, ControllerResult, ControllerResultSteps
+from ottla.controller.metadata.acl import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+    StandardAcl,
+    from_code,
+)
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import create_acls as ca
+from ottla.wire.messages import delete_acls as da
+from ottla.wire.messages import metadata_records as m
+
+MAX_RECORDS = 10_000
+"""A request may make or remove so many rules (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
+MAX_REPEATED_CHARS = 8 * 1024 * 1024
+"""Names in rows of an answer that tell of a rule once more, which another filter of the request found as well."""
+ROW_CHARS = 64
+"""What such a row counts besides its names."""
+
+
+class _FilterFields(Protocol):
+    """The fields a filter has on the wire."""
+
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+
+
+class AclBindingFilter(NamedTuple):
+    """Which rules are meant; None and ANY mean every one."""
+
+    resource: ResourceType
+    name: str | None
+    pattern: PatternType
+    principal: str | None
+    host: str | None
+    operation: AclOperation
+    permission: AclPermissionType
+
+    @property
+    def has_unknown_code(self) -> bool:
+        """Whether it says something nobody here knows."""
+        return 0 in (self.resource, self.pattern, self.operation, self.permission)
+
+    def matches(self, acl: StandardAcl) -> bool:
+        """Whether a rule is meant."""
+        return (
+            self.resource in (ResourceType.ANY, acl.resource)
+            and self.operation in (AclOperation.ANY, acl.operation)
+            and self.permission in (AclPermissionType.ANY, acl.permission)
+            and (self.principal is None or self.principal == acl.principal)
+            and (self.host is None or self.host == acl.host)
+            and self._matches_name(acl)
+        )
+
+    def _matches_name(self, acl: StandardAcl) -> bool:
+        """MATCH means every pattern that covers the name; all others mean the pattern's own name (item 341)."""
+        if self.pattern is PatternType.MATCH and self.name is not None:
+            if acl.pattern is PatternType.PREFIXED:
+                return self.name.startswith(acl.name)
+            return acl.name in (self.name, WILDCARD)
+        return self.pattern in (PatternType.ANY, PatternType.MATCH, acl.pattern) and self.name in (None, acl.name)
+
+
+def filter_from_request(asked: _FilterFields) -> AclBindingFilter:
+    """A filter as it came."""
+    return AclBindingFilter(
+        from_code(ResourceType, asked.resource_type_filter),
+        asked.resource_name_filter,
+        from_code(PatternType, asked.pattern_type_filter),
+        asked.principal_filter,
+        asked.host_filter,
+        from_code(AclOperation, asked.operation),
+        from_code(AclPermissionType, asked.permission_type),
+    )
+
+
+def acl_from_creation(row: ca.AclCreation) -> StandardAcl:
+    """A rule as it was asked for; what nobody here knows is UNKNOWN."""
+    return StandardAcl(
+        from_code(ResourceType, row.resource_type),
+        row.resource_name,
+        from_code(PatternType, row.resource_pattern_type),
+        row.principal,
+        row.host,
+        from_code(AclOperation, row.operation),
+        from_code(AclPermissionType, row.permission_type),
+    )
+
+
+def _creation_error(acl: StandardAcl) -> str | None:
+    """Why a rule cannot be made (item 340)."""
+    if acl.resource is ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not acl.name:
+        return "Invalid empty resource name"
+    if acl.resource in (ResourceType.UNKNOWN, ResourceType.ANY):
+        return f"Invalid resourceType {acl.resource.name}"
+    if acl.pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
+        return f"Invalid patternType {acl.pattern.name}"
+    if acl.operation in (AclOperation.UNKNOWN, AclOperation.ANY):
+        return f"Invalid operation {acl.operation.name}"
+    if acl.permission not in (AclPermissionType.DENY, AclPermissionType.ALLOW):
+        return f"Invalid permissionType {acl.permission.name}"
+    if ":" not in acl.principal:
+        why = "(no colon is present separating the principal type from the principal name)"
+        return f"Could not parse principal from `{acl.principal}` {why}"
+    return None
+
+
+def _require_authorizer(static: Mapping[str, str]) -> None:
+    if not static.get("authorizer.class.name"):
+        raise ProtocolError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+
+
+def create_acls(
+    image: MetadataImage, request: ca.CreateAclsRequest, new_id: Callable[[], bytes], static: Mapping[str, str]
+) -> ControllerResultSteps:
+    """Make the rules that are not there yet. ``static``: what was set in this node's configuration.
+
+    Raises:
+        ProtocolError: SECURITY_DISABLED, there is no authorizer; POLICY_VIOLATION, they are too many.
+    """
+    _require_authorizer(static)
+    rows: list[ca.AclCreationResult] = []
+    records: list[Message] = []
+    made: set[StandardAcl] = set()
+    for number, asked in enumerate(request.creations, 1):
+        acl = acl_from_creation(asked)
+        why = _creation_error(acl)
+        rows.append(ca.AclCreationResult(ErrorCode.INVALID_REQUEST if why else ErrorCode.NONE, why or ""))
+        if why is None and acl not in image.acls and acl not in made:
+            made.add(acl)
+            if len(records) >= MAX_RECORDS:
+                why = "Unable to perform excessively large batch operation."
+                raise ProtocolError(ErrorCode.POLICY_VIOLATION, why)
+            records.append(_record(new_id(), acl))
+        if number % YIELD_EVERY == 0:
+            yield
+    return ControllerResult(ca.CreateAclsResponse(results=rows), records)
+
+
+def _record(acl_id: bytes, acl: StandardAcl) -> m.AccessControlEntryRecord:
+    return m.AccessControlEntryRecord(
+        acl_id,
+        int(acl.resource),
+        acl.name,
+        int(acl.pattern),
+        acl.principal,
+        acl.host,
+        int(acl.operation),
+        int(acl.permission),
+    )
+
+
+def delete_acls(
+    image: MetadataImage, request: da.DeleteAclsRequest, static: Mapping[str, str]
+) -> ControllerResultSteps:
+    """Remove what the filters find.
+
+    Raises:
+        ProtocolError: SECURITY_DISABLED, there is no authorizer; INVALID_REQUEST, that is too much.
+    """
+    _require_authorizer(static)
+    rows: list[da.DeleteAclsFilterResult] = []
+    telling = _DeleteMatches(image)
+    for number, asked in enumerate(request.filters, 1):
+        if number % YIELD_EVERY == 0:
+            yield
+        row = da.DeleteAclsFilterResult(error_message=None)
+        rows.append(row)
+        wanted = filter_from_request(asked)
+        if wanted.has_unknown_code:
+            row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "A filter nobody knows."
+            continue
+        row.matching_acls = yield from telling.collect(wanted)
+    records: list[Message] = [m.RemoveAccessControlEntryRecord(acl_id) for acl_id in sorted(telling.deleted_ids)]
+    return ControllerResult(da.DeleteAclsResponse(filter_results=rows), records)
+
+
+class _DeleteMatches:
+    """What filters of one request find: a rule is made a row once, and a filter that comes again is told the same."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.deleted_ids: set[bytes] = set()
+        """Ids of the rules that were found."""
+        self._image = image
+        self._row_by_acl: dict[StandardAcl, da.DeleteAclsMatchingAcl] = {}
+        self._by_filter: dict[AclBindingFilter, tuple[list[da.DeleteAclsMatchingAcl], int]] = {}
+        """Rows of each filter, and what telling them again costs."""
+        self._repeated_chars = 0
+
+    def collect(self, wanted: AclBindingFilter) -> Generator[None, None, list[da.DeleteAclsMatchingAcl]]:
+        """The rows of a filter, in steps. Raises ProtocolError: INVALID_REQUEST, that is too much."""
+        before = self._by_filter.get(wanted)
+        if before is not None:
+            rows, chars = before
+            if rows:
+                self._check_limits(chars)
+            yield
+            return rows
+        rows, chars = [], 0
+        for number, acl in enumerate((yield from matching_acls(self._image, wanted)), 1):
+            row, weight = self._row_by_acl.get(acl), _row_chars(acl)
+            self._check_limits(0 if row is None else weight)
+            if row is None:
+                row = self._row_by_acl[acl] = _matching_acl_row(acl)
+                self.deleted_ids.add(self._image.acls[acl])
+            rows.append(row)
+            chars += weight
+            if number % YIELD_EVERY == 0:
+                yield
+        self._by_filter[wanted] = rows, chars
+        return rows
+
+    def _check_limits(self, again_chars: int) -> None:
+        """Raises ProtocolError: enough is found, also where it is found again, as at Kafka; or told too often."""
+        why = None
+        self._repeated_chars += again_chars
+        if len(self.deleted_ids) >= MAX_RECORDS:
+            why = f"Cannot remove more than {MAX_RECORDS} acls in a single delete operation."
+        elif self._repeated_chars > MAX_REPEATED_CHARS:
+            why = "Too many filters of a single delete operation match the same acls."
+        if why is not None:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _row_chars(acl: StandardAcl) -> int:
+    return ROW_CHARS + len(acl.name) + len(acl.principal) + len(acl.host)
+
+
+def _matching_acl_row(acl: StandardAcl) -> da.DeleteAclsMatchingAcl:
+    return da.DeleteAclsMatchingAcl(
+        0,
+        None,
+        int(acl.resource),
+        acl.name,
+        int(acl.pattern),
+        acl.principal,
+        acl.host,
+        int(acl.operation),
+        int(acl.permission),
+    )
+
+
+def matching_acls(image: MetadataImage, wanted: AclBindingFilter) -> Generator[None, None, list[StandardAcl]]:
+    """The rules a filter means, in steps."""
+    out: list[StandardAcl] = []
+    for number, acl in enumerate(image.acls, 1):
+        if wanted.matches(acl):
+            out.append(acl)
+        if number % YIELD_EVERY == 0:
+            yield
+    return out

@@ -1,0 +1,382 @@
+"""Settings of topics, brokers, groups and client metrics: change them.
+
+Source: ``ConfigurationControlManager.java`` (apache/kafka 4.3.1).
+
+One value at a time: KIP-339; settings of brokers: KIP-226.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+from ottla.controller.config import config_validation
+from ottla.controller.config.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, broker_key, check_value, topic_key
+from ottla.controller.config.java_values import parse_integer, split
+from ottla.controller.control.controller_result import (
+    YIELD_EVERY,
+    YIELD_EVERY_DECODED,
+    ControllerDefaults,
+    ControllerResult,
+    ControllerResultSteps,
+    collect_steps,
+    find_duplicates_steps,
+    first_occurrences,
+)
+from ottla.controller.control.create_and_delete_topics import topic_name_error
+from ottla.controller.metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    MetadataImage,
+)
+from ottla.controller.metadata.record_serde import ELR_VERSION
+from ottla.controller.partitions.partition_assignment import (
+    MAX_RECORDS_PER_REQUEST,
+    TOO_MANY_RECORDS,
+    RequestTooLarge,
+    check_batch_limits,
+)
+from ottla.wire.codec.schema import Message
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import metadata_records as m
+
+CLIENT_METRICS_KEYS = {
+    "metrics": ConfigKey("metrics", "LIST", "", "list"),
+    "interval.ms": ConfigKey("interval.ms", "INT", "300000", "-"),
+    "match": ConfigKey("match", "LIST", "", "list"),
+}
+
+
+class AlterConfigOp(IntEnum):
+    """What an incremental change does to one setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+_OPERATIONS = frozenset(AlterConfigOp)
+
+
+def key_for_broker_plugin(name: str) -> ConfigKey:
+    """A broker's own plug-ins may have settings of any name: what they are nobody knows, so none is shown."""
+    return broker_key(name) or ConfigKey(name, "UNKNOWN", None)
+
+
+_TABLES: dict[int, Callable[[str], ConfigKey | None]] = {
+    RESOURCE_TOPIC: topic_key,
+    RESOURCE_GROUP: GROUP_KEYS.get,
+    RESOURCE_CLIENT_METRICS: CLIENT_METRICS_KEYS.get,
+    RESOURCE_BROKER: key_for_broker_plugin,
+}
+_KINDS_WITH_LIST_VALUES = (RESOURCE_TOPIC, RESOURCE_BROKER)
+"""Resources to whose lists elements can be appended: those of ``KafkaConfigSchema``."""
+_UNKNOWN_KEY_ERRORS = {
+    RESOURCE_TOPIC: (ErrorCode.INVALID_CONFIG, "Unknown topic config name: "),
+    RESOURCE_GROUP: (ErrorCode.INVALID_CONFIG, "Unknown group config name: "),
+    RESOURCE_CLIENT_METRICS: (ErrorCode.INVALID_REQUEST, "Unknown client metrics configuration: "),
+}
+
+
+_EMPTY_NAME_ERRORS = {
+    RESOURCE_TOPIC: "Default topic resources are not allowed.",
+    RESOURCE_GROUP: "Default group resources are not allowed.",
+    RESOURCE_CLIENT_METRICS: "Subscription name can't be empty",
+}
+
+
+def _check_name(kind: int, name: str) -> None:
+    """Check the name of a resource (``ControllerConfigurationValidator``).
+
+    Raises:
+        ProtocolError: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION.
+    """
+    if kind == RESOURCE_TOPIC and name:
+        wrong = topic_name_error(name)
+        if wrong is not None:
+            raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
+    if kind != RESOURCE_BROKER and not name:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, _EMPTY_NAME_ERRORS[kind])
+    if kind == RESOURCE_BROKER and name:
+        try:
+            number = parse_integer(name, 32)
+        except ValueError:
+            why = "Unable to parse broker name as a base 10 number."
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, why) from None
+        if number < 0:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+
+
+def _check_existence(image: MetadataImage, kind: int, name: str) -> None:
+    """Raise UNKNOWN_TOPIC_OR_PARTITION or BROKER_ID_NOT_REGISTERED for a resource that is not there."""
+    if kind == RESOURCE_TOPIC and name not in image.topics:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    if kind == RESOURCE_BROKER and name:
+        number = parse_integer(name, 32)
+        if number not in image.brokers and number not in image.controllers:
+            raise ProtocolError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
+
+
+def apply_list_change(op: AlterConfigOp, current: str | None, default: str, text: str) -> str:
+    """Return a list after elements were appended or subtracted.
+
+    As Kafka does it, nothing is trimmed: blanks belong to their element, and an empty one can be appended.
+
+    Args:
+        op: APPEND or SUBTRACT.
+        current: The value so far; None where ``default`` holds.
+        default: The key's default.
+        text: The elements.
+    """
+    items = [x for x in split(default if current is None else current) if x]
+    if op is AlterConfigOp.APPEND:
+        there = set(items)
+        for element in split(text):
+            if element not in there:
+                there.add(element)
+                items.append(element)
+        return ",".join(items)
+    gone = Counter(split(text))  # each takes the first of its kind
+    left = []
+    for item in items:
+        if gone[item] > 0:
+            gone[item] -= 1
+        else:
+            left.append(item)
+    return ",".join(left)
+
+
+def _next_value(
+    key: ConfigKey | None, op: AlterConfigOp, current: str | None, change: ia.AlterableConfig
+) -> str | None:
+    """A setting after one change; None removes it."""
+    if op is AlterConfigOp.DELETE:
+        return None
+    if change.value is None:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
+    if op is AlterConfigOp.SET:
+        return change.value
+    if key is None or key.type != "LIST":
+        raise ProtocolError(
+            ErrorCode.INVALID_CONFIG, f"Can't {op.name} to key {change.name} because its type is not LIST."
+        )
+    return apply_list_change(op, current, key.default or "", change.value)
+
+
+def _alter_resource(
+    image: MetadataImage, resource: ia.AlterConfigsResource, defaults: ControllerDefaults
+) -> Generator[None, None, list[Message]]:
+    """The records that change one resource. Sizes come first: no other rule has to look at what is too long."""
+    kind, name = resource.resource_type, resource.resource_name
+    table = _TABLES.get(kind)
+    if table is None:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+    if kind == RESOURCE_BROKER and len(resource.configs) > MAX_RECORDS_PER_REQUEST:
+        raise RequestTooLarge(TOO_MANY_RECORDS)  # plug-ins may have settings of any name
+    names: set[str] = set()
+    is_twice = False
+    for number, change in enumerate(resource.configs, 1):
+        config_validation.check_size(change.value)
+        if change.config_operation not in _OPERATIONS:
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka trips over it
+        is_twice = is_twice or change.name in names
+        names.add(change.name)
+        if number % YIELD_EVERY == 0:
+            yield
+    if is_twice:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    values = image.config(kind, name)
+    changed: dict[str, str | None] = {}
+    for number, change in enumerate(resource.configs, 1):
+        if number % YIELD_EVERY == 0:
+            yield
+        op = AlterConfigOp(change.config_operation)
+        key = table(change.name) if kind in _KINDS_WITH_LIST_VALUES else None
+        value = changed[change.name] = _next_value(key, op, values.get(change.name), change)
+        config_validation.check_size(value)
+    yield from _check_together(image, resource, changed, defaults)
+    _check_existence(image, kind, name)
+    made: Iterable[Message] = (
+        m.ConfigRecord(kind, name, key, value)
+        for key, value in changed.items()
+        if value != values.get(key) or kind == RESOURCE_BROKER  # set again, a store is read again (KAFKA-14136)
+    )
+    return (yield from collect_steps(made))
+
+
+def _in_order(kind: int, values: Mapping[str, str]) -> list[str]:
+    """Return the names of settings in the order of Kafka's definitions; all of them are known."""
+    table = {RESOURCE_TOPIC: TOPIC_KEYS, RESOURCE_GROUP: GROUP_KEYS}.get(kind, CLIENT_METRICS_KEYS)
+    return [*(name for name in table if name in values), *(name for name in values if name not in table)]
+
+
+def _check_together(
+    image: MetadataImage,
+    resource: ia.AlterConfigsResource,
+    changed: Mapping[str, str | None],
+    defaults: ControllerDefaults,
+) -> Generator[None, None, None]:
+    """Hold what a resource's settings would become against the rules of its kind.
+
+    Values of a broker's settings are the broker's to check (`ottla.broker.config.reconfiguration`).
+    """
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == RESOURCE_BROKER:
+        config_validation.check_min_isr(image, name, changed)
+        config_validation.check_cordoned(image, changed)
+        _check_name(kind, name)
+        return
+    _check_name(kind, name)
+    values = {**image.config(kind, name), **changed}
+    new = {k: v for k, v in values.items() if v is not None}
+    for number, key_name in enumerate(new, 1):
+        if number % YIELD_EVERY == 0:
+            yield
+        if _TABLES[kind](key_name) is None:
+            code, text = _UNKNOWN_KEY_ERRORS[kind]
+            raise ProtocolError(code, text + key_name)
+    for number, key_name in enumerate(_in_order(kind, new), 1):
+        if number % YIELD_EVERY == 0:
+            yield
+        key = _TABLES[kind](key_name)
+        wrong = None if key is None else check_value(key, new[key_name])
+        if wrong is not None:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, wrong)
+    wide = {**defaults.static_config, **image.config(RESOURCE_BROKER, "")}
+    if kind == RESOURCE_TOPIC:
+        config_validation.check_topic(new, wide, image.config(kind, name))
+    elif kind == RESOURCE_GROUP:
+        config_validation.check_group(new, wide)
+    elif kind == RESOURCE_CLIENT_METRICS:
+        config_validation.check_client_metrics(new)
+
+
+def _replace_resource(
+    image: MetadataImage, resource: ac.AlterConfigsResource, defaults: ControllerDefaults
+) -> Generator[None, None, list[Message]]:
+    """A resource's settings become exactly what is named; the rest goes back to the defaults."""
+    wanted: dict[str, str | None] = {}
+    for number, config in enumerate(resource.configs, 1):
+        wanted[config.name] = config.value
+        if number % YIELD_EVERY == 0:
+            yield
+    changes = yield from collect_steps(
+        ia.AlterableConfig(name, AlterConfigOp.SET, value) for name, value in wanted.items()
+    )
+    if len(wanted) != len(resource.configs):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    old = image.config(resource.resource_type, resource.resource_name)
+    changes += [ia.AlterableConfig(name, AlterConfigOp.DELETE, None) for name in old if name not in wanted]
+    altered = ia.AlterConfigsResource(resource.resource_type, resource.resource_name, changes)
+    return (yield from _alter_resource(image, altered, defaults))
+
+
+AlterConfigsResourceMessage = ac.AlterConfigsResource | ia.AlterConfigsResource
+DecideResource = Callable[[MetadataImage, Any, ControllerDefaults], Generator[None, None, list[Message]]]
+MakeResultRow = Callable[[ErrorCode, str | None, int, str], Any]
+"""Makes a row of an answer of its error code, message, resource type and resource name."""
+
+
+def _decide_each(
+    image: MetadataImage,
+    resources: Iterable[AlterConfigsResourceMessage],
+    defaults: ControllerDefaults,
+    decide: DecideResource,
+    row: MakeResultRow,
+    rows: list[Any],
+) -> Generator[None, None, list[Message]]:
+    """Decide on each resource by itself: it changes wholly or not at all. Gives the records.
+
+    Raises:
+        TooLarge: the request must be refused as a whole.
+    """
+    records: list[Message] = []
+    size = 0
+    twice = yield from find_duplicates_steps(map(_resource_key, resources))
+    for found in first_occurrences(resources, _resource_key, twice):
+        if found is None:
+            yield
+            continue
+        number, resource, is_again = found
+        code, message = ErrorCode.NONE, None
+        try:
+            if is_again:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            made = yield from decide(image, resource, defaults)
+            records += made
+            size += sum(len(r.name) + len(r.value or "") for r in made if isinstance(r, m.ConfigRecord))
+        except ProtocolError as error:
+            code, message = error.code, error.message
+        rows.append(row(code, message, resource.resource_type, resource.resource_name))
+        check_batch_limits(len(records), size)
+        if resource.configs or number % YIELD_EVERY_DECODED == 0:
+            yield
+    records += _clear_elr_records(image, records)
+    check_batch_limits(len(records), size)
+    return records
+
+
+def _refuse_all(
+    resources: Iterable[AlterConfigsResourceMessage], error: RequestTooLarge, row: MakeResultRow, rows: list[Any]
+) -> Generator[None, None, None]:
+    twice = yield from find_duplicates_steps(map(_resource_key, resources))
+    for found in first_occurrences(resources, _resource_key, twice):
+        if found is None:
+            yield
+            continue
+        number, resource, _ = found
+        rows.append(row(error.code, str(error), resource.resource_type, resource.resource_name))
+        if number % YIELD_EVERY_DECODED == 0:
+            yield
+
+
+def _resource_key(resource: AlterConfigsResourceMessage) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
+
+
+def _clear_elr_records(image: MetadataImage, records: Sequence[Message]) -> list[Message]:
+    """What goes with another minimum of in-sync replicas: who was an eligible leader under the old one is none.
+
+    Under a lower minimum something may have been acknowledged that an eligible leader does not have
+    (``createClearElrRecordsAsNeeded``, KIP-966).
+    """
+    if not image.features.get(ELR_VERSION):
+        return []
+    changed = [r for r in records if isinstance(r, m.ConfigRecord) and r.name == config_validation.MIN_ISR]
+    return [m.ClearElrRecord(r.resource_name if r.resource_type == RESOURCE_TOPIC else "") for r in changed]
+
+
+def alter_configs(
+    image: MetadataImage, request: ac.AlterConfigsRequest, version: int, defaults: ControllerDefaults
+) -> ControllerResultSteps:
+    """Replace settings as a whole."""
+    row, rows = ac.AlterConfigsResourceResponse, StreamingArray(ac.AlterConfigsResponse, version)
+    try:
+        records = yield from _decide_each(image, request.resources, defaults, _replace_resource, row, rows)
+    except RequestTooLarge as error:
+        records, rows = [], StreamingArray(ac.AlterConfigsResponse, version)
+        yield from _refuse_all(request.resources, error, row, rows)
+    return ControllerResult(ac.AlterConfigsResponse(responses=rows), [] if request.validate_only else records)
+
+
+def incremental_alter_configs(
+    image: MetadataImage, request: ia.IncrementalAlterConfigsRequest, version: int, defaults: ControllerDefaults
+) -> ControllerResultSteps:
+    """Change settings one by one."""
+    row, rows = ia.AlterConfigsResourceResponse, StreamingArray(ia.IncrementalAlterConfigsResponse, version)
+    try:
+        records = yield from _decide_each(image, request.resources, defaults, _alter_resource, row, rows)
+    except RequestTooLarge as error:
+        records, rows = [], StreamingArray(ia.IncrementalAlterConfigsResponse, version)
+        yield from _refuse_all(request.resources, error, row, rows)
+    return ControllerResult(
+        ia.IncrementalAlterConfigsResponse(responses=rows), [] if request.validate_only else records
+    )

@@ -1,0 +1,117 @@
+"""A leader says who is in sync with it: AlterPartition.
+
+Source: ``ReplicationControlManager.alterPartition`` (apache/kafka 4.3.1); KIP-497, KIP-841 (fenced brokers stay out),
+KIP-903 (so do brokers of another epoch), KIP-704 (recovery after an unclean election).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+
+from ottla.controller.control.assign_replicas_to_dirs import leader_acceptor
+from ottla.controller.control.controller_result import (
+    YIELD_EVERY,
+    YIELD_EVERY_DECODED,
+    ControllerResult,
+    ControllerResultSteps,
+)
+from ottla.controller.metadata.image import (
+    NO_LEADER_CHANGE,
+    MetadataImage,
+    PartitionRegistration,
+    merge_partition_change,
+)
+from ottla.controller.partitions.leader_and_isr_updates import topic_change_rules
+from ottla.controller.partitions.partition_change_builder import LEADER_RECOVERING, build_partition_change
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_partition as ap
+
+_RECOVERY_STATES = (0, LEADER_RECOVERING)
+_ANY_EPOCH = -1
+
+
+def alter_partition(
+    image: MetadataImage, request: ap.AlterPartitionRequest, version: int, static: Mapping[str, str]
+) -> ControllerResultSteps:
+    """Each row by itself: the change, or why not; where nothing new is asked, what stands (R291, R292)."""
+    if not request.topics:
+        return ControllerResult(ap.AlterPartitionResponse())
+    broker = image.brokers.get(request.broker_id)
+    if broker is None or broker.broker_epoch != request.broker_epoch:
+        return ControllerResult(ap.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    response = ap.AlterPartitionResponse()
+    records: list[Message] = []
+    seen = 0
+    for wanted in request.topics:
+        seen += 1
+        if seen % YIELD_EVERY_DECODED == 0:
+            yield
+        topic = image.topic_by_id(wanted.topic_id)
+        rules = topic_change_rules(image, static, topic) if topic is not None else None
+        rows = ap.AlterPartitionResponseTopicData(wanted.topic_id)
+        response.topics.append(rows)
+        for asked in wanted.partitions:
+            seen += 1
+            if seen % YIELD_EVERY == 0:
+                yield
+            row = ap.AlterPartitionResponsePartitionData(asked.partition_index)
+            rows.partitions.append(row)
+            if topic is None or rules is None:
+                row.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+                continue
+            p = topic.partitions.get(asked.partition_index)
+            if version < 3 and p is not None:
+                some = islice(asked.new_isr, len(p.replicas) + 1)  # one more is wrong however many there are
+                asked.new_isr_with_epochs = [ap.BrokerState(i) for i in some]
+            row.error_code = _error(image, request.broker_id, p, asked)
+            if row.error_code != ErrorCode.NONE:
+                continue
+            assert p is not None
+            at, isr = (topic.id, asked.partition_index), [i.broker_id for i in asked.new_isr_with_epochs]
+            record = build_partition_change(
+                at, p, leader_acceptor(image, p), rules, isr=isr, recovery=asked.leader_recovery_state
+            )
+            if record is not None:
+                records.append(record)
+                p = merge_partition_change(p, record)
+                if record.leader not in (request.broker_id, NO_LEADER_CHANGE):
+                    row.error_code = ErrorCode.NEW_LEADER_ELECTED
+                    continue
+            row.leader_id, row.leader_epoch, row.isr = p.leader, p.leader_epoch, list(p.isr)
+            row.leader_recovery_state, row.partition_epoch = p.recovering, p.partition_epoch
+    return ControllerResult(response, records)
+
+
+def _error(
+    image: MetadataImage, sender: int, p: PartitionRegistration | None, asked: ap.AlterPartitionRequestPartitionData
+) -> ErrorCode:
+    """In Kafka's order (R291). A sender that knows more than this image does has a newer controller."""
+    if p is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if asked.leader_epoch > p.leader_epoch or asked.partition_epoch > p.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if asked.leader_epoch < p.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if sender != p.leader:
+        return ErrorCode.INVALID_REQUEST
+    if asked.partition_epoch < p.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    isr = [i.broker_id for i in islice(asked.new_isr_with_epochs, len(p.replicas) + 1)]
+    if not isr or len(set(isr)) < len(isr) or not set(isr) <= set(p.replicas) or p.leader not in isr:
+        return ErrorCode.INVALID_REQUEST
+    if asked.leader_recovery_state not in _RECOVERY_STATES:
+        return ErrorCode.INVALID_REQUEST
+    if asked.leader_recovery_state == LEADER_RECOVERING and (len(isr) > 1 or p.recovering != LEADER_RECOVERING):
+        return ErrorCode.INVALID_REQUEST
+    if not all(_is_eligible(image, member) for member in asked.new_isr_with_epochs):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _is_eligible(image: MetadataImage, member: ap.BrokerState) -> bool:
+    broker = image.brokers.get(member.broker_id)
+    if broker is None or broker.fenced or broker.in_controlled_shutdown:
+        return False
+    return member.broker_epoch in (_ANY_EPOCH, broker.broker_epoch)

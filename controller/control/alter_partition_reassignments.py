@@ -1,0 +1,181 @@
+"""Replicas are moved on request: AlterPartitionReassignments, and which moves are under way.
+
+Source: ``ReplicationControlManager.alterPartitionReassignments``, ``listPartitionReassignments`` (apache/kafka 4.3.1);
+KIP-455, KIP-860 (the number of replicas may be held).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.controller.control.assign_replicas_to_dirs import leader_acceptor
+from ottla.controller.control.controller_result import (
+    YIELD_EVERY,
+    YIELD_EVERY_DECODED,
+    ControllerResult,
+    ControllerResultSteps,
+    sort_steps,
+)
+from ottla.controller.metadata.directory_id import default_directory_id
+from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.controller.partitions.leader_and_isr_updates import topic_change_rules
+from ottla.controller.partitions.partition_assignment import MAX_RECORDS_PER_REQUEST, validate_manual_assignment
+from ottla.controller.partitions.partition_change_builder import (
+    PartitionChangeRules,
+    PartitionElection,
+    build_partition_change,
+)
+from ottla.controller.partitions.reassignment_state import (
+    Reassignment,
+    is_reassignment_in_progress,
+    reassignment_to,
+    revert_reassignment,
+)
+from ottla.wire.codec.schema import Message
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import metadata_records as m
+
+
+def alter_partition_reassignments(
+    image: MetadataImage, request: ar.AlterPartitionReassignmentsRequest, version: int, static: Mapping[str, str]
+) -> ControllerResultSteps:
+    """Begin, change or give up moves: each row by itself, and all records at once (R294)."""
+    response = ar.AlterPartitionReassignmentsResponse(
+        responses=StreamingArray(ar.AlterPartitionReassignmentsResponse, version)
+    )
+    if not request.topics:
+        return ControllerResult(response)
+    response.error_message = None
+    response.allow_replication_factor_change = request.allow_replication_factor_change
+    records: list[Message] = []
+    seen = 0
+    for asked in request.topics:
+        seen += 1
+        if seen % YIELD_EVERY_DECODED == 0:
+            yield
+        topic = image.topics.get(asked.name)
+        rules = topic_change_rules(image, static, topic) if topic is not None else PartitionChangeRules()
+        rows = StreamingArray(ar.AlterPartitionReassignmentsResponse, version)
+        for wanted in asked.partitions:
+            seen += 1
+            if seen % YIELD_EVERY == 0:
+                yield
+            row = ar.ReassignablePartitionResponse(wanted.partition_index, 0, None)
+            try:
+                record = _decide_row(image, request, topic, asked.name, wanted, rules)
+                if record is not None and len(records) == MAX_RECORDS_PER_REQUEST:
+                    raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka's list is full
+                if record is not None:
+                    records.append(record)
+            except ProtocolError as error:
+                row.error_code, row.error_message = error.code, error.message
+            rows.append(row)
+        response.responses.append(ar.ReassignableTopicResponse(asked.name, rows))
+    return ControllerResult(response, records)
+
+
+def _decide_row(
+    image: MetadataImage,
+    request: ar.AlterPartitionReassignmentsRequest,
+    topic: TopicImage | None,
+    name: str,
+    wanted: ar.ReassignablePartition,
+    rules: PartitionChangeRules,
+) -> m.PartitionChangeRecord | None:
+    number = wanted.partition_index
+    if topic is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    if number not in topic.partitions:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{number}.")
+    at, p = (topic.id, number), topic.partitions[number]
+    if wanted.replicas is None:
+        return _cancel_reassignment(image, name, at, p, rules)
+    keeps_factor = not request.allow_replication_factor_change
+    return reassign_partition(image, at, p, wanted.replicas, rules, keeps_factor=keeps_factor)
+
+
+def reassign_partition(
+    image: MetadataImage,
+    at: tuple[bytes, int],
+    p: PartitionRegistration,
+    target: Sequence[int],
+    rules: PartitionChangeRules,
+    *,
+    keeps_factor: bool = False,
+) -> m.PartitionChangeRecord | None:
+    """The record that moves a partition to these replicas (R295); None where they are its own, and nothing else to do.
+
+    Raises:
+        ProtocolError: INVALID_REPLICA_ASSIGNMENT: nobody, somebody twice, or a broker that is not registered;
+            INVALID_REPLICATION_FACTOR: there would be more or fewer than now, and ``keeps_factor`` forbids it.
+    """
+    validate_manual_assignment(image, target, None)
+    now = len({*p.replicas, *p.adding} - {*p.removing})
+    if keeps_factor and len(target) != now:
+        why = f"The replication factor is changed from {now} to {len(target)}"
+        raise ProtocolError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
+    new = {i: default_directory_id(image.brokers[i].log_dirs) for i in target if i not in p.replicas}
+    return build_partition_change(
+        at,
+        p,
+        leader_acceptor(image, p),
+        rules,
+        election=PartitionElection.ONLINE,
+        move=reassignment_to(p, target),
+        directories=new,
+    )
+
+
+def _cancel_reassignment(
+    image: MetadataImage, name: str, at: tuple[bytes, int], p: PartitionRegistration, rules: PartitionChangeRules
+) -> m.PartitionChangeRecord | None:
+    """The record that ends a move without what it was to add (R297)."""
+    if not is_reassignment_in_progress(p):
+        raise ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    left = revert_reassignment(p)
+    if left is None:
+        why = "Invalid replica assignment: addingReplicas contains all replicas."
+        raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+    if left.unclean and not rules.allows_unclean_election:
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Unable to revert partition assignment for {name}:{at[1]} because it would require an unclean leader "
+            "election.",
+        )
+    return build_partition_change(
+        at, p, leader_acceptor(image, p), rules, isr=left.isr, move=Reassignment(left.replicas)
+    )
+
+
+def list_partition_reassignments(
+    image: MetadataImage, request: lr.ListPartitionReassignmentsRequest, version: int
+) -> ControllerResultSteps:
+    """The moves that are under way, of all topics or of what is asked for (R298)."""
+    topics = StreamingArray(lr.ListPartitionReassignmentsResponse, version)
+    seen = 0
+    asked: Iterable[tuple[str, Iterable[int] | None]]
+    if request.topics is None:
+        asked = ((name, None) for name in (yield from sort_steps(image.topics)))
+    else:
+        asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
+    for name, numbers in asked:
+        seen += 1
+        if seen % YIELD_EVERY_DECODED == 0:
+            yield
+        topic = image.topics.get(name)
+        if topic is None:
+            continue
+        rows = StreamingArray(lr.ListPartitionReassignmentsResponse, version)
+        for number in topic.partitions if numbers is None else numbers:
+            seen += 1
+            if seen % YIELD_EVERY == 0:
+                yield
+            p = topic.partitions.get(number)
+            if p is not None and is_reassignment_in_progress(p):
+                rows.append(lr.OngoingPartitionReassignment(number, list(p.replicas), list(p.adding), list(p.removing)))
+        if rows:
+            topics.append(lr.OngoingTopicReassignment(name, rows))
+    return ControllerResult(lr.ListPartitionReassignmentsResponse(error_message=None, topics=topics))

@@ -1,0 +1,104 @@
+"""A broker says in which of its directories replicas lie.
+
+Source: ``ReplicationControlManager.handleAssignReplicasToDirs`` (apache/kafka 4.3.1; KIP-858).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+
+from ottla.controller.control.controller_result import (
+    YIELD_EVERY,
+    YIELD_EVERY_DECODED,
+    ControllerResult,
+    ControllerResultSteps,
+)
+from ottla.controller.metadata.directory_id import is_replica_online
+from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.controller.partitions.leader_and_isr_updates import leader_and_isr_updates, topic_change_rules
+from ottla.controller.partitions.partition_change_builder import PartitionElection, build_partition_change
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import assign_replicas_to_dirs as ad
+
+
+def _row_error(topic: TopicImage | None, number: int, broker_id: int) -> ErrorCode:
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if number not in topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if broker_id not in topic.partitions[number].replicas:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE
+
+
+def leader_acceptor(image: MetadataImage, p: PartitionRegistration) -> Callable[[int], bool]:
+    """Who may lead a partition as things stand (R287): never one that has nothing of it yet."""
+
+    def check(broker_id: int) -> bool:
+        broker = image.brokers.get(broker_id)
+        if broker is None or broker.fenced or broker.in_controlled_shutdown:
+            return False
+        return broker_id in p.replicas and is_replica_online(p, broker)
+
+    return check
+
+
+def assign_replicas_to_dirs(
+    image: MetadataImage, request: ad.AssignReplicasToDirsRequest, static: Mapping[str, str]
+) -> ControllerResultSteps:
+    """Note where replicas lie (R302). What turns out to lie in a failed directory is led by others, or by nobody."""
+    broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
+    if broker is None or broker.broker_epoch != request.broker_epoch:
+        return ControllerResult(ad.AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    response = ad.AssignReplicasToDirsResponse()
+    records: list[Message] = []
+    lost: set[tuple[bytes, int]] = set()
+    seen = 0
+    for directory in request.directories:
+        seen += 1
+        if seen % YIELD_EVERY_DECODED == 0:
+            yield
+        out = ad.AssignReplicasToDirsResponseDirectoryData(directory.id)
+        response.directories.append(out)
+        for wanted in directory.topics:
+            seen += 1
+            if seen % YIELD_EVERY_DECODED == 0:
+                yield
+            topic = image.topic_by_id(wanted.topic_id)
+            rules = topic_change_rules(image, static, topic) if topic is not None else None
+            rows = ad.AssignReplicasToDirsResponseTopicData(wanted.topic_id)
+            out.topics.append(rows)
+            for part in wanted.partitions:
+                seen += 1
+                if seen % YIELD_EVERY == 0:
+                    yield
+                number = part.partition_index
+                error = _row_error(topic, number, broker_id)
+                rows.partitions.append(ad.AssignReplicasToDirsResponsePartitionData(number, error))
+                if error != ErrorCode.NONE:
+                    continue
+                assert topic is not None
+                assert rules is not None
+                p = topic.partitions[number]
+                at = (topic.id, number)
+                where = {broker_id: directory.id}
+                record = build_partition_change(
+                    at, p, leader_acceptor(image, p), rules, election=PartitionElection.ONLINE, directories=where
+                )
+                if record is not None:
+                    records.append(record)
+                if directory.id not in broker.log_dirs:
+                    lost.add(at)
+    records += yield from _remove_from_isr_records(image, static, broker_id, lost)
+    return ControllerResult(response, records)
+
+
+def _remove_from_isr_records(
+    image: MetadataImage, static: Mapping[str, str], broker_id: int, lost: set[tuple[bytes, int]]
+) -> Generator[None, None, list[Message]]:
+    """Take the broker out of the in-sync sets of partitions that turned out to lie in a failed directory."""
+    if not lost:
+        return []
+    found = {id(image.topics[image.topic_names[topic]].partitions[number]) for topic, number in lost}
+    return (yield from leader_and_isr_updates(image, static, lambda p: id(p) in found, leaves=broker_id))

@@ -1,0 +1,207 @@
+"""Heartbeats: a broker says how far it is and what it wants; it is fenced, unfenced, or let go step by step.
+
+Source: ``BrokerHeartbeatManager.java``, ``ReplicationControlManager.processBrokerHeartbeat`` (apache/kafka 4.3.1).
+
+From KIP-631.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from msgspec.structs import replace as changed_record
+
+from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
+from ottla.controller.control.broker_registration import MAX_LISTED
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps, collect_distinct_steps
+from ottla.controller.metadata.directory_id import directory_id_of
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.record_serde import CORDONED_DIRS_MIN_VERSION, METADATA_VERSION
+from ottla.controller.partitions.leader_and_isr_updates import (
+    is_leaderless,
+    leader_and_isr_updates,
+    leads_any_partition,
+)
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import metadata_records as m
+
+
+class BrokerControlState(Enum):
+    """What a broker is to the controller."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shutdown now"
+
+
+@dataclass(slots=True)
+class BrokerHeartbeatState:
+    """What brokers said last. It lives in the active controller's memory only."""
+
+    metadata_offsets: dict[int, int] = field(default_factory=dict)
+    """How far each has applied the metadata."""
+    registration_offsets: dict[int, int] = field(default_factory=dict)
+    """Offset of each broker's registration."""
+    controlled_shutdown_offsets: dict[int, int] = field(default_factory=dict)
+    """Where the records lie that began a broker's controlled shutdown."""
+
+    def on_registration(self, broker_id: int, offset: int) -> None:
+        """A registration, a new process's or the same one's again: what was said before it counts no more."""
+        self.registration_offsets[broker_id] = offset
+        self.metadata_offsets.pop(broker_id, None)
+        self.controlled_shutdown_offsets.pop(broker_id, None)
+
+    def on_registration_change(self, broker_id: int, *, is_fenced: bool) -> None:
+        """A registration has changed: its next heartbeat tells how far it is. Who is fenced does not shut down."""
+        self.metadata_offsets.pop(broker_id, None)
+        if is_fenced:
+            self.controlled_shutdown_offsets.pop(broker_id, None)
+
+    def reset(self) -> None:
+        """A new active controller has heard nothing yet. It knows where registrations lie: those are records."""
+        self.metadata_offsets.clear()
+        self.controlled_shutdown_offsets.clear()
+
+    def lowest_active_offset(self, image: MetadataImage) -> int | None:
+        """How far the slowest broker is that serves, and does not shut down as far as is known; None: there is none."""
+        active = (i for i, b in image.brokers.items() if not b.fenced and i not in self.controlled_shutdown_offsets)
+        return min((self.metadata_offsets.get(i, -1) for i in active), default=None)
+
+
+def current_broker_state(broker: m.RegisterBrokerRecord, contacts: BrokerHeartbeatState) -> BrokerControlState:
+    """A broker's state. A shutdown that an earlier controller began is not known here: it begins anew (R275)."""
+    if broker.fenced:
+        return BrokerControlState.FENCED
+    return (
+        BrokerControlState.CONTROLLED_SHUTDOWN
+        if broker.broker_id in contacts.controlled_shutdown_offsets
+        else BrokerControlState.UNFENCED
+    )
+
+
+def next_broker_state(
+    image: MetadataImage, contacts: BrokerHeartbeatState, request: bh.BrokerHeartbeatRequest
+) -> Generator[None, None, BrokerControlState]:
+    """The state a heartbeat leads to (the table of R273)."""
+    broker_id = request.broker_id
+    broker = image.brokers[broker_id]
+    now = current_broker_state(broker, contacts)
+    if now is BrokerControlState.FENCED:
+        if request.want_shut_down:
+            return BrokerControlState.SHUTDOWN_NOW
+        caught_up = request.current_metadata_offset >= contacts.registration_offsets.get(broker_id, broker.broker_epoch)
+        return BrokerControlState.UNFENCED if caught_up and not request.want_fence else BrokerControlState.FENCED
+    if now is BrokerControlState.UNFENCED:
+        if request.want_fence:
+            return BrokerControlState.SHUTDOWN_NOW if request.want_shut_down else BrokerControlState.FENCED
+        if not request.want_shut_down:
+            return BrokerControlState.UNFENCED
+        leads = yield from leads_any_partition(image, broker_id)
+        return BrokerControlState.CONTROLLED_SHUTDOWN if leads else BrokerControlState.SHUTDOWN_NOW
+    if (yield from leads_any_partition(image, broker_id)):
+        return BrokerControlState.CONTROLLED_SHUTDOWN
+    lowest = contacts.lowest_active_offset(image)
+    waits = lowest is not None and contacts.controlled_shutdown_offsets[broker_id] > lowest
+    return BrokerControlState.CONTROLLED_SHUTDOWN if waits else BrokerControlState.SHUTDOWN_NOW
+
+
+def _transition(
+    image: MetadataImage, static: Mapping[str, str], broker: m.RegisterBrokerRecord, state: BrokerControlState
+) -> Generator[None, None, list[Message]]:
+    """The records of a change of state, in Kafka's order (R286)."""
+    broker_id, epoch = broker.broker_id, broker.broker_epoch
+    if state is BrokerControlState.UNFENCED:
+        records = yield from leader_and_isr_updates(image, static, is_leaderless, comes=broker_id)
+        return [m.BrokerRegistrationChangeRecord(broker_id, epoch, fenced=-1), *records]
+    records = yield from leader_and_isr_updates(image, static, lambda p: broker_id in p.isr, leaves=broker_id)
+    if state is BrokerControlState.CONTROLLED_SHUTDOWN:
+        if broker.in_controlled_shutdown:
+            return records
+        return [m.BrokerRegistrationChangeRecord(broker_id, epoch, in_controlled_shutdown=1), *records]
+    return [*records, m.BrokerRegistrationChangeRecord(broker_id, epoch, fenced=1)]
+
+
+def _image_without_directories(
+    image: MetadataImage, broker: m.RegisterBrokerRecord, lost: Collection[bytes]
+) -> MetadataImage:
+    """The image as directories that failed leave it: who comes back leads nothing that lies in one of them."""
+    left = [d for d in broker.log_dirs if d not in lost]
+    if len(left) == len(broker.log_dirs):
+        return image
+    return replace(image, brokers={**image.brokers, broker.broker_id: changed_record(broker, log_dirs=left)})
+
+
+def _offline_directory_records(
+    image: MetadataImage, static: Mapping[str, str], broker: m.RegisterBrokerRecord, told: Collection[bytes]
+) -> Generator[None, None, list[Message]]:
+    """Directories that failed: what lies in them is led by others, or by nobody (R290)."""
+    gone = {d for d in broker.log_dirs if d in told}
+    if not gone:
+        return []
+    broker_id = broker.broker_id
+    records = yield from leader_and_isr_updates(
+        image, static, lambda p: directory_id_of(p, broker_id) in gone, leaves=broker_id
+    )
+    left = [d for d in broker.log_dirs if d not in gone]
+    return [*records, m.BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, log_dirs=left)]
+
+
+def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]) -> ControllerResultSteps:
+    """Fence a broker that nobody hears any more: what it led is led by others, or by nobody (R276)."""
+    records = yield from _transition(image, static, image.brokers[broker_id], BrokerControlState.FENCED)
+    return ControllerResult(None, records)
+
+
+def _differ(known: Collection[bytes] | None, told: Iterable[bytes]) -> Generator[None, None, bool]:
+    """Return whether the directories of a heartbeat are others than those ``known``, of which None is none yet."""
+    directories = yield from collect_distinct_steps(told)
+    return known is None or set(known) != set(directories)
+
+
+def process_heartbeat(
+    image: MetadataImage,
+    contacts: BrokerHeartbeatState,
+    leases: BrokerHeartbeatTracker,
+    request: bh.BrokerHeartbeatRequest,
+    next_offset: int,
+    static: Mapping[str, str],
+) -> ControllerResultSteps:
+    """Take a heartbeat in; answer what the broker is from now on.
+
+    Who may stop now has no lease any more: it need not wait for its end before it registers again.
+    """
+    broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
+    if broker is None or broker.broker_epoch != request.broker_epoch:
+        return ControllerResult(bh.BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    if len(request.cordoned_log_dirs or ()) > MAX_LISTED:
+        return ControllerResult(bh.BrokerHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST))
+    now, state = current_broker_state(broker, contacts), (yield from next_broker_state(image, contacts, request))
+    offline = yield from collect_distinct_steps(request.offline_log_dirs)
+    records: list[Message] = []
+    if state is not now:
+        records = yield from _transition(_image_without_directories(image, broker, offline), static, broker, state)
+        if state is BrokerControlState.CONTROLLED_SHUTDOWN:
+            contacts.controlled_shutdown_offsets[broker_id] = next_offset + len(records) - 1
+    contacts.metadata_offsets[broker_id] = request.current_metadata_offset
+    if state is BrokerControlState.SHUTDOWN_NOW:
+        leases.remove(broker_id, broker.broker_epoch)
+    if offline:
+        records += yield from _offline_directory_records(image, static, broker, offline)
+    cordoned = request.cordoned_log_dirs
+    knows = image.features.get(METADATA_VERSION, 0) >= CORDONED_DIRS_MIN_VERSION
+    if knows and cordoned is not None and (yield from _differ(broker.cordoned_log_dirs, cordoned)):
+        records.append(
+            m.BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, cordoned_log_dirs=list(cordoned))
+        )
+    response = bh.BrokerHeartbeatResponse(
+        is_caught_up=request.current_metadata_offset
+        >= contacts.registration_offsets.get(broker_id, broker.broker_epoch),
+        is_fenced=state in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW),
+        should_shut_down=state is BrokerControlState.SHUTDOWN_NOW,
+    )
+    return ControllerResult(response, records)

@@ -1,0 +1,82 @@
+"""Leases: how long a broker counts as alive though nobody hears it.
+
+A broker's lease begins with its first heartbeat, not with its registration, and ends a session after its last one. It
+lives in the active controller's memory: a new one gives every broker that is not fenced a whole session.
+Source: ``BrokerHeartbeatTracker.java``, ``ClusterControlManager.activate`` (apache/kafka 4.3.1).
+
+From KIP-631.
+"""
+
+from __future__ import annotations
+
+from ottla.controller.metadata.image import MetadataImage
+
+SESSION_TIMEOUT_KEY = "broker.session.timeout.ms"
+DEFAULT_SESSION_TIMEOUT_MS = 9_000
+CHECKS_PER_SESSION = 8
+
+
+class BrokerHeartbeatTracker:
+    """When each process of a broker, told by its broker epoch, was heard last. Times are of the monotonic clock."""
+
+    def __init__(self, session_ms: int = DEFAULT_SESSION_TIMEOUT_MS) -> None:
+        self.session_ms = session_ms
+        self._last_contact_ms: dict[tuple[int, int], float] = {}
+
+    def activate(self, image: MetadataImage, now_ms: float, own: int | None = None) -> None:
+        """Begin with a controller that is active from now on: brokers that are not fenced were heard now (R277).
+
+        ``own`` is the broker of this very process: while it starts anew its former process is gone, and it is not kept
+        waiting for that one's lease to end.
+        """
+        live = (b for b in image.brokers.values() if not b.fenced and b.broker_id != own)
+        self._last_contact_ms = {(b.broker_id, b.broker_epoch): now_ms for b in live}
+
+    def touch(self, broker_id: int, broker_epoch: int, now_ms: float) -> None:
+        """A heartbeat arrived: noted before it waits for its turn (R276)."""
+        self._last_contact_ms[(broker_id, broker_epoch)] = now_ms
+
+    def remove(self, broker_id: int, broker_epoch: int) -> None:
+        """It is known to be gone, or was let go."""
+        self._last_contact_ms.pop((broker_id, broker_epoch), None)
+
+    def last_contact_ms(self, broker_id: int, broker_epoch: int) -> float | None:
+        """When it was heard last; None where it has no lease."""
+        return self._last_contact_ms.get((broker_id, broker_epoch))
+
+    def has_valid_session(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
+        """Whether a broker's process holds a lease."""
+        heard = self._last_contact_ms.get((broker_id, broker_epoch))
+        return heard is not None and now_ms <= heard + self.session_ms
+
+    def next_expired_broker(self, image: MetadataImage, now_ms: float) -> int | None:
+        """A broker to be fenced because its lease is over; None where there is none.
+
+        One at a time, so that each is fenced in sight of what fencing the one before it did. Leases of processes that
+        are not registered any more, or are fenced already, are dropped.
+        """
+        for (broker_id, epoch), heard in list(self._last_contact_ms.items()):
+            if now_ms <= heard + self.session_ms:
+                continue
+            broker = image.brokers.get(broker_id)
+            if broker is not None and broker.broker_epoch == epoch and not broker.fenced:
+                return broker_id
+            del self._last_contact_ms[(broker_id, epoch)]
+        return None
+
+
+class FencedSince:
+    """Since when brokers are away, as far as this controller knows: it begins to count when it becomes active."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}
+
+    def reset(self) -> None:
+        """Begin to count anew."""
+        self._since.clear()
+
+    def fenced_for(self, image: MetadataImage, now_ms: float, after_ms: float) -> set[int]:
+        """Brokers that are registered, and have been fenced for so long."""
+        fenced = {i for i, b in image.brokers.items() if b.fenced}
+        self._since = {i: self._since.get(i, now_ms) for i in fenced}
+        return {i for i, since in self._since.items() if now_ms - since >= after_ms}

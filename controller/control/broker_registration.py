@@ -1,0 +1,194 @@
+"""Brokers: how they register, and how they are forgotten; the features this build knows; producer ids.
+
+Source: ``ClusterControlManager.java``, ``ProducerIdControlManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import NamedTuple
+
+from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
+from ottla.controller.control.controller_result import (
+    YIELD_EVERY,
+    ControllerResult,
+    ControllerResultSteps,
+    collect_distinct_steps,
+    collect_steps,
+)
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.record_serde import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
+from ottla.controller.partitions.leader_and_isr_updates import leader_and_isr_updates
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import allocate_producer_ids as ap
+from ottla.wire.messages import broker_registration as br
+from ottla.wire.messages import controller_registration as cr
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import unregister_broker as ub
+
+PRODUCER_ID_BLOCK_SIZE = 1000
+MAX_LISTED = 1_000
+"""Listeners, features or directories of a node: its registration is one record, which every node reads in one step."""
+RESERVED_DIRECTORY_IDS = 100
+"""Directory ids below this number stand for something else than a directory."""
+SUPPORTED_FEATURES = {
+    METADATA_VERSION: (7, NEWEST_METADATA_VERSION),
+    KRAFT_VERSION: (0, 1),
+    "transaction.version": (0, 2),
+    "group.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+    ELR_VERSION: (0, 1),
+}
+
+
+class RegistrationContext(NamedTuple):
+    """What a registration must agree with, besides the image."""
+
+    id: str
+    kraft_version: int
+    heartbeat_tracker: BrokerHeartbeatTracker
+    now_ms: float
+
+
+def _is_duplicate_broker(
+    known: m.RegisterBrokerRecord | None, request: br.BrokerRegistrationRequest, cluster: RegistrationContext
+) -> bool:
+    """Whether another process of this id counts as alive."""
+    if known is None or known.incarnation_id == request.incarnation_id:
+        return False
+    return cluster.heartbeat_tracker.has_valid_session(known.broker_id, known.broker_epoch, cluster.now_ms)
+
+
+def _registration_error(
+    image: MetadataImage, request: br.BrokerRegistrationRequest, cluster: RegistrationContext
+) -> Generator[None, None, ErrorCode]:
+    """Why a broker may not register, in Kafka's order (R269); NONE where it may."""
+    if request.cluster_id != cluster.id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if _is_duplicate_broker(image.brokers.get(request.broker_id), request, cluster):
+        return ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    if request.is_migrating_zk_broker:
+        return ErrorCode.BROKER_ID_NOT_REGISTERED
+    if max(len(request.listeners), len(request.features), len(request.log_dirs)) > MAX_LISTED:
+        return ErrorCode.INVALID_REGISTRATION
+    dirs = yield from collect_distinct_steps(request.log_dirs)
+    others = {d for i, b in image.brokers.items() if i != request.broker_id for d in b.log_dirs}
+    reserved = {n.to_bytes(16, "big") for n in range(RESERVED_DIRECTORY_IDS)}
+    if not dirs or len(dirs) != len(request.log_dirs) or not reserved.isdisjoint(dirs) or not others.isdisjoint(dirs):
+        return ErrorCode.INVALID_REGISTRATION
+    finalized = {**image.features, KRAFT_VERSION: cluster.kraft_version}
+    told: dict[str, tuple[int, int]] = {}
+    for number, f in enumerate(request.features, 1):
+        if f.name in finalized or f.name == METADATA_VERSION:
+            told[f.name] = f.min_supported_version, f.max_supported_version
+        if number % YIELD_EVERY == 0:
+            yield
+    if any(not low <= finalized.get(name, 0) <= high for name, (low, high) in told.items() if name in finalized):
+        return ErrorCode.UNSUPPORTED_VERSION
+    if METADATA_VERSION not in told:
+        return ErrorCode.INVALID_REGISTRATION
+    if any(level and name not in told for name, level in finalized.items()):
+        return ErrorCode.UNSUPPORTED_VERSION
+    return ErrorCode.NONE
+
+
+def register_broker(
+    image: MetadataImage,
+    request: br.BrokerRegistrationRequest,
+    next_offset: int,
+    static: Mapping[str, str],
+    cluster: RegistrationContext,
+) -> ControllerResultSteps:
+    """Write a registration, fenced (R270, R271).
+
+    What a former process of the broker left is cleaned up first: it leaves every in-sync set, and where it did not stop
+    cleanly it is no eligible leader any more either. The broker epoch is the next offset at this moment: the
+    registration's own, where there is nothing to clean up.
+    """
+    wrong = yield from _registration_error(image, request, cluster)
+    if wrong != ErrorCode.NONE:
+        return ControllerResult(br.BrokerRegistrationResponse(error_code=wrong))
+    broker_id, known = request.broker_id, image.brokers.get(request.broker_id)
+    amends = known is not None and known.incarnation_id == request.incarnation_id
+    record = m.RegisterBrokerRecord(
+        broker_id,
+        False,
+        request.incarnation_id,
+        next_offset if known is None or not amends else known.broker_epoch,
+        (
+            yield from collect_steps(
+                m.BrokerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners
+            )
+        ),
+        (
+            yield from collect_steps(
+                m.BrokerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
+            )
+        ),
+        request.rack,
+        known.fenced if known is not None and amends else True,
+        known.in_controlled_shutdown if known is not None and amends else False,
+        (yield from collect_steps(request.log_dirs)),
+    )
+    records: list[Message] = []
+    if not amends:
+        stored_epoch = -2 if known is None else known.broker_epoch
+        clean = request.previous_broker_epoch == stored_epoch or not image.features.get(ELR_VERSION, 0)
+        if clean:
+            records = yield from leader_and_isr_updates(image, static, lambda p: broker_id in p.isr, leaves=broker_id)
+        else:
+            records = yield from leader_and_isr_updates(
+                image, static, lambda p: broker_id in p.isr or broker_id in p.elr, lost=broker_id
+            )
+    return ControllerResult(br.BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [*records, record])
+
+
+def register_controller(request: cr.ControllerRegistrationRequest) -> ControllerResultSteps:
+    """Write a controller's registration (R282)."""
+    if max(len(request.listeners), len(request.features)) > MAX_LISTED:
+        return ControllerResult(cr.ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION))
+    record = m.RegisterControllerRecord(
+        request.controller_id,
+        request.incarnation_id,
+        request.zk_migration_ready,
+        (
+            yield from collect_steps(
+                m.ControllerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners
+            )
+        ),
+        (
+            yield from collect_steps(
+                m.ControllerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
+            )
+        ),
+    )
+    return ControllerResult(cr.ControllerRegistrationResponse(error_message=None), [record])
+
+
+def unregister_broker(
+    image: MetadataImage, request: ub.UnregisterBrokerRequest, static: Mapping[str, str]
+) -> ControllerResultSteps:
+    """Forget a broker, whether it runs or not. It stays an eligible leader where it was (R281)."""
+    broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
+    if broker is None:
+        message = f"Broker ID {broker_id} is not currently registered"
+        return ControllerResult(ub.UnregisterBrokerResponse(0, ErrorCode.BROKER_ID_NOT_REGISTERED, message))
+    records = yield from leader_and_isr_updates(
+        image, static, lambda p: broker_id in p.isr or broker_id in p.elr, leaves=broker_id
+    )
+    return ControllerResult(
+        ub.UnregisterBrokerResponse(), [*records, m.UnregisterBrokerRecord(broker_id, broker.broker_epoch)]
+    )
+
+
+def allocate_producer_ids(image: MetadataImage, request: ap.AllocateProducerIdsRequest) -> ControllerResult:
+    """Hand a broker the next block of producer ids (R303)."""
+    broker = image.brokers.get(request.broker_id)
+    if broker is None or broker.broker_epoch != request.broker_epoch:
+        return ControllerResult(ap.AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    start = 0 if image.next_producer_id is None else image.next_producer_id.next_producer_id
+    record = m.ProducerIdsRecord(request.broker_id, request.broker_epoch, start + PRODUCER_ID_BLOCK_SIZE)
+    response = ap.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_ID_BLOCK_SIZE)
+    return ControllerResult(response, [record])

@@ -1,0 +1,221 @@
+"""Client quotas as the controller keeps them: what users, clients and addresses may, changed and told.
+
+Entries of a request stand for themselves; what the good ones change is written together, as one batch: where that would
+be too large the request is refused as a whole. Removing what is not set, and setting what is set, succeed silently. A
+name that is null is the default of its kind.
+
+Source: ``ClientQuotaControlManager.java``, ``ClientQuotasImage.java``, ``QuotaConfig.java`` (apache/kafka 4.3.1).
+
+From KIP-546; addresses: KIP-612; changes of the metadata: KIP-599.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+
+from ottla.controller.control.controller_result import (
+    YIELD_EVERY,
+    YIELD_EVERY_DECODED,
+    ControllerResult,
+    ControllerResultSteps,
+)
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import alter_client_quotas as ac
+from ottla.wire.messages import describe_client_quotas as dc
+from ottla.wire.messages import metadata_records as m
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+)
+CONNECTIONS = "connection_creation_rate"
+_LONG, _INT = 2**63 - 1, 2**31 - 1
+_CLIENT_QUOTA_KEYS: Mapping[str, int | None] = {PRODUCE: _LONG, FETCH: _LONG, REQUEST: None, CONTROLLER_MUTATION: None}
+"""Keys and the largest whole number of each; None: it may have a fraction."""
+_IP_QUOTA_KEYS: Mapping[str, int | None] = {CONNECTIONS: _INT}
+MAX_ENTITY_PARTS = 20
+"""What an entry may name: there are three kinds of parts of an entity, and five keys. Of more none is looked at."""
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Kinds and names, in the order of the kinds."""
+
+
+def _entity(rows: list[Any]) -> QuotaEntity:
+    return tuple(sorted({row.entity_type: row.entity_name for row in rows[:MAX_ENTITY_PARTS]}.items()))
+
+
+def _allowed_keys(rows: list[Any]) -> Mapping[str, int | None] | str:
+    """What may be set for an entity; or why nothing may (item 352)."""
+    kinds = [row.entity_type for row in rows]
+    if not kinds:
+        return "Invalid empty client quota entity"
+    for kind in kinds:
+        if kind not in (USER, CLIENT_ID, IP):
+            return f"Unhandled client quota entity type: {kind}"
+    if len(set(kinds)) != len(kinds):
+        return f"Invalid client quota entity, duplicate entity entry {kinds[0]}"
+    for row in rows:
+        if row.entity_name == "":
+            return f"Empty {row.entity_type} not supported"
+    if IP not in kinds:
+        return _CLIENT_QUOTA_KEYS
+    if len(kinds) > 1:
+        return "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
+    name = rows[0].entity_name
+    try:
+        ip_address(name or "::")
+    except ValueError:
+        return f"{name} is not a valid IP or resolvable host."
+    return _IP_QUOTA_KEYS
+
+
+def _wrong_value(keys: Mapping[str, int | None], key: str, value: float) -> str | None:
+    if key not in keys:
+        return f"Invalid configuration key {key}"
+    if not value > 0:
+        return f"Quota {key} must be greater than 0"
+    largest = keys[key]
+    if largest is None:
+        return None
+    if value > largest:
+        return f"Proposed value for {key} is too large for {'an INT' if largest == _INT else 'a LONG'}."
+    return f"{key} cannot be a fractional value." if value % 1 > 1e-6 else None
+
+
+def _records(image: MetadataImage, entry: ac.AlterClientQuotasRequestEntryData) -> list[Message] | str:
+    """What an entry changes; or why it changes nothing."""
+    if max(len(entry.entity), len(entry.ops)) > MAX_ENTITY_PARTS:
+        return f"More than {MAX_ENTITY_PARTS} parts of an entity, or quota keys"
+    keys = _allowed_keys(entry.entity)
+    if isinstance(keys, str):
+        return keys
+    entity, out = _entity(entry.entity), list[Message]()
+    named = [op.key for op in entry.ops]
+    if len(set(named)) != len(named):
+        return "Duplicate quota key, not updating the quotas of this entity"
+    for op in entry.ops:
+        set_now = image.others.get(("quota", entity, op.key))
+        if op.remove:
+            if set_now is not None:
+                out.append(_record(entity, op.key, 0.0, remove=True))
+            continue
+        wrong = _wrong_value(keys, op.key, op.value)
+        if wrong is not None:
+            return wrong
+        if not isinstance(set_now, m.ClientQuotaRecord) or set_now.value != op.value:
+            out.append(_record(entity, op.key, op.value, remove=False))
+    return out
+
+
+def _record(entity: QuotaEntity, key: str, value: float, *, remove: bool) -> m.ClientQuotaRecord:
+    return m.ClientQuotaRecord([m.EntityData(kind, name) for kind, name in entity], key, value, remove)
+
+
+def alter_client_quotas(image: MetadataImage, request: ac.AlterClientQuotasRequest) -> ControllerResultSteps:
+    """Change quotas. An entity that is named twice is told once: the first entry counts, and the answer is an error."""
+    rows: dict[QuotaEntity, ac.AlterClientQuotasResponseEntryData] = {}
+    records: list[Message] = []
+    size = 0
+    try:
+        for number, entry in enumerate(request.entries, 1):
+            entity = _entity(entry.entity)
+            changed: list[Message] | str = "Ignoring duplicate entity" if entity in rows else _records(image, entry)
+            if isinstance(changed, str):
+                rows[entity] = _row(entity, ErrorCode.INVALID_REQUEST, changed)
+            else:
+                rows[entity] = _row(entity, ErrorCode.NONE, None)
+                records += changed
+                size += len(changed) * sum(len(name or "") for _, name in entity)
+                check_batch_limits(len(records), size)
+            if number % YIELD_EVERY_DECODED == 0:
+                yield
+        told = list(rows.values())
+    except RequestTooLarge as error:
+        records, told = [], []
+        for number, entry in enumerate(request.entries, 1):
+            told.append(_row(_entity(entry.entity), error.code, str(error)))
+            if number % YIELD_EVERY_DECODED == 0:
+                yield
+    return ControllerResult(ac.AlterClientQuotasResponse(entries=told), [] if request.validate_only else records)
+
+
+def _row(entity: QuotaEntity, code: ErrorCode, why: str | None) -> ac.AlterClientQuotasResponseEntryData:
+    named = [ac.AlterClientQuotasResponseEntityData(kind, name) for kind, name in entity]
+    return ac.AlterClientQuotasResponseEntryData(code, why, named)
+
+
+# ------------------------------------------------------------------ what is told
+
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+
+
+class QuotaEntityFilter(NamedTuple):
+    """Which entities are asked for."""
+
+    exact: Mapping[str, str | None]
+    """Kinds that must have this name; None is the default's."""
+    any_name: frozenset[str]
+    strict: bool
+    """Whether entities of more kinds are not meant."""
+
+    def matches(self, entity: QuotaEntity) -> bool:
+        """Whether an entity is meant."""
+        kinds = dict(entity)
+        if self.strict and len(kinds) != len(self.exact) + len(self.any_name):
+            return False
+        return self.any_name <= kinds.keys() and all(k in kinds and kinds[k] == v for k, v in self.exact.items())
+
+
+def filter_from_request(request: dc.DescribeClientQuotasRequest) -> QuotaEntityFilter:
+    """What a request asks for (item 353).
+
+    Raises:
+        ProtocolError: INVALID_REQUEST, UNSUPPORTED_VERSION.
+    """
+    exact: dict[str, str | None] = {}
+    any_name: set[str] = set()
+    for row in request.components:
+        kind = row.entity_type
+        if not kind:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
+        if kind in exact or kind in any_name:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter."
+            )
+        if kind not in (USER, CLIENT_ID, IP):
+            raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        if row.match_type not in (EXACT, DEFAULT, SPECIFIED):
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown match type {row.match_type}")
+        if (row.match is None) == (row.match_type == EXACT):
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "A match string belongs to an exact match, and to no other.")
+        if row.match_type == SPECIFIED:
+            any_name.add(kind)
+        else:
+            exact[kind] = row.match
+    kinds = {*exact, *any_name}
+    if IP in kinds and len(kinds) > 1:
+        why = "IP filter component should not be used with user or clientId filter component."
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Invalid entity filter component combination. {why}")
+    return QuotaEntityFilter(exact, frozenset(any_name), request.strict)
+
+
+def matching_quotas(
+    image: MetadataImage, wanted: QuotaEntityFilter
+) -> Generator[None, None, dict[QuotaEntity, dict[str, float]]]:
+    """Quotas of the entities that are meant; in steps."""
+    out: dict[QuotaEntity, dict[str, float]] = {}
+    for number, about in enumerate(image.others, 1):
+        if about[0] == "quota" and wanted.matches(about[1]):
+            record = image.others[about]
+            assert isinstance(record, m.ClientQuotaRecord)
+            out.setdefault(about[1], {})[about[2]] = record.value
+        if number % YIELD_EVERY == 0:
+            yield
+    return out

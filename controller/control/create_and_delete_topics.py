@@ -1,0 +1,370 @@
+"""Topics: create, delete.
+
+Source: ``ReplicationControlManager.java`` (apache/kafka 4.3.1).
+
+From KIP-4; ids: KIP-516.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Generator, Hashable, Iterator, Mapping
+from typing import NamedTuple
+
+from ottla.controller.config.config_keys import INTERNAL_TOPIC_KEYS, TOPIC_KEYS, check_value, topic_key
+from ottla.controller.config.config_validation import check_size, check_topic
+from ottla.controller.control.controller_result import (
+    YIELD_EVERY,
+    YIELD_EVERY_DECODED,
+    ChargeQuota,
+    ControllerDefaults,
+    ControllerResult,
+    ControllerResultSteps,
+    find_duplicates_steps,
+    first_occurrences,
+    no_quota,
+)
+from ottla.controller.metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+    partition_record,
+)
+from ottla.controller.partitions.partition_assignment import (
+    MAX_PARTITIONS_PER_REQUEST,
+    MAX_RECORDS_PER_REQUEST,
+    TOO_MANY_PARTITIONS,
+    RequestTooLarge,
+    automatic_assignment,
+    check_batch_limits,
+    manual_assignment,
+)
+from ottla.controller.partitions.replica_placer import RandomFunction
+from ottla.log.directory.log_directory import METADATA_TOPIC
+from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import metadata_records as m
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+MAX_TOPIC_NAME_LENGTH = 249
+SOURCE_TOPIC_CONFIG = 1
+SOURCE_DYNAMIC_DEFAULT = 3
+SOURCE_DEFAULT_CONFIG = 5
+
+UuidFunction = Callable[[], bytes]
+
+
+class TopicCreationContext(NamedTuple):
+    """What a topic is made with that stands in no request."""
+
+    defaults: ControllerDefaults
+    new_id: UuidFunction
+    random: RandomFunction
+    charge_quota: ChargeQuota = no_quota
+
+
+def topic_name_error(name: str) -> str | None:
+    """What is wrong with a topic name, or None (``TopicImage.validate``)."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > MAX_TOPIC_NAME_LENGTH:
+        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
+    if not _LEGAL.fullmatch(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def topic_config_error(values: Mapping[str, str | None]) -> str | None:
+    """What is wrong with a topic's settings, or None."""
+    for name, value in values.items():
+        key = topic_key(name)
+        if key is None:
+            return f"Unknown topic config name: {name}"
+        if value is None:
+            return f"Null value not supported for topic configs: {name}"
+        wrong = check_value(key, value)
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def _partitions(
+    topic: ct.CreatableTopic, image: MetadataImage, defaults: ControllerDefaults, chance: RandomFunction
+) -> Generator[None, None, list[PartitionRegistration]]:
+    """The partitions a creation asks for."""
+    if topic.assignments:
+        if topic.replication_factor != -1:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but replication factor was not set to -1.",
+            )
+        if topic.num_partitions != -1:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            )
+        numbers = {a.partition_index for a in topic.assignments}
+        made = yield from manual_assignment(image, [(a.partition_index, a.broker_ids) for a in topic.assignments], None)
+        if numbers != set(range(len(made))):
+            raise ProtocolError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+            )
+        return made
+    count, factor = topic.num_partitions, topic.replication_factor
+    if factor < -1 or factor == 0:
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if count < -1 or count == 0:
+        raise ProtocolError(
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+        )
+    count = defaults.num_partitions if count == -1 else count
+    factor = defaults.replication_factor if factor == -1 else factor
+    return (yield from automatic_assignment(image, count, factor, chance))
+
+
+def _configs(values: Mapping[str, str], image: MetadataImage) -> list[ct.CreatableTopicConfigs]:
+    """All of a topic's effective settings, as a creation answers them."""
+    wide = image.config(RESOURCE_BROKER, "")
+    out = []
+    for key in TOPIC_KEYS.values():
+        value, source = key.default, SOURCE_DEFAULT_CONFIG
+        if key.name in values:
+            value, source = values[key.name], SOURCE_TOPIC_CONFIG
+        elif key.broker_key is not None and key.broker_key in wide:
+            value, source = wide[key.broker_key], SOURCE_DYNAMIC_DEFAULT
+        out.append(ct.CreatableTopicConfigs(key.name, value, False, source, False))
+    hidden = (name for name in values if name in INTERNAL_TOPIC_KEYS)
+    out += (ct.CreatableTopicConfigs(name, values[name], False, SOURCE_TOPIC_CONFIG, False) for name in hidden)
+    return out
+
+
+def _create_topic(
+    topic: ct.CreatableTopic, image: MetadataImage, making: TopicCreationContext
+) -> Generator[None, None, tuple[ct.CreatableTopicResult, list[Message]]]:
+    values = {c.name: c.value for c in topic.configs}
+    wrong = topic_config_error(values)
+    if wrong is not None:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, wrong)
+    for value in values.values():
+        check_size(value)
+    wide = {**making.defaults.static_config, **image.config(RESOURCE_BROKER, "")}
+    check_topic({k: v for k, v in values.items() if v is not None}, wide, {})
+    partitions = yield from _partitions(topic, image, making.defaults, making.random)
+    making.charge_quota(len(partitions))
+    topic_id = making.new_id()
+    records: list[Message] = [m.TopicRecord(topic.name, topic_id)]
+    records += (m.ConfigRecord(RESOURCE_TOPIC, topic.name, k, v) for k, v in values.items())
+    for number, partition in enumerate(partitions):
+        records.append(partition_record(topic_id, number, partition))
+        if number % YIELD_EVERY == 0:
+            yield
+    texts = {k: v for k, v in values.items() if v is not None}
+    result = ct.CreatableTopicResult(
+        topic.name,
+        topic_id,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+        configs=_configs(texts, image),
+    )
+    return result, records
+
+
+def _name_collision_error(name: str, image: MetadataImage, flats: Mapping[str, str]) -> ProtocolError | None:
+    """Why a topic cannot have its name, or None. ``flats``: names in the image, dots as underscores."""
+    if name == METADATA_TOPIC:  # its partition 0 would lie where the metadata log does
+        return ProtocolError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+    wrong = topic_name_error(name)
+    if wrong is not None:
+        return ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
+    if name in image.topics:
+        return ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    other = flats.get(name.replace(".", "_")) if "." in name or "_" in name else None
+    if other is not None:
+        return ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+    return None
+
+
+def _requested_partition_count(
+    request: ct.CreateTopicsRequest, defaults: ControllerDefaults
+) -> Generator[None, None, int]:
+    """How many partitions a request would make at the most (``validateTotalNumberOfPartitions``)."""
+    total = 0
+    for number, topic in enumerate(request.topics, 1):
+        if topic.assignments:
+            total += len(topic.assignments)
+        else:
+            total += defaults.num_partitions if topic.num_partitions == -1 else max(topic.num_partitions, 0)
+        if number % YIELD_EVERY_DECODED == 0:
+            yield
+    return total
+
+
+def _names_with_underscores(image: MetadataImage) -> Generator[None, None, dict[str, str]]:
+    flats: dict[str, str] = {}
+    for number, name in enumerate(image.topics, 1):
+        if "." in name or "_" in name:
+            flat = name.replace(".", "_")
+            flats[flat] = min(name, flats.get(flat, name))
+        if number % (10 * YIELD_EVERY) == 0:
+            yield
+    return flats
+
+
+def create_topics(
+    image: MetadataImage, request: ct.CreateTopicsRequest, version: int, making: TopicCreationContext
+) -> ControllerResultSteps:
+    """Create each topic that may be created; the others get their error. Too large a request is refused as a whole."""
+    response = ct.CreateTopicsResponse(topics=StreamingArray(ct.CreateTopicsResponse, version))
+    records: list[Message] = []
+    size = 0
+
+    def refused(name: str, error: ProtocolError) -> ct.CreatableTopicResult:
+        configs: list[ct.CreatableTopicConfigs] | None = [] if version >= 5 else None
+        return ct.CreatableTopicResult(name, error_code=error.code, error_message=error.message, configs=configs)
+
+    twice = yield from find_duplicates_steps(topic.name for topic in request.topics)
+    try:
+        if (yield from _requested_partition_count(request, making.defaults)) > MAX_PARTITIONS_PER_REQUEST:
+            raise RequestTooLarge(TOO_MANY_PARTITIONS)
+        flats = yield from _names_with_underscores(image)
+        for found in first_occurrences(request.topics, _name_of, twice):
+            if found is None:
+                yield
+                continue
+            _, topic, is_again = found
+            try:
+                if is_again:
+                    raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                taken = _name_collision_error(topic.name, image, flats)
+                if taken is not None:
+                    raise taken
+                result, made = yield from _create_topic(topic, image, making)
+                records += made
+                size += sum(len(c.name) + len(c.value or "") for c in topic.configs)
+                check_batch_limits(len(records), size)
+            except ProtocolError as error:
+                result = refused(topic.name, error)
+            response.topics.append(result)
+            yield
+    except RequestTooLarge as error:
+        why = ProtocolError(error.code, str(error))
+        response.topics = StreamingArray(ct.CreateTopicsResponse, version)
+        for found in first_occurrences(request.topics, _name_of, twice):
+            if found is None:
+                yield
+                continue
+            number, topic, _ = found
+            response.topics.append(refused(topic.name, why))
+            if number % YIELD_EVERY_DECODED == 0:
+                yield
+        records = []
+    return ControllerResult(response, [] if request.validate_only else records)
+
+
+def _name_of(topic: ct.CreatableTopic) -> str:
+    return topic.name
+
+
+def _to_delete(request: dt.DeleteTopicsRequest) -> Iterator[tuple[str | None, bytes]]:
+    for name in request.topic_names:
+        yield name, ZERO_UUID
+    for topic in request.topics:
+        yield topic.name, topic.topic_id
+
+
+def _identity(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
+    return item
+
+
+def _names_and_ids(
+    request: dt.DeleteTopicsRequest, twice: Container[Hashable]
+) -> Generator[None, None, tuple[set[str], set[bytes]]]:
+    """The names that a request gives once, and all ids it gives."""
+    names: set[str] = set()
+    ids: set[bytes] = set()
+    for number, item in enumerate(_to_delete(request), 1):
+        name, topic_id = item
+        if name is None:
+            ids.add(topic_id)
+        elif topic_id == ZERO_UUID and item not in twice:
+            names.add(name)
+        if number % YIELD_EVERY_DECODED == 0:
+            yield
+    return names, ids
+
+
+def _deletion_name_error(
+    name: str | None, topic_id: bytes, topic: TopicImage | None, ids: Container[bytes], *, is_again: bool
+) -> str | None:
+    """What is wrong with how a request names a topic it would delete, or None. ``ids``: all that it gives."""
+    if name is None:
+        if topic_id == ZERO_UUID:
+            return "Neither topic name nor id were specified."
+        return "Duplicate topic id." if is_again else None
+    if topic_id != ZERO_UUID:
+        return "You may not specify both topic name and topic id."
+    if is_again:
+        return "Duplicate topic name."
+    if topic is not None and topic.id in ids:
+        return "The provided topic name maps to an ID that was already supplied."
+    return None
+
+
+def delete_topics(
+    image: MetadataImage, request: dt.DeleteTopicsRequest, version: int, spend: ChargeQuota = no_quota
+) -> ControllerResultSteps:
+    """Delete by name, or (v6+) by name or id. What is beyond the records of one request is not deleted.
+
+    A topic that is given by its name and by its id stays, and its name alone is answered (``ControllerApis.scala``).
+    """
+    response = dt.DeleteTopicsResponse(responses=StreamingArray(dt.DeleteTopicsResponse, version))
+    records: list[Message] = []
+    twice = yield from find_duplicates_steps(_to_delete(request))
+    names, ids = yield from _names_and_ids(request, twice)
+    for found in first_occurrences(_to_delete(request), _identity, twice):
+        if found is None:
+            yield
+            continue
+        number, (name, topic_id), is_again = found
+        if number % YIELD_EVERY_DECODED == 0:
+            yield
+        code, message = ErrorCode.NONE, None
+        topic = image.topics.get(name) if name is not None else image.topic_by_id(topic_id)
+        if name is None and topic is not None and not is_again and topic.name in names:
+            continue
+        wrong = _deletion_name_error(name, topic_id, topic, ids, is_again=is_again)
+        if wrong is not None:
+            code, message = ErrorCode.INVALID_REQUEST, wrong
+            if name is not None and topic_id == ZERO_UUID and not is_again and topic is not None:
+                topic_id = topic.id  # it is given by both
+        elif topic is None and name is not None:
+            code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        elif topic is None:
+            code, message = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+        elif len(records) == MAX_RECORDS_PER_REQUEST:
+            code, name, topic_id = ErrorCode.UNKNOWN_SERVER_ERROR, topic.name, topic.id  # Kafka's list is full
+        else:
+            name, topic_id = topic.name, topic.id
+            try:
+                spend(len(topic.partitions))
+                records.append(m.RemoveTopicRecord(topic.id))
+            except ProtocolError as error:
+                code, message = error.code, error.message
+        response.responses.append(
+            dt.DeletableTopicResult(name if name is not None or version >= 6 else "", topic_id, code, message)
+        )
+    return ControllerResult(response, records)

@@ -1,0 +1,121 @@
+"""More partitions for topics that are there.
+
+Source: ``ReplicationControlManager.createPartitions`` (apache/kafka 4.3.1).
+
+From KIP-195.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from ottla.controller.control.controller_result import (
+    YIELD_EVERY,
+    YIELD_EVERY_DECODED,
+    ChargeQuota,
+    ControllerResult,
+    ControllerResultSteps,
+    find_duplicates_steps,
+    first_occurrences,
+    no_quota,
+)
+from ottla.controller.metadata.image import MetadataImage, partition_record
+from ottla.controller.partitions.partition_assignment import (
+    MAX_RECORDS_PER_REQUEST,
+    TOO_MANY_RECORDS,
+    RequestTooLarge,
+    automatic_assignment,
+    manual_assignment,
+)
+from ottla.controller.partitions.replica_placer import RandomFunction
+from ottla.wire.codec.schema import Message
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import create_partitions as cp
+
+
+def _add_partitions(
+    topic: cp.CreatePartitionsTopic, image: MetadataImage, chance: RandomFunction, room: int, spend: ChargeQuota
+) -> Generator[None, None, list[Message]]:
+    """The records of a topic's new partitions; more than ``room`` of them are too many for the request."""
+    known = image.topics.get(topic.name)
+    if known is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    current = len(known.partitions)
+    if topic.count == current:
+        raise ProtocolError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+    if topic.count < current:
+        raise ProtocolError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {current} partition(s); {topic.count} would not be an increase.",
+        )
+    extra = topic.count - current
+    factor = len(known.partitions[0].replicas)
+    if topic.assignments is not None and len(topic.assignments) != extra:
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {extra} additional partition(s), but only {len(topic.assignments)} assignment(s) "
+            "were specified.",
+        )
+    spend(extra)
+    if extra > room:
+        raise RequestTooLarge(TOO_MANY_RECORDS)
+    if topic.assignments is not None:
+        numbered = [(current + i, a.broker_ids) for i, a in enumerate(topic.assignments)]
+        partitions = yield from manual_assignment(image, numbered, factor)
+    else:
+        partitions = yield from automatic_assignment(image, extra, factor, chance)
+    records: list[Message] = []
+    for number, partition in enumerate(partitions, current):
+        records.append(partition_record(known.id, number, partition))
+        if number % YIELD_EVERY == 0:
+            yield
+    return records
+
+
+def create_partitions(
+    image: MetadataImage,
+    request: cp.CreatePartitionsRequest,
+    version: int,
+    chance: RandomFunction,
+    spend: ChargeQuota = no_quota,
+) -> ControllerResultSteps:
+    """Add partitions to topics: each gets what it asks for or its error; too large a request is refused as a whole."""
+    response = cp.CreatePartitionsResponse(results=StreamingArray(cp.CreatePartitionsResponse, version))
+    records: list[Message] = []
+    twice = yield from find_duplicates_steps(topic.name for topic in request.topics)
+    try:
+        for found in first_occurrences(request.topics, _name_of, twice):
+            if found is None:
+                yield
+                continue
+            number, topic, is_again = found
+            code, message = ErrorCode.NONE, None
+            try:
+                if is_again:
+                    raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                records += yield from _add_partitions(
+                    topic, image, chance, MAX_RECORDS_PER_REQUEST - len(records), spend
+                )
+            except ProtocolError as error:
+                code, message = error.code, error.message
+            response.results.append(cp.CreatePartitionsTopicResult(topic.name, code, message))
+            if number % YIELD_EVERY_DECODED == 0:
+                yield
+    except RequestTooLarge as error:
+        response.results = StreamingArray(cp.CreatePartitionsResponse, version)
+        for found in first_occurrences(request.topics, _name_of, twice):
+            if found is None:
+                yield
+                continue
+            number, topic, _ = found
+            row = cp.CreatePartitionsTopicResult(topic.name, error.code, str(error))
+            response.results.append(row)
+            if number % YIELD_EVERY_DECODED == 0:
+                yield
+        records = []
+    return ControllerResult(response, [] if request.validate_only else records)
+
+
+def _name_of(topic: cp.CreatePartitionsTopic) -> str:
+    return topic.name

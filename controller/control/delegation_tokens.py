@@ -1,0 +1,227 @@
+"""Delegation tokens: issued, renewed, ended, and swept away once their time is over.
+
+A token's hmac is made of its id and a secret that every node has in its settings; it is kept nowhere, so the log and
+its snapshots let nobody in. Whoever has the hmac may log in as the token's owner.
+
+Behaviour (items 331, 332, 334): owner and renewers prolong or end a token, who asked for one for somebody else does
+not. No token outlives its greatest age, however often it is renewed. One that is past its time can only be removed.
+
+Source: ``DelegationTokenControlManager.java``, ``DelegationTokenManager.java`` (apache/kafka 4.3.1).
+
+From KIP-48, tokens for others from KIP-373; in the metadata log since KIP-900.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, NamedTuple
+
+from ottla.controller.config.broker_config_keys import BROKER_KEYS
+from ottla.controller.control.controller_result import YIELD_EVERY, ControllerResult, ControllerResultSteps
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.api_keys import ApiKey, response_class
+from ottla.wire.codec.primitives import Buffer, uuid_to_string
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import create_delegation_token as cd
+from ottla.wire.messages import expire_delegation_token as ed
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import renew_delegation_token as rd
+
+SECRET = "delegation.token.secret.key"  # noqa: S105 - the name of the setting
+MAX_LIFETIME = "delegation.token.max.lifetime.ms"
+EXPIRY_TIME = "delegation.token.expiry.time.ms"
+MAX_SWEPT = 1_000
+"""Removed in one turn."""
+USER = "User"
+REQUESTER_SINCE = 3
+"""The version of Create and Describe from which on they say who asked for a token."""
+_NEVER_MS = 2**63 - 1
+_HMAC_BYTES = 64
+
+StaticConfig = Mapping[str, str]
+"""What was set in this node's configuration."""
+
+
+class TokenRequestContext(NamedTuple):
+    """A request about tokens, who sent it and when: what the rules need beside the request."""
+
+    request: Any
+    principal: str
+    """``Type:name``."""
+    now_ms: int
+    """By the wall clock."""
+
+
+def token_hmac(secret: str, token_id: str) -> bytes:
+    """What whoever has the token knows; 64 bytes."""
+    return hmac.digest(secret.encode(), token_id.encode(), "sha512")
+
+
+def owner_principal(request: cd.CreateDelegationTokenRequest, principal: str) -> str:
+    """Whose a token shall be: who asks, unless somebody is named."""
+    if not request.owner_principal_name:
+        return principal
+    return f"{request.owner_principal_type}:{request.owner_principal_name}"
+
+
+def iterate_tokens(image: MetadataImage) -> Generator[None, None, list[m.DelegationTokenRecord]]:
+    """Every token there is."""
+    out: list[m.DelegationTokenRecord] = []
+    for number, record in enumerate(image.others.values(), 1):
+        if isinstance(record, m.DelegationTokenRecord):
+            out.append(record)
+        if number % YIELD_EVERY == 0:
+            yield
+    return out
+
+
+def is_expired(token: m.DelegationTokenRecord, now_ms: int) -> bool:
+    """Whether a token's time has passed."""
+    return min(token.max_timestamp, token.expiration_timestamp) < now_ms
+
+
+def _number(static: StaticConfig, name: str) -> int:
+    return int(static.get(name) or BROKER_KEYS[name].default or 0)
+
+
+def _find_by_hmac(
+    image: MetadataImage, secret: str, shown: Buffer
+) -> Generator[None, None, m.DelegationTokenRecord | None]:
+    """The token of an hmac. What has another length is none: comparing takes as long as it has bytes."""
+    if len(shown) != _HMAC_BYTES:
+        return None
+    tokens = yield from iterate_tokens(image)
+    for number, token in enumerate(tokens, 1):
+        if hmac.compare_digest(token_hmac(secret, token.token_id), shown):
+            return token
+        if number % YIELD_EVERY == 0:
+            yield
+    return None
+
+
+def _new_token_id(new_id: Callable[[], bytes]) -> str:
+    """A new token's id; none begins like an option of a command line, as no id of Kafka's does."""
+    out = uuid_to_string(new_id())
+    while out.startswith("-"):
+        out = uuid_to_string(new_id())
+    return out
+
+
+def decide_token_request(
+    image: MetadataImage, asked: TokenRequestContext, version: int, static: StaticConfig, new_id: Callable[[], bytes]
+) -> ControllerResult | ControllerResultSteps:
+    """Issue, renew or end a token."""
+    secret, request = static.get(SECRET, ""), asked.request
+    if isinstance(request, cd.CreateDelegationTokenRequest):
+        answer = create_response(owner_principal(request, asked.principal), asked.principal, version)
+        if not secret:
+            answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        elif any(x.principal_type != USER for x in request.renewers):
+            answer.error_code = ErrorCode.INVALID_PRINCIPAL_TYPE
+        return (
+            ControllerResult(answer)
+            if answer.error_code
+            else _created(asked, answer, secret, static, _new_token_id(new_id))
+        )
+    if not secret:
+        return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED))
+    return _renew_or_expire(image, asked, secret, static)
+
+
+def _refused(request: Any, code: ErrorCode) -> Message:
+    answer: Any = response_class(ApiKey(request.SPEC.key))()
+    answer.error_code = code
+    return answer  # type: ignore[no-any-return]
+
+
+def create_response(owner: str, requester: str, version: int) -> cd.CreateDelegationTokenResponse:
+    """An answer without a token; before version 3 it does not say who asked."""
+    told = _split_principal(requester) if version >= REQUESTER_SINCE else ("", "")
+    return cd.CreateDelegationTokenResponse(0, *_split_principal(owner), *told)
+
+
+def _created(
+    asked: TokenRequestContext,
+    answer: cd.CreateDelegationTokenResponse,
+    secret: str,
+    static: StaticConfig,
+    token_id: str,
+) -> ControllerResult:
+    request, now_ms, lifetime_ms = asked.request, asked.now_ms, _number(static, MAX_LIFETIME)
+    if request.max_lifetime_ms > 0:
+        lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
+    max_ms = min(now_ms + lifetime_ms, _NEVER_MS)
+    expiry_ms = min(now_ms + _number(static, EXPIRY_TIME), max_ms)
+    answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms = now_ms, expiry_ms, max_ms
+    answer.token_id, answer.hmac = token_id, token_hmac(secret, token_id)
+    renewers = [f"{x.principal_type}:{x.principal_name}" for x in request.renewers]
+    of = owner_principal(request, asked.principal), asked.principal, renewers
+    return ControllerResult(answer, [m.DelegationTokenRecord(*of, now_ms, max_ms, expiry_ms, token_id)])
+
+
+def _split_principal(principal: str) -> tuple[str, str]:
+    kind, _, name = principal.partition(":")
+    return kind, name
+
+
+def _renew_or_expire(
+    image: MetadataImage, asked: TokenRequestContext, secret: str, static: StaticConfig
+) -> ControllerResultSteps:
+    """Move the time of a token's end, or remove it."""
+    request = asked.request
+    token = yield from _find_by_hmac(image, secret, request.hmac)
+    if token is None:
+        return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_NOT_FOUND))
+    rule = _renew if isinstance(request, rd.RenewDelegationTokenRequest) else _expire
+    return rule(token, asked, static)
+
+
+def _can_manage(token: m.DelegationTokenRecord, principal: str) -> bool:
+    return principal == token.owner or principal in token.renewers
+
+
+def _renew(token: m.DelegationTokenRecord, asked: TokenRequestContext, static: StaticConfig) -> ControllerResult:
+    request, now_ms = asked.request, asked.now_ms
+    if is_expired(token, now_ms):
+        return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_EXPIRED))
+    if not _can_manage(token, asked.principal):
+        return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH))
+    period_ms = _number(static, EXPIRY_TIME)
+    if request.renew_period_ms > 0:
+        period_ms = min(period_ms, request.renew_period_ms)
+    return _set_expiry(token, min(token.max_timestamp, now_ms + period_ms), rd.RenewDelegationTokenResponse())
+
+
+def _expire(token: m.DelegationTokenRecord, asked: TokenRequestContext, static: StaticConfig) -> ControllerResult:
+    request, now_ms = asked.request, asked.now_ms
+    if not _can_manage(token, asked.principal):
+        return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH))
+    answer = ed.ExpireDelegationTokenResponse()
+    if request.expiry_time_period_ms < 0:
+        answer.expiry_timestamp_ms = now_ms
+        return ControllerResult(answer, [m.RemoveDelegationTokenRecord(token.token_id)])
+    if is_expired(token, now_ms):
+        return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_EXPIRED))
+    return _set_expiry(token, min(token.max_timestamp, now_ms + request.expiry_time_period_ms), answer)
+
+
+def _set_expiry(token: m.DelegationTokenRecord, expiry_ms: int, answer: Any) -> ControllerResult:
+    answer.expiry_timestamp_ms = expiry_ms
+    of = token.owner, token.requester, list(token.renewers), token.issue_timestamp, token.max_timestamp
+    return ControllerResult(answer, [m.DelegationTokenRecord(*of, expiry_ms, token.token_id)])
+
+
+def sweep_expired_tokens(image: MetadataImage, now_ms: int) -> ControllerResultSteps:
+    """Remove tokens whose time is over; the answer is whether there are more of them."""
+    tokens = yield from iterate_tokens(image)
+    gone: list[Message] = []
+    for number, token in enumerate(tokens, 1):
+        if is_expired(token, now_ms):
+            if len(gone) == MAX_SWEPT:
+                return ControllerResult(True, gone)
+            gone.append(m.RemoveDelegationTokenRecord(token.token_id))
+        if number % YIELD_EVERY == 0:
+            yield
+    return ControllerResult(False, gone)

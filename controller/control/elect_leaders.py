@@ -1,0 +1,172 @@
+"""Leaders are elected on request (ElectLeaders), and now and then by the controller itself.
+
+Source: ``ReplicationControlManager.electLeaders``, ``maybeBalancePartitionLeaders``, ``maybeElectUncleanLeaders``
+(apache/kafka 4.3.1); KIP-183, KIP-460.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ottla.controller.control.assign_replicas_to_dirs import leader_acceptor
+from ottla.controller.control.controller_result import (
+    YIELD_EVERY,
+    YIELD_EVERY_DECODED,
+    ControllerResult,
+    ControllerResultSteps,
+    sort_steps,
+)
+from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.controller.partitions.leader_and_isr_updates import is_leaderless, topic_change_rules
+from ottla.controller.partitions.partition_assignment import MAX_RECORDS_PER_REQUEST, TOO_MANY_RECORDS
+from ottla.controller.partitions.partition_change_builder import (
+    PartitionChangeRules,
+    PartitionElection,
+    build_partition_change,
+)
+from ottla.wire.codec.schema import Message
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import metadata_records as m
+
+MAX_ELECTIONS_PER_RUN = 1_000
+"""What the controller changes by itself at once; the rest comes in the next turn."""
+_KINDS = {0: PartitionElection.PREFERRED, 1: PartitionElection.UNCLEAN}
+_IMPOSSIBLE = {
+    PartitionElection.PREFERRED: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
+    PartitionElection.UNCLEAN: (
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        "Eligible topic partition leaders are not available.",
+    ),
+}
+_NOT_NEEDED = "Leader election not needed for topic partition."
+
+
+def has_preferred_leader(p: PartitionRegistration) -> bool:
+    """Whether the first replica leads."""
+    return p.leader == p.replicas[0]
+
+
+def _elect(
+    image: MetadataImage,
+    topic: TopicImage,
+    number: int,
+    p: PartitionRegistration,
+    rules: PartitionChangeRules,
+    kind: PartitionElection,
+) -> m.PartitionChangeRecord | None:
+    return build_partition_change((topic.id, number), p, leader_acceptor(image, p), rules, election=kind)
+
+
+def elect_leaders(
+    image: MetadataImage, request: el.ElectLeadersRequest, version: int, static: Mapping[str, str]
+) -> ControllerResultSteps:
+    """Elect in each partition that is named, or in all (R293)."""
+    response = el.ElectLeadersResponse(replica_election_results=StreamingArray(el.ElectLeadersResponse, version))
+    if request.topic_partitions is not None and not request.topic_partitions:
+        return ControllerResult(response)
+    kind = _KINDS.get(request.election_type)
+    if kind is None:
+        why = f"Unknown election type {request.election_type}"
+        return (yield from _refused(request, version, ErrorCode.INVALID_REQUEST, why))
+    records: list[Message] = []
+    named: Iterable[tuple[str, Iterable[int]]]
+    if request.topic_partitions is None:
+        named = ((name, image.topics[name].partitions) for name in (yield from sort_steps(image.topics)))
+    else:
+        named = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
+    seen = 0
+    for name, numbers in named:
+        seen += 1
+        if seen % YIELD_EVERY_DECODED == 0:
+            yield
+        topic = image.topics.get(name)
+        rules = topic_change_rules(image, static, topic) if topic is not None else PartitionChangeRules()
+        rows = StreamingArray(el.ElectLeadersResponse, version)
+        for number in numbers:
+            seen += 1
+            if seen % YIELD_EVERY == 0:
+                yield
+            code, message, record = _elect_row(image, topic, name, number, rules, kind)
+            if request.topic_partitions is None and code == ErrorCode.ELECTION_NOT_NEEDED:
+                continue
+            rows.append(el.PartitionResult(number, code, message))
+            if record is not None:
+                records.append(record)
+                if len(records) > MAX_RECORDS_PER_REQUEST:
+                    return (yield from _refused(request, version, ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS))
+        response.replica_election_results.append(el.ReplicaElectionResult(name, rows))
+    return ControllerResult(response, records)
+
+
+def _elect_row(
+    image: MetadataImage,
+    topic: TopicImage | None,
+    name: str,
+    number: int,
+    rules: PartitionChangeRules,
+    kind: PartitionElection,
+) -> tuple[ErrorCode, str | None, m.PartitionChangeRecord | None]:
+    """One partition's election: error, message, record."""
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}", None
+    p = topic.partitions.get(number)
+    if p is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}", None
+    if has_preferred_leader(p) if kind is PartitionElection.PREFERRED else not is_leaderless(p):
+        return ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED, None
+    record = _elect(image, topic, number, p, rules, kind)
+    if record is None:
+        return *_IMPOSSIBLE[kind], None
+    return ErrorCode.NONE, None, record
+
+
+def _refused(request: el.ElectLeadersRequest, version: int, code: ErrorCode, message: str) -> ControllerResultSteps:
+    """The whole request fails, and each row says so (``ElectLeadersRequest.getErrorResponse``)."""
+    results = StreamingArray(el.ElectLeadersResponse, version)
+    for topic in request.topic_partitions or ():
+        rows = StreamingArray(el.ElectLeadersResponse, version)
+        for seen, number in enumerate(topic.partitions, 1):
+            rows.append(el.PartitionResult(number, code, message))
+            if seen % YIELD_EVERY == 0:
+                yield
+        results.append(el.ReplicaElectionResult(topic.topic, rows))
+        yield
+    return ControllerResult(el.ElectLeadersResponse(error_code=code, replica_election_results=results))
+
+
+def _elect_where(
+    image: MetadataImage,
+    static: Mapping[str, str],
+    kind: PartitionElection,
+    wants: Callable[[PartitionRegistration, PartitionChangeRules], bool],
+) -> ControllerResultSteps:
+    """Elect wherever it is wanted and somebody else leads after it; the answer: whether there may be more to do."""
+    records: list[Message] = []
+    seen = 0
+    for name in (yield from sort_steps(image.topics)):
+        topic = image.topics[name]
+        rules = topic_change_rules(image, static, topic)
+        for number, p in topic.partitions.items():
+            seen += 1
+            if seen % YIELD_EVERY == 0:
+                yield
+            record = _elect(image, topic, number, p, rules, kind) if wants(p, rules) else None
+            if record is not None:
+                records.append(record)
+                if len(records) == MAX_ELECTIONS_PER_RUN:
+                    return ControllerResult(True, records)
+    return ControllerResult(False, records)
+
+
+def balance_partition_leaders(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
+    """First replicas lead again, where they can (R267); the answer: whether there may be more to do."""
+    return _elect_where(image, static, PartitionElection.PREFERRED, lambda p, rules: not has_preferred_leader(p))
+
+
+def elect_unclean_leaders(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
+    """Who lives leads what nobody leads, where topics allow it (R267); the answer: whether there may be more to do."""
+    return _elect_where(
+        image, static, PartitionElection.UNCLEAN, lambda p, rules: rules.allows_unclean_election and is_leaderless(p)
+    )

@@ -1,0 +1,80 @@
+"""When a broker is plainly gone, so that its lease ends at once: its connection was lost, and its port refuses.
+
+Fencing a broker that lives is always safe: it comes back with its next heartbeat. So the only question is whom not to
+disturb for nothing. A refusal counts where a probe has reached this very process before (a listener behind a wall, or
+not bound yet, refuses as well), and where nothing was heard of it since the probe began. What is only silent keeps its
+lease: a cut or a pause takes the session.
+
+Kafka waits for the end of the session. The rule is Ottla's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from errno import ECONNREFUSED
+from typing import NamedTuple
+
+from ottla.controller.control import broker_heartbeat
+from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
+from ottla.controller.metadata.image import MetadataImage
+
+
+class BrokerConnectionRefused(NamedTuple):
+    """A probe of a broker's port was refused; its answer is whether the broker was fenced for it."""
+
+    broker_id: int
+    broker_epoch: int
+    probe_started_ms: float
+    """When the probe began, of the monotonic clock."""
+
+
+def is_connection_refused(error: OSError) -> bool:
+    """Whether a probe failed because nobody listens there: not for want of a way, a name or time."""
+    return error.errno == ECONNREFUSED
+
+
+class BrokerProbes:
+    """Which processes of brokers a probe has reached. Every controller keeps it, active or not."""
+
+    def __init__(self) -> None:
+        self._reached: dict[int, int] = {}
+
+    def record_reached(self, broker_id: int, broker_epoch: int) -> None:
+        """A probe was let in."""
+        self._reached[broker_id] = broker_epoch
+
+    def has_reached(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a probe was let in since this registration."""
+        return self._reached.get(broker_id) == broker_epoch
+
+    def brokers_to_probe(self, image: MetadataImage) -> list[int]:
+        """Brokers to be probed now and then until they are reached: those that serve."""
+        serving = (b for b in image.brokers.values() if not b.fenced)
+        return sorted(b.broker_id for b in serving if not self.has_reached(b.broker_id, b.broker_epoch))
+
+
+def is_broker_process_gone(
+    image: MetadataImage, leases: BrokerHeartbeatTracker, probes: BrokerProbes, gone: BrokerConnectionRefused
+) -> bool:
+    """Whether a refusal ends a lease."""
+    broker = image.brokers.get(gone.broker_id)
+    if broker is None or broker.fenced or broker.broker_epoch != gone.broker_epoch:
+        return False
+    heard = leases.last_contact_ms(gone.broker_id, gone.broker_epoch)
+    return probes.has_reached(gone.broker_id, gone.broker_epoch) and (heard is None or heard <= gone.probe_started_ms)
+
+
+def fence_refused_broker(
+    image: MetadataImage,
+    leases: BrokerHeartbeatTracker,
+    probes: BrokerProbes,
+    gone: BrokerConnectionRefused,
+    static: Mapping[str, str],
+) -> ControllerResultSteps:
+    """Fence a broker that is plainly gone, and end its lease: it may register again at once."""
+    if not is_broker_process_gone(image, leases, probes, gone):
+        return ControllerResult(False)
+    fenced = yield from broker_heartbeat.fence_broker(image, gone.broker_id, static)
+    leases.remove(gone.broker_id, gone.broker_epoch)
+    return ControllerResult(True, fenced.records)

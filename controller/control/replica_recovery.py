@@ -1,0 +1,149 @@
+"""What the active controller makes whole by itself: internal topics grow with the cluster, lost replicas come again.
+
+A node alone makes its internal topics with one replica. As others join, each of those topics gets a replica more, up
+to three, unless the number was set by hand. And where ``auto.replica.recovery.after.ms`` is set, what a broker had that
+has been away for so long is made again on others. Both are moves as any other (KIP-455); a broker that comes back in
+the middle of one keeps what it had until the move is through. The rules are Ottla's own: Kafka leaves this to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ottla.controller.config.config_keys import REPLICA_RECOVERY
+from ottla.controller.control.alter_partition_reassignments import reassign_partition
+from ottla.controller.control.broker_heartbeat_tracker import FencedSince
+from ottla.controller.control.controller_result import YIELD_EVERY, ControllerResult, ControllerResultSteps, sort_steps
+from ottla.controller.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
+from ottla.controller.partitions.leader_and_isr_updates import topic_change_rules
+from ottla.controller.partitions.reassignment_plan import BrokerLoads, replace_brokers
+from ottla.controller.partitions.reassignment_state import is_reassignment_in_progress
+from ottla.controller.partitions.replica_placer import is_usable_for_placement
+from ottla.wire.codec.schema import Message
+
+INTERNAL_TOPIC_REPLICATION_FACTOR = 3
+INTERNAL_TOPIC_FACTOR_KEYS = {
+    "__consumer_offsets": "offsets.topic.replication.factor",
+    "__transaction_state": "transaction.state.log.replication.factor",
+    "__share_group_state": "share.coordinator.state.topic.replication.factor",
+}
+"""Internal topics, and the setting that fixes how many replicas each has."""
+MAX_MOVES_PER_RUN = 100
+"""So many partitions begin to move at once; the rest follows in later turns."""
+
+
+def _partitions(image: MetadataImage, names: Iterable[str]) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
+    for name in names:
+        topic = image.topics[name]
+        for number, p in topic.partitions.items():
+            yield topic, number, p
+
+
+def _placeable_brokers(image: MetadataImage) -> BrokerLoads:
+    """Brokers that may get replicas now, nothing counted."""
+    live = sorted(b.broker_id for b in image.brokers.values() if not b.fenced and is_usable_for_placement(b))
+    return BrokerLoads({i: image.brokers[i].rack for i in live})
+
+
+def _replicas_on_registered_brokers(image: MetadataImage, p: PartitionRegistration) -> tuple[int, ...]:
+    """A partition's replicas without those on brokers that were let go for good."""
+    return tuple(i for i in p.replicas if i in image.brokers)
+
+
+def _needs_more_replicas(image: MetadataImage, p: PartitionRegistration, factor: int) -> bool:
+    """Whether a partition has fewer replicas, none on its way, and one at least on a broker there is."""
+    return (
+        len(p.replicas) < factor
+        and not is_reassignment_in_progress(p)
+        and bool(_replicas_on_registered_brokers(image, p))
+    )
+
+
+def _topics_to_expand(image: MetadataImage, static: Mapping[str, str], factor: int) -> list[TopicImage]:
+    """Internal topics with a partition that has fewer replicas."""
+    found = (image.topics.get(name) for name, key in INTERNAL_TOPIC_FACTOR_KEYS.items() if key not in static)
+    return [
+        t for t in found if t is not None and any(_needs_more_replicas(image, p, factor) for p in t.partitions.values())
+    ]
+
+
+def _rotated(replicas: tuple[int, ...], number: int) -> tuple[int, ...]:
+    """The first stays; who is next in line differs from partition to partition, so that not one has to lead all."""
+    first, *others = replicas
+    turn = number % len(others)
+    return (first, *others[turn:], *others[:turn])
+
+
+def expand_internal_topics(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
+    """Internal topics get replicas on brokers that have joined; the answer: whether any move was begun."""
+    brokers = _placeable_brokers(image)
+    factor = min(INTERNAL_TOPIC_REPLICATION_FACTOR, len(brokers.racks))
+    growing = _topics_to_expand(image, static, factor)
+    if not growing:
+        return ControllerResult(False)
+    for seen, (_, _, p) in enumerate(_partitions(image, image.topics), 1):
+        brokers.count(p.replicas)
+        if seen % YIELD_EVERY == 0:
+            yield
+    records: list[Message] = []
+    for topic in growing:
+        rules = topic_change_rules(image, static, topic)
+        for number, p in topic.partitions.items():
+            if not _needs_more_replicas(image, p, factor):
+                yield
+                continue
+            target = _replicas_on_registered_brokers(image, p)
+            brokers.count(p.replicas, -1)
+            brokers.count(target)
+            while len(target) < factor:
+                more = brokers.least_loaded(target)
+                assert more is not None, "there are as many brokers as replicas to have"
+                brokers.count(target, -1)
+                target = (*target, more)
+                brokers.count(target)
+            record = reassign_partition(image, (topic.id, number), p, _rotated(target, number), rules)
+            if record is not None:
+                records.append(record)
+            yield
+    return ControllerResult(bool(records), records)
+
+
+def replace_lost_replicas(
+    image: MetadataImage, static: Mapping[str, str], absences: FencedSince, now_ms: float
+) -> ControllerResultSteps:
+    """What brokers had that are away for too long begins to be made on others; the answer: whether there is more.
+
+    Only where somebody leads, to copy from. What moves already is left alone; brokers that were let go for good
+    (unregistered) count as away at once.
+    """
+    after_ms = float(static.get(REPLICA_RECOVERY, "0"))
+    if not after_ms:
+        return ControllerResult(False)
+    away = absences.fenced_for(image, now_ms, after_ms)
+    brokers = _placeable_brokers(image)
+    lost: list[tuple[TopicImage, int, PartitionRegistration]] = []
+    names = yield from sort_steps(image.topics)
+    for seen, (topic, number, p) in enumerate(_partitions(image, names), 1):
+        brokers.count(p.replicas)
+        if seen % YIELD_EVERY == 0:
+            yield
+        if (
+            p.leader != NO_LEADER
+            and not is_reassignment_in_progress(p)
+            and any(i in away or i not in image.brokers for i in p.replicas)
+        ):
+            lost.append((topic, number, p))
+    records: list[Message] = []
+    for topic, number, p in lost:
+        gone = [i for i in p.replicas if i in away or i not in image.brokers]
+        target = replace_brokers(brokers, p.replicas, gone)
+        if target is None:
+            continue
+        rules = topic_change_rules(image, static, topic)
+        record = reassign_partition(image, (topic.id, number), p, target, rules)
+        if record is not None:
+            records.append(record)
+        if len(records) == MAX_MOVES_PER_RUN:
+            return ControllerResult(True, records)
+        yield
+    return ControllerResult(False, records)

@@ -1,0 +1,183 @@
+"""SCRAM credentials: set and removed by request, kept as salt and two keys. Passwords never come here.
+
+Behaviour (items 323, 324): a request may name a user once; who is named twice keeps what there was. What is right is
+written together, as one batch: where that would be too large the request is refused as a whole. The client salts the
+password, and both keys are derived from that here.
+
+Source: ``ScramControlManager.java``, ``ScramImage.java``, ``ScramParser.java`` (apache/kafka 4.3.1).
+
+From KIP-554; in the metadata log and at format since KIP-900.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error as BadBase64
+from collections.abc import Generator
+from itertools import chain
+
+from ottla.client import scram
+from ottla.controller.control.controller_result import YIELD_EVERY, ControllerResult, ControllerResultSteps
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_user_scram_credentials as au
+from ottla.wire.messages import metadata_records as m
+
+MECHANISMS = {number: name for name, number in scram.MECHANISM_TYPES.items()}
+MAX_FIELD_BYTES = 1024
+"""Of a salt: whoever begins to log in as a user is told it, before having proved anything."""
+_ALTERED_TWICE = "A user credential cannot be altered twice in the same request"
+ScramError = tuple[ErrorCode, str | None]
+
+
+class InvalidScramOption(Exception):
+    """``--add-scram`` that cannot be read; the message shows no password."""
+
+
+def _name_error(name: str, mechanism: int) -> ScramError | None:
+    if not name:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+    if mechanism not in MECHANISMS:
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+    return None
+
+
+def _deletion_error(image: MetadataImage, deletion: au.ScramCredentialDeletion) -> ScramError | None:
+    wrong = _name_error(deletion.name, deletion.mechanism)
+    if wrong is None and ("scram", deletion.name, deletion.mechanism) not in image.others:
+        wrong = ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+    return wrong
+
+
+def _upsertion_error(upsertion: au.ScramCredentialUpsertion) -> ScramError | None:
+    wrong = _name_error(upsertion.name, upsertion.mechanism)
+    if wrong is None and upsertion.iterations < scram.MIN_ITERATIONS:
+        wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
+    if wrong is None and upsertion.iterations > scram.MAX_ITERATIONS:
+        wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+    if wrong is None and max(len(upsertion.salt), len(upsertion.salted_password)) > MAX_FIELD_BYTES:
+        wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, f"A salt or a salted password of more than {MAX_FIELD_BYTES} bytes"
+    return wrong
+
+
+def credential_record(
+    name: str, mechanism: int, salted: bytes, salt: bytes, iterations: int
+) -> m.UserScramCredentialRecord:
+    """What is kept of a salted password."""
+    keys = scram.derive_credential(MECHANISMS[mechanism], salted, salt, iterations)
+    return m.UserScramCredentialRecord(name, mechanism, salt, keys.stored_key, keys.server_key, iterations)
+
+
+def alter_scram_credentials(
+    image: MetadataImage, request: au.AlterUserScramCredentialsRequest
+) -> ControllerResultSteps:
+    """Set and remove credentials; one row of the answer for each user."""
+    wrong: dict[str, ScramError] = {}
+    fine: dict[str, Message] = {}
+    try:
+        yield from _alter(image, request, fine, wrong)
+    except RequestTooLarge as error:
+        fine.clear()
+        names = chain((x.name for x in request.deletions), (x.name for x in request.upsertions))
+        for number, name in enumerate(names, 1):
+            wrong[name] = error.code, str(error)
+            if number % YIELD_EVERY == 0:
+                yield
+    rows = [au.AlterUserScramCredentialsResult(name, 0, None) for name in fine]
+    for number, (name, why) in enumerate(wrong.items(), 1):
+        rows.append(au.AlterUserScramCredentialsResult(name, *why))
+        if number % YIELD_EVERY == 0:
+            yield
+    return ControllerResult(au.AlterUserScramCredentialsResponse(results=rows), list(fine.values()))
+
+
+def _alter(
+    image: MetadataImage,
+    request: au.AlterUserScramCredentialsRequest,
+    fine: dict[str, Message],
+    wrong: dict[str, ScramError],
+) -> Generator[None, None, None]:
+    """Find for each user what is written or what is wrong. Raises TooLarge: it does not fit into one batch."""
+    for number, deletion in enumerate(request.deletions, 1):
+        _validate_user(deletion.name, _deletion_error(image, deletion), fine, wrong)
+        if deletion.name in fine:
+            fine[deletion.name] = m.RemoveUserScramCredentialRecord(deletion.name, deletion.mechanism)
+        if number % YIELD_EVERY == 0:
+            yield
+    keyless: list[str] = []
+    for number, x in enumerate(request.upsertions, 1):
+        _validate_user(x.name, _upsertion_error(x), fine, wrong)
+        if x.name in fine:
+            fine[x.name] = credential_record(x.name, x.mechanism, x.salted_password, x.salt, x.iterations)
+            check_batch_limits(len(fine), 0)
+            if not x.salted_password:
+                keyless.append(x.name)
+        if number % YIELD_EVERY == 0:
+            yield
+    for name in keyless:  # Java makes no key of nothing, and finds that once all are taken
+        if fine.pop(name, None) is not None:
+            wrong[name] = ErrorCode.UNKNOWN_SERVER_ERROR, None
+    salts = sum(len(x.salt) for x in fine.values() if isinstance(x, m.UserScramCredentialRecord))
+    check_batch_limits(len(fine), sum(map(len, fine)) + salts)
+
+
+def _validate_user(name: str, error: ScramError | None, fine: dict[str, Message], wrong: dict[str, ScramError]) -> None:
+    """See whether a user is named for the first time, and rightly; then there is a place for its record in ``fine``."""
+    if name in wrong:
+        return
+    if fine.pop(name, None) is not None:
+        wrong[name] = ErrorCode.DUPLICATE_RESOURCE, _ALTERED_TWICE
+    elif error is not None:
+        wrong[name] = error
+    else:
+        fine[name] = m.NoOpRecord()
+
+
+def parse_scram_option(text: str, fresh_salt: bytes) -> m.UserScramCredentialRecord:
+    """``SCRAM-SHA-256=[name=alice,password=...]`` as Kafka's ``--add-scram`` takes it; also ``salt``, ``iterations``,
+    ``saltedpassword``. ``fresh_salt`` is taken where none is given.
+
+    Raises:
+        BadScramOption: it cannot be.
+    """
+    mechanism, separator, rest = text.strip().partition("=")
+    if not separator or mechanism not in scram.MECHANISM_TYPES:
+        raise InvalidScramOption(
+            f"--add-scram: write one of {', '.join(scram.MECHANISM_TYPES)}, then =[name=NAME,password=PASSWORD]"
+        )
+    if not rest.startswith("[") or not rest.endswith("]"):
+        raise InvalidScramOption(
+            f"--add-scram {mechanism}: what follows stands in brackets: [name=NAME,password=PASSWORD]"
+        )
+    parts: dict[str, str] = {}
+    for part in rest[1:-1].split(","):
+        key, separator, value = part.strip().partition("=")
+        parts[key] = value.removeprefix('"').removesuffix('"') if value[:1] == value[-1:] == '"' else value
+        if not separator or key not in ("name", "password", "salt", "iterations", "saltedpassword"):
+            raise InvalidScramOption(f"--add-scram {mechanism}: {key[:20] if separator else 'a part'} is not known")
+    return _credential_from_option(mechanism, parts, fresh_salt)
+
+
+def _credential_from_option(mechanism: str, parts: dict[str, str], salt: bytes) -> m.UserScramCredentialRecord:
+    name, password = parts.get("name", ""), parts.get("password", "")
+    if not name or not (password or parts.get("saltedpassword")):
+        raise InvalidScramOption(f"--add-scram {mechanism}: name, and password or saltedpassword, are needed")
+    try:
+        iterations = int(parts.get("iterations", scram.MIN_ITERATIONS))
+        if "salt" in parts:
+            salt = b64decode(parts["salt"], validate=True)
+        salted = b64decode(parts.get("saltedpassword", ""), validate=True)
+    except (ValueError, BadBase64):
+        raise InvalidScramOption(
+            f"--add-scram {mechanism}: salt and saltedpassword are base64, iterations a number"
+        ) from None
+    if not scram.MIN_ITERATIONS <= iterations <= scram.MAX_ITERATIONS:
+        bounds = f"{scram.MIN_ITERATIONS} to {scram.MAX_ITERATIONS}"
+        raise InvalidScramOption(f"--add-scram {mechanism}: {iterations} iterations; {bounds} are possible")
+    if password:
+        salted = scram.salted_password(mechanism, password, salt, iterations)
+    elif "salt" not in parts:
+        raise InvalidScramOption(f"--add-scram {mechanism}: saltedpassword needs its salt")
+    return credential_record(name, scram.MECHANISM_TYPES[mechanism], salted, salt, iterations)

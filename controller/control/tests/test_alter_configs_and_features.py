@@ -1,0 +1,403 @@
+"""Settings and feature levels, row by row (``ConfigurationControlManager``, ``FeatureControlManager``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.controller.config.config_keys import TOPIC_KEYS
+from ottla.controller.control.controller_result import YIELD_EVERY_DECODED, run_to_end
+from ottla.controller.control.tests.test_broker_registration import request, without
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from ottla.controller.tests.test_controller_state_machine import create, machine, publish, submit
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import update_features as uf
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+T, B, G, M = RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_CLIENT_METRICS
+REQUEST, CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
+
+
+def alter(
+    controller: ControllerStateMachine, kind: int, name: str, *changes: tuple[Any, ...], check: bool = False
+) -> int:
+    resource = ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(*c) for c in changes])
+    (row,) = submit(controller, ia.IncrementalAlterConfigsRequest([resource], check)).responses
+    assert (row.resource_type, row.resource_name) == (kind, name)
+    assert (row.error_message is None) == (row.error_code in (0, ErrorCode.UNKNOWN_SERVER_ERROR))
+    return int(row.error_code)
+
+
+def with_topic() -> ControllerStateMachine:
+    controller = machine()
+    create(controller, "t")
+    return controller
+
+
+ROWS: list[tuple[int, str, list[tuple[Any, ...]], int]] = [
+    (T, "t", [("retention.ms", SET, "5")], 0),
+    (T, "t", [("retention.ms", SET, "-2")], CONFIG),
+    (T, "t", [("retention.ms", SET, "-1")], 0),
+    (T, "t", [("retention.ms", SET, None)], REQUEST),
+    (T, "t", [("retention.ms", APPEND, "5")], CONFIG),
+    (T, "t", [("retention.ms", SUBTRACT, "5")], CONFIG),
+    (T, "t", [("retention.ms", DELETE, None)], 0),
+    (T, "t", [("retention.ms", 4, "5")], ErrorCode.UNKNOWN_SERVER_ERROR),
+    (T, "t", [("retention.ms", SET, "5"), ("retention.ms", SET, "6")], REQUEST),
+    (T, "t", [("no.such", SET, "5")], CONFIG),
+    (T, "t", [("no.such", DELETE, None)], 0),
+    (T, "u", [("retention.ms", SET, "5")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    (T, "t", [("cleanup.policy", APPEND, "compact")], 0),
+    (M, "m", [("metrics", APPEND, "org.a")], CONFIG),
+    (M, "m", [("match", SUBTRACT, "client_id=a")], CONFIG),
+    (T, "t", [("cleanup.policy", SET, "shred")], CONFIG),
+    (T, "t", [("leader.replication.throttled.replicas", SET, "x" * 32_768)], CONFIG),
+    (T, "t", [("leader.replication.throttled.replicas", SET, "*")], 0),
+    (T, "t", [("min.compaction.lag.ms", SET, "6"), ("max.compaction.lag.ms", SET, "5")], CONFIG),
+    (T, "t", [("min.compaction.lag.ms", SET, "5"), ("max.compaction.lag.ms", SET, "5")], 0),
+    (T, "t", [("remote.storage.enable", SET, "True")], CONFIG),
+    (T, "t", [("remote.storage.enable", SET, "false")], 0),
+    (B, "", [("log.retention.ms", SET, "5")], 0),
+    (B, "1", [("log.retention.ms", SET, "5")], 0),
+    (B, "2", [("log.retention.ms", SET, "5")], ErrorCode.BROKER_ID_NOT_REGISTERED),
+    (B, "one", [("log.retention.ms", SET, "5")], REQUEST),
+    (B, "-1", [("log.retention.ms", SET, "5")], REQUEST),
+    (B, "--5", [("log.retention.ms", SET, "5")], REQUEST),
+    (B, "\u00b2", [("log.retention.ms", SET, "5")], REQUEST),
+    (B, "1" * 5000, [("log.retention.ms", SET, "5")], REQUEST),
+    (B, "1", [("node.id", SET, "5")], 0),
+    (B, "1", [("log.retention.ms", SET, "soon")], 0),
+    (B, "1", [("log.retention.ms", APPEND, "5")], CONFIG),
+    (B, "1", [("plugin.of.mine", SET, "5")], 0),
+    (B, "1", [("plugin.of.mine", SET, "x" * 32_767)], 0),
+    (B, "1", [("plugin.of.mine", SET, "x" * 32_768)], CONFIG),
+    (B, "1", [("plugin.of.mine", SET, "\u00e9" * 16_384)], CONFIG),
+    (B, "1", [("listeners", SET, "PLAINTEXT://:1")], 0),
+    (B, "1", [("ssl.keystore.location", SET, "x")], 0),
+    (B, "", [("min.insync.replicas", SET, "2")], 0),
+    (B, "", [("min.insync.replicas", DELETE, None)], CONFIG),
+    (B, "1", [("min.insync.replicas", SET, "2")], CONFIG),
+    (T, "t", [("min.insync.replicas", SET, "2")], 0),
+    (G, "g", [("consumer.session.timeout.ms", SET, "45000")], 0),
+    (G, "g", [("consumer.session.timeout.ms", SET, "44999")], CONFIG),
+    (G, "g", [("consumer.session.timeout.ms", SET, "60001")], CONFIG),
+    (G, "g", [("consumer.session.timeout.ms", SET, "60000")], 0),
+    (G, "g", [("consumer.heartbeat.interval.ms", SET, "5000")], 0),
+    (G, "g", [("consumer.heartbeat.interval.ms", SET, "4999")], CONFIG),
+    (G, "g", [("consumer.heartbeat.interval.ms", SET, "15001")], CONFIG),
+    (G, "g", [("no.such", SET, "5")], CONFIG),
+    (G, "", [("consumer.session.timeout.ms", SET, "45000")], REQUEST),
+    (M, "m", [("interval.ms", SET, "100")], 0),
+    (M, "m", [("interval.ms", SET, "99")], REQUEST),
+    (M, "m", [("interval.ms", SET, "3600000")], 0),
+    (M, "m", [("interval.ms", SET, "3600001")], REQUEST),
+    (M, "m", [("match", SET, "client_id=a.*, client_source_port=1")], 0),
+    (M, "m", [("match", SET, "client_id=(")], CONFIG),
+    (M, "m", [("match", SET, "client_id")], CONFIG),
+    (M, "m", [("match", SET, "colour=red")], CONFIG),
+    (M, "m", [("match", SET, "client_id=a{99999999999999999999}")], CONFIG),  # the library trips over it
+    (M, "m", [("match", SET, "client_id=" + "(" * 500 + ")" * 500)], CONFIG),  # so it does here
+    (M, "m", [("match", SET, "client_id=" + "a" * 1014)], 0),
+    (M, "m", [("match", SET, "client_id=" + "a" * 1015)], CONFIG),  # looking at a long one takes long
+    (M, "m", [("no.such", SET, "5")], REQUEST),
+    (M, "", [("interval.ms", SET, "100")], REQUEST),
+    (7, "x", [("a", SET, "b")], REQUEST),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "changes", "code"), ROWS)
+def test_a_change_is_taken_or_refused_as_kafka_does(
+    kind: int, name: str, changes: list[tuple[Any, ...]], code: int
+) -> None:
+    for check in (True, False):
+        controller = with_topic()
+        before = controller.image.configs
+        assert alter(controller, kind, name, *changes, check=check) == code
+        if code or check:
+            assert controller.image.configs == before
+        elif changes[0][1] == SET:
+            assert controller.image.config(kind, name)[changes[0][0]] == changes[0][2]
+
+
+def test_what_changes_nothing_writes_nothing() -> None:
+    controller = with_topic()
+    alter(controller, T, "t", ("retention.ms", SET, "5"))
+    offset = controller.image.offset
+    for change in (("retention.ms", SET, "5"), ("retention.bytes", DELETE, None)):
+        assert alter(controller, T, "t", change) == 0
+    assert controller.image.offset == offset
+
+
+def test_lists_grow_and_shrink_from_what_is_set_or_the_default() -> None:
+    controller = with_topic()
+    for operation, value, expected in (
+        (APPEND, "delete", "delete"),
+        (APPEND, "compact,delete", "delete,compact"),
+        (SUBTRACT, "compact,nothing", "delete"),
+        (APPEND, "compact", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+    ):
+        assert alter(controller, T, "t", ("cleanup.policy", operation, value)) == 0
+        found = controller.image.config(T, "t").get("cleanup.policy", TOPIC_KEYS["cleanup.policy"].default)
+        assert found == expected
+
+
+def test_what_is_taken_from_a_list_goes_once_for_each_time_it_is_named() -> None:
+    """``List.remove`` takes the first of its kind; what is added twice is there once."""
+    controller = with_topic()
+    name = "leader.replication.throttled.replicas"
+    for operation, value, expected in (
+        (SET, "1:1,2:1,1:1,3:1", "1:1,2:1,1:1,3:1"),
+        (SUBTRACT, "1:1,4:1", "2:1,1:1,3:1"),
+        (APPEND, "5:1,5:1,2:1", "2:1,1:1,3:1,5:1"),
+        (SUBTRACT, "5:1,1:1,3:1,2:1", ""),
+    ):
+        assert alter(controller, T, "t", (name, operation, value)) == 0
+        assert controller.image.config(T, "t")[name] == expected
+    assert alter(controller, T, "t", (name, SET, "1:1" + "1" * 32_757)) == 0
+    assert alter(controller, T, "t", (name, APPEND, "1:" + "2" * 8)) == CONFIG, "what it would become is too long"
+    assert alter(controller, T, "t", (name, SUBTRACT, "," * 32_768)) == CONFIG, "so is what is asked for"
+
+
+def test_more_than_ten_thousand_records_are_too_many_for_a_request() -> None:
+    """``QuorumController.MAX_RECORDS_PER_USER_OP``: nothing of it is done, and every resource hears why."""
+    controller = with_topic()
+    changes = [ia.AlterableConfig(f"plugin.{n}", SET, "v") for n in range(10_001)]
+    few = ia.AlterConfigsResource(T, "t", [ia.AlterableConfig("retention.ms", SET, "5")])
+    one, two = ia.AlterConfigsResource(B, "", changes[:5_000]), ia.AlterConfigsResource(B, "1", changes[:5_000])
+    most = ia.IncrementalAlterConfigsRequest([one, two])
+    assert [r.error_code for r in submit(controller, most).responses] == [0, 0]
+    assert len(controller.image.config(B, "1")) == 5_000
+    before = controller.image
+    other = [ia.AlterableConfig(c.name, SET, "w") for c in changes]
+    one, two = ia.AlterConfigsResource(B, "", other[:5_000]), ia.AlterConfigsResource(B, "1", other[:5_000])
+    for resources in ([few, ia.AlterConfigsResource(B, "", other)], [few, one, two], [one, two, few]):
+        rows = submit(controller, ia.IncrementalAlterConfigsRequest(resources)).responses
+        assert [(r.error_code, r.resource_type, r.resource_name) for r in rows] == [
+            (ErrorCode.POLICY_VIOLATION, r.resource_type, r.resource_name) for r in resources
+        ]
+        assert {r.error_message for r in rows} == {"Unable to perform excessively large batch operation."}
+        assert controller.image.configs == before.configs
+    none = [ac.AlterConfigsResource(B, "1", [ac.AlterableConfig(c.name, "w") for c in changes])]
+    assert submit(controller, ac.AlterConfigsRequest(none)).responses[0].error_code == ErrorCode.POLICY_VIOLATION
+
+
+def test_a_change_of_many_settings_pauses_while_it_is_read_and_after_each_resource_with_some() -> None:
+    controller = with_topic()
+    many = ia.AlterConfigsResource(B, "", [ia.AlterableConfig(f"plugin.{n}", SET, "v") for n in range(1_000)])
+    steps = controller.decide(ia.IncrementalAlterConfigsRequest([many]))
+    assert sum(1 for _ in steps) == 1_000 // YIELD_EVERY_DECODED + 2 * 10 + 1  # type: ignore[arg-type]
+    for settings, pauses in (([ia.AlterableConfig("retention.ms", SET, "1")], 350), ([], 350 // YIELD_EVERY_DECODED)):
+        topics = [ia.AlterConfigsResource(T, f"t{n}", settings) for n in range(350)]
+        steps = controller.decide(ia.IncrementalAlterConfigsRequest(topics))
+        counted = 350 // YIELD_EVERY_DECODED
+        assert sum(1 for _ in steps) == pauses + counted, "and while they are counted"  # type: ignore[arg-type]
+
+
+def test_another_minimum_of_in_sync_replicas_makes_eligible_leaders_forgotten() -> None:
+    """KIP-966: under a lower minimum something may be acknowledged that an eligible leader does not have."""
+    controller = with_topic()
+    create(controller, "u", 2)
+    image = controller.image
+    for name in ("t", "u"):
+        for number in image.topics[name].partitions:
+            change = m.PartitionChangeRecord(number, image.topics[name].id, eligible_leader_replicas=[5])
+            controller.replay(0, change)
+    publish(controller, image.offset + 3)
+
+    def eligible() -> list[tuple[int, ...]]:
+        return [p.elr for name in ("t", "u") for p in controller.image.topics[name].partitions.values()]
+
+    alter(controller, T, "t", ("retention.ms", SET, "5"))
+    assert eligible() == [(5,)] * 3
+    alter(controller, T, "t", ("min.insync.replicas", SET, "1"), check=True)
+    assert eligible() == [(5,)] * 3
+    alter(controller, T, "u", ("min.insync.replicas", SET, "1"))
+    assert eligible() == [(5,), (), ()]
+    alter(controller, B, "", ("min.insync.replicas", SET, "2"))
+    assert eligible() == [()] * 3
+    update(controller, ("eligible.leader.replicas.version", 0, SAFE))
+    request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(T, "t", [])])
+    request.resources[0].configs.append(ia.AlterableConfig("min.insync.replicas", SET, "2"))
+    decision = run_to_end(controller.decide(request))  # type: ignore[arg-type]
+    assert decision.records == [m.ConfigRecord(T, "t", "min.insync.replicas", "2")], "nobody is eligible without them"
+
+
+def test_each_resource_of_a_request_stands_for_itself() -> None:
+    controller = with_topic()
+    one = ia.AlterConfigsResource(T, "t", [ia.AlterableConfig("retention.ms", SET, "5")])
+    bad = ia.AlterConfigsResource(T, "u", [ia.AlterableConfig("retention.ms", SET, "5")])
+    rows = submit(controller, ia.IncrementalAlterConfigsRequest([one, bad])).responses
+    assert [r.error_code for r in rows] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    twice = submit(controller, ia.IncrementalAlterConfigsRequest([one, one])).responses
+    assert [r.error_code for r in twice] == [REQUEST]
+
+
+def replace_all(controller: ControllerStateMachine, *values: tuple[str, str | None], check: bool = False) -> int:
+    resource = ac.AlterConfigsResource(T, "t", [ac.AlterableConfig(*v) for v in values])
+    return int(submit(controller, ac.AlterConfigsRequest([resource], check)).responses[0].error_code)
+
+
+def test_the_old_request_replaces_all_settings() -> None:
+    controller = with_topic()
+    assert replace_all(controller, ("retention.ms", "5"), ("segment.ms", "6")) == 0
+    assert replace_all(controller, ("retention.bytes", "7"), ("segment.ms", "6"), check=True) == 0
+    assert controller.image.config(T, "t") == {"retention.ms": "5", "segment.ms": "6"}
+    assert replace_all(controller, ("retention.bytes", "7"), ("segment.ms", "6")) == 0
+    assert controller.image.config(T, "t") == {"retention.bytes": "7", "segment.ms": "6"}
+    assert replace_all(controller, ("retention.ms", "5"), ("retention.ms", "5")) == REQUEST
+    assert replace_all(controller, ("retention.ms", None)) == REQUEST
+    assert replace_all(controller, ("retention.ms", "x")) == CONFIG
+    assert controller.image.config(T, "t") == {"retention.bytes": "7", "segment.ms": "6"}
+    assert replace_all(controller) == 0
+    assert controller.image.config(T, "t") == {}
+
+
+def test_a_topics_settings_are_held_together_when_it_is_made_too() -> None:
+    def row(*settings: tuple[str, str | None], **static: str) -> int:
+        controller = machine()
+        controller.defaults = controller.defaults._replace(
+            static_config={k.replace("_", "."): v for k, v in static.items()}
+        )
+        return int(create(controller, "t", configs=[ct.CreatableTopicConfig(*s) for s in settings]).error_code)
+
+    least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    assert row((least, "6"), (most, "5")) == CONFIG
+    assert row((least, "6"), (most, "6")) == 0
+    assert row((most, "5"), log_cleaner_min_compaction_lag_ms="6") == CONFIG
+    assert row((least, "6"), log_cleaner_max_compaction_lag_ms="5") == CONFIG
+    assert row(("remote.storage.enable", "true")) == CONFIG
+    assert row(("leader.replication.throttled.replicas", ",".join(["1:1"] * 9_000))) == CONFIG, "too long"
+    assert row(("retention.ms", None)) == CONFIG
+
+
+# ------------------------------------------------------------------ features
+
+UP, SAFE, UNSAFE = 1, 2, 3
+WRONG = ErrorCode.INVALID_UPDATE_VERSION
+
+
+def update(
+    controller: ControllerStateMachine, *rows: tuple[str, int, int], version: int = 2, check: bool = False
+) -> int:
+    updates = [uf.FeatureUpdateKey(name, level, upgrade_type=kind) for name, level, kind in rows]
+    return int(submit(controller, uf.UpdateFeaturesRequest(60_000, updates, check), version).error_code)
+
+
+def levelled() -> ControllerStateMachine:
+    controller = machine()
+    for name, level in (("metadata.version", 27), ("group.version", 1)):
+        controller.replay(0, m.FeatureLevelRecord(name, level))
+    publish(controller, controller.image.offset + 2)
+    return controller
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        ([("share.version", 1, UP)], 0),
+        ([("share.version", 2, UP)], WRONG),
+        ([("share.version", -1, UP)], WRONG),
+        ([("share.version", 1, 0)], WRONG),
+        ([("share.version", 1, 4)], WRONG),
+        ([("share.version", 1, SAFE)], WRONG),
+        ([("group.version", 0, UP)], WRONG),
+        ([("group.version", 0, SAFE)], 0),
+        ([("group.version", 0, UNSAFE)], 0),
+        ([("group.version", 1, UP)], 0),
+        ([("no.such", 1, UP)], WRONG),
+        ([("no.such", 0, UP)], WRONG),
+        ([("kraft.version", 1, UP)], 0),
+        ([("kraft.version", 0, UNSAFE)], WRONG),
+        ([("metadata.version", 30, UP)], 0),
+        ([("metadata.version", 31, UP)], WRONG),
+        ([("metadata.version", 26, SAFE)], 0),
+        ([("metadata.version", 23, SAFE)], 0),
+        ([("metadata.version", 22, SAFE)], WRONG),
+        ([("metadata.version", 22, UNSAFE)], WRONG),
+        ([("share.version", 1, UP), ("no.such", 1, UP)], WRONG),
+    ],
+)
+def test_a_level_moves_where_it_may(rows: list[tuple[str, int, int]], code: int) -> None:
+    for check in (True, False):
+        controller = levelled()
+        before = dict(controller.image.features)
+        assert update(controller, *rows, check=check) == code
+        expected = before if code or check else {**before, **{n: v for n, v, _ in rows if n != "kraft.version"}}
+        assert controller.image.features == {n: v for n, v in expected.items() if v}
+
+
+def upgrade_error(controller: ControllerStateMachine, name: str, level: int) -> str | None:
+    """What an upgrade of a feature is answered."""
+    request = uf.UpdateFeaturesRequest(60_000, [uf.FeatureUpdateKey(name, level, upgrade_type=UP)], True)
+    answer = submit(controller, request, 2)
+    assert answer.error_code == (0 if answer.error_message is None else WRONG)
+    return str(answer.error_message).rpartition(f"for feature {name}. ")[2] if answer.error_message else None
+
+
+def registered_controller(node: int, low: int, high: int, name: str = "share.version") -> m.RegisterControllerRecord:
+    return m.RegisterControllerRecord(node, bytes(16), False, [], [m.ControllerFeature(name, low, high)])
+
+
+def test_r283_a_level_moves_only_where_every_broker_and_controller_knows_it() -> None:
+    controller = machine(2)
+    assert upgrade_error(controller, "share.version", 1) is None
+    older = request(2, features=without("share.version"), incarnation_id=controller.image.brokers[2].incarnation_id)
+    submit(controller, older)
+    assert upgrade_error(controller, "share.version", 1) == "Broker 2 does not support this feature."
+    submit(controller, request(2, features=without(), incarnation_id=controller.image.brokers[2].incarnation_id))
+    for low, high, why in (
+        (0, 1, None),
+        (2, 3, "Controller 5 only supports versions 2-3"),
+        (2, 2, "Controller 5 only supports versions 2"),
+        (0, 0, "Controller 5 does not support this feature."),
+    ):
+        controller.replay(0, registered_controller(5, low, high))
+        controller.replay(0, registered_controller(controller.node_id, 0, 0))  # what it is itself it knows better
+        publish(controller, controller.image.offset + 2)
+        assert upgrade_error(controller, "share.version", 1) == why
+
+
+def test_r283_a_static_voter_that_has_not_registered_holds_a_level_back() -> None:
+    controller = machine()
+    controller.static_voters = (controller.node_id, 6)
+    why = "controller 6 has not registered, and may not support this feature"
+    assert upgrade_error(controller, "share.version", 1) == why
+    controller.replay(0, registered_controller(6, 0, 1))
+    publish(controller, controller.image.offset + 1)
+    assert upgrade_error(controller, "share.version", 1) is None
+
+
+def test_version_0_cannot_ask_for_a_downgrade() -> None:
+    assert update(levelled(), ("group.version", 0, SAFE), version=0) == WRONG
+
+
+def test_eligible_leader_replicas_take_the_minimum_to_the_cluster() -> None:
+    controller = machine()
+    update(controller, ("eligible.leader.replicas.version", 0, SAFE))
+    assert alter(controller, B, "1", ("min.insync.replicas", SET, "2")) == 0
+    assert update(controller, ("eligible.leader.replicas.version", 1, UP)) == 0
+    assert controller.image.config(B, "1") == {}
+    assert controller.image.config(B, "") == {"min.insync.replicas": "1"}
+    update(controller, ("eligible.leader.replicas.version", 0, SAFE))
+    alter(controller, B, "", ("min.insync.replicas", SET, "3"))
+    update(controller, ("eligible.leader.replicas.version", 1, UP))
+    assert controller.image.config(B, "") == {"min.insync.replicas": "3"}
+
+
+@pytest.mark.parametrize(("level", "error"), [(30, 0), (29, CONFIG)])
+@pytest.mark.parametrize("change", [("cordoned.log.dirs", SET, "/data"), ("cordoned.log.dirs", APPEND, "/data")])
+def test_directories_are_cordoned_while_a_node_runs_only_where_the_level_knows_them(
+    level: int, error: int, change: tuple[Any, ...]
+) -> None:
+    controller = machine()
+    controller.replay(0, m.FeatureLevelRecord("metadata.version", level))
+    publish(controller, controller.image.offset + 1)
+    assert alter(controller, B, "1", change) == error
+    assert alter(controller, B, "1", ("message.max.bytes", SET, "7")) == 0, "nothing else hangs on it"

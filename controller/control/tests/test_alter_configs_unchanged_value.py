@@ -1,0 +1,52 @@
+"""What is set again though it is set already (KAFKA-14136)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.controller.control.alter_configs import incremental_alter_configs
+from ottla.controller.control.controller_result import ControllerDefaults, run_to_end
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata.image import RESOURCE_BROKER
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.controller.tests.test_controller_state_machine import machine
+from ottla.wire.errors import ErrorCode as E
+from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import metadata_records as m
+
+KEY = "listener.name.tls.ssl.keystore.location"
+SET, DELETE = 0, 1
+
+
+def changed_configs(controller: ControllerStateMachine, request: Any) -> frozenset[tuple[int, str]]:
+    """Whose settings the brokers hear of."""
+    decision = run_to_end(controller.decide(request, 1, controller.image.offset + 1))
+    for number, record in enumerate(decision.records, controller.image.offset + 1):
+        controller.replay(number, record)
+    controller.complete_append(controller.image.offset + len(decision.records), 1)
+    return controller.publish()[1].configs
+
+
+def test_a_brokers_setting_that_is_set_to_what_it_is_is_told_to_the_brokers_again() -> None:
+    for name in ("1", ""):
+        controller = machine()
+        for operation, value in ((SET, "k.pem"), (SET, "k.pem")):
+            resource = ia.AlterConfigsResource(RESOURCE_BROKER, name, [ia.AlterableConfig(KEY, operation, value)])
+            request = ia.IncrementalAlterConfigsRequest([resource])
+            assert changed_configs(controller, request) == {(RESOURCE_BROKER, name)}
+        whole = ac.AlterConfigsResource(RESOURCE_BROKER, name, [ac.AlterableConfig(KEY, "k.pem")])
+        assert changed_configs(controller, ac.AlterConfigsRequest([whole])) == {(RESOURCE_BROKER, name)}
+        assert controller.image.config(RESOURCE_BROKER, name) == {KEY: "k.pem"}
+
+
+def test_a_controller_that_is_no_broker_has_settings_of_its_own_and_nobody_else_has() -> None:
+    controller = machine()
+    draft = ImageBuilder(controller.image)
+    draft.replay(m.RegisterControllerRecord(3000))
+    for name, code, why in (("3000", 0, None), ("3001", E.BROKER_ID_NOT_REGISTERED, "No node with id 3001 found.")):
+        resource = ia.AlterConfigsResource(RESOURCE_BROKER, name, [ia.AlterableConfig(KEY, SET, "k.pem")])
+        image = draft.image(controller.image.offset + 1, 1)
+        steps = incremental_alter_configs(image, ia.IncrementalAlterConfigsRequest([resource]), 1, ControllerDefaults())
+        (row,) = run_to_end(steps).response.responses
+        assert (row.error_code, row.error_message) == (code, why)

@@ -1,0 +1,171 @@
+"""AlterPartition, row by row (R291, R292): who is in sync, as the leader says it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata.image import PartitionRegistration
+from ottla.controller.tests.test_controller_state_machine import (
+    alter,
+    create,
+    machine,
+    register,
+    send_heartbeat,
+    submit,
+)
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages import create_topics as ct
+
+
+def three(isr: tuple[int, ...] = (1, 2, 3)) -> ControllerStateMachine:
+    """Brokers 1 to 4, and topic ``t`` on 1, 2, 3, led by 1, with such an in-sync set."""
+    out = machine(4)
+    create(out, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2, 3])])
+    if isr != (1, 2, 3):
+        assert ask(out, isr=isr).error_code == 0
+    return out
+
+
+def part(controller: ControllerStateMachine) -> PartitionRegistration:
+    return controller.image.topics["t"].partitions[0]
+
+
+def ask(controller: ControllerStateMachine, *, sender: int = 1, version: int = 3, **wanted: Any) -> Any:
+    """The row's answer to a request of the leader's that fits the image, but for what is given."""
+    p, topic = part(controller), controller.image.topics["t"]
+    epochs = wanted.pop("epochs", {})
+    isr = wanted.pop("isr", p.isr)
+    row = ap.AlterPartitionRequestPartitionData(
+        wanted.pop("partition", 0),
+        wanted.pop("leader_epoch", p.leader_epoch),
+        list(isr) if version < 3 else [],
+        [ap.BrokerState(i, epochs.get(i, -1)) for i in isr] if version >= 3 else [],
+        wanted.pop("recovery", p.recovering),
+        wanted.pop("partition_epoch", p.partition_epoch),
+    )
+    known = controller.image.brokers[sender]
+    topics = [ap.AlterPartitionRequestTopicData(wanted.pop("topic_id", topic.id), [row])]
+    request = ap.AlterPartitionRequest(sender, wanted.pop("broker_epoch", known.broker_epoch), topics)
+    assert not wanted
+    answer = submit(controller, request, version)
+    return answer if answer.error_code else answer.topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_shrink_and_an_expansion_answer_with_what_holds_now(version: int) -> None:
+    controller = three()
+    before = part(controller)
+    row = ask(controller, version=version, isr=(1, 3))
+    assert part(controller) == replace(before, isr=(1, 3), partition_epoch=before.partition_epoch + 1)
+    said = (row.error_code, row.leader_id, row.leader_epoch, row.isr, row.leader_recovery_state, row.partition_epoch)
+    assert said == (0, 1, before.leader_epoch, [1, 3], 0, before.partition_epoch + 1)
+    assert ask(controller, version=version, isr=(1, 3, 2)).isr == [1, 3, 2]
+
+
+def test_what_is_so_already_makes_no_record_and_the_same_answer() -> None:
+    """R292."""
+    controller = three()
+    before = controller.image.offset
+    row = ask(controller)
+    assert (row.error_code, row.isr, row.partition_epoch) == (0, [1, 2, 3], part(controller).partition_epoch)
+    assert controller.image.offset == before
+
+
+WRONG: list[tuple[str, dict[str, Any], ErrorCode]] = [
+    ("no id", {"topic_id": ZERO_UUID}, ErrorCode.UNKNOWN_TOPIC_ID),
+    ("no such topic", {"topic_id": bytes(15) + b"\xee"}, ErrorCode.UNKNOWN_TOPIC_ID),
+    ("no such partition", {"partition": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ("a leader epoch to come", {"leader_epoch": 9, "isr": ()}, ErrorCode.NOT_CONTROLLER),
+    ("a partition epoch to come", {"partition_epoch": 99, "leader_epoch": -1}, ErrorCode.NOT_CONTROLLER),
+    ("a leader epoch that is over", {"leader_epoch": -1, "sender": 2}, ErrorCode.FENCED_LEADER_EPOCH),
+    ("not the leader", {"sender": 2, "partition_epoch": -1}, ErrorCode.INVALID_REQUEST),
+    ("a partition epoch that is over", {"partition_epoch": -1, "isr": ()}, ErrorCode.INVALID_UPDATE_VERSION),
+    ("nobody", {"isr": ()}, ErrorCode.INVALID_REQUEST),
+    ("one twice", {"isr": (1, 2, 2)}, ErrorCode.INVALID_REQUEST),
+    ("no replica", {"isr": (1, 4)}, ErrorCode.INVALID_REQUEST),
+    ("without the leader", {"isr": (2, 3)}, ErrorCode.INVALID_REQUEST),
+    ("recovering again", {"isr": (1,), "recovery": 1}, ErrorCode.INVALID_REQUEST),
+    ("a state nobody knows", {"recovery": 2}, ErrorCode.INVALID_REQUEST),
+    ("a member's other epoch", {"epochs": {2: 1_000_000}}, ErrorCode.INELIGIBLE_REPLICA),
+]
+
+
+@pytest.mark.parametrize(("name", "wanted", "code"), WRONG, ids=[w[0] for w in WRONG])
+def test_a_row_that_is_wrong_changes_nothing_and_says_why(name: str, wanted: dict[str, Any], code: ErrorCode) -> None:
+    controller = three()
+    before = part(controller)
+    assert ask(controller, **wanted).error_code == code
+    assert part(controller) == before
+
+
+@pytest.mark.parametrize("wanted", [{"broker_epoch": 1_000_000}, {"broker_epoch": -1}])
+def test_another_process_of_the_sender_is_refused_over_the_whole_request(wanted: dict[str, Any]) -> None:
+    answer = ask(three(), isr=(1,), **wanted)
+    assert (answer.error_code, answer.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])
+
+
+def test_who_asks_for_nothing_is_answered_whoever_it_is() -> None:
+    assert submit(three(), ap.AlterPartitionRequest(9, 9), 3) == ap.AlterPartitionResponse()
+
+
+def test_a_member_must_be_live_and_the_one_the_leader_heard_of() -> None:
+    """KIP-841, KIP-903."""
+    controller = three(isr=(1, 2))
+    epoch = controller.image.brokers[3].broker_epoch
+    send_heartbeat(controller, 3, want_fence=True)
+    assert ask(controller, isr=(1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
+    send_heartbeat(controller, 3)
+    create(controller, "u", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [3])])
+    send_heartbeat(controller, 3, want_shut_down=True)
+    assert controller.image.brokers[3].in_controlled_shutdown
+    assert ask(controller, isr=(1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
+    now = register(controller, 3)
+    assert ask(controller, isr=(1, 2, 3), epochs={3: epoch}).error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert ask(controller, isr=(1, 2, 3), epochs={3: now}).error_code == 0
+
+
+def recovering() -> ControllerStateMachine:
+    """All but broker 2 went, which was not in sync, and an unclean election was allowed."""
+    controller = three(isr=(1,))
+    alter(controller, "unclean.leader.election.enable", 0, "true")
+    for broker in (3, 1):
+        send_heartbeat(controller, broker, want_fence=True)
+    assert (part(controller).leader, part(controller).recovering) == (2, 1)
+    for broker in (1, 3):
+        send_heartbeat(controller, broker)
+    return controller
+
+
+def test_a_leader_says_that_it_has_recovered_and_only_then_takes_others_in() -> None:
+    """KIP-704, R336."""
+    controller = recovering()
+    assert ask(controller, sender=2, isr=(2, 3), recovery=1).error_code == ErrorCode.INVALID_REQUEST
+    assert ask(controller, sender=2, isr=(2,), recovery=1).leader_recovery_state == 1
+    row = ask(controller, sender=2, isr=(2, 3), recovery=0)
+    assert (row.error_code, row.isr, row.leader_recovery_state, part(controller).recovering) == (0, [2, 3], 0, 0)
+    assert ask(controller, sender=2, isr=(2,), recovery=1).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_rows_are_judged_each_by_itself() -> None:
+    controller = three()
+    topic, p = controller.image.topics["t"], part(controller)
+    good = ap.AlterPartitionRequestPartitionData(0, p.leader_epoch, [1], [], 0, p.partition_epoch)
+    bad = ap.AlterPartitionRequestPartitionData(7, p.leader_epoch, [1], [], 0, p.partition_epoch)
+    request = ap.AlterPartitionRequest(
+        1,
+        controller.image.brokers[1].broker_epoch,
+        [
+            ap.AlterPartitionRequestTopicData(bytes(15) + b"\xee", [bad]),
+            ap.AlterPartitionRequestTopicData(topic.id, [bad, good]),
+        ],
+    )
+    answer = submit(controller, request, 2)
+    codes = [[row.error_code for row in rows.partitions] for rows in answer.topics]
+    assert codes == [[ErrorCode.UNKNOWN_TOPIC_ID], [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]]
+    assert part(controller).isr == (1,)

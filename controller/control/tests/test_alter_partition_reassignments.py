@@ -1,0 +1,255 @@
+"""AlterPartitionReassignments and ListPartitionReassignments, row by row (R284, R294-R298)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.controller.control import alter_partition_reassignments
+from ottla.controller.control.controller_result import ControllerResult, run_to_end
+from ottla.controller.control.tests.test_alter_partition import ask
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata.directory_id import UNASSIGNED
+from ottla.controller.metadata.image import PartitionRegistration
+from ottla.controller.tests.test_controller_state_machine import (
+    create,
+    directory,
+    machine,
+    register,
+    send_heartbeat,
+    submit,
+)
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import metadata_records as m
+
+
+def three(brokers: int = 5, **settings: str) -> ControllerStateMachine:
+    """Brokers 1 to 5, and topic ``t`` on 1, 2, 3."""
+    out = machine(brokers)
+    configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
+    create(out, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2, 3])], configs=configs)
+    return out
+
+
+def part(controller: ControllerStateMachine) -> PartitionRegistration:
+    return controller.image.topics["t"].partitions[0]
+
+
+def shape(controller: ControllerStateMachine) -> tuple[Any, ...]:
+    p = part(controller)
+    return p.replicas, p.adding, p.removing, p.isr, p.leader
+
+
+def move(
+    controller: ControllerStateMachine, *replicas: int, topic: str = "t", number: int = 0, keep: bool = False
+) -> ar.ReassignablePartitionResponse:
+    return ask_for(controller, list(replicas), topic, number, keep)
+
+
+def ask_for(
+    controller: ControllerStateMachine,
+    replicas: list[int] | None,
+    topic: str = "t",
+    number: int = 0,
+    keep: bool = False,
+) -> ar.ReassignablePartitionResponse:
+    """The answer to one row; all answers to the request say what it says itself."""
+    rows = [ar.ReassignableTopic(topic, [ar.ReassignablePartition(number, replicas)])]
+    answer = submit(controller, ar.AlterPartitionReassignmentsRequest(1000, not keep, rows), 1)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    assert answer.allow_replication_factor_change == (not keep)
+    assert answer.responses[0].name == topic
+    row: ar.ReassignablePartitionResponse = answer.responses[0].partitions[0]
+    return row
+
+
+def test_a_move_begins_goes_on_and_ends() -> None:
+    controller = three()
+    before = part(controller)
+    row = move(controller, 5, 4, 3)
+    assert (row.partition_index, row.error_code, row.error_message) == (0, 0, None)
+    assert shape(controller) == ((5, 4, 3, 1, 2), (4, 5), (1, 2), (1, 2, 3), 1)
+    now = part(controller)
+    assert (now.leader_epoch, now.partition_epoch) == (before.leader_epoch, before.partition_epoch + 1), "nobody left"
+    assert now.directories == tuple(directory(i) for i in (5, 4, 3, 1, 2))
+    assert ask(controller, isr=(1, 2, 3, 4)).error_code == 0
+    assert shape(controller)[:3] == ((5, 4, 3, 1, 2), (4, 5), (1, 2))
+    row_of_leader = ask(controller, isr=(1, 2, 3, 4, 5))
+    assert row_of_leader.error_code == ErrorCode.NEW_LEADER_ELECTED, "it completes the move, and leads no more"
+    assert shape(controller) == ((5, 4, 3), (), (), (3, 4, 5), 5)
+    assert part(controller).directories == tuple(directory(i) for i in (5, 4, 3))
+    assert part(controller).leader_epoch == now.leader_epoch + 1
+
+
+def test_r284_whoever_is_let_go_hears_of_a_new_epoch_of_the_same_leader() -> None:
+    controller = three()
+    move(controller, 1, 2, 4)
+    before = part(controller)
+    row = ask(controller, isr=(1, 2, 3, 4))
+    assert (row.error_code, row.leader_id, row.leader_epoch) == (0, 1, before.leader_epoch + 1)
+    assert shape(controller) == ((1, 2, 4), (), (), (1, 2, 4), 1)
+
+
+def test_r295_another_order_is_done_at_once_and_nobody_leads_anew() -> None:
+    controller = three()
+    before = part(controller)
+    assert move(controller, 3, 1, 2).error_code == 0
+    assert shape(controller) == ((3, 1, 2), (), (), (1, 2, 3), 1)
+    assert part(controller).leader_epoch == before.leader_epoch
+    offset = controller.image.offset
+    assert move(controller, 3, 1, 2).error_code == 0
+    assert controller.image.offset == offset, "nothing to do, nothing written"
+
+
+def test_fewer_replicas_are_there_at_once_where_all_that_stay_are_in_sync() -> None:
+    controller = three()
+    move(controller, 2, 3)
+    assert shape(controller) == ((2, 3), (), (), (2, 3), 2)
+
+
+def test_a_move_ends_when_who_was_waited_for_is_gone_too() -> None:
+    """R296: tested at each change of the partition, whatever makes it."""
+    controller = three()
+    assert ask(controller, isr=(1, 3)).error_code == 0
+    move(controller, 2, 3)
+    assert shape(controller)[:3] == ((2, 3, 1), (), (1,)), "2 lags"
+    send_heartbeat(controller, 1, want_fence=True)
+    assert shape(controller) == ((2, 3, 1), (), (1,), (3,), 3), "it lags still"
+    assert ask(controller, sender=3, isr=(3, 2)).error_code == 0
+    assert shape(controller) == ((2, 3), (), (), (3, 2), 3)
+
+
+def test_a_broker_with_several_directories_says_itself_where_the_new_replica_lies() -> None:
+    controller = three()
+    register(controller, 4, directory(40))
+    move(controller, 1, 2, 3, 4)
+    assert part(controller).directories == (directory(1), directory(2), directory(3), UNASSIGNED)
+
+
+WRONG: list[tuple[str, dict[str, Any], ErrorCode, str | None]] = [
+    ("no topic", {"topic": "u"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Unable to find a topic named u."),
+    ("no partition", {"number": 7}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Unable to find partition t:7."),
+    ("nothing to cancel", {}, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None),
+    ("empty", {"replicas": []}, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "includes an empty replica list"),
+    ("twice", {"replicas": [1, 2, 2]}, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "more than once"),
+    ("unknown", {"replicas": [1, 9]}, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no such broker is registered"),
+    ("more", {"replicas": [1, 2, 3, 4], "keep": True}, ErrorCode.INVALID_REPLICATION_FACTOR, "changed from 3 to 4"),
+    ("wrong before more", {"replicas": [1, 9], "keep": True}, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "registered"),
+]
+
+
+@pytest.mark.parametrize(("name", "asked", "code", "why"), WRONG, ids=[w[0] for w in WRONG])
+def test_r294_what_cannot_be_moved_says_why(name: str, asked: dict[str, Any], code: ErrorCode, why: str | None) -> None:
+    controller = three()
+    before = part(controller)
+    row = ask_for(controller, **{"replicas": None, **asked})
+    assert row.error_code == code
+    assert row.error_message is None if why is None else why in (row.error_message or "")
+    assert part(controller) == before
+
+
+def test_r294_the_number_of_replicas_counts_as_if_a_move_were_through() -> None:
+    controller = three()
+    move(controller, 1, 2, 4, 5)
+    assert shape(controller)[:3] == ((1, 2, 4, 5, 3), (4, 5), (3,))
+    assert move(controller, 1, 2, 4, keep=True).error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert move(controller, 5, 4, 2, 1, keep=True).error_code == 0
+
+
+def test_r294_a_fenced_broker_may_be_moved_to() -> None:
+    controller = three()
+    send_heartbeat(controller, 4, want_fence=True)
+    assert move(controller, 1, 2, 4).error_code == 0
+    assert shape(controller)[:3] == ((1, 2, 4, 3), (4,), (3,))
+
+
+def test_r294_an_empty_request_has_kafkas_empty_answer() -> None:
+    answer = submit(three(), ar.AlterPartitionReassignmentsRequest(1000, False, []), 1)
+    assert answer == ar.AlterPartitionReassignmentsResponse()
+
+
+def test_r297_a_move_is_given_up() -> None:
+    controller = three()
+    move(controller, 1, 4, 5)
+    ask(controller, isr=(1, 2, 3, 4))
+    before = part(controller)
+    assert ask_for(controller, None).error_code == 0
+    assert shape(controller) == ((1, 2, 3), (), (), (1, 2, 3), 1)
+    assert part(controller).leader_epoch == before.leader_epoch + 1, "4 and 5 must hear of it"
+
+
+def only_who_comes(unclean: str) -> ControllerStateMachine:
+    """A move from 1, 2, 3 to 1, 2, 4, 5 of which 4 alone is in sync."""
+    controller = three(unclean_leader_election_enable=unclean)
+    move(controller, 1, 2, 4, 5)
+    ask(controller, isr=(1, 4))
+    send_heartbeat(controller, 1, want_fence=True)
+    assert shape(controller) == ((1, 2, 4, 5, 3), (4, 5), (3,), (4,), 4)
+    return controller
+
+
+def test_r297_only_who_was_to_come_is_in_sync() -> None:
+    row = ask_for(only_who_comes("false"), None)
+    assert row.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "would require an unclean leader election" in (row.error_message or "")
+    controller = only_who_comes("true")
+    assert ask_for(controller, None).error_code == 0
+    p = part(controller)
+    assert (p.replicas, p.adding, p.removing, p.leader, p.recovering) == ((1, 2, 3), (), (), 2, 1)
+    assert p.isr == (2,), "1 is fenced: whoever lives"
+
+
+def test_beyond_what_one_request_may_change_rows_fail() -> None:
+    controller = machine(2)
+    rows = [ct.CreatableReplicaAssignment(n, [1]) for n in range(3)]
+    create(controller, "t", -1, -1, assignments=rows)
+    partitions = [ar.ReassignablePartition(n, [2]) for n in range(3)]
+    request = ar.AlterPartitionReassignmentsRequest(1000, True, [ar.ReassignableTopic("t", partitions)])
+    limit, alter_partition_reassignments.MAX_RECORDS_PER_REQUEST = (
+        alter_partition_reassignments.MAX_RECORDS_PER_REQUEST,
+        2,
+    )
+    try:
+        decision = run_to_end(controller.decide(request, 1))  # type: ignore[arg-type]
+    finally:
+        alter_partition_reassignments.MAX_RECORDS_PER_REQUEST = limit
+    assert isinstance(decision, ControllerResult)
+    assert len(decision.records) == 2
+    assert [r.error_code for r in decision.response.responses[0].partitions] == [0, 0, -1]
+
+
+def listed(controller: ControllerStateMachine, *topics: tuple[str, list[int]]) -> list[tuple[Any, ...]]:
+    asked = [lr.ListPartitionReassignmentsTopics(*t) for t in topics] if topics else None
+    answer = submit(controller, lr.ListPartitionReassignmentsRequest(1000, asked), 0)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    return [
+        (t.name, p.partition_index, p.replicas, p.adding_replicas, p.removing_replicas)
+        for t in answer.topics
+        for p in t.partitions
+    ]
+
+
+def test_r298_moves_under_way_are_listed() -> None:
+    controller = three()
+    create(controller, "s", 2)
+    assert listed(controller) == []
+    move(controller, 1, 2, 4)
+    row = ("t", 0, [1, 2, 4, 3], [4], [3])
+    assert listed(controller) == [row]
+    assert listed(controller, ("t", [0, 1]), ("s", [0]), ("x", [0])) == [row]
+    assert listed(controller, ("t", [1])) == []
+    empty = submit(controller, lr.ListPartitionReassignmentsRequest(1000, []), 0)
+    assert empty == lr.ListPartitionReassignmentsResponse(error_message=None)
+
+
+def test_r298_only_what_is_committed_is_listed() -> None:
+    controller = three()
+    topic = controller.image.topics["t"]
+    controller.replay(99, m.PartitionChangeRecord(0, topic.id, replicas=[1, 2, 3, 4], adding_replicas=[4], leader=-2))
+    controller.complete_append(99, 1)
+    decision = run_to_end(controller.decide(lr.ListPartitionReassignmentsRequest(1000, None)))  # type: ignore[arg-type]
+    assert decision.response.topics == []

@@ -1,0 +1,199 @@
+"""Leases and chores (R267, R269, R275-R277)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.controller.control import elect_leaders
+from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
+from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, run_to_end
+from ottla.controller.control.tests.test_broker_registration import request
+from ottla.controller.control.tests.test_elect_leaders import leader, led
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.periodic_tasks import (
+    BALANCE_LEADERS,
+    ELECT_UNCLEAN_LEADERS,
+    FENCE_STALE_BROKERS,
+    PERIODIC_TASKS,
+    WRITE_NO_OP_RECORD,
+    PeriodicTask,
+)
+from ottla.controller.tests.test_controller_state_machine import create, machine, publish, send_heartbeat
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import metadata_records as m
+
+SESSION = 9_000
+
+
+def epoch_of(controller: ControllerStateMachine, broker: int) -> int:
+    return controller.image.brokers[broker].broker_epoch
+
+
+def heard(controller: ControllerStateMachine, broker: int, now_ms: float) -> None:
+    controller.heartbeat_tracker.touch(broker, epoch_of(controller, broker), now_ms)
+
+
+def stale(controller: ControllerStateMachine, now_ms: float) -> int | None:
+    return controller.heartbeat_tracker.next_expired_broker(controller.image, now_ms)
+
+
+def test_r276_a_lease_lasts_a_session_from_the_last_heartbeat() -> None:
+    controller = machine(2)
+    assert stale(controller, 10**9) is None, "registration begins none"
+    heard(controller, 1, 1_000)
+    heard(controller, 2, 1_500)
+    heard(controller, 1, 3_000)
+    rows = [(now, stale(controller, now)) for now in (10_500, 10_501, 12_000)]
+    assert rows == [(10_500, None), (10_501, 2), (12_000, 2)]
+    heard(controller, 2, 12_000)
+    assert [stale(controller, now) for now in (12_000, 12_001)] == [None, 1]
+
+
+def test_r276_a_heartbeat_of_another_process_holds_nothing() -> None:
+    controller = machine(2)
+    heard(controller, 1, 0)
+    controller.heartbeat_tracker.touch(1, epoch_of(controller, 1) - 1, 8_000)
+    controller.heartbeat_tracker.touch(7, 3, 0)
+    assert stale(controller, SESSION + 1) == 1
+    assert controller.heartbeat_tracker.last_contact_ms(7, 3) == 0, "looked at in the order they were first heard"
+    heard(controller, 1, SESSION)
+    assert stale(controller, SESSION + 1) is None
+    assert controller.heartbeat_tracker.last_contact_ms(7, 3) is None, "it is no broker's"
+
+
+def test_r277_who_is_fenced_loses_its_lease_without_a_word() -> None:
+    controller = machine(2)
+    heard(controller, 1, 0)
+    send_heartbeat(controller, 1, want_fence=True)
+    assert stale(controller, SESSION + 1) is None
+    assert controller.heartbeat_tracker.last_contact_ms(1, epoch_of(controller, 1)) is None
+
+
+def test_r277_a_new_active_controller_gives_a_whole_session_to_who_is_not_fenced() -> None:
+    controller = machine(3)
+    send_heartbeat(controller, 2, want_fence=True)
+    controller.heartbeat_tracker.touch(9, 9, 0)
+    controller.activate(5_000)
+    found = [controller.heartbeat_tracker.last_contact_ms(i, epoch_of(controller, i)) for i in (1, 2, 3)]
+    assert found == [5_000, None, 5_000]
+    assert controller.heartbeat_tracker.last_contact_ms(9, 9) is None
+    controller.activate(6_000, own=3)
+    assert controller.heartbeat_tracker.last_contact_ms(3, epoch_of(controller, 3)) is None, (
+        "its former process is gone for certain"
+    )
+    assert controller.heartbeat_tracker.last_contact_ms(1, epoch_of(controller, 1)) == 6_000
+
+
+def again(controller: ControllerStateMachine, now_ms: float, broker: int = 1, **values: Any) -> ErrorCode:
+    """What a broker's registration is answered at a time."""
+    decided = controller.decide(request(broker, **values), 4, controller.image.offset + 1, now_ms)
+    return ErrorCode(run_to_end(decided).response.error_code)  # type: ignore[arg-type]
+
+
+def test_r269_another_process_of_an_id_that_lives_is_refused() -> None:
+    controller = machine()
+    assert again(controller, 0) == ErrorCode.NONE, "it was never heard"
+    heard(controller, 1, 0)
+    assert again(controller, SESSION) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert again(controller, SESSION + 1) == ErrorCode.NONE
+    same = controller.image.brokers[1].incarnation_id
+    assert again(controller, 0, incarnation_id=same) == ErrorCode.NONE, "the same process again"
+    assert again(controller, 0, cluster_id="x") == ErrorCode.INCONSISTENT_CLUSTER_ID, "the cluster comes first"
+    assert again(controller, 0, log_dirs=[]) == ErrorCode.DUPLICATE_BROKER_REGISTRATION, "its directories later"
+
+
+def test_who_was_let_go_may_come_back_at_once() -> None:
+    controller = machine()
+    heard(controller, 1, 0)
+    assert send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
+    assert again(controller, 1) == ErrorCode.NONE
+
+
+def test_r275_a_shutdown_an_earlier_controller_began_begins_anew_without_saying_so_twice() -> None:
+    controller = machine(2)
+    create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2])])
+    send_heartbeat(controller, 1, want_shut_down=True)
+    assert controller.image.brokers[1].in_controlled_shutdown
+    topic = controller.image.topics["t"]
+    offset = controller.image.offset + 1
+    controller.replay(offset, m.PartitionChangeRecord(0, topic.id, [1, 2], 1))  # as if a part of it had been lost
+    publish(controller, offset)
+    controller.activate(0)
+    assert not send_heartbeat(controller, 1).should_shut_down, "it has not asked this controller"
+    epoch = epoch_of(controller, 1)
+    decided = controller.decide(bh.BrokerHeartbeatRequest(1, epoch, offset, False, True), 1, offset + 1)
+    records = run_to_end(decided).records  # type: ignore[arg-type]
+    assert [type(r) for r in records] == [m.PartitionChangeRecord]
+    assert controller.heartbeat_state.controlled_shutdown_offsets == {1: offset + 1}
+
+
+def do(controller: ControllerStateMachine, chore: PeriodicTask, now_ms: float = 0) -> tuple[bool, list[str]]:
+    """What a chore answers, and the records it makes; they are taken in."""
+    offset = controller.image.offset + 1
+    decided = controller.decide(chore, 0, offset, now_ms)
+    decision = decided if isinstance(decided, ControllerResult) else run_to_end(decided)
+    for number, record in enumerate(decision.records):
+        controller.replay(offset + number, record)
+    publish(controller, offset + len(decision.records) - 1)
+    return decision.response, [type(r).__name__ for r in decision.records]
+
+
+def test_r267_one_stale_broker_a_turn_is_fenced_and_led_by_others() -> None:
+    controller = machine(3)
+    create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2, 3])])
+    for broker in (1, 2, 3):
+        heard(controller, broker, 0 if broker < 3 else 5_000)
+    assert do(controller, FENCE_STALE_BROKERS, SESSION) == (False, [])
+    changed = ["PartitionChangeRecord", "BrokerRegistrationChangeRecord"]
+    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (True, changed)
+    assert [b.fenced for b in controller.image.brokers.values()] == [True, False, False]
+    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (True, changed)
+    assert leader(controller, "t")[0] == 3
+    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (False, [])
+
+
+def test_r267_what_an_idle_controller_writes() -> None:
+    assert do(machine(), WRITE_NO_OP_RECORD) == (False, ["NoOpRecord"])
+
+
+def test_r267_chores_balance_and_rescue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elect_leaders, "MAX_ELECTIONS_PER_RUN", 1)
+    controller = led(2, topics=2)
+    assert do(controller, BALANCE_LEADERS) == (True, ["PartitionChangeRecord"])
+    assert do(controller, BALANCE_LEADERS) == (True, ["PartitionChangeRecord"])
+    assert do(controller, BALANCE_LEADERS) == (False, [])
+    assert do(led(-1, (), unclean="true"), ELECT_UNCLEAN_LEADERS) == (True, ["PartitionChangeRecord"])
+
+
+EVERY = [
+    ({}, (500, 1_125, 300_000, 300_000)),
+    ({"metadata.max.idle.interval.ms": "0"}, (0, 1_125, 300_000, 300_000)),
+    ({"broker.session.timeout.ms": "6000"}, (500, 750, 300_000, 300_000)),
+    ({"broker.session.timeout.ms": "7"}, (500, 1, 300_000, 300_000)),
+    ({"auto.leader.rebalance.enable": "FALSE"}, (500, 1_125, 0, 300_000)),
+    ({"leader.imbalance.check.interval.seconds": "7"}, (500, 1_125, 7_000, 300_000)),
+    ({"unclean.leader.election.interval.ms": "8"}, (500, 1_125, 300_000, 8)),
+]
+
+
+@pytest.mark.parametrize(("static", "every"), EVERY)
+def test_r267_how_often(static: dict[str, str], every: tuple[int, ...]) -> None:
+    assert PERIODIC_TASKS[:4] == (WRITE_NO_OP_RECORD, FENCE_STALE_BROKERS, BALANCE_LEADERS, ELECT_UNCLEAN_LEADERS)
+    assert tuple(chore.period_ms(static) for chore in PERIODIC_TASKS[:4]) == every
+
+
+def test_the_session_is_the_nodes_setting() -> None:
+    assert BrokerHeartbeatTracker().session_ms == SESSION
+    assert (
+        ControllerStateMachine(
+            ControllerDefaults(static_config={"broker.session.timeout.ms": "70"}), lambda: b""
+        ).heartbeat_tracker.session_ms
+        == 70
+    )
+    leases = BrokerHeartbeatTracker(100)
+    leases.touch(1, 1, 0)
+    assert [leases.has_valid_session(1, 1, now) for now in (100, 101)] == [True, False]

@@ -1,0 +1,349 @@
+"""Registration and heartbeats, row by row (R269-R274, R281-R282, R286, R290)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.controller.control import broker_heartbeat, broker_registration
+from ottla.controller.control.controller_result import run_to_end
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata.record_serde import CORDONED_DIRS_MIN_VERSION
+from ottla.controller.tests.test_controller_state_machine import (
+    assign_directories,
+    create,
+    directory,
+    machine,
+    publish,
+    register,
+    send_heartbeat,
+    submit,
+)
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import broker_registration as br
+from ottla.wire.messages import controller_registration as cr
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import unregister_broker as ub
+
+ID = bytes(13) + b"\x09\x09\x09"
+
+
+def request(broker: int = 9, **values: Any) -> br.BrokerRegistrationRequest:
+    features = [br.Feature(name, low, high) for name, (low, high) in broker_registration.SUPPORTED_FEATURES.items()]
+    out = br.BrokerRegistrationRequest(broker, "", ID, [], features, None, log_dirs=[directory(broker)])
+    for name, value in values.items():
+        setattr(out, name, value)
+    return out
+
+
+def without(*names: str, **ranges: tuple[int, int]) -> list[br.Feature]:
+    known = {**broker_registration.SUPPORTED_FEATURES, **{k.replace("_", "."): v for k, v in ranges.items()}}
+    return [br.Feature(name, low, high) for name, (low, high) in known.items() if name not in names]
+
+
+ROWS = [
+    ({}, ErrorCode.NONE),
+    ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+    ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED),
+    ({"log_dirs": []}, ErrorCode.INVALID_REGISTRATION),
+    ({"log_dirs": [bytes(15) + bytes([99])]}, ErrorCode.INVALID_REGISTRATION),
+    ({"log_dirs": [bytes(15) + bytes([100])]}, ErrorCode.NONE),
+    ({"log_dirs": [directory(9), directory(9)]}, ErrorCode.INVALID_REGISTRATION),
+    ({"log_dirs": [n.to_bytes(16, "big") for n in range(100, 1101)]}, ErrorCode.INVALID_REGISTRATION),
+    ({"log_dirs": [n.to_bytes(16, "big") for n in range(100, 1100)]}, ErrorCode.NONE),
+    ({"listeners": [br.Listener(str(n), "h", 9, 0) for n in range(1001)]}, ErrorCode.INVALID_REGISTRATION),
+    ({"log_dirs": [directory(9), directory(1)]}, ErrorCode.INVALID_REGISTRATION),
+    ({"features": without("metadata.version")}, ErrorCode.INVALID_REGISTRATION),
+    ({"features": without(metadata_version=(7, 29))}, ErrorCode.UNSUPPORTED_VERSION),
+    ({"features": without(metadata_version=(31, 33))}, ErrorCode.UNSUPPORTED_VERSION),
+    ({"features": without(metadata_version=(30, 30))}, ErrorCode.NONE),
+    ({"features": without("eligible.leader.replicas.version")}, ErrorCode.UNSUPPORTED_VERSION),
+    ({"features": without("kraft.version")}, ErrorCode.UNSUPPORTED_VERSION),
+    ({"features": without("group.version")}, ErrorCode.NONE),  # not finalized here
+    ({"features": [*without(), br.Feature("later.version", 3, 5)]}, ErrorCode.NONE),
+    ({"cluster_id": "other", "log_dirs": []}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+]
+
+
+@pytest.mark.parametrize(("values", "code"), ROWS)
+def test_r269_a_registration_is_checked(values: dict[str, Any], code: ErrorCode) -> None:
+    controller = machine()
+    answer = submit(controller, request(**values))
+    assert answer.error_code == code
+    assert (9 in controller.image.brokers) == (code == ErrorCode.NONE)
+    if code != ErrorCode.NONE:
+        assert answer.broker_epoch == -1
+
+
+def test_r270_a_new_process_is_fenced_and_has_an_epoch_of_its_own() -> None:
+    controller = machine()
+    offset = controller.image.offset + 1
+    listeners = [br.Listener("PLAINTEXT", "h", 9, 0)]
+    answer = submit(controller, request(listeners=listeners, rack="r"))
+    known = controller.image.brokers[9]
+    assert answer.broker_epoch == known.broker_epoch == offset
+    assert (known.fenced, known.in_controlled_shutdown, known.rack, known.incarnation_id) == (True, False, "r", ID)
+    assert [(e.name, e.host, e.port) for e in known.end_points] == [("PLAINTEXT", "h", 9)]
+    assert {f.name for f in known.features} == set(broker_registration.SUPPORTED_FEATURES)
+
+
+def test_r271_the_same_process_again_keeps_its_epoch_and_state() -> None:
+    controller = machine()
+    epoch = submit(controller, request()).broker_epoch
+    send_heartbeat(controller, 9)
+    answer = submit(controller, request(log_dirs=[directory(9), directory(8)]))
+    known = controller.image.brokers[9]
+    assert answer.broker_epoch == known.broker_epoch == epoch
+    assert not known.fenced
+    assert list(known.log_dirs) == [directory(9), directory(8)]
+
+
+def led(clean: bool) -> ControllerStateMachine:
+    """Broker 1 led a topic alone; a new process of it registers."""
+    controller = machine()
+    create(controller, "t")
+    epoch = controller.image.brokers[1].broker_epoch
+    submit(controller, request(1, previous_broker_epoch=epoch if clean else epoch - 1))
+    return controller
+
+
+def test_r270_a_clean_stop_leaves_the_broker_eligible_an_unclean_one_does_not() -> None:
+    stopped = led(clean=True).image.topics["t"].partitions[0]
+    assert (stopped.leader, stopped.isr, stopped.elr) == (-1, (), (1,))
+    lost = led(clean=False).image.topics["t"].partitions[0]
+    assert (lost.leader, lost.isr, lost.elr, lost.last_known_elr) == (-1, (), (), (1,))
+
+
+def test_r270_an_unclean_stop_costs_what_was_eligible_too() -> None:
+    controller = machine()
+    create(controller, "t")
+    send_heartbeat(controller, 1, want_shut_down=True)
+    assert controller.image.topics["t"].partitions[0].elr == (1,)
+    submit(controller, request(1, previous_broker_epoch=-1))
+    assert controller.image.topics["t"].partitions[0].elr == ()
+    send_heartbeat(controller, 1)
+    again = controller.image.topics["t"].partitions[0]
+    assert (again.leader, again.isr, again.recovering) == (1, (1,), 1), "the last known leader, recovering"
+
+
+def controllable(state: str) -> ControllerStateMachine:
+    """Broker 1 in a state, of two; broker 2 lives."""
+    controller = machine(2)
+    if state != "leads nothing":
+        placed = [ct.CreatableReplicaAssignment(0, [1, 2])]
+        create(controller, "t", assignments=placed, partitions=-1, factor=-1)
+    match state:
+        case "fenced":
+            register(controller, 1, unfence=False)
+        case "shutting down":
+            send_heartbeat(controller, 1, want_shut_down=True)
+        case "shutting down, caught up":
+            send_heartbeat(controller, 1, want_shut_down=True)
+            send_heartbeat(controller, 2)
+        case _:
+            pass
+    return controller
+
+
+FAR = 10**6
+STATES = [
+    # state, wants, (fenced, in controlled shutdown) after, should shut down
+    ("fenced", {"want_shut_down": True}, (True, False), True),
+    ("fenced", {"want_fence": True, "current_metadata_offset": FAR}, (True, False), False),
+    ("fenced", {"current_metadata_offset": 0}, (True, False), False),
+    ("fenced", {"current_metadata_offset": FAR}, (False, False), False),
+    ("leads", {}, (False, False), False),
+    ("leads", {"want_fence": True}, (True, False), False),
+    ("leads", {"want_fence": True, "want_shut_down": True}, (True, False), True),
+    ("leads", {"want_shut_down": True}, (False, True), False),
+    ("leads nothing", {"want_shut_down": True}, (True, False), True),
+    ("shutting down", {"want_shut_down": True}, (False, True), False),  # broker 2 has not heard of it
+    ("shutting down, caught up", {"want_shut_down": True}, (True, True), True),
+]
+
+
+@pytest.mark.parametrize(("state", "wants", "flags", "stops"), STATES)
+def test_r273_a_heartbeat_leads_from_state_to_state(
+    state: str, wants: dict[str, Any], flags: tuple[bool, bool], stops: bool
+) -> None:
+    controller = controllable(state)
+    answer = send_heartbeat(controller, 1, **wants)
+    known = controller.image.brokers[1]
+    assert (known.fenced, known.in_controlled_shutdown) == flags
+    assert answer.should_shut_down == stops
+    assert answer.is_fenced == known.fenced
+    if state == "leads" and wants:
+        partition = controller.image.topics["t"].partitions[0]
+        assert (partition.leader, partition.isr) == (2, (2,))
+
+
+def change(epoch: int, **what: Any) -> m.BrokerRegistrationChangeRecord:
+    return m.BrokerRegistrationChangeRecord(1, epoch, **what)
+
+
+@pytest.mark.parametrize(
+    ("state", "wants", "what", "first"),
+    [
+        ("fenced", {"current_metadata_offset": FAR}, {"fenced": -1}, True),
+        ("leads", {"want_fence": True}, {"fenced": 1}, False),
+        ("leads", {"want_shut_down": True}, {"in_controlled_shutdown": 1}, True),
+        ("leads nothing", {"want_shut_down": True}, {"fenced": 1}, False),
+    ],
+)
+def test_r286_a_change_of_state_is_one_record_before_or_behind_those_of_the_partitions(
+    state: str, wants: dict[str, Any], what: dict[str, int], first: bool
+) -> None:
+    controller = controllable(state)
+    epoch = controller.image.brokers[1].broker_epoch
+    decision = run_to_end(controller.decide(bh.BrokerHeartbeatRequest(1, epoch, **wants)))  # type: ignore[arg-type]
+    assert decision.records[0 if first else -1] == change(epoch, **what)
+    others = decision.records[1:] if first else decision.records[:-1]
+    assert all(isinstance(r, m.PartitionChangeRecord) for r in others)
+    assert bool(others) == (state != "leads nothing" and state != "fenced")
+
+
+def test_r276_a_broker_nobody_hears_is_fenced_and_led_by_others() -> None:
+    controller = controllable("leads")
+    decision = run_to_end(broker_heartbeat.fence_broker(controller.image, 1, {}))
+    epoch = controller.image.brokers[1].broker_epoch
+    assert decision.records[-1] == change(epoch, fenced=1)
+    assert [r.leader for r in decision.records if isinstance(r, m.PartitionChangeRecord)] == [2]
+
+
+def test_r273_a_shutdown_goes_on_once_and_waits_for_who_is_behind() -> None:
+    controller = controllable("shutting down")
+    offset = controller.image.offset
+    assert not send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
+    assert controller.image.offset == offset, "nothing is written twice"
+    send_heartbeat(controller, 2, current_metadata_offset=offset - 1)
+    assert not send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
+    send_heartbeat(controller, 2, current_metadata_offset=offset)
+    assert send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
+
+
+def test_r274_a_heartbeat_of_another_epoch_is_stale() -> None:
+    controller = machine()
+    epoch = controller.image.brokers[1].broker_epoch
+    for broker, wrong in ((1, epoch + 1), (1, epoch - 1), (2, epoch)):
+        assert submit(controller, bh.BrokerHeartbeatRequest(broker, wrong)).error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_r274_caught_up_is_who_has_applied_its_own_registration() -> None:
+    controller = machine()
+    epoch = register(controller, 1, unfence=False)
+    at = controller.heartbeat_state.registration_offsets[1]
+    assert at >= epoch
+    assert not send_heartbeat(controller, 1, want_fence=True, current_metadata_offset=at - 1).is_caught_up
+    assert send_heartbeat(controller, 1, want_fence=True, current_metadata_offset=at).is_caught_up
+
+
+def test_r290_directories_that_failed_are_told_in_a_heartbeat() -> None:
+    controller = machine()
+    register(controller, 1, directory(7))
+    send_heartbeat(controller, 1, offline_log_dirs=[directory(7), directory(6)])
+    assert list(controller.image.brokers[1].log_dirs) == [directory(1)]
+    offset = controller.image.offset
+    send_heartbeat(controller, 1, offline_log_dirs=[directory(7)])
+    assert controller.image.offset == offset, "told once"
+
+
+def test_r290_who_comes_back_without_a_directory_leads_nothing_that_lies_there() -> None:
+    controller = machine(2)
+    register(controller, 1, directory(7))
+    create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(n, [1, 2]) for n in range(2)])
+    topic = controller.image.topics["t"]
+    rows = [(directory(7), topic.id, 0), (directory(1), topic.id, 1)]
+    assign_directories(controller, rows)
+    for broker in (2, 1):
+        send_heartbeat(controller, broker, want_fence=True)
+    assert [p.leader for p in controller.image.topics["t"].partitions.values()] == [-1, -1]
+    send_heartbeat(controller, 1, offline_log_dirs=[directory(7)])
+    lost, kept = controller.image.topics["t"].partitions.values()
+    assert (lost.leader, kept.leader) == (-1, 1)
+    assert (lost.isr, kept.isr) == ((), (1,))
+
+
+def test_r290_all_that_lies_in_a_directory_that_failed_is_looked_at_in_sync_or_not() -> None:
+    """A leader that may not lead any more is found out there too."""
+    controller = machine(2)
+    create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2])])
+    register(controller, 2, directory(8))
+    topic = controller.image.topics["t"]
+    for change in (
+        m.PartitionChangeRecord(0, topic.id, [1], 1, directories=[directory(1), directory(8)]),
+        m.BrokerRegistrationChangeRecord(1, controller.image.brokers[1].broker_epoch, fenced=1),
+    ):
+        offset = controller.image.offset + 1
+        controller.replay(offset, change)
+        publish(controller, offset)
+    send_heartbeat(controller, 2, offline_log_dirs=[directory(8)])
+    assert controller.image.topics["t"].partitions[0].leader == -1
+
+
+def test_r273_a_shutdown_waits_for_whoever_serves_and_was_not_heard_since_its_registration_changed() -> None:
+    controller = controllable("shutting down")
+    send_heartbeat(controller, 2)
+    epoch = controller.image.brokers[2].broker_epoch
+    offset = controller.image.offset + 1
+    controller.replay(offset, m.BrokerRegistrationChangeRecord(2, epoch, cordoned_log_dirs=[]))
+    publish(controller, offset)
+    assert not send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
+    send_heartbeat(controller, 2)
+    assert send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
+
+
+def test_r275_who_is_fenced_in_the_middle_of_a_shutdown_serves_again_when_it_is_back() -> None:
+    controller = controllable("shutting down")
+    epoch = controller.image.brokers[1].broker_epoch
+    offset = controller.image.offset + 1
+    controller.replay(offset, m.BrokerRegistrationChangeRecord(1, epoch, fenced=1))
+    publish(controller, offset)
+    answer = send_heartbeat(controller, 1)
+    assert (answer.is_fenced, answer.should_shut_down) == (False, False)
+    assert not send_heartbeat(controller, 1).should_shut_down
+
+
+def test_cordoned_directories_are_told_once_even_where_there_are_none() -> None:
+    controller = machine()
+    offset = controller.image.offset
+    send_heartbeat(controller, 1, cordoned_log_dirs=[])
+    assert list(controller.image.brokers[1].cordoned_log_dirs or ()) == []
+    assert controller.image.offset == offset + 1
+    send_heartbeat(controller, 1, cordoned_log_dirs=[])
+    send_heartbeat(controller, 1)
+    assert controller.image.offset == offset + 1
+
+
+def test_cordoned_directories_are_noted_where_the_level_knows_them() -> None:
+    for level, expected in ((CORDONED_DIRS_MIN_VERSION, [directory(1)]), (CORDONED_DIRS_MIN_VERSION - 1, None)):
+        controller = machine()
+        controller.replay(0, m.FeatureLevelRecord("metadata.version", level))
+        controller.complete_append(controller.image.offset + 1, 1)
+        controller.publish()
+        send_heartbeat(controller, 1, cordoned_log_dirs=[directory(1)])
+        found = controller.image.brokers[1].cordoned_log_dirs
+        assert (list(found) if found else None) == expected
+
+
+def test_r281_a_broker_that_is_forgotten_stays_eligible() -> None:
+    controller = machine()
+    create(controller, "t")
+    answer = submit(controller, ub.UnregisterBrokerRequest(1))
+    assert answer.error_code == 0
+    assert not controller.image.brokers
+    partition = controller.image.topics["t"].partitions[0]
+    assert (partition.leader, partition.isr, partition.elr, partition.replicas) == (-1, (), (1,), (1,))
+    assert submit(controller, ub.UnregisterBrokerRequest(1)).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_r282_controllers_register_too() -> None:
+    controller = machine()
+    row = cr.ControllerRegistrationRequest(5, ID, True, [cr.Listener("C", "h", 1, 0)], [cr.Feature("f", 1, 2)])
+    assert submit(controller, row).error_code == 0
+    known = controller.image.controllers[5]
+    assert (known.incarnation_id, known.zk_migration_ready) == (ID, True)
+    assert [(e.name, e.host, e.port) for e in known.end_points] == [("C", "h", 1)]
+    assert [(f.name, f.min_supported_version, f.max_supported_version) for f in known.features] == [("f", 1, 2)]

@@ -1,0 +1,275 @@
+"""Delegation tokens at the controller: the tables of items 331, 332 and 334, and the sweep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.controller.control import delegation_tokens as dt
+from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, run_to_end
+from ottla.controller.control.delegation_tokens import SECRET, TokenRequestContext, token_hmac
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata.image import MetadataImage, image_records
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.controller.periodic_tasks import SWEEP_EXPIRED_TOKENS
+from ottla.wire.codec.primitives import uuid_to_string
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import create_delegation_token as cd
+from ottla.wire.messages import expire_delegation_token as ed
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import renew_delegation_token as rd
+
+NOW = 1_700_000_000_000
+HOUR, DAY = 3_600_000, 86_400_000
+NEVER = 2**63 - 1
+STATIC = {SECRET: "a-secret"}
+BOB = cd.CreatableRenewers("User", "bob")
+
+
+def a_token(token_id: str = "t1", **other: Any) -> m.DelegationTokenRecord:
+    fields = {"issue_timestamp": NOW, "max_timestamp": NOW + 7 * DAY, "expiration_timestamp": NOW + DAY, **other}
+    return m.DelegationTokenRecord("User:alice", "User:admin", ["User:bob"], token_id=token_id, **fields)
+
+
+def with_records(*records: Any) -> MetadataImage:
+    draft = ImageBuilder(MetadataImage())
+    for record in records:
+        draft.replay(record)
+    return draft.image(1, 1)
+
+
+def decided(
+    request: Any, image: MetadataImage, who: str = "User:alice", version: int = 3, **static: str
+) -> ControllerResult:
+    settings = {**STATIC, **{k.replace("_", "."): v for k, v in static.items()}}
+    said = dt.decide_token_request(
+        image, TokenRequestContext(request, who, NOW), version, settings, lambda: bytes(range(16))
+    )
+    return said if isinstance(said, ControllerResult) else run_to_end(said)
+
+
+def created(request: cd.CreateDelegationTokenRequest, **more: Any) -> ControllerResult:
+    return decided(request, MetadataImage(), **more)
+
+
+# ------------------------------------------------------------------ create
+
+
+def test_331_the_hmac_is_made_of_the_id_and_a_secret_every_node_has() -> None:
+    decision = created(cd.CreateDelegationTokenRequest())
+    token_id = uuid_to_string(bytes(range(16)))
+    assert (decision.response.error_code, decision.response.token_id) == (0, token_id)
+    assert decision.response.hmac == token_hmac("a-secret", token_id) != token_hmac("b-secret", token_id)
+    assert len(decision.response.hmac) == 64
+
+
+def test_332_a_token_is_recorded_with_whose_it_is_and_without_its_hmac() -> None:
+    decision = created(cd.CreateDelegationTokenRequest("User", "carol", [BOB], -1), who="User:admin")
+    (record,) = decision.records
+    times = NOW, NOW + 7 * DAY, NOW + DAY
+    assert record == m.DelegationTokenRecord(
+        "User:carol", "User:admin", ["User:bob"], *times, decision.response.token_id
+    )
+    r = decision.response
+    assert (r.principal_type, r.principal_name) == ("User", "carol")
+    assert (r.token_requester_principal_type, r.token_requester_principal_name) == ("User", "admin")
+
+
+def test_334_before_version_3_the_answer_does_not_say_who_asked() -> None:
+    r = created(cd.CreateDelegationTokenRequest(), version=2).response
+    assert (r.principal_name, r.token_requester_principal_type, r.token_requester_principal_name) == ("alice", "", "")
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_334_who_names_nobody_asks_for_himself(name: str | None) -> None:
+    (record,) = created(cd.CreateDelegationTokenRequest("User", name), who="User:alice").records
+    assert (record.owner, record.requester) == ("User:alice", "User:alice")
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "static", "max_ms", "expiry_ms"),
+    [
+        (-1, {}, NOW + 7 * DAY, NOW + DAY),
+        (0, {}, NOW + 7 * DAY, NOW + DAY),
+        (2 * DAY, {}, NOW + 2 * DAY, NOW + DAY),
+        (HOUR, {}, NOW + HOUR, NOW + HOUR),
+        (NEVER, {}, NOW + 7 * DAY, NOW + DAY),
+        (-1, {"delegation_token_max_lifetime_ms": "1000"}, NOW + 1000, NOW + 1000),
+        (-1, {"delegation_token_expiry_time_ms": "1000"}, NOW + 7 * DAY, NOW + 1000),
+        (-1, {"delegation_token_max_lifetime_ms": str(NEVER)}, NEVER, NOW + DAY),
+    ],
+)
+def test_334_how_long_a_token_lives(asked_ms: int, static: dict[str, str], max_ms: int, expiry_ms: int) -> None:
+    decision = created(cd.CreateDelegationTokenRequest(max_lifetime_ms=asked_ms), **static)
+    r, (record,) = decision.response, decision.records
+    assert (r.issue_timestamp_ms, r.max_timestamp_ms, r.expiry_timestamp_ms) == (NOW, max_ms, expiry_ms)
+    assert (record.max_timestamp, record.expiration_timestamp) == (max_ms, expiry_ms)
+
+
+def test_an_id_does_not_begin_like_an_option() -> None:
+    ids = iter([b"\xf8" * 16, bytes(16)])
+    asked = TokenRequestContext(cd.CreateDelegationTokenRequest(), "User:alice", NOW)
+    decision = dt.decide_token_request(MetadataImage(), asked, 3, STATIC, lambda: next(ids))
+    assert isinstance(decision, ControllerResult)
+    assert decision.response.token_id == uuid_to_string(bytes(16))
+
+
+@pytest.mark.parametrize(
+    ("renewers", "static", "code"),
+    [
+        ([cd.CreatableRenewers("Group", "g")], {}, ErrorCode.INVALID_PRINCIPAL_TYPE),
+        ([BOB, cd.CreatableRenewers("user", "g")], {}, ErrorCode.INVALID_PRINCIPAL_TYPE),
+        ([BOB], {"delegation_token_secret_key": ""}, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
+    ],
+)
+def test_334_what_is_refused_makes_no_record(renewers: Any, static: dict[str, str], code: ErrorCode) -> None:
+    decision = created(cd.CreateDelegationTokenRequest("User", "carol", renewers), **static)
+    r = decision.response
+    assert (r.error_code, decision.records) == (code, [])
+    assert (r.principal_name, r.token_requester_principal_name) == ("carol", "alice")
+    assert (r.issue_timestamp_ms, r.token_id, r.hmac) == (0, "", b"")
+
+
+# ------------------------------------------------------------------ renew and expire
+
+PAST = a_token(expiration_timestamp=NOW - 1)
+TOO_OLD = a_token(max_timestamp=NOW - 1)
+RENEW = [
+    # token, who, asked for, error, new end
+    (a_token(), "User:alice", HOUR, 0, NOW + HOUR),
+    (a_token(), "User:bob", HOUR, 0, NOW + HOUR),
+    (a_token(), "User:alice", -1, 0, NOW + DAY),
+    (a_token(), "User:alice", 3 * DAY, 0, NOW + DAY),
+    (a_token(max_timestamp=NOW + HOUR), "User:alice", -1, 0, NOW + HOUR),
+    (a_token(), "User:admin", -1, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0),
+    (a_token(), "Group:alice", -1, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0),
+    (PAST, "User:alice", -1, ErrorCode.DELEGATION_TOKEN_EXPIRED, 0),
+    (TOO_OLD, "User:alice", -1, ErrorCode.DELEGATION_TOKEN_EXPIRED, 0),
+    (PAST, "User:admin", -1, ErrorCode.DELEGATION_TOKEN_EXPIRED, 0),
+    (a_token(expiration_timestamp=NOW), "User:alice", -1, 0, NOW + DAY),
+]
+EXPIRE = [
+    (a_token(), "User:alice", HOUR, 0, NOW + HOUR),
+    (a_token(), "User:bob", 0, 0, NOW),
+    (a_token(), "User:alice", 3 * DAY, 0, NOW + 3 * DAY),
+    (a_token(), "User:alice", NEVER, 0, NOW + 7 * DAY),
+    (a_token(), "User:admin", HOUR, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0),
+    (PAST, "User:admin", HOUR, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0),
+    (PAST, "User:alice", HOUR, ErrorCode.DELEGATION_TOKEN_EXPIRED, 0),
+    (TOO_OLD, "User:alice", 0, ErrorCode.DELEGATION_TOKEN_EXPIRED, 0),
+]
+
+
+@pytest.mark.parametrize(("token", "who", "period_ms", "code", "end_ms"), RENEW)
+def test_334_renew(token: m.DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
+    request = rd.RenewDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
+    decision = decided(request, with_records(token, a_token("t0")), who)
+    assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
+    times = {"max_timestamp": token.max_timestamp, "expiration_timestamp": end_ms}
+    assert decision.records == ([] if code else [a_token(**times)])
+
+
+@pytest.mark.parametrize(("token", "who", "period_ms", "code", "end_ms"), EXPIRE)
+def test_334_expire(token: m.DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
+    request = ed.ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
+    decision = decided(request, with_records(token, a_token("t0")), who)
+    assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
+    assert decision.records == ([] if code else [a_token(expiration_timestamp=end_ms)])
+
+
+@pytest.mark.parametrize("token", [a_token(), PAST, TOO_OLD])
+def test_334_a_token_is_removed_at_once_whether_or_not_it_is_over(token: m.DelegationTokenRecord) -> None:
+    image = with_records(token, a_token("t0"))
+    decision = decided(ed.ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), -1), image)
+    assert decision.response.expiry_timestamp_ms == NOW
+    assert decision.records == [m.RemoveDelegationTokenRecord("t1")]
+    assert image_records(with_records(token, a_token("t0"), *decision.records)) is not None
+    assert list(with_records(token, a_token("t0"), *decision.records).others) == [("token", "t0")]
+
+
+@pytest.mark.parametrize("cls", [rd.RenewDelegationTokenRequest, ed.ExpireDelegationTokenRequest])
+@pytest.mark.parametrize(
+    ("shown", "static", "code"),
+    [
+        (token_hmac("another secret", "t1"), {}, ErrorCode.DELEGATION_TOKEN_NOT_FOUND),
+        (b"", {}, ErrorCode.DELEGATION_TOKEN_NOT_FOUND),
+        (token_hmac("a-secret", "t1")[:-1], {}, ErrorCode.DELEGATION_TOKEN_NOT_FOUND),
+        (token_hmac("", "t1"), {"delegation_token_secret_key": ""}, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
+    ],
+)
+def test_334_an_hmac_nobody_knows(cls: Any, shown: bytes, static: dict[str, str], code: ErrorCode) -> None:
+    decision = decided(cls(shown, -1), with_records(a_token()), **static)
+    assert (decision.response.error_code, decision.records) == (code, [])
+
+
+# ------------------------------------------------------------------ the sweep
+
+
+def test_332_what_is_over_is_swept_a_thousand_at_a_time() -> None:
+    past = [a_token(f"p{n:04d}", expiration_timestamp=NOW - 1) for n in range(1001)]
+    image = with_records(*past, a_token("stays"), a_token("just now", expiration_timestamp=NOW))
+    first = run_to_end(dt.sweep_expired_tokens(image, NOW))
+    assert (first.response, len(first.records)) == (True, 1000)
+    second = run_to_end(dt.sweep_expired_tokens(with_records(*past, a_token("stays"), *first.records), NOW))
+    assert (second.response, len(second.records)) == (False, 1)
+    left = with_records(*past, a_token("stays"), *first.records, *second.records)
+    assert list(left.others) == [("token", "stays")]
+    assert run_to_end(dt.sweep_expired_tokens(left, NOW)).records == []
+
+
+def test_the_sweep_pauses_while_it_looks() -> None:
+    steps = dt.sweep_expired_tokens(with_records(*(a_token(f"t{n}") for n in range(1000))), NOW)
+    assert sum(1 for _ in steps) == 20
+
+
+def test_332_the_sweep_comes_hourly_by_the_wall_clock_and_only_where_there_is_a_secret() -> None:
+    assert SWEEP_EXPIRED_TOKENS.period_ms(STATIC) == HOUR
+    assert SWEEP_EXPIRED_TOKENS.period_ms({**STATIC, "delegation.token.expiry.check.interval.ms": "500"}) == 500
+    assert SWEEP_EXPIRED_TOKENS.period_ms({}) == 0
+    machine = ControllerStateMachine(ControllerDefaults(static_config=STATIC), lambda: bytes(16))
+    machine.replay(0, a_token())
+    machine.complete_append(0, 1)
+    machine.publish()
+    early, late = (machine.decide(SWEEP_EXPIRED_TOKENS, wall_ms=NOW + DAY + x) for x in (0, 1))
+    assert [run_to_end(x).records for x in (early, late)] == [[], [m.RemoveDelegationTokenRecord("t1")]]  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------ the machine
+
+
+def test_requests_are_decided_on_what_was_appended_and_snapshots_keep_tokens() -> None:
+    machine = ControllerStateMachine(ControllerDefaults(static_config=STATIC), lambda: bytes(range(16)))
+    made = machine.decide(TokenRequestContext(cd.CreateDelegationTokenRequest(), "User:alice", NOW), 3)
+    assert isinstance(made, ControllerResult)
+    for record in made.records:
+        machine.replay(5, record)
+    machine.complete_append(5, 1)
+    renew = TokenRequestContext(rd.RenewDelegationTokenRequest(made.response.hmac, HOUR), "User:alice", NOW)
+    assert run_to_end(machine.decide(renew, 2)).response.error_code == 0  # type: ignore[arg-type]
+    machine.publish()
+    assert made.records[0] in list(image_records(machine.image))
+
+
+def test_a_look_for_an_hmac_among_many_tokens_pauses() -> None:
+    image = with_records(*(a_token(f"t{n}") for n in range(1000)))
+    request = rd.RenewDelegationTokenRequest(bytes(64), -1)
+    steps = dt.decide_token_request(
+        image, TokenRequestContext(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16)
+    )
+    assert not isinstance(steps, ControllerResult)
+    assert sum(1 for _ in steps) == 20
+
+
+@pytest.mark.parametrize("size", [0, 63, 65, 50_000_000])
+def test_what_cannot_be_an_hmac_is_compared_with_none(size: int) -> None:
+    """Comparing takes as long as what is shown has bytes, for every token."""
+    image = with_records(*(a_token(f"t{n}") for n in range(200)))
+    request = rd.RenewDelegationTokenRequest(bytes(size), -1)
+    steps = dt.decide_token_request(
+        image, TokenRequestContext(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16)
+    )
+    assert not isinstance(steps, ControllerResult)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value.response.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND

@@ -1,0 +1,76 @@
+"""Topics are deleted by name and by id, each once (``ControllerApis.deleteTopics``)."""
+
+from __future__ import annotations
+
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.tests.test_controller_state_machine import create, machine, submit
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import delete_topics as dt
+
+INVALID = ErrorCode.INVALID_REQUEST
+BY_BOTH = "The provided topic name maps to an ID that was already supplied."
+DeletionResults = list[tuple[str | None, bytes, int, str | None]]
+
+
+def with_topics() -> tuple[ControllerStateMachine, bytes, bytes]:
+    controller = machine()
+    for name in ("a", "b"):
+        create(controller, name)
+    return controller, controller.image.topics["a"].id, controller.image.topics["b"].id
+
+
+def delete(controller: ControllerStateMachine, *topics: str | bytes | tuple[str, bytes]) -> DeletionResults:
+    asked = []
+    for x in topics:
+        if isinstance(x, str):
+            asked.append(dt.DeleteTopicState(x))
+        else:
+            asked.append(dt.DeleteTopicState(*x) if isinstance(x, tuple) else dt.DeleteTopicState(None, x))
+    rows = submit(controller, dt.DeleteTopicsRequest(asked), 6).responses
+    return [(r.name, r.topic_id, r.error_code, r.error_message) for r in rows]
+
+
+def test_a_topic_given_by_its_name_and_its_id_stays_and_is_answered_once() -> None:
+    for name_first in (True, False):
+        controller, a, b = with_topics()
+        both: tuple[str | bytes, ...] = ("a", a) if name_first else (a, "a")
+        rows = delete(controller, *both, b)
+        assert rows == [("a", a, INVALID, BY_BOTH), ("b", b, 0, None)]
+        assert set(controller.image.topics) == {"a"}
+
+
+def test_a_name_stays_beside_an_id_that_is_given_twice() -> None:
+    controller, a, _ = with_topics()
+    rows = delete(controller, a, "a", a)
+    assert [(name, code, why) for name, _, code, why in rows] == [
+        (None, INVALID, "Duplicate topic id."),
+        ("a", INVALID, BY_BOTH),
+    ]
+    assert set(controller.image.topics) == {"a", "b"}
+
+
+def test_an_id_counts_beside_its_name_given_twice() -> None:
+    controller, a, _ = with_topics()
+    rows = delete(controller, "a", "a", a)
+    assert [(name, code, why) for name, _, code, why in rows] == [
+        ("a", INVALID, "Duplicate topic name."),
+        ("a", 0, None),
+    ]
+    assert set(controller.image.topics) == {"b"}
+
+
+def test_who_names_no_topic_and_who_names_one_wrongly_is_told_how() -> None:
+    controller, a, _ = with_topics()
+    assert delete(controller, ZERO_UUID) == [(None, ZERO_UUID, INVALID, "Neither topic name nor id were specified.")]
+    assert delete(controller, ("a", a)) == [("a", a, INVALID, "You may not specify both topic name and topic id.")]
+    assert set(controller.image.topics) == {"a", "b"}
+
+
+def test_a_row_that_is_refused_for_itself_is_told_with_the_id_it_gave() -> None:
+    controller, a, b = with_topics()
+    both = "You may not specify both topic name and topic id."
+    assert delete(controller, ("a", b), a)[0] == ("a", b, INVALID, both)
+    assert delete(with_topics()[0], "b", "b")[0] == ("b", ZERO_UUID, INVALID, "Duplicate topic name.")
+    controller, a, b = with_topics()
+    assert delete(controller, "a", "a", a)[0] == ("a", ZERO_UUID, INVALID, "Duplicate topic name.")

@@ -1,0 +1,189 @@
+"""SCRAM credentials: the table of item 324, the keys that are kept, and what ``--add-scram`` says."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from ottla.client.scram import SCRAM_SHA_256, derive_credential, salted_password
+from ottla.controller.control import scram_credentials
+from ottla.controller.control.controller_result import YIELD_EVERY, run_to_end
+from ottla.controller.metadata.image import MetadataImage, image_records
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_user_scram_credentials as au
+from ottla.wire.messages import metadata_records as m
+
+SALTED = salted_password(SCRAM_SHA_256, "pencil", b"salt", 4096)
+
+
+def up(name: str = "alice", mechanism: int = 1, iterations: int = 4096) -> au.ScramCredentialUpsertion:
+    return au.ScramCredentialUpsertion(name, mechanism, iterations, b"salt", SALTED)
+
+
+def down(name: str = "alice", mechanism: int = 1) -> au.ScramCredentialDeletion:
+    return au.ScramCredentialDeletion(name, mechanism)
+
+
+def after(records, image: MetadataImage | None = None) -> MetadataImage:
+    draft = ImageBuilder(image or MetadataImage())
+    for record in records:
+        draft.replay(record)
+    return draft.image(1, 1)
+
+
+WITH_ALICE = after(
+    run_to_end(
+        scram_credentials.alter_scram_credentials(MetadataImage(), au.AlterUserScramCredentialsRequest([], [up()]))
+    ).records
+)
+
+
+def decided(deletions, upsertions, image: MetadataImage = WITH_ALICE):
+    decision = run_to_end(
+        scram_credentials.alter_scram_credentials(image, au.AlterUserScramCredentialsRequest(deletions, upsertions))
+    )
+    return {x.user: x.error_code for x in decision.response.results}, decision.records
+
+
+def test_323_both_keys_are_made_of_the_salted_password():
+    _, records = decided([], [up("bob")])
+    keys = derive_credential(SCRAM_SHA_256, SALTED, b"salt", 4096)
+    assert records == [m.UserScramCredentialRecord("bob", 1, b"salt", keys.stored_key, keys.server_key, 4096)]
+
+
+@pytest.mark.parametrize(
+    ("deletions", "upsertions", "codes", "count"),
+    [
+        ([down()], [], {"alice": 0}, 1),
+        ([], [up("bob"), up("carol", 2)], {"bob": 0, "carol": 0}, 2),
+        ([], [up("")], {"": ErrorCode.UNACCEPTABLE_CREDENTIAL}, 0),
+        ([down("")], [], {"": ErrorCode.UNACCEPTABLE_CREDENTIAL}, 0),
+        ([], [up("bob", 0)], {"bob": ErrorCode.UNSUPPORTED_SASL_MECHANISM}, 0),
+        ([down("alice", 3)], [], {"alice": ErrorCode.UNSUPPORTED_SASL_MECHANISM}, 0),
+        ([], [up("bob", iterations=4095)], {"bob": ErrorCode.UNACCEPTABLE_CREDENTIAL}, 0),
+        ([], [up("bob", iterations=16385)], {"bob": ErrorCode.UNACCEPTABLE_CREDENTIAL}, 0),
+        ([], [up("bob", iterations=16384)], {"bob": 0}, 1),
+        ([down("bob")], [], {"bob": ErrorCode.RESOURCE_NOT_FOUND}, 0),
+        ([down("alice", 2)], [], {"alice": ErrorCode.RESOURCE_NOT_FOUND}, 0),
+        ([down(), down()], [], {"alice": ErrorCode.DUPLICATE_RESOURCE}, 0),
+        ([down()], [up("alice", 2)], {"alice": ErrorCode.DUPLICATE_RESOURCE}, 0),
+        ([], [up("bob"), up("bob", 2), up("bob")], {"bob": ErrorCode.DUPLICATE_RESOURCE}, 0),
+        (
+            [down()],
+            [up("bob", 9), up("carol")],
+            {"alice": 0, "carol": 0, "bob": ErrorCode.UNSUPPORTED_SASL_MECHANISM},
+            2,
+        ),
+    ],
+)
+def test_324_what_is_right_is_written_and_what_is_wrong_is_told(deletions, upsertions, codes, count):
+    told, records = decided(deletions, upsertions)
+    assert (told, len(records)) == (codes, count)
+
+
+def lists(ups: int, downs: int, salt_bytes: int = 4) -> tuple[list[Any], list[Any]]:
+    every = [au.ScramCredentialUpsertion(f"u{n}", 1, 4096, b"s" * salt_bytes, b"p") for n in range(ups)]
+    return [down(f"d{n}") for n in range(downs)], every
+
+
+@pytest.mark.parametrize(
+    ("most", "too_many", "code"),
+    [
+        (lists(10_000, 0), lists(10_001, 0), ErrorCode.POLICY_VIOLATION),
+        (lists(9_000, 1_000), lists(9_000, 1_001), ErrorCode.POLICY_VIOLATION),
+        (lists(0, 10_000), lists(0, 10_001), ErrorCode.POLICY_VIOLATION),
+        (lists(8_100, 0, 1024), lists(8_200, 0, 1024), ErrorCode.RECORD_LIST_TOO_LARGE),
+    ],
+    ids=["set", "both", "removed", "bytes"],
+)
+def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(most: Any, too_many: Any, code: ErrorCode) -> None:
+    image = MetadataImage(others={("scram", f"d{n}", 1): m.UserScramCredentialRecord() for n in range(11_000)})
+    told, records = decided(*most, image)
+    assert (set(told.values()), len(records)) == ({0}, len(most[0]) + len(most[1]))
+    told, records = decided(*too_many, image)
+    assert (set(told.values()), records) == ({code}, [])
+    assert set(told) == {x.name for x in (*too_many[0], *too_many[1])}
+
+
+def test_many_users_are_gone_through_in_pieces():
+    ups, downs = [up(f"u{number}") for number in range(250)], [down(f"d{number}") for number in range(250)]
+    image = after(
+        run_to_end(
+            scram_credentials.alter_scram_credentials(
+                MetadataImage(), au.AlterUserScramCredentialsRequest([], [up("d0")])
+            )
+        ).records
+    )
+    steps = scram_credentials.alter_scram_credentials(image, au.AlterUserScramCredentialsRequest(downs, ups))
+    assert len(list(steps)) == 3 * (250 // YIELD_EVERY), "both lists, and what is wrong"
+    told, records = decided(downs, ups, image)
+    assert len(told) == 500
+    assert len(records) == 251
+
+
+def test_a_credential_that_is_deleted_is_gone_and_one_that_stays_is_in_the_snapshot():
+    _, records = decided([down()], [up("bob")])
+    image = after(records, WITH_ALICE)
+    assert ("scram", "alice", 1) not in image.others
+    assert [x.name for x in image_records(image) if isinstance(x, m.UserScramCredentialRecord)] == ["bob"]
+
+
+def test_325_a_password_becomes_a_credential_before_there_is_a_cluster():
+    made = scram_credentials.parse_scram_option("SCRAM-SHA-256=[name=alice,password=pencil,iterations=8192]", b"fresh")
+    salted = salted_password(SCRAM_SHA_256, "pencil", b"fresh", 8192)
+    assert made == scram_credentials.credential_record("alice", 1, salted, b"fresh", 8192)
+
+
+def test_325_salt_and_salted_password_may_be_given():
+    salt, salted = (b64encode(x).decode() for x in (b"salt", SALTED))
+    made = scram_credentials.parse_scram_option(
+        f'SCRAM-SHA-256=[name="alice",salt="{salt}",saltedpassword="{salted}"]', b"fresh"
+    )
+    assert made == scram_credentials.credential_record("alice", 1, SALTED, b"salt", 4096)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "alice",
+        "SCRAM-SHA-1=[name=alice,password=s3cret]",
+        "SCRAM-SHA-256=name=alice,password=s3cret",
+        "SCRAM-SHA-256=[password=s3cret]",
+        "SCRAM-SHA-256=[name=alice]",
+        "SCRAM-SHA-256=[name=alice,password=s3cret,iterations=100]",
+        "SCRAM-SHA-256=[name=alice,password=s3cret,iterations=20000]",
+        "SCRAM-SHA-256=[name=alice,password=s3cret,color=red]",
+        "SCRAM-SHA-256=[name=alice,saltedpassword=AAAA]",
+        "SCRAM-SHA-256=[name=alice,salt=***,saltedpassword=AAAA]",
+    ],
+)
+def test_325_an_option_that_cannot_be_is_refused_without_its_password(text):
+    with pytest.raises(scram_credentials.InvalidScramOption) as refused:
+        scram_credentials.parse_scram_option(text, b"fresh")
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("salt_bytes", "salted_bytes", "is_kept"), [(1024, 32, True), (1025, 32, False), (4, 1025, False)]
+)
+def test_a_salt_is_no_longer_than_a_stranger_may_be_told(salt_bytes, salted_bytes, is_kept):
+    """Who begins to log in is told it: one of megabytes would be an answer of megabytes to anybody."""
+    asked = au.ScramCredentialUpsertion("bob", 1, 4096, b"s" * salt_bytes, b"p" * salted_bytes)
+    codes, records = decided([], [asked])
+    assert codes == {"bob": 0 if is_kept else ErrorCode.UNACCEPTABLE_CREDENTIAL}
+    assert len(records) == is_kept
+
+
+def test_of_an_empty_salted_password_no_key_is_made() -> None:
+    """As in Java, which takes no empty key; nobody can log in with what hashes to it."""
+    fine = au.ScramCredentialUpsertion("f", 1, 4096, b"salt", b"p")
+    empty = au.ScramCredentialUpsertion("e", 1, 4096, b"salt", b"")
+    codes, records = decided([], [fine, empty])
+    assert (codes, len(records)) == ({"f": 0, "e": ErrorCode.UNKNOWN_SERVER_ERROR}, 1)
+    for twice in ([fine, fine], [fine, empty]):
+        twice[0].name = twice[1].name = "t"
+        for order in (twice, twice[::-1]):
+            assert decided([], order)[0] == {"t": ErrorCode.DUPLICATE_RESOURCE}, "which is seen first"

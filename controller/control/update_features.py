@@ -1,0 +1,175 @@
+"""Finalized features: which level of each the cluster runs at, and the rules for moving it.
+
+All updates of a request count or none does. A level may only rise unless the request allows a downgrade, and
+metadata.version never goes below a level at which records changed.
+
+Source: ``FeatureControlManager.java`` (apache/kafka 4.3.1).
+
+From KIP-584, with KRaft's levels: KIP-778.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.controller.config.config_validation import MIN_ISR
+from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
+from ottla.controller.control.controller_result import (
+    YIELD_EVERY,
+    ControllerResult,
+    ControllerResultSteps,
+    collect_steps,
+    sort_steps,
+)
+from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
+from ottla.controller.metadata.record_serde import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import update_features as uf
+
+# Levels of metadata.version that changed the records themselves (``MetadataVersion.didMetadataChange``).
+LEVELS_WITH_NEW_RECORDS = (23, 30)
+_PREFIX = "The update failed for all features since the following feature had an error: "
+
+
+class UpgradeType(IntEnum):
+    """What a request allows."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class _Refused(Exception):
+    """Why a level cannot be taken."""
+
+
+def _invalid(name: str, level: int, why: str) -> _Refused:
+    return _Refused(f"Invalid update version {level} for feature {name}. {why}")
+
+
+class FeatureUpdateContext(NamedTuple):
+    """The controller that decides, and whom it must hear of first."""
+
+    node_id: int
+    kraft_version: int = 1
+    static_voters: tuple[int, ...] = ()
+    """Controllers fixed by configuration: each must have registered before a level moves."""
+    min_isr: str = "1"
+    """``min.insync.replicas`` as it is configured here."""
+
+
+def _check_range(name: str, level: int, who: str, low: int, high: int) -> None:
+    if not low <= level <= high:
+        if high == 0:
+            raise _invalid(name, level, f"{who} does not support this feature.")
+        only = str(low) if low == high else f"{low}-{high}"
+        raise _invalid(name, level, f"{who} only supports versions {only}")
+
+
+def _check_supported(name: str, level: int, image: MetadataImage, me: FeatureUpdateContext) -> None:
+    """Raise unless this controller, every broker and every other controller know a level (R283)."""
+    _check_range(name, level, f"Local controller {me.node_id}", *SUPPORTED_FEATURES.get(name, (0, 0)))
+    for broker_id, broker in sorted(image.brokers.items()):
+        ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in broker.features}
+        _check_range(name, level, f"Broker {broker_id}", *ranges.get(name, (0, 0)))
+    for node_id, controller in sorted(image.controllers.items()):
+        if node_id != me.node_id:
+            ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in controller.features}
+            _check_range(name, level, f"Controller {node_id}", *ranges.get(name, (0, 0)))
+    for node_id in me.static_voters:
+        if node_id != me.node_id and node_id not in image.controllers:
+            raise _invalid(name, level, f"controller {node_id} has not registered, and may not support this feature")
+
+
+def _check(name: str, level: int, current: int, kind: int, image: MetadataImage, me: FeatureUpdateContext) -> None:
+    """Raise unless a feature may go from its current level to another one."""
+    if kind not in tuple(UpgradeType):
+        raise _invalid(name, level, "The controller does not support the given upgrade type.")
+    if level < 0:
+        raise _invalid(name, level, "A feature version cannot be less than 0.")
+    _check_supported(name, level, image, me)
+    if level < current and kind == UpgradeType.UPGRADE:
+        why = "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe"
+        raise _invalid(name, level, f"{why} downgrade.")
+    if level > current and kind != UpgradeType.UPGRADE:
+        raise _invalid(name, level, "Can't downgrade to a newer version.")
+    if name == KRAFT_VERSION:
+        if level < current:
+            raise _invalid(name, level, "Can't downgrade the version of this feature.")
+    elif name == METADATA_VERSION:
+        _check_metadata_version(level, current, kind)
+    elif name not in SUPPORTED_FEATURES:
+        raise _invalid(name, level, f"Feature {name} not found.")
+
+
+def _check_metadata_version(level: int, current: int, kind: int) -> None:
+    if any(level < changed <= current for changed in LEVELS_WITH_NEW_RECORDS):
+        what = f"Unsupported metadata.version downgrade from {current} to {level}. "
+        if kind == UpgradeType.UNSAFE_DOWNGRADE:
+            raise _Refused(f"{what}Unsafe metadata downgrade is not supported in this version.")
+        why = "Refusing to perform the requested downgrade because it might delete metadata information."
+        raise _Refused(what + why)
+
+
+def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Generator[None, None, list[Message]]:
+    """One record for each feature that moves. Eligible leader replicas need one minimum of in-sync replicas for all."""
+    out: list[Message] = []
+    for name, level in levels.items():
+        if name == KRAFT_VERSION or image.features.get(name, 0) == level:
+            continue
+        if name == ELR_VERSION and level > 0:
+            places = yield from sort_steps(image.configs)
+            for number, (kind, resource) in enumerate(places, 1):
+                if number % YIELD_EVERY == 0:
+                    yield
+                values = image.config(kind, resource)
+                if kind == RESOURCE_BROKER and resource and MIN_ISR in values:
+                    out.append(m.ConfigRecord(kind, resource, MIN_ISR, None))
+            if MIN_ISR not in image.config(RESOURCE_BROKER, ""):
+                out.append(m.ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, min_isr))
+        out.append(m.FeatureLevelRecord(name, level))
+    return out
+
+
+def reject_update(error: ErrorCode, why: str) -> ControllerResult:
+    """No level moves."""
+    return ControllerResult(uf.UpdateFeaturesResponse(error_code=error, error_message=_PREFIX + why))
+
+
+def update_features(
+    image: MetadataImage, request: uf.UpdateFeaturesRequest, version: int, me: FeatureUpdateContext
+) -> ControllerResultSteps:
+    """Check every update against what the ones before it made of the levels; write them all or none."""
+    levels = {**image.features, KRAFT_VERSION: me.kraft_version}
+    wanted: dict[str, uf.FeatureUpdateKey] = {}
+    unknown = None  # the first unknown feature ends it all: no other is kept
+    for number, update in enumerate(request.feature_updates, 1):
+        name = update.feature
+        if unknown is None and name not in SUPPORTED_FEATURES:
+            unknown = name
+        if name in SUPPORTED_FEATURES or name == unknown:
+            wanted[name] = update
+        if number % YIELD_EVERY == 0:
+            yield
+    try:
+        for number, (name, update) in enumerate(wanted.items(), 1):
+            if number % YIELD_EVERY == 0:
+                yield
+            # Version 0 can ask for a downgrade, and Kafka's controller does not listen.
+            kind = UpgradeType.UPGRADE if version == 0 else update.upgrade_type
+            _check(name, update.max_version_level, levels.get(name, 0), kind, image, me)
+            levels[name] = update.max_version_level
+    except _Refused as error:
+        return reject_update(ErrorCode.INVALID_UPDATE_VERSION, str(error))
+    rows: list[uf.UpdatableFeatureResult] = []
+    if version < 2:
+        rows = yield from collect_steps(
+            uf.UpdatableFeatureResult(u.feature, 0, "NONE") for u in request.feature_updates
+        )
+    response = uf.UpdateFeaturesResponse(error_message=None, results=rows)
+    records = yield from _records(image, levels, me.min_isr)
+    return ControllerResult(response, [] if request.validate_only else records)

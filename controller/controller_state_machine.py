@@ -1,0 +1,184 @@
+"""The controller machine: one request or event in, records and an answer out; replayed records make the image.
+
+It joins the control areas (`brokers`, `heartbeats`, and through `areas` all others) and knows nothing of disks, sockets
+or quorums: a quorum of one and a quorum of many drive it alike. Source: ``QuorumController.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ottla.controller.control import broker_heartbeat, broker_registration
+from ottla.controller.control.broker_heartbeat_tracker import (
+    DEFAULT_SESSION_TIMEOUT_MS,
+    SESSION_TIMEOUT_KEY,
+    BrokerHeartbeatTracker,
+    FencedSince,
+)
+from ottla.controller.control.controller_result import (
+    ChargeQuota,
+    ControllerDefaults,
+    ControllerResult,
+    ControllerResultSteps,
+    no_quota,
+    run_to_end,
+)
+from ottla.controller.metadata.delta import MetadataDelta, compare_images
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.controller.partitions.replica_placer import RandomFunction
+from ottla.controller.periodic_tasks import PeriodicTask, PeriodicTaskContext
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import broker_registration as br
+from ottla.wire.messages import metadata_records as m
+
+if TYPE_CHECKING:
+    from ottla.controller.control.fast_fencing import BrokerProbes
+
+
+class ControllerStateMachine:
+    """Hard state: two images. What is decided is decided on the ``latest_image``; only what is committed is seen."""
+
+    def __init__(
+        self,
+        defaults: ControllerDefaults,
+        new_id: Callable[[], bytes],
+        node_id: int = 1,
+        cluster_id: str = "",
+        chance: RandomFunction = lambda: 0.0,
+    ) -> None:
+        self.defaults = defaults
+        self.node_id = node_id
+        self.kraft_version = 1
+        """The quorum's own level: its records lie outside the image."""
+        self.static_voters: tuple[int, ...] = ()
+        """Controllers that are fixed by configuration."""
+        self.image = MetadataImage()
+        """The newest committed one."""
+        self.latest_image = MetadataImage()
+        """With everything that was appended."""
+        self.cluster_id = cluster_id
+        self.heartbeat_state = broker_heartbeat.BrokerHeartbeatState()
+        """Soft state: what brokers said last."""
+        self.heartbeat_tracker = BrokerHeartbeatTracker(
+            int(defaults.static_config.get(SESSION_TIMEOUT_KEY, DEFAULT_SESSION_TIMEOUT_MS))
+        )
+        """Soft state: which brokers count as alive."""
+        self.fenced_since = FencedSince()
+        """Soft state: since when brokers are away."""
+        self.new_uuid = new_id
+        self.random = chance
+        self.charge_quota: ChargeQuota = no_quota
+        """Who counts what the next request changes."""
+        self._builder: ImageBuilder | None = None
+        self._transaction: list[Message] | None = None
+        self._records_after_abort: list[Message] | None = None
+        """What stood in the open transaction when the image was taken."""
+
+    @cached_property
+    def probes(self) -> BrokerProbes:
+        """Soft state, of a controller that stands by too: which brokers a probe has reached."""
+        from ottla.controller.control.fast_fencing import BrokerProbes  # a node alone probes nobody
+
+        return BrokerProbes()
+
+    def activate(self, now_ms: float, own: int | None = None) -> None:
+        """Become the active controller: soft state begins anew. ``own``: the broker of this very process."""
+        self.heartbeat_state.reset()
+        self.fenced_since.reset()
+        self.heartbeat_tracker.activate(self.latest_image, now_ms, own)
+
+    def decide(
+        self, event: Any, version: int = 0, next_offset: int = 0, now_ms: float = 0, wall_ms: int = 0
+    ) -> ControllerResult | ControllerResultSteps:
+        """What the rules say to one event, against the latest image; its records would begin at ``next_offset``.
+
+        ``now_ms`` is of the monotonic clock, as what `heartbeat_tracker` hear; ``wall_ms`` of the other one.
+        """
+        image, static = self.latest_image, self.defaults.static_config
+        match event:
+            case br.BrokerRegistrationRequest():
+                cluster = broker_registration.RegistrationContext(
+                    self.cluster_id, self.kraft_version, self.heartbeat_tracker, now_ms
+                )
+                return broker_registration.register_broker(image, event, next_offset, static, cluster)
+            case bh.BrokerHeartbeatRequest():
+                return broker_heartbeat.process_heartbeat(
+                    image, self.heartbeat_state, self.heartbeat_tracker, event, next_offset, static
+                )
+            case PeriodicTask():
+                return event.decide(
+                    PeriodicTaskContext(image, self.heartbeat_tracker, self.fenced_since, static, now_ms, wall_ms)
+                )
+            case _:
+                from ottla.controller import request_routing  # a node that idles gets no other
+
+                return request_routing.route_request(self, event, version)
+
+    def replay(self, offset: int, record: Message) -> None:
+        """Take one appended record in. Records inside a metadata transaction wait for its end."""
+        match record:
+            case m.BeginTransactionRecord():
+                self._transaction = []
+            case m.EndTransactionRecord():
+                for held in self._transaction or ():
+                    self._replay_record(held)
+                self._transaction = None
+            case m.AbortTransactionRecord():
+                self._transaction = None
+            case _ if self._transaction is not None:
+                self._transaction.append(record)
+            case m.RegisterBrokerRecord():
+                self.heartbeat_state.on_registration(record.broker_id, max(offset, record.broker_epoch))
+                self._replay_record(record)
+            case m.BrokerRegistrationChangeRecord():
+                self.heartbeat_state.on_registration_change(record.broker_id, is_fenced=record.fenced > 0)
+                self._replay_record(record)
+            case _:
+                self._replay_record(record)
+
+    def reset_for_snapshot(self) -> None:
+        """What is replayed from now on makes the image from nothing: a snapshot takes the place of all before."""
+        self._builder = ImageBuilder(MetadataImage())
+        self._transaction = self._records_after_abort = None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a metadata transaction was begun and not ended."""
+        return self._transaction is not None
+
+    def _replay_record(self, record: Message) -> None:
+        if self._builder is None:
+            self._builder = ImageBuilder(self.image)
+        self._builder.replay(record)
+
+    def complete_append(self, offset: int, epoch: int) -> None:
+        """Everything up to ``offset`` was replayed: what comes next is decided on it."""
+        run_to_end(self.complete_append_steps(offset, epoch))
+
+    def complete_append_steps(self, offset: int, epoch: int) -> Generator[None, None, None]:
+        """As `complete_append`, in steps: where many topics changed."""
+        if self._builder is None:
+            self._builder = ImageBuilder(self.image)
+        self.latest_image = yield from self._builder.image_steps(offset, epoch)
+
+    def publish(self) -> tuple[MetadataImage, MetadataDelta]:
+        """Everything appended is committed: the image to be seen from now on, and what changed since the last one."""
+        return run_to_end(self.publish_steps())
+
+    def publish_steps(self) -> Generator[None, None, tuple[MetadataImage, MetadataDelta]]:
+        """As `publish`, in steps; the new image is seen after the last one."""
+        draft, image = self._builder or ImageBuilder(self.image), self.latest_image
+        delta = yield from draft.delta_steps(image) if draft.base is self.image else compare_images(self.image, image)
+        self.image, self._builder = image, None
+        self._records_after_abort = None if self._transaction is None else list(self._transaction)
+        return image, delta
+
+    def revert(self) -> None:
+        """What is not committed never was: leadership is lost."""
+        self._builder = None
+        self._transaction = None if self._records_after_abort is None else list(self._records_after_abort)
+        self.latest_image = self.image

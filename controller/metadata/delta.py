@@ -1,0 +1,106 @@
+"""What one publication of metadata changed: whoever follows the image looks at this and never compares two images.
+
+Source: ``MetadataDelta.java``, ``TopicsDelta.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.controller.control.controller_result import YIELD_EVERY, sort_steps
+from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage, TopicImage
+
+NO_CHANGES: frozenset[Any] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDelta:
+    """One topic that was touched. Removed and made again under its name, it has another id in ``new``."""
+
+    old: TopicImage | None
+    """None: there was no topic of this name."""
+    new: TopicImage | None
+    """None: there is none any more."""
+    partitions: frozenset[int]
+    """Numbers of the partitions in ``new`` that were made or changed; all of them where ``new`` is another topic."""
+
+    @property
+    def is_same_topic(self) -> bool:
+        """Whether it is one topic before and after."""
+        return self.old is not None and self.new is not None and self.old.id == self.new.id
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataDelta:
+    """What was touched between two images. What is named here need not differ; what differs is named."""
+
+    topics: Mapping[str, TopicDelta] = field(default_factory=dict)
+    configs: frozenset[tuple[int, str]] = NO_CHANGES
+    """(resource type, name) of what has other settings."""
+    brokers: frozenset[int] = NO_CHANGES
+    controllers: frozenset[int] = NO_CHANGES
+    features: bool = False
+    producer_ids: bool = False
+    others: frozenset[tuple[Any, ...]] = NO_CHANGES
+    """Keys of ``MetadataImage.others``: what a carried record (acl, scram, token, quota) is about."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was touched."""
+        return self == MetadataDelta()
+
+    def created_topics(self) -> Iterator[TopicImage]:
+        """Topics that were not there before under their id."""
+        return (t.new for t in self.topics.values() if t.new is not None and not t.is_same_topic)
+
+    def deleted_topics(self) -> Iterator[TopicImage]:
+        """Topics that are not there any more under their id."""
+        return (t.old for t in self.topics.values() if t.old is not None and not t.is_same_topic)
+
+    @staticmethod
+    def from_empty(image: MetadataImage) -> MetadataDelta:
+        """From nothing to an image: what a listener hears first."""
+        topics = sorted(image.topics.items())
+        return MetadataDelta(
+            {name: TopicDelta(None, topic, frozenset(topic.partitions)) for name, topic in topics},
+            frozenset(image.configs),
+            frozenset(image.brokers),
+            frozenset(image.controllers),
+            bool(image.features),
+            image.next_producer_id is not None,
+            frozenset(image.others),
+        )
+
+
+def compare_images(old: MetadataImage, new: MetadataImage) -> Generator[None, None, MetadataDelta]:
+    """What differs, where nobody took in the records in between: a snapshot took the log's place. In steps."""
+    topics: dict[str, TopicDelta] = {}
+    for number, name in enumerate((yield from sort_steps({*old.topics, *new.topics})), 1):
+        if number % YIELD_EVERY == 0:
+            yield
+        before, after = old.topics.get(name), new.topics.get(name)
+        if before == after:
+            continue
+        known = before.partitions if before is not None and after is not None and before.id == after.id else {}
+        there = {} if after is None else after.partitions
+        changed = frozenset(n for n, partition in there.items() if known.get(n) != partition)
+        topics[name] = TopicDelta(before, after, changed)
+    return MetadataDelta(
+        topics,
+        _changed(old.configs, new.configs) | {place for place in new.configs if place[0] == RESOURCE_BROKER},
+        _changed(old.brokers, new.brokers),
+        _changed(old.controllers, new.controllers),
+        old.features != new.features,
+        old.next_producer_id != new.next_producer_id,
+        _changed(old.others, new.others),
+    )
+
+
+def _changed(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> frozenset[Any]:
+    return frozenset(key for key in {*old, *new} if old.get(key) != new.get(key))
+
+
+MetadataListener = Callable[[MetadataImage, MetadataDelta], None]
+"""Hears of each publication: the newest committed image, and what it changed."""

@@ -1,0 +1,43 @@
+"""Which data directory holds a replica, as the metadata tells it: assigned when it is made, offline when it fails.
+
+Sources: ``DirectoryId.java``, ``ReplicationControlManager.java`` (apache/kafka 4.3.1; KIP-858).
+"""
+
+from __future__ import annotations
+
+from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.messages import metadata_records as m
+
+MIGRATING = ZERO_UUID
+UNASSIGNED = bytes(15) + b"\x01"
+
+
+def default_directory_id(log_dirs: list[bytes]) -> bytes:
+    """Where a broker's next replica goes: known where it has but one directory, else the broker will say."""
+    if not log_dirs:
+        return MIGRATING
+    return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED
+
+
+def directory_id_of(partition: PartitionRegistration, broker_id: int) -> bytes:
+    """The directory of a broker's replica, or one of the ids that stand for none."""
+    if broker_id in partition.replicas and len(partition.directories) == len(partition.replicas):
+        return partition.directories[partition.replicas.index(broker_id)]
+    return MIGRATING
+
+
+def is_replica_online(partition: PartitionRegistration, broker: m.RegisterBrokerRecord) -> bool:
+    """Whether a broker's replica lies in a directory the broker can use, as far as is known."""
+    found = directory_id_of(partition, broker.broker_id)
+    return not broker.log_dirs or found in (MIGRATING, UNASSIGNED) or found in broker.log_dirs
+
+
+def offline_replicas(image: MetadataImage, partition: PartitionRegistration) -> list[int]:
+    """Replicas that do not serve: their broker is fenced or unknown, or their directory has failed."""
+    out = []
+    for broker_id in partition.replicas:
+        broker = image.brokers.get(broker_id)
+        if broker is None or broker.fenced or not is_replica_online(partition, broker):
+            out.append(broker_id)
+    return out

@@ -1,0 +1,202 @@
+"""The metadata image: what the records of `__cluster_metadata` add up to, as one immutable value.
+
+Brokers read an image; nobody changes one. A `Draft` takes records and gives the next image, which shares everything
+that was not touched, so an older image stays whole: undoing uncommitted changes is keeping the old value.
+
+Source: ``MetadataImage.java``, ``TopicsImage.java``, ``ClusterImage.java`` and their deltas (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from immutables import Map
+
+from ottla.controller.control.controller_result import sort_steps
+from ottla.controller.metadata.acl import StandardAcl
+from ottla.controller.metadata.persistent_map import PersistentIntMap
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import metadata_records as m
+
+NO_LEADER = -1
+NO_LEADER_CHANGE = -2
+
+RESOURCE_TOPIC = 2
+RESOURCE_BROKER = 4
+RESOURCE_CLIENT_METRICS = 16
+RESOURCE_GROUP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRegistration:
+    """Where a partition's replicas are, who leads, who is in sync."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[bytes, ...] = ()
+    removing: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    recovering: int = 0
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic and its partitions by number."""
+
+    name: str
+    id: bytes
+    partitions: Mapping[int, PartitionRegistration] = field(default_factory=PersistentIntMap)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Everything the controller knows, as of ``offset`` (the last record taken in).
+
+    What there may be thousands of is in tries (`persistent`); brokers, controllers and features are few and copied.
+    """
+
+    offset: int = -1
+    epoch: int = 0
+    topics: Mapping[str, TopicImage] = field(default_factory=Map)
+    topic_names: Mapping[bytes, str] = field(default_factory=Map)
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=Map)
+    features: Mapping[str, int] = field(default_factory=dict)
+    brokers: Mapping[int, m.RegisterBrokerRecord] = field(default_factory=dict)
+    controllers: Mapping[int, m.RegisterControllerRecord] = field(default_factory=dict)
+    next_producer_id: m.ProducerIdsRecord | None = None
+    others: Mapping[Any, Message] = field(default_factory=Map)
+    """Records of areas that are few rules and many records (ACLs, quotas, SCRAM, tokens), by what they are about."""
+    acls: Mapping[StandardAcl, bytes] = field(default_factory=Map)
+    """The access rules among them, with their ids."""
+
+    def broker_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        """Where a broker listens under that name; None where it is not registered, or has none such."""
+        known = self.brokers.get(broker_id)
+        ends = () if known is None else known.end_points
+        return next(((end.host, end.port) for end in ends if end.name == listener), None)
+
+    def unfenced_broker_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        """The same, and None also where it is fenced."""
+        known = self.brokers.get(broker_id)
+        return None if known is None or known.fenced else self.broker_address(broker_id, listener)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        """The topic with that id."""
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def config(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """What was set for a resource; defaults are not in it."""
+        return self.configs.get((resource_type, name), {})
+
+    def unfenced_brokers(self) -> list[int]:
+        """Ids of the brokers that may lead, in order."""
+        return sorted(i for i, b in self.brokers.items() if not b.fenced and not b.in_controlled_shutdown)
+
+
+def partition_from_record(record: m.PartitionRecord) -> PartitionRegistration:
+    """A partition as its first record describes it."""
+    return PartitionRegistration(
+        tuple(record.replicas),
+        tuple(record.isr),
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        tuple(record.directories),
+        tuple(record.removing_replicas),
+        tuple(record.adding_replicas),
+        record.leader_recovery_state,
+        tuple(record.eligible_leader_replicas or ()),
+        tuple(record.last_known_elr or ()),
+    )
+
+
+def _replaced_or_kept(new: Iterable[Any] | None, old: tuple[Any, ...]) -> tuple[Any, ...]:
+    return old if new is None else tuple(new)
+
+
+def merge_partition_change(old: PartitionRegistration, record: m.PartitionChangeRecord) -> PartitionRegistration:
+    """A partition after a change record; absent fields keep what was (``PartitionRegistration.merge``)."""
+    leader, epoch = old.leader, old.leader_epoch
+    if record.leader != NO_LEADER_CHANGE:
+        leader, epoch = record.leader, old.leader_epoch + 1
+    return PartitionRegistration(
+        _replaced_or_kept(record.replicas, old.replicas),
+        _replaced_or_kept(record.isr, old.isr),
+        leader,
+        epoch,
+        old.partition_epoch + 1,
+        _replaced_or_kept(record.directories, old.directories),
+        _replaced_or_kept(record.removing_replicas, old.removing),
+        _replaced_or_kept(record.adding_replicas, old.adding),
+        old.recovering if record.leader_recovery_state < 0 else record.leader_recovery_state,
+        _replaced_or_kept(record.eligible_leader_replicas, old.elr),
+        _replaced_or_kept(record.last_known_elr, old.last_known_elr),
+    )
+
+
+def partitions_on_broker(image: MetadataImage, broker_id: int) -> Iterator[tuple[bytes, int, PartitionRegistration]]:
+    """The partitions a broker has a replica of: (topic id, number, partition)."""
+    for topic in image.topics.values():
+        for number, partition in topic.partitions.items():
+            if broker_id in partition.replicas:
+                yield topic.id, number, partition
+
+
+def image_records(image: MetadataImage) -> Iterator[Message]:
+    """The records that make this image from nothing, in the order Kafka's snapshots have them.
+
+    Within it by name or number: tries are in an order of each process's own, and files are to be the same.
+    """
+    return (record for record in image_records_yielding(image) if record is not None)
+
+
+def image_records_yielding(image: MetadataImage) -> Iterator[Message | None]:
+    """As `image_records`; None where other work may go on, which putting very many in order takes."""
+    for name, level in _features_first(image.features):
+        yield m.FeatureLevelRecord(name, level)
+    yield from (image.brokers[number] for number in sorted(image.brokers))
+    yield from (image.controllers[number] for number in sorted(image.controllers))
+    for topic_name in (yield from sort_steps(image.topics)):
+        topic = image.topics[topic_name]
+        yield m.TopicRecord(topic.name, topic.id)
+        for number, p in topic.partitions.items():
+            yield partition_record(topic.id, number, p)
+    for kind, name in (yield from sort_steps(image.configs)):
+        for key, value in image.configs[kind, name].items():
+            yield m.ConfigRecord(kind, name, key, value)
+    for about in (yield from sort_steps(image.others, repr)):
+        yield image.others[about]
+    if image.next_producer_id is not None:
+        yield image.next_producer_id
+
+
+def _features_first(features: Mapping[str, int]) -> list[tuple[str, int]]:
+    """metadata.version leads: it decides how everything behind it is read."""
+    return sorted(features.items(), key=lambda item: (item[0] != "metadata.version", item[0]))
+
+
+def partition_record(topic_id: bytes, number: int, p: PartitionRegistration) -> m.PartitionRecord:
+    """The record that makes a partition as it is."""
+    return m.PartitionRecord(
+        number,
+        topic_id,
+        list(p.replicas),
+        list(p.isr),
+        list(p.removing),
+        list(p.adding),
+        p.leader,
+        p.recovering,
+        p.leader_epoch,
+        p.partition_epoch,
+        list(p.directories),
+        list(p.elr) or None,
+        list(p.last_known_elr) or None,
+    )

@@ -1,0 +1,328 @@
+"""The next image while records are taken in, and what they touched.
+
+Source: ``MetadataDelta.java`` and the deltas of its parts (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from immutables import MapMutation
+from msgspec.structs import replace as changed_record
+
+from ottla.controller.control.controller_result import YIELD_EVERY, run_to_end, sort_steps
+from ottla.controller.metadata.acl import acl_from_record
+from ottla.controller.metadata.delta import MetadataDelta, TopicDelta
+from ottla.controller.metadata.image import (
+    NO_LEADER_CHANGE,
+    RESOURCE_TOPIC,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+    merge_partition_change,
+    partition_from_record,
+)
+from ottla.controller.metadata.persistent_map import IntMapBuilder, PersistentIntMap, to_hash_trie
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import metadata_records as m
+
+_TRIES = ("topics", "topic_names", "configs", "others", "acls")
+
+
+class ImageBuilder:
+    """Takes records; gives the image they make (`image`, at any time) and what they touched (`delta`)."""
+
+    def __init__(self, base: MetadataImage) -> None:
+        self.base = base
+        self._tries: dict[str, MapMutation[Any, Any]] = {}
+        self._dicts: dict[str, dict[Any, Any]] = {}
+        self._producer_ids = base.next_producer_id
+        self._partitions: dict[str, IntMapBuilder[PartitionRegistration]] = {}
+        """Of topics whose partitions changed since the last image was taken."""
+        self._touched: dict[str, set[int]] = {}
+        self._elr_reset_topics: Mapping[str, TopicImage] | None = None
+        """The topics of when all were to forget their eligible leaders: done as one is touched, else with the image."""
+        self._elr_reset_done: set[str] = set()
+        """Which of them need not any more."""
+        self._configs: set[tuple[int, str]] = set()
+        self._values: dict[tuple[int, str], dict[str, str]] = {}
+        """Settings of resources that changed since the last image was taken."""
+        self._brokers: set[int] = set()
+        self._controllers: set[int] = set()
+        self._others: set[tuple[Any, ...]] = set()
+        self._features = False
+
+    def _trie(self, name: str) -> MapMutation[Any, Any]:
+        """One of the image's tries, to be changed."""
+        if name not in self._tries:
+            self._tries[name] = to_hash_trie(getattr(self.base, name)).mutate()
+        return self._tries[name]
+
+    def _copy(self, name: str) -> dict[Any, Any]:
+        """One of the image's small maps, copied before its first change."""
+        if name not in self._dicts:
+            self._dicts[name] = dict(getattr(self.base, name))
+        return self._dicts[name]
+
+    def image(self, offset: int, epoch: int) -> MetadataImage:
+        """The image as of ``offset``. More may be taken in afterwards; this image stays as it is."""
+        return run_to_end(self.image_steps(offset, epoch))
+
+    def image_steps(self, offset: int, epoch: int) -> Generator[None, None, MetadataImage]:
+        """Make the image as of ``offset``; pauses after each hundred topics. Nothing is taken in meanwhile."""
+        yield from self._reset_remaining_elr()
+        for number, (name, partitions) in enumerate(self._partitions.items(), 1):
+            topics = self._trie("topics")
+            topics[name] = replace(topics[name], partitions=partitions.build())
+            if number % YIELD_EVERY == 0:
+                yield
+        self._partitions.clear()
+        self._values.clear()  # they are the image's from now on
+        tries = {name: mutation.finish() for name, mutation in self._tries.items()}
+        image = replace(
+            self.base, offset=offset, epoch=epoch, next_producer_id=self._producer_ids, **tries, **self._dicts
+        )
+        self._tries = {name: trie.mutate() for name, trie in tries.items()}
+        self._dicts = {name: dict(values) for name, values in self._dicts.items()}
+        return image
+
+    def delta(self, image: MetadataImage) -> MetadataDelta:
+        """What was touched between the base and ``image``, the last one taken."""
+        return run_to_end(self.delta_steps(image))
+
+    def delta_steps(self, image: MetadataImage) -> Generator[None, None, MetadataDelta]:
+        """Make the delta to ``image``; pauses after each hundred topics."""
+        topics: dict[str, TopicDelta] = {}
+        for number, (name, numbers) in enumerate(self._touched.items(), 1):
+            if number % YIELD_EVERY == 0:
+                yield
+            old, new = self.base.topics.get(name), image.topics.get(name)
+            if new is None:
+                numbers = set()
+            elif old is None or old.id != new.id:
+                numbers = set(new.partitions)
+            if old is not None or new is not None:
+                topics[name] = TopicDelta(old, new, frozenset(numbers))
+        return MetadataDelta(
+            topics,
+            frozenset(self._configs),
+            frozenset(self._brokers),
+            frozenset(self._controllers),
+            self._features,
+            self._producer_ids is not self.base.next_producer_id,
+            frozenset(self._others),
+        )
+
+    def replay(self, record: Message) -> None:
+        """Take in one record; one of an area we do not know changes nothing."""
+        method = _REPLAY.get(type(record))
+        if method is not None:
+            method(self, record)
+
+    def _topic(self, record: m.TopicRecord) -> None:
+        self._trie("topics")[record.name] = TopicImage(record.name, record.topic_id)
+        self._trie("topic_names")[record.topic_id] = record.name
+        self._partitions.pop(record.name, None)
+        self._touched.setdefault(record.name, set())
+
+    def _partitions_of(self, topic_id: bytes) -> tuple[IntMapBuilder[PartitionRegistration], set[int]] | None:
+        """The partitions of a topic to be changed, and the numbers of those touched so far."""
+        name = self._trie("topic_names").get(topic_id)
+        if name is None:
+            return None
+        if self._elr_reset_topics is not None and name not in self._elr_reset_done:
+            run_to_end(self._reset_topic_elr(name))
+        partitions = self._partitions.get(name)
+        if partitions is None:
+            known: Mapping[int, PartitionRegistration] = self._trie("topics")[name].partitions
+            numbered = known if isinstance(known, PersistentIntMap) else PersistentIntMap(known.items())
+            partitions = self._partitions[name] = numbered.builder()
+        return partitions, self._touched.setdefault(name, set())
+
+    def _partition(self, record: m.PartitionRecord) -> None:
+        found = self._partitions_of(record.topic_id)
+        if found is not None:
+            partitions, touched = found
+            partitions[record.partition_id] = partition_from_record(record)
+            touched.add(record.partition_id)
+
+    def _partition_change(self, record: m.PartitionChangeRecord) -> None:
+        found = self._partitions_of(record.topic_id)
+        if found is not None:
+            partitions, touched = found
+            old = partitions.get(record.partition_id)
+            if old is not None:
+                partitions[record.partition_id] = merge_partition_change(old, record)
+                touched.add(record.partition_id)
+
+    def _remove_topic(self, record: m.RemoveTopicRecord) -> None:
+        name = self._trie("topic_names").pop(record.topic_id, None)
+        if name is None:
+            return
+        del self._trie("topics")[name]
+        self._partitions.pop(name, None)
+        self._touched.setdefault(name, set())
+        self._values.pop((RESOURCE_TOPIC, name), None)
+        if self._trie("configs").pop((RESOURCE_TOPIC, name), None) is not None:
+            self._configs.add((RESOURCE_TOPIC, name))
+
+    def _clear_elr(self, record: m.ClearElrRecord) -> None:
+        """A topic's partitions, or where none is named those of all, forget who may lead without being in sync."""
+        if record.topic_name:
+            run_to_end(self._reset_topic_elr(record.topic_name))
+            return
+        self._elr_reset_topics, self._elr_reset_done = self._trie("topics").finish(), set()
+        self._tries["topics"] = to_hash_trie(self._elr_reset_topics).mutate()
+
+    def _reset_remaining_elr(self) -> Generator[None, None, None]:
+        """What is still to be forgotten of all topics, in the order of their names."""
+        if self._elr_reset_topics is None:
+            return
+        seen = 0
+        for name in (yield from sort_steps(self._elr_reset_topics)):
+            for _ in self._reset_topic_elr(name) if name not in self._elr_reset_done else (None,):
+                seen += 1
+                if seen % YIELD_EVERY == 0:
+                    yield
+        self._elr_reset_topics = None
+
+    def _reset_topic_elr(self, name: str) -> Generator[None, None, None]:
+        """What a topic's partitions are to forget; one step for each of them."""
+        self._elr_reset_done.add(name)
+        topic, changing = self._trie("topics").get(name), self._partitions.get(name)
+        if topic is None:
+            return
+        known = topic.partitions if changing is None else changing.build()
+        for number, p in known.items():
+            if p.elr or p.last_known_elr:
+                forgotten = m.PartitionChangeRecord(number, topic.id, leader=NO_LEADER_CHANGE)
+                forgotten.eligible_leader_replicas, forgotten.last_known_elr = [], []
+                self._partition_change(forgotten)
+            yield
+
+    def _config(self, record: m.ConfigRecord) -> None:
+        at = (record.resource_type, record.resource_name)
+        configs = self._trie("configs")
+        values = self._values.get(at)
+        if values is None:
+            values = self._values[at] = dict(configs.get(at, {}))
+        if record.value is None:
+            values.pop(record.name, None)
+        else:
+            values[record.name] = record.value
+        if values:
+            configs[at] = values
+        else:
+            configs.pop(at, None)
+            del self._values[at]
+        self._configs.add(at)
+
+    def _feature(self, record: m.FeatureLevelRecord) -> None:
+        if record.feature_level == 0:
+            self._copy("features").pop(record.name, None)
+        else:
+            self._copy("features")[record.name] = record.feature_level
+        self._features = True
+
+    def _register_broker(self, record: m.RegisterBrokerRecord) -> None:
+        self._copy("brokers")[record.broker_id] = record
+        self._brokers.add(record.broker_id)
+
+    def _change_broker(self, record: m.BrokerRegistrationChangeRecord) -> None:
+        old = self._copy("brokers").get(record.broker_id)
+        if old is None or old.broker_epoch != record.broker_epoch:
+            return
+        values: dict[str, Any] = {}
+        if record.fenced:
+            values["fenced"] = record.fenced > 0
+        if record.in_controlled_shutdown:
+            values["in_controlled_shutdown"] = record.in_controlled_shutdown > 0
+        if record.log_dirs:
+            values["log_dirs"] = list(record.log_dirs)
+        if record.cordoned_log_dirs is not None:
+            values["cordoned_log_dirs"] = list(record.cordoned_log_dirs)
+        self._copy("brokers")[record.broker_id] = changed_record(old, **values)
+        self._brokers.add(record.broker_id)
+
+    def _unregister_broker(self, record: m.UnregisterBrokerRecord) -> None:
+        self._copy("brokers").pop(record.broker_id, None)
+        self._brokers.add(record.broker_id)
+
+    def _register_controller(self, record: m.RegisterControllerRecord) -> None:
+        self._copy("controllers")[record.controller_id] = record
+        self._controllers.add(record.controller_id)
+
+    def _producer_ids_record(self, record: m.ProducerIdsRecord) -> None:
+        self._producer_ids = record
+
+    def _store_other(self, record: Message) -> None:
+        about = _other_record_key(record)
+        self._trie("others")[about] = record
+        self._others.add(about)
+
+    def _remove_other(self, record: Message) -> None:
+        about = _other_record_key(record)
+        self._trie("others").pop(about, None)
+        self._others.add(about)
+
+    def _acl(self, record: m.AccessControlEntryRecord) -> None:
+        self._remove_acl_id(record)
+        self._trie("acls")[acl_from_record(record)] = record.id
+        self._store_other(record)
+
+    def _remove_acl(self, record: m.RemoveAccessControlEntryRecord) -> None:
+        self._remove_acl_id(record)
+        self._remove_other(record)
+
+    def _remove_acl_id(self, record: m.AccessControlEntryRecord | m.RemoveAccessControlEntryRecord) -> None:
+        """What stood under an id is no rule any more, unless another id has it too."""
+        old = self._trie("others").get(_other_record_key(record))
+        if old is not None and self._trie("acls").get(acl_from_record(old)) == record.id:
+            del self._trie("acls")[acl_from_record(old)]
+
+    def _quota(self, record: m.ClientQuotaRecord) -> None:
+        if record.remove:
+            self._remove_other(record)
+        else:
+            self._store_other(record)
+
+
+def _other_record_key(record: Any) -> tuple[Any, ...]:
+    """What a carried record is about: a later one about the same thing replaces or removes it."""
+    match record:
+        case m.AccessControlEntryRecord() | m.RemoveAccessControlEntryRecord():
+            return "acl", record.id
+        case m.UserScramCredentialRecord() | m.RemoveUserScramCredentialRecord():
+            return "scram", record.name, record.mechanism
+        case m.DelegationTokenRecord() | m.RemoveDelegationTokenRecord():
+            return "token", record.token_id
+        case m.ClientQuotaRecord():
+            entity = sorted(record.entity, key=lambda e: e.entity_type)  # it is a map: in no order
+            return "quota", tuple((e.entity_type, e.entity_name) for e in entity), record.key
+        case _:
+            raise AssertionError(record)
+
+
+_REPLAY: dict[type[Message], Any] = {
+    m.TopicRecord: ImageBuilder._topic,
+    m.PartitionRecord: ImageBuilder._partition,
+    m.PartitionChangeRecord: ImageBuilder._partition_change,
+    m.RemoveTopicRecord: ImageBuilder._remove_topic,
+    m.ClearElrRecord: ImageBuilder._clear_elr,
+    m.ConfigRecord: ImageBuilder._config,
+    m.FeatureLevelRecord: ImageBuilder._feature,
+    m.RegisterBrokerRecord: ImageBuilder._register_broker,
+    m.BrokerRegistrationChangeRecord: ImageBuilder._change_broker,
+    m.UnregisterBrokerRecord: ImageBuilder._unregister_broker,
+    m.RegisterControllerRecord: ImageBuilder._register_controller,
+    m.ProducerIdsRecord: ImageBuilder._producer_ids_record,
+    m.AccessControlEntryRecord: ImageBuilder._acl,
+    m.RemoveAccessControlEntryRecord: ImageBuilder._remove_acl,
+    m.UserScramCredentialRecord: ImageBuilder._store_other,
+    m.RemoveUserScramCredentialRecord: ImageBuilder._remove_other,
+    m.DelegationTokenRecord: ImageBuilder._store_other,
+    m.RemoveDelegationTokenRecord: ImageBuilder._remove_other,
+    m.ClientQuotaRecord: ImageBuilder._quota,
+}

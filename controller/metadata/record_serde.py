@@ -1,0 +1,140 @@
+"""Metadata records as bytes and back: ``frame version, api key, version`` as varints, then the body.
+
+Source: ``MetadataRecordSerde.java``, ``AbstractApiMessageSerde.java`` (apache/kafka 4.3.1).
+
+From KIP-631.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ottla.wire.codec import compiler
+from ottla.wire.codec.interpreter import spec_of
+from ottla.wire.codec.primitives import Buffer, read_uvarint, write_uvarint
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import WireError
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import BatchHeader
+from ottla.wire.record_batch.control_record import build_control_record
+
+FRAME_VERSION = 1
+
+_BY_KEY: dict[int, type[Message]] = {
+    spec_of(cls).key: cls
+    for cls in vars(m).values()
+    if isinstance(cls, type) and issubclass(cls, Message) and cls is not Message and hasattr(cls, "SPEC")
+}
+
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+ELR_VERSION = "eligible.leader.replicas.version"
+OLDEST_METADATA_VERSION = 23
+"""4.0-IV1, the first that knows eligible leader replicas; older finalized levels are refused at start."""
+NEWEST_METADATA_VERSION = 30
+CORDONED_DIRS_MIN_VERSION = 30
+"""The metadata.version that knows cordoned directories."""
+
+_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
+    m.RegisterBrokerRecord: ((30, 4), (0, 3)),
+    m.PartitionRecord: ((0, 2),),
+    m.PartitionChangeRecord: ((0, 2),),
+    m.BrokerRegistrationChangeRecord: ((30, 3), (0, 2)),
+}
+
+
+def record_version(cls: type[Message], metadata_version: int) -> int:
+    """The version a record is written at under a finalized metadata.version (``MetadataVersion.java``)."""
+    for level, version in _VERSIONS.get(cls, ((0, 0),)):
+        if metadata_version >= level:
+            return version
+    raise AssertionError(cls)
+
+
+def encode_record(record: Message, metadata_version: int = NEWEST_METADATA_VERSION) -> bytes:
+    """A metadata record's value bytes."""
+    version = record_version(type(record), metadata_version)
+    head = write_uvarint(FRAME_VERSION) + write_uvarint(spec_of(type(record)).key) + write_uvarint(version)
+    return head + compiler.encode(record, version)
+
+
+def decode_record(raw: Buffer) -> Message:
+    """Read a metadata record's value bytes.
+
+    Raises:
+        WireError: unknown frame, record or version.
+    """
+    frame, pos = read_uvarint(raw, 0)
+    if frame != FRAME_VERSION:
+        raise WireError(f"metadata record frame version {frame}")
+    key, pos = read_uvarint(raw, pos)
+    version, pos = read_uvarint(raw, pos)
+    if key not in _BY_KEY:
+        raise WireError(f"unknown metadata record {key}")
+    return compiler.decode(_BY_KEY[key], version, raw, pos)[0]
+
+
+def decode_batch(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Message]]:
+    """(offset, record) of every metadata record in a batch; control batches have none.
+
+    Raises:
+        WireError: a record cannot be read.
+    """
+    if not header.is_control:
+        for record in r.iterate_records(raw, header):
+            if record.value is None:
+                raise WireError(f"metadata record {record.offset} has no value")
+            yield record.offset, decode_record(record.value)
+
+
+class MetadataBatchWriter:
+    """A batch of the metadata log, made record by record, so that whoever makes a large one may pause."""
+
+    def __init__(self, now_ms: int, *, control: bool = False) -> None:
+        self._now_ms = now_ms
+        self._control = control
+        self._parts: list[bytes] = []
+        self.count = 0
+        self.size_bytes = b.HEADER_BYTES
+
+    def add(self, record: r.NewRecord) -> None:
+        """Add one record; all carry the batch's own time."""
+        raw = r.encode_record(record, self.count, 0)
+        self._parts.append(raw)
+        self.count += 1
+        self.size_bytes += len(raw)
+
+    def add_message(self, message: Message, metadata_version: int = NEWEST_METADATA_VERSION) -> None:
+        """Add a metadata record."""
+        self.add(r.NewRecord(None, encode_record(message, metadata_version), self._now_ms))
+
+    def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
+        """The batch's bytes. Asserts that it has records."""
+        assert self.count > 0
+        attributes = b.CONTROL_BIT if self._control else 0
+        header = BatchHeader(
+            base_offset,
+            0,
+            leader_epoch,
+            2,
+            0,
+            attributes,
+            self.count - 1,
+            self._now_ms,
+            self._now_ms,
+            b.NO_PRODUCER_ID,
+            b.NO_PRODUCER_EPOCH,
+            b.NO_SEQUENCE,
+            self.count,
+        )
+        return bytearray(b.pack_batch(header, b"".join(self._parts)))
+
+
+def control_batch(controls: Iterable[Message], now_ms: int, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
+    """A batch of control records."""
+    writer = MetadataBatchWriter(now_ms, control=True)
+    for control in controls:
+        writer.add(build_control_record(control, now_ms))
+    return writer.build(base_offset, leader_epoch)

@@ -1,0 +1,208 @@
+"""Snapshot files: ``<end offset>-<epoch>.checkpoint``, and ``bootstrap.checkpoint``, which has the same form.
+
+One control batch (header, and where the quorum is dynamic: kraft version, voters), data batches, one control batch
+(footer); offsets count from 0. A snapshot is never changed once it has its name.
+
+Source: ``RecordsSnapshotWriter.java``, ``Snapshots.java``, ``BootstrapDirectory.java`` (apache/kafka 4.3.1).
+
+From KIP-630.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.controller.control.controller_result import YIELD_EVERY, run_to_end
+from ottla.controller.metadata.record_serde import (
+    NEWEST_METADATA_VERSION,
+    MetadataBatchWriter,
+    control_batch,
+    decode_batch,
+)
+from ottla.env.disk import Disk, read_file
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import WireError
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.control_record import decode_control_record
+
+_NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint", re.ASCII)
+RECORDS_PER_BATCH = 1024
+
+
+class SnapshotId(NamedTuple):
+    """What a snapshot covers: everything below ``end_offset``, as the leader of ``epoch`` knew it."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        """Its file's name."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+
+
+@dataclass(slots=True)
+class SnapshotContents:
+    """What a snapshot file holds."""
+
+    records: list[Message] = field(default_factory=list)
+    kraft_version: int = 0
+    voters: ctl.VotersRecord | None = None
+    timestamp_ms: int = 0
+
+
+def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
+    """The snapshots of a metadata log, oldest first."""
+    found = (_NAME.fullmatch(name) for name in disk.list_files(directory))
+    return sorted(SnapshotId(int(m[1]), int(m[2])) for m in found if m)
+
+
+def read_snapshot(disk: Disk, path: str) -> SnapshotContents:
+    """Read a snapshot file.
+
+    Raises:
+        CorruptFile: a bad checksum, no footer, or a record that cannot be read.
+    """
+    return run_to_end(read_snapshot_steps(disk, path))
+
+
+def read_snapshot_steps(disk: Disk, path: str) -> Generator[None, None, SnapshotContents]:
+    """As `read_snapshot`, in steps of a hundred records."""
+    raw = read_file(disk, path)
+    out = SnapshotContents()
+    ended = False
+    try:
+        for pos, header in b.iterate_batches(raw):
+            if not b.crc_matches(raw, header, pos):
+                raise WireError(f"bad CRC at {pos}")
+            view = memoryview(raw)[pos : pos + header.size_bytes]
+            if header.is_control:
+                for record in r.iterate_records(view, header):
+                    ended = _read_control_record(out, decode_control_record(record)) or ended
+                continue
+            for _, message in decode_batch(header, view):
+                out.records.append(message)
+                if len(out.records) % YIELD_EVERY == 0:
+                    yield
+    except WireError as error:
+        raise CorruptFile(f"{path}: {error}") from None
+    if not ended:
+        raise CorruptFile(f"{path}: no footer")
+    return out
+
+
+def _read_control_record(out: SnapshotContents, message: Message | None) -> bool:
+    match message:
+        case ctl.SnapshotHeaderRecord():
+            out.timestamp_ms = message.last_contained_log_timestamp
+        case ctl.KRaftVersionRecord():
+            out.kraft_version = message.k_raft_version
+        case ctl.VotersRecord():
+            out.voters = message
+        case ctl.SnapshotFooterRecord():
+            return True
+    return False
+
+
+def encode_snapshot_steps(
+    snapshot: SnapshotContents,
+    records: Iterable[Message | None],
+    epoch: int,
+    now_ms: int,
+    metadata_version: int = NEWEST_METADATA_VERSION,
+) -> Generator[None, None, bytes]:
+    """Make the bytes of a snapshot file of ``records``; pauses every hundred of them, where other work may go on.
+
+    So it does where one of them is None, which is no record.
+
+    ``snapshot`` gives what surrounds them: the quorum's version and voters, the time of the last record.
+    """
+    head: list[Message] = [ctl.SnapshotHeaderRecord(0, snapshot.timestamp_ms)]
+    if snapshot.kraft_version > 0:
+        head.append(ctl.KRaftVersionRecord(0, snapshot.kraft_version))
+        assert snapshot.voters is not None
+        head.append(snapshot.voters)
+    parts: list[Buffer] = [control_batch(head, now_ms, 0, epoch)]
+    offset = len(head)
+    writer = MetadataBatchWriter(now_ms)
+    for number, record in enumerate(records, 1):
+        if record is None:
+            yield
+            continue
+        writer.add_message(record, metadata_version)
+        if writer.count == RECORDS_PER_BATCH:
+            parts.append(writer.build(offset, epoch))
+            offset += writer.count
+            writer = MetadataBatchWriter(now_ms)
+        if number % YIELD_EVERY == 0:
+            yield
+    if writer.count:
+        parts.append(writer.build(offset, epoch))
+        offset += writer.count
+    parts.append(control_batch([ctl.SnapshotFooterRecord()], now_ms, offset, epoch))
+    return b"".join(parts)
+
+
+def encode_snapshot(
+    snapshot: SnapshotContents, epoch: int, now_ms: int, metadata_version: int = NEWEST_METADATA_VERSION
+) -> bytes:
+    """The bytes of a snapshot file, made at once."""
+    return run_to_end(encode_snapshot_steps(snapshot, snapshot.records, epoch, now_ms, metadata_version))
+
+
+def read_snapshot_header(disk: Disk, path: str) -> SnapshotContents:
+    """What a snapshot's first batch alone says: voters, and the time of the last record it covers. No records.
+
+    Raises:
+        CorruptFile: its beginning cannot be read.
+    """
+    out = SnapshotContents()
+    file = disk.open(path, readonly=True)
+    try:
+        header = b.parse_header(file.pread(min(file.size(), b.HEADER_BYTES), 0))
+        raw = file.pread(min(file.size(), header.size_bytes), 0)
+        if not b.crc_matches(raw, header):
+            raise WireError("bad CRC")
+        for record in r.iterate_records(raw, header):
+            _read_control_record(out, decode_control_record(record))
+    except WireError as error:
+        raise CorruptFile(f"{path}: {error}") from None
+    finally:
+        file.close()
+    return out
+
+
+def last_contained_log_timestamp(disk: Disk, path: str) -> int:
+    """The time of the last record a snapshot covers.
+
+    Raises:
+        CorruptFile: its beginning cannot be read.
+    """
+    return read_snapshot_header(disk, path).timestamp_ms
+
+
+def write_snapshot(disk: Disk, path: str, raw: bytes, *, mode: int = 0o400) -> None:
+    """Write a snapshot under a name of its own, sync it, then give it its real name."""
+    part = path + ".part"
+    if disk.exists(part):
+        disk.unlink(part)
+    file = disk.open(part, create=True, mode=mode)
+    try:
+        file.pwrite(raw, 0)
+        file.fsync()
+    finally:
+        file.close()
+    freeze_snapshot(disk, path)
+
+
+def freeze_snapshot(disk: Disk, path: str) -> None:
+    """Give a snapshot that was written and synced its real name."""
+    disk.rename(path + ".part", path)
+    disk.fsync_dir(path.rpartition("/")[0])

@@ -1,0 +1,231 @@
+"""What a draft says it touched, record by record, and that nothing else differs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.controller.control.controller_result import run_to_end
+from ottla.controller.metadata.delta import MetadataDelta, compare_images
+from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import metadata_records as m
+
+
+def topic_id(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def partition(number: int, topic: int = 1) -> m.PartitionRecord:
+    return m.PartitionRecord(number, topic_id(topic), [1], [1], [], [], 1, 0, 0, 0, [bytes(16)])
+
+
+def after(base: MetadataImage, *records: Message) -> tuple[MetadataImage, MetadataDelta]:
+    draft = ImageBuilder(base)
+    for record in records:
+        draft.replay(record)
+    image = draft.image(base.offset + len(records), 1)
+    return image, draft.delta(image)
+
+
+BASE, _ = after(
+    MetadataImage(),
+    m.TopicRecord("t", topic_id(1)),
+    *(partition(n) for n in range(3)),
+    m.TopicRecord("u", topic_id(2)),
+    partition(0, 2),
+    m.ConfigRecord(RESOURCE_TOPIC, "t", "retention.ms", "5"),
+    m.RegisterBrokerRecord(1, False, bytes(16), 7, [], [], None, True, False, [bytes(16)]),
+    m.AccessControlEntryRecord(topic_id(9), 2, "x", 3, "User:a", "*", 3, 3),
+    m.FeatureLevelRecord("group.version", 1),
+    m.ProducerIdsRecord(1, 5, 1000),
+)
+
+ACL = ("acl", topic_id(9))
+ROWS: list[tuple[list[Message], MetadataDelta]] = [
+    ([], MetadataDelta()),
+    ([m.ConfigRecord(RESOURCE_TOPIC, "t", "retention.ms", None)], MetadataDelta(configs=frozenset({(2, "t")}))),
+    ([m.ConfigRecord(4, "", "x", "1")], MetadataDelta(configs=frozenset({(4, "")}))),
+    ([m.FeatureLevelRecord("group.version", 0)], MetadataDelta(features=True)),
+    ([m.ProducerIdsRecord(1, 5, 2000)], MetadataDelta(producer_ids=True)),
+    ([m.BrokerRegistrationChangeRecord(1, 7, fenced=-1)], MetadataDelta(brokers=frozenset({1}))),
+    ([m.BrokerRegistrationChangeRecord(1, 8, fenced=-1)], MetadataDelta()),
+    ([m.BrokerRegistrationChangeRecord(2, 7, fenced=-1)], MetadataDelta()),
+    ([m.UnregisterBrokerRecord(1, 7)], MetadataDelta(brokers=frozenset({1}))),
+    ([m.RegisterControllerRecord(3, bytes(16), False, [], [])], MetadataDelta(controllers=frozenset({3}))),
+    ([m.RemoveAccessControlEntryRecord(topic_id(9))], MetadataDelta(others=frozenset({ACL}))),
+    ([m.ClientQuotaRecord([], "k", 1.0)], MetadataDelta(others=frozenset({("quota", (), "k")}))),
+    ([m.ClientQuotaRecord([], "k", 1.0, True)], MetadataDelta(others=frozenset({("quota", (), "k")}))),
+    ([m.NoOpRecord()], MetadataDelta()),
+    ([partition(0, 77), m.PartitionChangeRecord(0, topic_id(77), leader=3)], MetadataDelta()),
+]
+
+
+@pytest.mark.parametrize(("records", "expected"), ROWS)
+def test_what_a_record_touches_outside_topics(records: list[Message], expected: MetadataDelta) -> None:
+    image, delta = after(BASE, *records)
+    assert delta == expected
+    assert delta.is_empty == (expected == MetadataDelta())
+    assert image.topics is BASE.topics or image.topics == BASE.topics
+
+
+def of_nothing(*records: Message) -> MetadataImage:
+    return after(MetadataImage(), *records)[0]
+
+
+def test_two_images_nobody_followed_differ_in_what_is_named_and_nothing_else() -> None:
+    """As where a snapshot takes the log's place: the same content in other objects is no difference (R235)."""
+    old = BASE
+    new, _ = after(
+        of_nothing(
+            m.TopicRecord("t", topic_id(1)),
+            *(partition(n) for n in range(3)),
+            m.TopicRecord("u", topic_id(3)),
+            partition(0, 3),
+            m.TopicRecord("v", topic_id(4)),
+            m.ConfigRecord(RESOURCE_TOPIC, "v", "retention.ms", "5"),
+            m.RegisterBrokerRecord(1, False, bytes(16), 8, [], [], None, True, False, [bytes(16)]),
+            m.FeatureLevelRecord("group.version", 1),
+            m.ProducerIdsRecord(1, 5, 1000),
+        ),
+        m.PartitionChangeRecord(1, topic_id(1), leader=2),
+    )
+    delta = run_to_end(compare_images(old, new))
+    assert {n: (t.is_same_topic, set(t.partitions)) for n, t in delta.topics.items()} == {
+        "t": (True, {1}),
+        "u": (False, {0}),
+        "v": (False, set()),
+    }
+    assert [t.name for t in delta.created_topics()] == ["u", "v"]
+    assert delta.topics["u"].old is old.topics["u"]
+    assert delta.configs == {(RESOURCE_TOPIC, "t"), (RESOURCE_TOPIC, "v")}
+    assert (delta.brokers, delta.controllers, delta.others) == ({1}, set(), {ACL})
+    assert not delta.features
+    assert not delta.producer_ids
+    assert run_to_end(compare_images(old, old)).is_empty
+    gone = run_to_end(compare_images(old, MetadataImage()))
+    assert sorted(t.name for t in gone.deleted_topics()) == ["t", "u"]
+    assert gone.features
+    assert gone.producer_ids
+
+
+def touched(base: MetadataImage, *records: Message) -> dict[str, tuple[bool, bool, set[int]]]:
+    image, delta = after(base, *records)
+    for name, topic in delta.topics.items():
+        assert topic.old is base.topics.get(name)
+        assert topic.new is image.topics.get(name)
+    return {n: (t.old is not None, t.new is not None, set(t.partitions)) for n, t in delta.topics.items()}
+
+
+def test_a_changed_partition_is_named_alone() -> None:
+    assert touched(BASE, m.PartitionChangeRecord(1, topic_id(1), leader=-1)) == {"t": (True, True, {1})}
+
+
+def test_a_partition_that_is_not_there_is_not_changed() -> None:
+    assert touched(BASE, m.PartitionChangeRecord(8, topic_id(1), leader=-1)) == {"t": (True, True, set())}
+
+
+def test_an_added_partition_is_named() -> None:
+    assert touched(BASE, partition(3)) == {"t": (True, True, {3})}
+
+
+def test_a_new_topic_has_all_its_partitions_named() -> None:
+    assert touched(BASE, m.TopicRecord("v", topic_id(3)), partition(0, 3), partition(1, 3)) == {
+        "v": (False, True, {0, 1})
+    }
+
+
+def test_a_removed_topic_takes_its_settings_along() -> None:
+    image, delta = after(BASE, m.RemoveTopicRecord(topic_id(1)))
+    assert [t.name for t in delta.deleted_topics()] == ["t"]
+    assert not list(delta.created_topics())
+    assert delta.topics["t"].partitions == frozenset()
+    assert delta.configs == {(RESOURCE_TOPIC, "t")}
+    assert set(image.topics) == {"u"}
+    assert set(image.topic_names) == {topic_id(2)}
+    assert not image.configs
+    assert not after(BASE, m.RemoveTopicRecord(topic_id(2)))[1].configs
+
+
+def test_a_topic_made_again_under_its_name_is_another_one() -> None:
+    image, delta = after(BASE, m.RemoveTopicRecord(topic_id(1)), m.TopicRecord("t", topic_id(4)), partition(0, 4))
+    assert [t.id for t in delta.deleted_topics()] == [topic_id(1)]
+    assert [t.id for t in delta.created_topics()] == [topic_id(4)]
+    assert delta.topics["t"].partitions == {0}
+    assert not delta.topics["t"].is_same_topic
+    assert list(image.topics["t"].partitions) == [0]
+
+
+def test_what_comes_and_goes_within_a_delta_is_not_named() -> None:
+    _, delta = after(BASE, m.TopicRecord("v", topic_id(3)), partition(0, 3), m.RemoveTopicRecord(topic_id(3)))
+    assert delta.is_empty
+
+
+def test_a_draft_goes_on_after_its_image_was_taken() -> None:
+    draft = ImageBuilder(BASE)
+    draft.replay(m.PartitionChangeRecord(0, topic_id(1), leader=-1))
+    draft.replay(m.FeatureLevelRecord("share.version", 1))
+    first = draft.image(50, 1)
+    draft.replay(m.PartitionChangeRecord(2, topic_id(1), leader=-1))
+    draft.replay(m.FeatureLevelRecord("share.version", 2))
+    second = draft.image(51, 1)
+    assert [p.leader for p in BASE.topics["t"].partitions.values()] == [1, 1, 1]
+    assert [p.leader for p in first.topics["t"].partitions.values()] == [-1, 1, 1]
+    assert [p.leader for p in second.topics["t"].partitions.values()] == [-1, 1, -1]
+    assert (first.features["share.version"], second.features["share.version"]) == (1, 2)
+    assert draft.delta(second).topics["t"].partitions == {0, 2}
+    assert second.topics["u"] is BASE.topics["u"]
+
+
+def test_everything_names_all_there_is() -> None:
+    delta = MetadataDelta.from_empty(BASE)
+    numbers = {n: (t.old, set(t.partitions)) for n, t in delta.topics.items()}
+    assert numbers == {
+        "t": (None, {0, 1, 2}),
+        "u": (None, {0}),
+    }
+    assert (delta.configs, delta.brokers, delta.controllers) == ({(2, "t")}, {1}, frozenset())
+    assert (delta.features, delta.producer_ids, delta.others) == (True, True, {ACL})
+    assert MetadataDelta.from_empty(MetadataImage()).is_empty
+
+
+def _random_record(chance: random.Random) -> Message:
+    topic = chance.randrange(1, 5)
+    match chance.randrange(6):
+        case 0:
+            return m.TopicRecord(f"n{topic}", topic_id(topic))
+        case 1:
+            return m.RemoveTopicRecord(topic_id(topic))
+        case 2:
+            return m.ConfigRecord(RESOURCE_TOPIC, f"n{topic}", "a", chance.choice([None, "1", "2"]))
+        case 3:
+            return m.PartitionChangeRecord(chance.randrange(4), topic_id(topic), leader=chance.randrange(3))
+        case _:
+            return partition(chance.randrange(4), topic)
+
+
+def test_what_differs_is_named() -> None:
+    for seed in range(200):
+        chance = random.Random(seed)
+        base, _ = after(MetadataImage(), *(_random_record(chance) for _ in range(20)))
+        kept = repr(base)
+        image, delta = after(base, *(_random_record(chance) for _ in range(chance.randrange(8))))
+        assert repr(base) == kept
+        for name in {*base.topics, *image.topics}:
+            old, new = base.topics.get(name), image.topics.get(name)
+            if old != new:
+                assert (delta.topics[name].old, delta.topics[name].new) == (old, new)
+            if old is not None and new is not None and old.id == new.id:
+                differ = {n for n, p in new.partitions.items() if old.partitions.get(n) != p}
+                assert differ <= (delta.topics[name].partitions if differ else frozenset())
+        for at in {*base.configs, *image.configs}:
+            assert base.configs.get(at) == image.configs.get(at) or at in delta.configs
+
+
+def test_where_a_snapshot_took_the_logs_place_settings_of_nodes_may_have_been_set_again() -> None:
+    """They are no other than before, and what they name, a certificate, may be (KAFKA-14136)."""
+    settings = [m.ConfigRecord(kind, "1", "k", "v") for kind in (RESOURCE_BROKER, RESOURCE_TOPIC)]
+    image, _ = after(MetadataImage(), *settings)
+    assert run_to_end(compare_images(image, image)).configs == {(RESOURCE_BROKER, "1")}

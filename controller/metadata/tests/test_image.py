@@ -1,0 +1,247 @@
+"""An image and the records that make it: nothing is forgotten on the way to a snapshot and back."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage, image_records
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.controller.metadata.record_serde import decode_record, encode_record
+from ottla.controller.metadata.tests.test_delta import after, topic_id
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import metadata_records as m
+
+A, B, C = (bytes([n]) * 16 for n in (0xA, 0xB, 0xC))
+
+# Each kind of record an image keeps, no field at its default: two that differ in every field they may.
+KEPT: list[list[Message]] = [
+    [m.FeatureLevelRecord("share.version", 1), m.FeatureLevelRecord("share.version", 2)],
+    [m.FeatureLevelRecord("metadata.version", 29), m.FeatureLevelRecord("metadata.version", 30)],
+    [
+        m.RegisterBrokerRecord(
+            3,
+            True,
+            A,
+            7,
+            [m.BrokerEndpoint("P", "h", 9, 2), m.BrokerEndpoint("Q", "i", 65_535, 3)],
+            [m.BrokerFeature("f", 1, 2)],
+            "rack",
+            True,
+            True,
+            [A, B],
+            [B],
+        ),
+        m.RegisterBrokerRecord(3, False, B, 8, [], [], None, False, False, [C], None),
+    ],
+    [
+        m.RegisterControllerRecord(
+            3, A, True, [m.ControllerEndpoint("C", "h", 9, 2)], [m.ControllerFeature("f", 1, 2)]
+        ),
+        m.RegisterControllerRecord(3, B, False, [], []),
+    ],
+    [m.TopicRecord("t", topic_id(1)), m.TopicRecord("u", topic_id(1))],
+    [
+        m.PartitionRecord(1, topic_id(9), [1, 2, 3], [2, 3], [3], [2], 2, 1, 5, 6, [A, B, C], [1], [3]),
+        m.PartitionRecord(1, topic_id(9), [4], [4], [], [], -1, 0, 7, 8, [C], None, None),
+    ],
+    [m.ConfigRecord(2, "t", "k", "v"), m.ConfigRecord(2, "t", "k", "w")],
+    [m.ProducerIdsRecord(1, 2, 3_000), m.ProducerIdsRecord(4, 5, 6_000)],
+    [
+        m.AccessControlEntryRecord(A, 2, "n", 3, "User:a", "*", 4, 5),
+        m.AccessControlEntryRecord(A, 3, "o", 4, "User:b", "h", 5, 6),
+    ],
+    [
+        m.UserScramCredentialRecord("u", 1, b"s", b"k", b"v", 4096),
+        m.UserScramCredentialRecord("u", 1, b"t", b"l", b"w", 8192),
+    ],
+    [
+        m.DelegationTokenRecord("User:o", "User:r", ["User:x"], 1, 3, 2, "id"),
+        m.DelegationTokenRecord("User:p", "User:s", [], 4, 6, 5, "id"),
+    ],
+    [
+        m.ClientQuotaRecord([m.EntityData("user", "a"), m.EntityData("client-id", None)], "k", 1.5),
+        m.ClientQuotaRecord([m.EntityData("client-id", None), m.EntityData("user", "a")], "k", 2.5),
+    ],
+]
+BASE, _ = after(MetadataImage(), m.TopicRecord("base", topic_id(9)))
+
+
+def again(image: MetadataImage) -> MetadataImage:
+    """The image that its own records make, by way of their bytes."""
+    return after(MetadataImage(), *(decode_record(encode_record(r)) for r in image_records(image)))[0]
+
+
+def content(image: MetadataImage) -> dict[str, Any]:
+    names = [name for name in MetadataImage.__slots__ if name not in ("offset", "epoch")]  # type: ignore[attr-defined]
+    return {name: getattr(image, name) for name in names}
+
+
+@pytest.mark.parametrize("records", KEPT, ids=lambda records: type(records[0]).__name__)
+def test_no_field_of_a_record_is_forgotten_on_the_way_to_a_snapshot_and_back(records: list[Message]) -> None:
+    seen = [content(BASE)]
+    for record in records:
+        image, delta = after(BASE, record)
+        assert content(again(image)) == content(image)
+        assert any(r == record for r in image_records(image)), "it comes back as it was"
+        assert not delta.is_empty
+        assert content(image) not in seen
+        seen.append(content(image))
+    both, _ = after(BASE, *records)
+    if not isinstance(records[0], m.TopicRecord):
+        assert [r for r in image_records(both) if type(r) is type(records[0])] == records[1:], "the later one counts"
+
+
+REMOVALS: list[tuple[Message, Message]] = [
+    (KEPT[0][0], m.FeatureLevelRecord("share.version", 0)),
+    (KEPT[2][0], m.UnregisterBrokerRecord(3, 7)),
+    (KEPT[4][0], m.RemoveTopicRecord(topic_id(1))),
+    (KEPT[6][0], m.ConfigRecord(2, "t", "k", None)),
+    (KEPT[8][0], m.RemoveAccessControlEntryRecord(A)),
+    (KEPT[9][0], m.RemoveUserScramCredentialRecord("u", 1)),
+    (KEPT[10][0], m.RemoveDelegationTokenRecord("id")),
+    (KEPT[11][0], m.ClientQuotaRecord([m.EntityData("client-id", None), m.EntityData("user", "a")], "k", remove=True)),
+]
+
+
+@pytest.mark.parametrize(("record", "removal"), REMOVALS, ids=lambda r: type(r).__name__)
+def test_what_is_removed_is_gone_and_the_delta_names_it(record: Message, removal: Message) -> None:
+    there, _ = after(BASE, record)
+    gone, delta = after(there, removal)
+    assert content(gone) == content(BASE)
+    assert not delta.is_empty
+    assert after(there, record, removal)[1] == delta
+
+
+def test_a_record_of_any_kind_in_any_order_makes_an_image_that_comes_back() -> None:
+    kinds = [record for records in KEPT for record in records] + [removal for _, removal in REMOVALS]
+    kinds.remove(m.TopicRecord("u", topic_id(1)))  # an id has one name
+    for seed in range(100):
+        chance = random.Random(seed)
+        image, _ = after(BASE, *(chance.choice(kinds) for _ in range(chance.randrange(30))))
+        assert content(again(image)) == content(image)
+
+
+def test_a_draft_whose_settings_are_changed_on_leaves_the_image_that_was_taken() -> None:
+    draft = ImageBuilder(MetadataImage())
+    images = []
+    for value in ("1", "2", None, "3"):
+        draft.replay(m.ConfigRecord(2, "t", "k", value))
+        draft.replay(m.ConfigRecord(2, "t", f"other {value}", "x"))
+        images.append(draft.image(len(images), 1))
+    assert [dict(image.config(2, "t")) for image in images] == [
+        {"k": "1", "other 1": "x"},
+        {"k": "2", "other 1": "x", "other 2": "x"},
+        {"other 1": "x", "other 2": "x", "other None": "x"},
+        {"k": "3", "other 1": "x", "other 2": "x", "other None": "x", "other 3": "x"},
+    ]
+    draft.replay(m.ConfigRecord(2, "t", "k", None))
+    for name in ("1", "2", "3", "None"):
+        draft.replay(m.ConfigRecord(2, "t", f"other {name}", None))
+    assert (2, "t") not in draft.image(9, 1).configs
+    draft.replay(m.ConfigRecord(2, "t", "k", "4"))
+    assert draft.image(10, 1).config(2, "t") == {"k": "4"}
+
+
+def with_elr(number: int, topic: int, **more: Any) -> m.PartitionRecord:
+    return m.PartitionRecord(number, topic_id(topic), [1, 2, 3], [1], [], [], 1, 0, 4, 6, [A, B, C], **more)
+
+
+def test_eligible_leaders_are_forgotten_of_one_topic_or_of_all() -> None:
+    """``ClearElrRecord``: a partition that has some gets a higher partition epoch; its leader stays (KIP-966)."""
+    base, _ = after(
+        MetadataImage(),
+        *(m.TopicRecord(name, topic_id(n)) for n, name in enumerate("tu", 1)),
+        with_elr(0, 1, eligible_leader_replicas=[2, 3]),
+        with_elr(1, 1, last_known_elr=[2]),
+        with_elr(2, 1),
+        with_elr(0, 2, eligible_leader_replicas=[2]),
+    )
+
+    def found(image: MetadataImage) -> dict[tuple[str, int], tuple[Any, ...]]:
+        rows = ((name, n, p) for name, t in image.topics.items() for n, p in t.partitions.items())
+        return {
+            (name, n): (p.elr, p.last_known_elr, p.leader, p.leader_epoch, p.partition_epoch) for name, n, p in rows
+        }
+
+    cleared = ((), (), 1, 4, 7)
+    one, delta = after(base, m.ClearElrRecord("t"))
+    assert found(one) == {**found(base), ("t", 0): cleared, ("t", 1): cleared}
+    assert {name: t.partitions for name, t in delta.topics.items()} == {"t": {0, 1}}
+    every, delta = after(base, m.ClearElrRecord(""))
+    assert found(every) == {**found(one), ("u", 0): cleared}
+    assert {name: t.partitions for name, t in delta.topics.items()} == {"t": {0, 1}, "u": {0}}
+    assert after(base, m.ClearElrRecord("no such topic"))[1] == MetadataDelta()
+    late, _ = after(base, with_elr(5, 1, eligible_leader_replicas=[3]), m.ClearElrRecord("t"))
+    assert late.topics["t"].partitions[5].elr == (), "what was made in the same batch too"
+
+
+def test_what_comes_behind_the_forgetting_of_all_eligible_leaders_is_kept() -> None:
+    """All forget as the image is made, or as one is touched: which of the two, nobody sees."""
+    base, _ = after(
+        MetadataImage(),
+        *(m.TopicRecord(name, topic_id(n)) for n, name in enumerate("tuv", 1)),
+        *(with_elr(number, topic, eligible_leader_replicas=[2]) for topic in (1, 2, 3) for number in (0, 1)),
+    )
+    again = m.PartitionChangeRecord(0, topic_id(1), leader=-2, eligible_leader_replicas=[3])
+    changes: list[Message] = [again, m.RemoveTopicRecord(topic_id(2)), m.TopicRecord("u", topic_id(5))]
+    made = with_elr(0, 5, eligible_leader_replicas=[2])
+    image, delta = after(base, m.ClearElrRecord(""), *changes, made)
+    assert {name: {n: p.elr for n, p in t.partitions.items()} for name, t in image.topics.items()} == {
+        "t": {0: (3,), 1: ()},
+        "u": {0: (2,)},
+        "v": {0: (), 1: ()},
+    }
+    assert image.topics["t"].partitions[0].partition_epoch == 8, "it has forgotten, and then has learnt"
+    assert {name: t.partitions for name, t in delta.topics.items()} == {"t": {0, 1}, "u": {0}, "v": {0, 1}}
+    twice, _ = after(base, m.ClearElrRecord(""), *changes, made, m.ClearElrRecord(""))
+    assert not any(p.elr for t in twice.topics.values() for p in t.partitions.values()), "the second one counts too"
+    slowly = base
+    for record in (m.ClearElrRecord(""), *changes, made):
+        slowly, _ = after(slowly, record)
+    assert slowly == image
+
+
+ORDER = """
+from ottla.controller.metadata.delta import Delta
+from ottla.controller.metadata.image import records_of
+from ottla.controller.metadata.tests.test_image import many
+print([repr(r) for r in records_of(many())], list(Delta.everything(many()).topics))
+"""
+
+
+def many() -> MetadataImage:
+    """Several of everything that is kept by name."""
+    names = [f"n{n}" for n in range(20)]
+    records: list[Message] = [m.TopicRecord(name, topic_id(n)) for n, name in enumerate(names)]
+    records += [m.ConfigRecord(kind, name, "k", "v") for name in names for kind in (2, 32)]
+    records += [m.UserScramCredentialRecord(name, 1) for name in names]
+    records += [m.ClientQuotaRecord([m.EntityData("user", name)], "k", 1.0) for name in [*names, None]]
+    records += [m.RegisterBrokerRecord(n) for n in (3, 1, 2)] + [m.RegisterControllerRecord(n) for n in (3, 1, 2)]
+    random.Random(1).shuffle(records)
+    return after(MetadataImage(), *records)[0]
+
+
+def test_a_snapshot_is_the_same_in_every_process() -> None:
+    """Tries are in the order of a hash that each process has its own of."""
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", ORDER],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(said) == 1
+    assert len(many().others) == 20 + 21
+    names = [r.name for r in image_records(many()) if isinstance(r, m.TopicRecord)]
+    assert names == sorted(names) == list(MetadataDelta.from_empty(many()).topics)
+    numbers = [r.broker_id for r in image_records(many()) if isinstance(r, m.RegisterBrokerRecord)]
+    assert numbers == [1, 2, 3]
+    assert [r.controller_id for r in image_records(many()) if isinstance(r, m.RegisterControllerRecord)] == numbers

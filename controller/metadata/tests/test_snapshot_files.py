@@ -1,0 +1,145 @@
+"""Snapshot files: how they are laid out, and what damage says."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.controller.control.controller_result import run_to_end
+from ottla.controller.metadata.snapshot_files import (
+    RECORDS_PER_BATCH,
+    SnapshotContents,
+    SnapshotId,
+    encode_snapshot,
+    encode_snapshot_steps,
+    last_contained_log_timestamp,
+    list_snapshots,
+    read_snapshot,
+    write_snapshot,
+)
+from ottla.env.memory_disk import MemoryDisk
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.control_record import decode_control_record
+
+VOTERS = ctl.VotersRecord(0, [ctl.VotersRecordVoter(n, bytes([n]) * 16) for n in (1, 2)])
+
+
+def records(count: int) -> list[m.ConfigRecord]:
+    return [m.ConfigRecord(2, "t", f"k{n}", "v") for n in range(count)]
+
+
+def laid_out(raw: bytes) -> list[tuple[int, int, bool, int]]:
+    """(base offset, records, control, leader epoch) of each batch."""
+    return [(h.base_offset, h.records_count, h.is_control, h.partition_leader_epoch) for _, h in b.iterate_batches(raw)]
+
+
+@pytest.mark.parametrize(
+    ("count", "data"),
+    [
+        (0, []),
+        (1, [1]),
+        (1_023, [1_023]),
+        (1_024, [1_024]),
+        (1_025, [1_024, 1]),
+        (2_500, [1_024, 1_024, 452]),
+    ],
+)
+@pytest.mark.parametrize("head", [1, 3])
+def test_offsets_count_from_zero_through_a_thousand_and_24_records_a_batch(
+    count: int, data: list[int], head: int
+) -> None:
+    """``BatchAccumulator``, ``RecordsSnapshotWriter``: header, records, footer."""
+    around = SnapshotContents([], 1, VOTERS) if head == 3 else SnapshotContents()
+    raw = run_to_end(encode_snapshot_steps(around, records(count), 7, 5))
+    assert RECORDS_PER_BATCH == 1_024
+    expected, at = [(0, head, True, 7)], head
+    for size in data:
+        expected.append((at, size, False, 7))
+        at += size
+    assert laid_out(raw) == [*expected, (at, 1, True, 7)]
+
+
+def test_what_surrounds_the_records_comes_first_and_the_footer_last() -> None:
+    raw = encode_snapshot(SnapshotContents([*records(2)], 1, VOTERS, 77), 7, 5)
+    controls = [
+        decode_control_record(record)
+        for pos, header in b.iterate_batches(raw)
+        if header.is_control
+        for record in r.iterate_records(memoryview(raw)[pos : pos + header.size_bytes], header)
+    ]
+    head = [ctl.SnapshotHeaderRecord(0, 77), ctl.KRaftVersionRecord(0, 1), VOTERS]
+    assert controls == [*head, ctl.SnapshotFooterRecord()]
+
+
+def on_disk(raw: bytes) -> tuple[MemoryDisk, str]:
+    disk = MemoryDisk(random.Random(1), lambda: 0)
+    disk.session().makedirs("/d")
+    path = f"/d/{SnapshotId(5, 7).file_name}"
+    write_snapshot(disk.session(), path, raw)
+    return disk, path
+
+
+def test_damage_is_told_where_it_is() -> None:
+    raw = encode_snapshot(SnapshotContents([*records(2)], timestamp_ms=3), 7, 5)
+    second = [pos for pos, _ in b.iterate_batches(raw)][1]
+    for at, says in ((70, "bad CRC at 0"), (second + 70, f"bad CRC at {second}")):
+        disk, path = on_disk(raw)
+        disk.files[path].data[at] ^= 1
+        with pytest.raises(CorruptFile, match=says):
+            read_snapshot(disk.session(), path)
+    last = [pos for pos, _ in b.iterate_batches(raw)][-1]
+    disk, path = on_disk(raw[:last])
+    with pytest.raises(CorruptFile, match="no footer"):
+        read_snapshot(disk.session(), path)
+
+
+def test_the_time_of_a_snapshot_is_in_its_first_batch_however_long() -> None:
+    """A hundred voters: more than a page of them. Only the first batch is looked at."""
+    far = ctl.Endpoint("CONTROLLER", "h" * 100, 9093)
+    many = ctl.VotersRecord(0, [ctl.VotersRecordVoter(n, bytes([n]) * 16, [far]) for n in range(100)])
+    raw = encode_snapshot(SnapshotContents([*records(2)], 1, many, 1234), 7, 5)
+    disk, path = on_disk(raw)
+    assert last_contained_log_timestamp(disk.session(), path) == 1234
+    disk.files[path].data[-1] ^= 1
+    assert last_contained_log_timestamp(disk.session(), path) == 1234
+    for at in (5_000, 20):
+        disk.files[path].data[at] ^= 1
+        with pytest.raises(CorruptFile):
+            last_contained_log_timestamp(disk.session(), path)
+    for length in (0, 60, 61, 100):
+        del disk.files[path].data[length:]
+        with pytest.raises(CorruptFile):
+            last_contained_log_timestamp(disk.session(), path)
+        disk.files[path].data[:] = bytearray(raw)
+
+
+def test_names_are_read_and_anything_else_is_none() -> None:
+    disk, _ = on_disk(b"")
+    session = disk.session()
+    for name in ("x.checkpoint", f"{SnapshotId(9, 9).file_name}.part", f"{SnapshotId(3, 1).file_name}"):
+        session.open(f"/d/{name}", create=True).close()
+    assert list_snapshots(session, "/d") == [SnapshotId(3, 1), SnapshotId(5, 7)]
+    assert SnapshotId(5, 7).file_name == "00000000000000000005-0000000007.checkpoint"
+
+
+def test_list_snapshots_leaves_names_that_nearly_match_and_directories_out() -> None:
+    disk = MemoryDisk(random.Random(0), lambda: 0).session()
+    disk.makedirs("/d")
+    for name in ("\u0660" * 20 + "-" + "\u0660" * 10 + ".checkpoint", SnapshotId(3, 1).file_name + "\n"):
+        disk.open(f"/d/{name}", create=True).close()
+    disk.makedirs(f"/d/{SnapshotId(5, 1).file_name}")
+    assert list_snapshots(disk, "/d") == []
+
+
+def test_a_half_written_one_is_written_anew_and_has_its_name_when_it_is_whole() -> None:
+    disk, path = on_disk(b"old")
+    session = disk.session()
+    session.open(path + ".part", create=True).pwrite(b"x" * 100, 0)
+    write_snapshot(session, path, b"new", mode=0o600)
+    assert (bytes(disk.files[path].data), disk.files[path].mode) == (b"new", 0o600)
+    assert path + ".part" not in disk.files

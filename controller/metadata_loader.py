@@ -1,0 +1,76 @@
+"""Committed records of the metadata log, taken in where this node does not append them itself.
+
+Source: ``MetadataLoader.java``, ``QuorumController.QuorumMetaLogListener`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.controller import activation
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata.record_serde import decode_batch
+from ottla.controller.raft.store.metadata_store import MetadataStore
+from ottla.jobs.cooperative import iterate_yielding, run_yielding
+
+
+class MetadataLoader:
+    """How far the machine's image reaches into the log."""
+
+    def __init__(self, machine: ControllerStateMachine, store: MetadataStore) -> None:
+        self._machine = machine
+        self._store = store
+        self.position = 0
+        """Every record below is in the machine."""
+        self._generation = 0
+
+    def load_initial_snapshot(self) -> None:
+        """Take in the snapshot that this start begins from.
+
+        Raises:
+            NotOurQuorum: its metadata.version is not known here.
+        """
+        machine, store = self._machine, self._store
+        for record in store.snapshot.records:
+            machine.replay(-1, record)
+        store.snapshot.records = []
+        self.position = store.snapshot_id.end_offset
+        machine.complete_append(self.position - 1, store.snapshot_id.epoch)
+        machine.publish()
+        activation.check_metadata_version(machine.image)
+
+    async def reload_snapshot(self) -> None:
+        """Take in the snapshot that took the log's place.
+
+        Raises:
+            NotOurQuorum: its metadata.version is not known here.
+        """
+        machine, store = self._machine, self._store
+        self._generation, snapshot, name = store.snapshot_generation, store.snapshot, store.snapshot_id
+        machine.reset_for_snapshot()
+        async for record in iterate_yielding(snapshot.records):
+            machine.replay(-1, record)
+        await run_yielding(machine.complete_append_steps(name.end_offset - 1, name.epoch))
+        snapshot.records = []
+        self.position = name.end_offset
+        activation.check_metadata_version(machine.latest_image)
+
+    async def catch_up(self, end_offset: int) -> None:
+        """Take in everything below ``end_offset``, all of which is committed.
+
+        Raises:
+            WireError: a record cannot be read. NotOurQuorum: the metadata.version is not known here.
+        """
+        while self._generation != self._store.snapshot_generation:
+            await self.reload_snapshot()
+        machine, position, epoch = self._machine, self.position, -1
+        if end_offset <= position:
+            return
+        for header, raw in self._store.committed_batches(position, end_offset):
+            epoch = header.partition_leader_epoch
+            async for offset, record in iterate_yielding(decode_batch(header, raw)):
+                if offset >= position:
+                    machine.replay(offset, record)
+            if self._generation != self._store.snapshot_generation:
+                return  # the log was emptied meanwhile: a snapshot takes its place
+        await run_yielding(machine.complete_append_steps(end_offset - 1, max(epoch, machine.latest_image.epoch)))
+        self.position = end_offset
+        activation.check_metadata_version(machine.latest_image)

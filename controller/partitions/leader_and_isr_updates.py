@@ -1,0 +1,114 @@
+"""Who leads what as brokers come and go: the changes of all partitions that one event touches.
+
+Source: ``ReplicationControlManager.generateLeaderAndIsrUpdates`` and its callers (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+
+from ottla.controller.config.config_keys import topic_key, valid_canonical_value
+from ottla.controller.control.controller_result import YIELD_EVERY, sort_steps
+from ottla.controller.metadata.directory_id import is_replica_online
+from ottla.controller.metadata.image import (
+    NO_LEADER,
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from ottla.controller.metadata.record_serde import ELR_VERSION
+from ottla.controller.partitions.partition_change_builder import PartitionChangeRules, build_partition_change
+from ottla.wire.codec.schema import Message
+
+NO_BROKER_ID = -1
+MIN_ISR = "min.insync.replicas"
+UNCLEAN_LEADER_ELECTION_ENABLE = "unclean.leader.election.enable"
+
+
+def effective_topic_config(image: MetadataImage, static: Mapping[str, str], topic: str, name: str, default: str) -> str:
+    """A topic's effective setting: its own, the cluster's, the node's, Kafka's."""
+    key = topic_key(name)
+    for values in (image.config(RESOURCE_TOPIC, topic), image.config(RESOURCE_BROKER, ""), static):
+        text = valid_canonical_value(key, values[name]) if name in values else None
+        if text is not None:
+            return text
+    return default
+
+
+def topic_change_rules(image: MetadataImage, static: Mapping[str, str], topic: TopicImage) -> PartitionChangeRules:
+    """What holds for a topic's partitions; no minimum is above the number of replicas (of partition 0)."""
+    first = topic.partitions.get(0)
+    minimum = int(effective_topic_config(image, static, topic.name, MIN_ISR, "1"))
+    return PartitionChangeRules(
+        min(minimum, len(first.replicas)) if first is not None else minimum,
+        image.features.get(ELR_VERSION, 0) > 0,
+        effective_topic_config(image, static, topic.name, UNCLEAN_LEADER_ELECTION_ENABLE, "false") == "true",
+    )
+
+
+def leader_and_isr_updates(
+    image: MetadataImage,
+    static: Mapping[str, str],
+    affected: Callable[[PartitionRegistration], bool],
+    *,
+    leaves: int = NO_BROKER_ID,
+    comes: int = NO_BROKER_ID,
+    lost: int = NO_BROKER_ID,
+) -> Generator[None, None, list[Message]]:
+    """One record for each affected partition that changes.
+
+    ``leaves`` is taken out of the in-sync sets and cannot lead; ``comes`` counts as alive though it is fenced still;
+    ``lost`` has restarted uncleanly: it leaves, and is no eligible leader either.
+    """
+
+    def is_alive(broker_id: int) -> bool:
+        broker = image.brokers.get(broker_id)
+        if broker is None or broker_id in (leaves, lost):
+            return False
+        return broker_id == comes or not (broker.fenced or broker.in_controlled_shutdown)
+
+    out: list[Message] = []
+    seen = 0
+    for name in (yield from sort_steps(image.topics)):
+        topic = image.topics[name]
+        rules: PartitionChangeRules | None = None
+        for number, p in topic.partitions.items():
+            seen += 1
+            if seen % YIELD_EVERY == 0:
+                yield
+            if not affected(p):
+                continue
+            rules = rules or topic_change_rules(image, static, topic)
+            isr = [i for i in p.isr if i not in (leaves, lost)]
+
+            def may_lead(broker_id: int, p: PartitionRegistration = p) -> bool:
+                return (
+                    is_alive(broker_id) and broker_id in p.replicas and is_replica_online(p, image.brokers[broker_id])
+                )
+
+            record = build_partition_change(
+                (topic.id, number), p, may_lead, rules, isr=isr, lost=() if lost == NO_BROKER_ID else (lost,)
+            )
+            if record is not None:
+                out.append(record)
+    return out
+
+
+def leads_any_partition(image: MetadataImage, broker_id: int) -> Generator[None, None, bool]:
+    """Whether a broker leads any partition."""
+    seen = 0
+    for topic in image.topics.values():
+        for p in topic.partitions.values():
+            if p.leader == broker_id:
+                return True
+            seen += 1
+            if seen % (10 * YIELD_EVERY) == 0:
+                yield
+    return False
+
+
+def is_leaderless(p: PartitionRegistration) -> bool:
+    """Whether nobody leads it."""
+    return p.leader == NO_LEADER

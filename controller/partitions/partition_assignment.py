@@ -1,0 +1,126 @@
+"""The partitions a request asks for: by hand or by count, with a limit for the whole request.
+
+Source: ``ReplicationControlManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+
+from ottla.controller.control.controller_result import YIELD_EVERY
+from ottla.controller.metadata.directory_id import default_directory_id
+from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
+from ottla.controller.partitions.replica_placer import RandomFunction, StripedReplicaPlacer
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+MAX_PARTITIONS_PER_REQUEST = 10_000
+MAX_RECORDS_PER_REQUEST = 10_000
+TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
+TOO_MANY_RECORDS = "Unable to perform excessively large batch operation."
+
+
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""What one batch of the metadata log may hold (``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``)."""
+
+
+class RequestTooLarge(Exception):
+    """A whole request is refused: ``code`` for all it asks for."""
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.POLICY_VIOLATION) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def check_batch_limits(records_count: int, texts_chars: int) -> None:
+    """Whether what a request makes fits into one batch. Its texts alone are counted: all else in it is small.
+
+    Raises:
+        TooLarge: POLICY_VIOLATION, too many records; RECORD_LIST_TOO_LARGE, too much in them.
+    """
+    if records_count > MAX_RECORDS_PER_REQUEST:
+        raise RequestTooLarge(TOO_MANY_RECORDS)
+    if texts_chars > MAX_BATCH_BYTES:
+        why = f"The total record(s) size of {texts_chars} exceeds the maximum allowed batch size of {MAX_BATCH_BYTES}"
+        raise RequestTooLarge(why, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+
+def active_brokers(image: MetadataImage, ids: Iterable[int]) -> tuple[int, ...]:
+    """Those brokers that may be in sync: neither fenced nor on their way out."""
+    found = ((i, image.brokers.get(i)) for i in ids)
+    return tuple(i for i, b in found if b is not None and not b.fenced and not b.in_controlled_shutdown)
+
+
+def new_partition(image: MetadataImage, replicas: Sequence[int], isr: tuple[int, ...]) -> PartitionRegistration:
+    """A partition at its beginning: the first in sync leads."""
+    dirs = tuple(default_directory_id(image.brokers[i].log_dirs) for i in replicas)
+    return PartitionRegistration(tuple(replicas), isr, isr[0], 0, 0, dirs)
+
+
+def validate_manual_assignment(image: MetadataImage, replicas: Sequence[int], factor: int | None) -> None:
+    """Check a manual assignment; ``factor`` is how many replicas the partitions before it have.
+
+    Raises:
+        ProtocolError: INVALID_REPLICA_ASSIGNMENT: empty, a broker named twice or unknown, or of another length.
+    """
+    if not replicas:
+        raise _wrong("The manual partition assignment includes an empty replica list.")
+    before = None
+    for broker in sorted(replicas):
+        if broker not in image.brokers:
+            raise _wrong(f"The manual partition assignment includes broker {broker}, but no such broker is registered.")
+        if broker == before:
+            raise _wrong(f"The manual partition assignment includes the broker {broker} more than once.")
+        before = broker
+    if factor is not None and len(replicas) != factor:
+        raise _wrong(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {factor} replica(s)."
+        )
+
+
+def _wrong(why: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+
+
+def manual_assignment(
+    image: MetadataImage, assignments: Sequence[tuple[int, Sequence[int]]], factor: int | None
+) -> Generator[None, None, list[PartitionRegistration]]:
+    """Partitions where somebody said where: (number, replicas), in any order.
+
+    Raises:
+        ProtocolError: INVALID_REPLICA_ASSIGNMENT.
+    """
+    made: dict[int, PartitionRegistration] = {}
+    for count, (number, replicas) in enumerate(assignments, 1):
+        if number in made:
+            raise _wrong(f"Found multiple manual partition assignments for partition {number}")
+        validate_manual_assignment(image, replicas, factor)
+        factor = len(replicas)
+        isr = active_brokers(image, replicas)
+        if not isr:
+            raise _wrong(
+                f"All brokers specified in the manual partition assignment for partition {number} are fenced or in "
+                "controlled shutdown."
+            )
+        made[number] = new_partition(image, replicas, isr)
+        if count % YIELD_EVERY == 0:
+            yield
+    return [made[number] for number in sorted(made)]
+
+
+def automatic_assignment(
+    image: MetadataImage, count: int, factor: int, chance: RandomFunction
+) -> Generator[None, None, list[PartitionRegistration]]:
+    """So many partitions, wherever they go best.
+
+    Raises:
+        ProtocolError: INVALID_REPLICATION_FACTOR.
+    """
+    placer = StripedReplicaPlacer(image, factor, chance)
+    made: list[PartitionRegistration] = []
+    for number in range(1, count + 1):
+        replicas = placer.place_next()
+        made.append(new_partition(image, replicas, active_brokers(image, replicas)))
+        if number % YIELD_EVERY == 0:
+            yield
+    return made

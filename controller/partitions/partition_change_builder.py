@@ -1,0 +1,191 @@
+"""What becomes of one partition when its in-sync set, its replicas, a directory or who may lead changes.
+
+The order of the steps is Kafka's, and matters (R284-R289, R296 of the project's list): a move that is through ends, who
+is eligible is told anew, a leader is elected, and only then it shows what the record must say.
+Source: ``PartitionChangeBuilder.java``, ``LeaderAcceptor.java`` (apache/kafka 4.3.1; KIP-455, KIP-966).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.controller.metadata.directory_id import MIGRATING
+from ottla.controller.metadata.image import NO_LEADER, NO_LEADER_CHANGE, PartitionRegistration
+from ottla.controller.partitions.reassignment_state import Reassignment, complete_reassignment
+from ottla.wire.messages import metadata_records as m
+
+LEADER_RECOVERING = 1
+
+
+class PartitionElection(Enum):
+    """Whom an election looks for."""
+
+    ONLINE = "online"
+    """Who leads, if it may go on; else the first in sync."""
+    PREFERRED = "preferred"
+    """The first replica, if it is in sync."""
+    UNCLEAN = "unclean"
+    """As online; rather than nobody, any replica that lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChangeRules:
+    """What holds for a partition's topic."""
+
+    min_isr: int = 1
+    is_elr_enabled: bool = True
+    """Whether eligible leader replicas are kept (KIP-966)."""
+    allows_unclean_election: bool = False
+    """Whether a replica that is not in sync may lead, rather than none."""
+
+    @property
+    def default_election(self) -> PartitionElection:
+        """Whom an election looks for where nobody says otherwise."""
+        return PartitionElection.UNCLEAN if self.allows_unclean_election else PartitionElection.ONLINE
+
+
+def build_partition_change(
+    at: tuple[bytes, int],
+    p: PartitionRegistration,
+    may_lead: Callable[[int], bool],
+    rules: PartitionChangeRules,
+    *,
+    election: PartitionElection | None = None,
+    isr: Collection[int] | None = None,
+    move: Reassignment | None = None,
+    lost: Collection[int] = (),
+    directories: Mapping[int, bytes] | None = None,
+    recovery: int | None = None,
+) -> m.PartitionChangeRecord | None:
+    """The record that changes a partition; None where nothing does.
+
+    ``at``: topic id and number. ``default_election``: whom to look for, instead of what the topic's rules say. ``isr``: the
+    in-sync set it shall have. ``move``: the replicas it shall have, and which of them come and go. ``lost``: replicas
+    that restarted uncleanly and may have lost what they had. ``directories``: where replicas lie now, of those that
+    moved or come. ``recovery``: whether the leader still recovers from an unclean election, where it says so.
+    """
+    record = m.PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE)
+    move = move or Reassignment(p.replicas, p.adding, p.removing)
+    target = list(p.isr if isr is None else isr)
+    end = complete_reassignment(move, target)
+    if end is not None:
+        move, target = Reassignment(end.replicas), list(end.isr)
+    eligible = [i for i in _eligible(p, target, lost, rules) if i in move.replicas]  # whoever leaves loses its log
+    wanted = election or rules.default_election
+    leader, unclean = _elect(p, move.replicas, _Candidates(target, eligible, may_lead), rules, wanted)
+    if leader != p.leader:
+        record.leader = leader
+        if leader in eligible:
+            target = [leader]
+            eligible = [i for i in eligible if i != leader]
+        if unclean:
+            record.isr = [leader]
+            if p.recovering != LEADER_RECOVERING:
+                record.leader_recovery_state = LEADER_RECOVERING
+    if record.leader == NO_LEADER_CHANGE and not set(p.replicas) <= set(move.replicas):
+        record.leader = p.leader  # whoever was let go must hear of a new epoch
+    _set_isr_and_elr(record, p, target, eligible, rules)
+    if rules.is_elr_enabled:
+        _set_former_leader_elr(record, p, move)
+    _set_replicas_and_directories(record, p, move, directories or {})
+    if recovery is not None and recovery != p.recovering:
+        record.leader_recovery_state = recovery
+    return None if record == m.PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE) else record
+
+
+def _eligible(
+    p: PartitionRegistration, target: list[int], lost: Collection[int], rules: PartitionChangeRules
+) -> list[int]:
+    """Who may lead without being in sync: whoever was, while fewer are than there must be (R289)."""
+    if not rules.is_elr_enabled:
+        return list(p.elr)
+    if len(target) >= rules.min_isr:
+        return []
+    return sorted(i for i in {*p.elr, *p.isr} if i not in target and i not in lost)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Who may be elected."""
+
+    isr: list[int]
+    eligible: list[int]
+    is_alive: Callable[[int], bool]
+
+    def can_lead_cleanly(self, broker_id: int) -> bool:
+        """Whether a broker may lead cleanly (R287)."""
+        return broker_id in (self.isr or self.eligible) and self.is_alive(broker_id)
+
+
+def _elect(
+    p: PartitionRegistration,
+    replicas: Collection[int],
+    among: _Candidates,
+    rules: PartitionChangeRules,
+    election: PartitionElection,
+) -> tuple[int, bool]:
+    """The leader, and whether it was elected uncleanly (R288)."""
+    in_order = [p.leader, *replicas]
+    if election is PartitionElection.PREFERRED:
+        first, *others = replicas
+        in_order = [first, p.leader, *others]
+    for i in in_order:
+        if among.can_lead_cleanly(i):
+            return i, False
+    known = p.last_known_elr
+    if rules.is_elr_enabled and not among.isr and not among.eligible and len(known) == 1 and among.is_alive(known[0]):
+        return known[0], True
+    if election is PartitionElection.UNCLEAN:
+        for i in replicas:
+            if among.is_alive(i):
+                return i, True
+    return NO_LEADER, False
+
+
+def _set_isr_and_elr(
+    record: m.PartitionChangeRecord,
+    p: PartitionRegistration,
+    target: list[int],
+    eligible: list[int],
+    rules: PartitionChangeRules,
+) -> None:
+    """Say who is in sync and who is eligible. After an unclean election nobody is."""
+    if record.isr is not None or not rules.is_elr_enabled:
+        eligible = []
+    if eligible != list(p.elr):
+        record.eligible_leader_replicas = eligible
+    if record.isr is None and (target or rules.is_elr_enabled) and target != list(p.isr):
+        record.isr = target
+
+
+def _set_former_leader_elr(record: m.PartitionChangeRecord, p: PartitionRegistration, move: Reassignment) -> None:
+    """Say who led last, where nobody does any more.
+
+    Never one that is let go in the same change, or before: Kafka says it, and its controllers then fail at the next
+    look at such a partition.
+    """
+    stay = {NO_LEADER, *move.replicas}
+    if record.leader == NO_LEADER and not p.last_known_elr:
+        if p.leader in stay:
+            record.last_known_elr = [p.leader]
+    elif p.last_known_elr and (record.leader >= 0 or not stay.issuperset(p.last_known_elr)):
+        record.last_known_elr = []
+
+
+def _set_replicas_and_directories(
+    record: m.PartitionChangeRecord, p: PartitionRegistration, move: Reassignment, moved: Mapping[int, bytes]
+) -> None:
+    """Say which replicas there are, which come and go, and where they lie."""
+    known = p.directories if len(p.directories) == len(p.replicas) else (MIGRATING,) * len(p.replicas)
+    lie_at = {**dict(zip(p.replicas, known, strict=True)), **moved}
+    places = [lie_at[i] for i in move.replicas]
+    if places != list(known):
+        record.directories = places
+    if move.replicas != p.replicas:
+        record.replicas = list(move.replicas)
+    if move.removing != p.removing:
+        record.removing_replicas = list(move.removing)
+    if move.adding != p.adding:
+        record.adding_replicas = list(move.adding)

@@ -1,0 +1,194 @@
+"""Plans: which replicas should lie elsewhere, so that a broker is left, or all carry alike.
+
+A plan says for each partition which replicas it shall have; whoever carries it out asks for reassignments. Racks come
+before balance: no plan puts two replicas of a partition into one rack while another rack has a broker to spare.
+
+Kafka leaves this to tools. The rules are Ottla's own; what Kafka itself does for new partitions is in `placement`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from ottla.controller.control.controller_result import YIELD_EVERY
+
+T = TypeVar("T")
+PlannedPartition = tuple[str, int]
+"""Topic and number."""
+PlanSteps = Generator[None, None, T]
+
+
+class PlannedReassignment(NamedTuple):
+    """One partition that shall have other replicas, or the same in another order."""
+
+    partition: PlannedPartition
+    replicas: tuple[int, ...]
+
+
+class BrokerLoads:
+    """Brokers that may get replicas, by rack; what each carries: replicas, and partitions it leads by preference."""
+
+    def __init__(self, racks: Mapping[int, str | None]) -> None:
+        self.racks = dict(racks)
+        self.replicas = dict.fromkeys(racks, 0)
+        self.preferred_leads = dict.fromkeys(racks, 0)
+
+    def count(self, replicas: Sequence[int], by: int = 1) -> None:
+        """Take a partition's replicas in, or with ``by`` -1 out."""
+        for broker in replicas:
+            if broker in self.replicas:
+                self.replicas[broker] += by
+        if replicas and replicas[0] in self.preferred_leads:
+            self.preferred_leads[replicas[0]] += by
+
+    def rack_of(self, broker: int) -> str | None:
+        """Its rack; that of a broker nobody knows is one of its own."""
+        return self.racks.get(broker, f"\x00{broker}")
+
+    def least_loaded(self, replicas: Collection[int]) -> int | None:
+        """The broker that should get one more replica of a partition: of a rack that has none, then with the least.
+
+        None where all of them have one.
+        """
+        taken = {self.rack_of(broker) for broker in replicas}
+        free = [b for b in self.racks if b not in replicas]
+        return min(free, key=lambda b: (self.racks[b] in taken, self.replicas[b], b), default=None)
+
+
+def count_partitions(
+    brokers: BrokerLoads, partitions: Iterable[tuple[PlannedPartition, Sequence[int]]]
+) -> PlanSteps[BrokerLoads]:
+    """Take in what all partitions have."""
+    for seen, (_, replicas) in enumerate(partitions, 1):
+        brokers.count(replicas)
+        if seen % YIELD_EVERY == 0:
+            yield
+    return brokers
+
+
+def replace_brokers(brokers: BrokerLoads, replicas: Sequence[int], gone: Collection[int]) -> tuple[int, ...] | None:
+    """A partition's replicas with others in the places of those that are gone; None where there are not enough.
+
+    ``brokers`` are those that stay, with everything counted; the change is counted at once.
+    """
+    out = list(replicas)
+    for place, broker in enumerate(replicas):
+        if broker in gone:
+            stay = [b for b in out if b not in gone]
+            found = brokers.least_loaded(stay)
+            if found is None:
+                brokers.count(out, -1)
+                brokers.count(replicas)
+                return None
+            brokers.count(out, -1)
+            out[place] = found
+            brokers.count(out)
+    return tuple(out)
+
+
+def drain(
+    racks: Mapping[int, str | None], partitions: Mapping[PlannedPartition, Sequence[int]], leaving: Collection[int]
+) -> PlanSteps[tuple[list[PlannedReassignment], list[PlannedPartition]]]:
+    """Everything that lies on ``leaving`` lies elsewhere after it; and what cannot, for want of brokers."""
+    brokers = BrokerLoads({b: rack for b, rack in racks.items() if b not in leaving})
+    yield from count_partitions(brokers, partitions.items())
+    moves: list[PlannedReassignment] = []
+    stuck: list[PlannedPartition] = []
+    for seen, (at, replicas) in enumerate(sorted(partitions.items()), 1):
+        if seen % YIELD_EVERY == 0:
+            yield
+        if leaving and not set(leaving).isdisjoint(replicas):
+            target = replace_brokers(brokers, replicas, leaving)
+            if target is None:
+                stuck.append(at)
+            else:
+                moves.append(PlannedReassignment(at, target))
+    return moves, stuck
+
+
+def rebalance(
+    racks: Mapping[int, str | None], partitions: Mapping[PlannedPartition, Sequence[int]]
+) -> PlanSteps[list[PlannedReassignment]]:
+    """All brokers carry alike: replicas, and then partitions led by preference. What need not move does not."""
+    brokers = BrokerLoads(racks)
+    yield from count_partitions(brokers, partitions.items())
+    total = sum(brokers.replicas.values())
+    plan: dict[PlannedPartition, tuple[int, ...]] = {at: tuple(replicas) for at, replicas in sorted(partitions.items())}
+    seen = 0
+    for step in (_into_other_racks, _unload_full_brokers, _fill_empty_brokers):
+        for at, replicas in plan.items():
+            seen += 1
+            if seen % YIELD_EVERY == 0:
+                yield
+            plan[at] = step(brokers, replicas, total)
+    for _ in range(2):  # the second time for what had no better leader before others moved
+        for at, replicas in plan.items():
+            seen += 1
+            if seen % YIELD_EVERY == 0:
+                yield
+            plan[at] = _prefer_least_loaded_leader(brokers, replicas)
+    return [PlannedReassignment(at, replicas) for at, replicas in plan.items() if replicas != tuple(partitions[at])]
+
+
+def _replaced(brokers: BrokerLoads, replicas: tuple[int, ...], place: int, new: int) -> tuple[int, ...]:
+    out = (*replicas[:place], new, *replicas[place + 1 :])
+    brokers.count(replicas, -1)
+    brokers.count(out)
+    return out
+
+
+def _into_other_racks(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
+    """Of two replicas in one rack the later one goes to a rack that has none."""
+    for place in range(1, len(replicas)):
+        before = {brokers.rack_of(b) for b in replicas[:place]}
+        if brokers.rack_of(replicas[place]) not in before:
+            continue
+        found = brokers.least_loaded(replicas)
+        if found is not None and brokers.racks[found] not in {brokers.rack_of(b) for b in replicas}:
+            replicas = _replaced(brokers, replicas, place, found)
+    return replicas
+
+
+def _may_replace(brokers: BrokerLoads, replicas: tuple[int, ...], old: int, new: int) -> bool:
+    """Whether as many racks have a replica after it."""
+    others = {brokers.rack_of(b) for b in replicas if b != old}
+    return brokers.racks[new] not in others or brokers.rack_of(old) in others
+
+
+def _shift(brokers: BrokerLoads, replicas: tuple[int, ...], gives: int, takes: int) -> tuple[int, ...]:
+    """Replicas go from brokers with more than ``gives`` to brokers with fewer than ``takes``."""
+    for place, old in enumerate(replicas):
+        if brokers.replicas.get(old, 0) <= gives:
+            continue
+        free = [b for b in brokers.racks if b not in replicas and brokers.replicas[b] < takes]
+        fit = [b for b in free if _may_replace(brokers, replicas, old, b)]
+        if fit:
+            replicas = _replaced(brokers, replicas, place, min(fit, key=lambda b: (brokers.replicas[b], b)))
+    return replicas
+
+
+def _unload_full_brokers(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
+    """Nobody has more than its share, rounded up."""
+    most = -(-total // len(brokers.racks)) if brokers.racks else 0
+    return _shift(brokers, replicas, most, most)
+
+
+def _fill_empty_brokers(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
+    """Nobody has less than its share, rounded down."""
+    least = total // len(brokers.racks) if brokers.racks else 0
+    return _shift(brokers, replicas, least, least)
+
+
+def _prefer_least_loaded_leader(brokers: BrokerLoads, replicas: tuple[int, ...]) -> tuple[int, ...]:
+    """Who leads the least of them comes first, where that makes it more even."""
+    known = [b for b in replicas if b in brokers.preferred_leads]
+    if len(known) < len(replicas) or not known:
+        return replicas
+    best = min(known, key=lambda b: (brokers.preferred_leads[b], replicas.index(b)))
+    if brokers.preferred_leads[best] + 1 >= brokers.preferred_leads[replicas[0]]:
+        return replicas
+    out = (best, *(b for b in replicas if b != best))
+    brokers.count(replicas, -1)
+    brokers.count(out)
+    return out

@@ -1,0 +1,141 @@
+"""Which brokers hold a new partition's replicas.
+
+Brokers stand in lists by rack, those that may lead before those that are fenced. Each list, and the row of racks, has
+a random start and moves on by one with each partition: leaders go round the brokers, copies go round the racks, and
+many topics of one partition spread like one of many. After a full round everything is shuffled, so that no two brokers
+share all their partitions.
+
+Source: ``StripedReplicaPlacer.java`` (apache/kafka 4.3.1; KIP-36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, MutableSequence
+from typing import Any
+
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import metadata_records as m
+
+RandomFunction = Callable[[], float]
+"""A number in [0, 1)."""
+
+
+def random_index(chance: RandomFunction, count: int) -> int:
+    """A number in [0, count)."""
+    return int(chance() * count)
+
+
+def shuffle(items: MutableSequence[Any], chance: RandomFunction) -> None:
+    """Put items into a random order."""
+    for last in range(len(items) - 1, 0, -1):
+        other = random_index(chance, last + 1)
+        items[last], items[other] = items[other], items[last]
+
+
+def is_usable_for_placement(broker: m.RegisterBrokerRecord) -> bool:
+    """Whether a new replica may go there: not on its way out, and not with all its directories cordoned.
+
+    Who is fenced is no longer on its way out (``BrokerHeartbeatManager.touch``): it will come back, or not.
+    """
+    cordoned = set(broker.cordoned_log_dirs or ())
+    leaves = broker.in_controlled_shutdown and not broker.fenced
+    return not leaves and not (broker.log_dirs and cordoned.issuperset(broker.log_dirs))
+
+
+class _BrokerList:
+    """A list of brokers that is walked from a moving start, each at most once a partition."""
+
+    def __init__(self, brokers: Iterable[int], chance: RandomFunction) -> None:
+        self.brokers = sorted(brokers)
+        self._offset = random_index(chance, len(self.brokers)) if self.brokers else 0
+        self._index = 0
+        self._epoch = 0
+
+    def next(self, epoch: int) -> int | None:
+        if not self.brokers:
+            return None
+        if self._epoch != epoch:
+            self._epoch = epoch
+            self._index = 0
+            self._offset = (self._offset + 1) % len(self.brokers)
+        if self._index >= len(self.brokers):
+            return None
+        self._index += 1
+        return self.brokers[(self._index - 1 + self._offset) % len(self.brokers)]
+
+
+class _RackBrokers:
+    """A rack's brokers."""
+
+    def __init__(self, brokers: list[m.RegisterBrokerRecord], chance: RandomFunction) -> None:
+        self.fenced = _BrokerList((b.broker_id for b in brokers if b.fenced), chance)
+        self.unfenced = _BrokerList((b.broker_id for b in brokers if not b.fenced), chance)
+
+    def next(self, epoch: int) -> int | None:
+        found = self.unfenced.next(epoch)
+        return self.fenced.next(epoch) if found is None else found
+
+
+def _refuse(factor: int, why: str) -> ProtocolError:
+    return ProtocolError(
+        ErrorCode.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {factor} time(s): {why}"
+    )
+
+
+class StripedReplicaPlacer:
+    """Places the partitions of one topic, one after the other.
+
+    Raises:
+        ProtocolError: INVALID_REPLICATION_FACTOR where there are too few brokers, or none that may lead.
+    """
+
+    def __init__(self, image: MetadataImage, replication_factor: int, chance: RandomFunction) -> None:
+        usable = [b for b in image.brokers.values() if is_usable_for_placement(b)]
+        self._unfenced = sum(not b.fenced for b in usable)
+        self._factor = replication_factor
+        if self._unfenced == 0:
+            why = "All brokers are currently fenced, or have all their log directories cordoned."
+            raise _refuse(replication_factor, why)
+        if replication_factor > len(usable):
+            raise _refuse(
+                replication_factor,
+                f"The target replication factor of {replication_factor} cannot be reached because only "
+                f"{len(usable)} broker(s) are registered or some brokers have all their log directories cordoned.",
+            )
+        names = sorted({b.rack for b in usable}, key=lambda rack: (rack is not None, rack or ""))
+        self._racks = [_RackBrokers([b for b in usable if b.rack == name], chance) for name in names]
+        self._chance = chance
+        self._epoch = 0
+        self._offset = random_index(chance, len(self._racks))
+
+    def place_next(self) -> list[int]:
+        """The next partition's replicas; the first shall lead."""
+        racks = self._racks
+        if self._epoch == self._unfenced and self._unfenced > 1:
+            self._shuffle()
+        self._offset %= len(racks)
+        first_rack = self._offset
+        while (found := racks[first_rack].unfenced.next(self._epoch)) is None:
+            first_rack = (first_rack + 1) % len(racks)
+        replicas = [found]
+        rack = self._offset
+        skipped = False
+        while len(replicas) < self._factor:
+            if rack == first_rack and not skipped:
+                skipped = True  # it has its replica; in the next round it takes another
+            else:
+                other = racks[rack].next(self._epoch)
+                if other is not None:
+                    replicas.append(other)
+            rack = (rack + 1) % len(racks)
+        self._epoch += 1
+        self._offset += 1
+        return replicas
+
+    def _shuffle(self) -> None:
+        shuffle(self._racks, self._chance)
+        for rack in self._racks:
+            shuffle(rack.fenced.brokers, self._chance)
+            shuffle(rack.unfenced.brokers, self._chance)
+        self._epoch = 0

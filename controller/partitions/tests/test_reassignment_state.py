@@ -1,0 +1,114 @@
+"""Replicas on the move (R295-R297): rows of Kafka's ``PartitionReassignmentReplicas`` and ``...Revert``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ottla.controller.metadata.image import PartitionRegistration
+from ottla.controller.partitions.reassignment_state import (
+    CompletedReassignment,
+    Reassignment,
+    ReassignmentRevert,
+    complete_reassignment,
+    is_reassignment_in_progress,
+    reassignment_to,
+    revert_reassignment,
+)
+
+
+def partition_with(
+    replicas: Sequence[int], isr: Sequence[int] = (), adding: Sequence[int] = (), removing: Sequence[int] = ()
+) -> PartitionRegistration:
+    return PartitionRegistration(
+        tuple(replicas), tuple(isr or replicas), replicas[0], 1, 1, (), tuple(removing), tuple(adding)
+    )
+
+
+TOWARD: list[tuple[str, PartitionRegistration, list[int], Reassignment]] = [
+    ("somewhere else", partition_with([3, 1, 2]), [6, 5, 4], Reassignment((6, 5, 4, 1, 2, 3), (4, 5, 6), (1, 2, 3))),
+    ("one for another", partition_with([1, 2, 3]), [1, 2, 4], Reassignment((1, 2, 4, 3), (4,), (3,))),
+    ("more", partition_with([1]), [1, 3, 2], Reassignment((1, 3, 2), (2, 3))),
+    ("fewer", partition_with([1, 2, 3]), [3], Reassignment((3, 1, 2), (), (1, 2))),
+    ("another order", partition_with([1, 2, 3]), [2, 3, 1], Reassignment((2, 3, 1))),
+    ("where it is", partition_with([1, 2]), [1, 2], Reassignment((1, 2))),
+    (
+        "what comes counts as there",
+        partition_with([1, 3, 2], adding=[3], removing=[2]),
+        [1, 4],
+        Reassignment((1, 4, 2, 3), (4,), (2, 3)),
+    ),
+    (
+        "empty lists keep the old ones",
+        partition_with([1, 3, 2], adding=[3], removing=[2]),
+        [1, 3, 2],
+        Reassignment((1, 3, 2), (3,), (2,)),
+    ),
+    (
+        "one that came is to go",
+        partition_with([1, 3, 2], adding=[3], removing=[2]),
+        [1, 2],
+        Reassignment((1, 2, 3), (3,), (3,)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "p", "target", "expected"), TOWARD, ids=[r[0] for r in TOWARD])
+def test_r295_a_move_has_all_who_stay_come_and_go(
+    name: str, p: PartitionRegistration, target: list[int], expected: Reassignment
+) -> None:
+    assert reassignment_to(p, target) == expected
+
+
+ENDED: list[tuple[str, Reassignment, Sequence[int], CompletedReassignment | None]] = [
+    ("no move", Reassignment((1, 2)), (1, 2), None),
+    ("the new one is not in sync", Reassignment((1, 2, 4, 3), (4,), (3,)), (1, 2, 3), None),
+    ("it is", Reassignment((1, 2, 4, 3), (4,), (3,)), (3, 1, 2, 4), CompletedReassignment((1, 2, 4), (1, 2, 4))),
+    (
+        "as many come as go: who stays may lag",
+        Reassignment((1, 2, 4, 3), (4,), (3,)),
+        (3, 4),
+        CompletedReassignment((1, 2, 4), (4,)),
+    ),
+    ("only one of two that come", Reassignment((4, 5, 1), (4, 5), (1,)), (1, 4), None),
+    ("only who goes is in sync", Reassignment((2, 1), (), (1,)), (1,), None),
+    ("more go than come: all that stay must be in sync", Reassignment((2, 3, 1), (), (1,)), (1, 2), None),
+    ("they are", Reassignment((2, 3, 1), (), (1,)), (3, 1, 2), CompletedReassignment((2, 3), (3, 2))),
+    ("nobody goes", Reassignment((1, 2), (2,)), (1, 2), CompletedReassignment((1, 2), (1, 2))),
+    ("nobody would stay", Reassignment((1,), (), (1,)), (1,), None),
+    ("to come and to go at once is never through", Reassignment((1, 2, 3), (3,), (3,)), (1, 2, 3), None),
+]
+
+
+@pytest.mark.parametrize(("name", "move", "isr", "expected"), ENDED, ids=[r[0] for r in ENDED])
+def test_r296_a_move_is_through_when_who_comes_is_in_sync(
+    name: str, move: Reassignment, isr: Sequence[int], expected: CompletedReassignment | None
+) -> None:
+    assert complete_reassignment(move, isr) == expected
+
+
+UNDONE: list[tuple[str, PartitionRegistration, ReassignmentRevert | None]] = [
+    (
+        "who comes is taken back",
+        partition_with([1, 3, 2], [1, 3, 2], [3], [2]),
+        ReassignmentRevert((1, 2), (1, 2), False),
+    ),
+    ("only who comes was in sync", partition_with([3, 1, 2], [3], [3], [2]), ReassignmentRevert((1, 2), (1,), True)),
+    ("all of them come", partition_with([3, 4], [3], [3, 4]), None),
+]
+
+
+@pytest.mark.parametrize(("name", "p", "expected"), UNDONE, ids=[r[0] for r in UNDONE])
+def test_r297_what_is_left_without_who_comes(
+    name: str, p: PartitionRegistration, expected: ReassignmentRevert | None
+) -> None:
+    assert revert_reassignment(p) == expected
+
+
+def test_a_partition_moves_while_somebody_comes_or_goes() -> None:
+    moving = [
+        is_reassignment_in_progress(partition_with([1, 2], adding=a, removing=r))
+        for a, r in (((), ()), ((2,), ()), ((), (2,)))
+    ]
+    assert moving == [False, True, True]

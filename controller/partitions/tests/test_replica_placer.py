@@ -1,0 +1,140 @@
+"""Where replicas go (R299)."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.partitions.replica_placer import StripedReplicaPlacer, random_index, shuffle
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import metadata_records as m
+
+
+def broker(
+    number: int, rack: str | None = None, *, fenced: bool = False, leaving: bool = False
+) -> m.RegisterBrokerRecord:
+    return m.RegisterBrokerRecord(number, False, bytes(16), 0, [], [], rack, fenced, leaving, [bytes([number] * 16)])
+
+
+def image(*brokers: m.RegisterBrokerRecord) -> MetadataImage:
+    return MetadataImage(brokers={b.broker_id: b for b in brokers})
+
+
+def placed(where: MetadataImage, count: int, factor: int, chance: Callable[[], float] = lambda: 0.0) -> list[list[int]]:
+    placer = StripedReplicaPlacer(where, factor, chance)
+    return [placer.place_next() for _ in range(count)]
+
+
+def test_leaders_and_followers_go_round_the_brokers_of_one_rack() -> None:
+    assert placed(image(*(broker(i) for i in (3, 1, 2))), 3, 2) == [[1, 2], [2, 3], [3, 1]]
+
+
+def test_the_start_is_random() -> None:
+    three = image(*(broker(i) for i in (1, 2, 3)))
+    assert placed(three, 1, 3, lambda: 0.34) == [[2, 3, 1]]
+    assert placed(three, 1, 3, lambda: 0.99) == [[3, 1, 2]]
+
+
+def test_many_topics_of_one_partition_spread_over_all_brokers() -> None:
+    chance = random.Random(5).random
+    three = image(*(broker(i) for i in (1, 2, 3)))
+    leaders = Counter(placed(three, 1, 1, chance)[0][0] for _ in range(300))
+    assert all(70 <= leaders[i] <= 130 for i in (1, 2, 3)), leaders
+
+
+def test_copies_go_to_other_racks_first() -> None:
+    racks = image(*(broker(i, "ab"[i % 2]) for i in range(4)))
+    for replicas in placed(racks, 20, 2, random.Random(1).random):
+        assert {i % 2 for i in replicas} == {0, 1}
+    for replicas in placed(racks, 20, 4, random.Random(1).random):
+        assert sorted(replicas) == [0, 1, 2, 3]
+        assert {i % 2 for i in replicas[:2]} == {0, 1}
+
+
+def test_brokers_without_a_rack_are_one_rack_and_come_first() -> None:
+    assert placed(image(broker(1, "a"), broker(2), broker(3, "")), 3, 3) == [[2, 3, 1], [3, 1, 2], [1, 2, 3]]
+
+
+def test_fenced_brokers_follow_but_never_lead() -> None:
+    some = image(broker(1), broker(2, fenced=True), broker(3))
+    for replicas in placed(some, 30, 3, random.Random(2).random):
+        assert replicas[0] in (1, 3)
+        assert replicas[2] == 2
+    for replicas in placed(some, 30, 2, random.Random(2).random):
+        assert 2 not in replicas
+
+
+def test_a_rack_that_has_nobody_who_may_lead_is_passed_over_for_the_next() -> None:
+    racks = image(broker(1, "a", fenced=True), broker(2, "b", fenced=True), broker(3, "c"), broker(4, "d"))
+    assert placed(racks, 1, 1) == [[3]]
+    assert placed(racks, 1, 1, lambda: 0.26) == [[3]]
+    assert placed(racks, 1, 1, lambda: 0.99) == [[4]]
+    last = image(broker(1, "a"), broker(2, "b"), broker(3, "c", fenced=True))
+    assert placed(last, 1, 1, lambda: 0.99) == [[1]], "after the last comes the first"
+
+
+def test_after_a_full_round_the_order_changes() -> None:
+    six = image(*(broker(i) for i in range(6)))
+    lists = placed(six, 600, 2, random.Random(3).random)
+    pairs = Counter(tuple(sorted(r)) for r in lists)
+    assert len(pairs) == 15, "every two brokers share some"
+    assert all(80 <= n <= 120 for n in Counter(r[0] for r in lists).values())
+    assert len({tuple(map(tuple, lists[at : at + 6])) for at in range(0, 600, 6)}) > 50
+
+
+def test_nobody_is_named_twice() -> None:
+    racks = image(*(broker(i, "abc"[i % 3]) for i in range(7)))
+    for factor in range(1, 8):
+        for replicas in placed(racks, 50, factor, random.Random(factor).random):
+            assert len(set(replicas)) == len(replicas) == factor
+
+
+def cordoned(number: int) -> m.RegisterBrokerRecord:
+    record = broker(number)
+    record.cordoned_log_dirs = list(record.log_dirs)
+    return record
+
+
+@pytest.mark.parametrize(
+    ("brokers", "factor"),
+    [
+        ([], 1),
+        ([broker(1, fenced=True)], 1),
+        ([broker(1, leaving=True)], 1),
+        ([cordoned(1)], 1),
+        ([broker(1)], 2),
+        ([broker(1), broker(2, leaving=True)], 2),
+        ([broker(1), cordoned(2)], 2),
+    ],
+)
+def test_too_few_brokers_are_refused(brokers: list[m.RegisterBrokerRecord], factor: int) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        StripedReplicaPlacer(image(*brokers), factor, lambda: 0.0)
+    assert caught.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_broker_that_was_stopped_and_is_fenced_is_one_of_those_that_follow() -> None:
+    assert placed(image(broker(1), broker(2, fenced=True, leaving=True)), 1, 2) == [[1, 2]]
+
+
+def test_a_broker_is_usable_while_one_directory_is_not_cordoned() -> None:
+    record = broker(1)
+    record.log_dirs = [bytes([1] * 16), bytes([2] * 16)]
+    record.cordoned_log_dirs = [bytes([1] * 16)]
+    assert placed(image(record), 1, 1) == [[1]]
+
+
+def test_picks_and_shuffles_are_fair() -> None:
+    chance = random.Random(1).random
+    assert {random_index(chance, 3) for _ in range(50)} == {0, 1, 2}
+    orders = Counter()
+    for _ in range(600):
+        items = [1, 2, 3]
+        shuffle(items, chance)
+        orders[tuple(items)] += 1
+    assert len(orders) == 6
+    assert all(60 <= n <= 140 for n in orders.values())

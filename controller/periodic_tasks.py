@@ -1,0 +1,149 @@
+"""What an active controller does by itself now and then, measured from when it became active (R267).
+
+`EXPAND_INTERNAL_TOPICS` and `REPLACE_LOST_REPLICAS` are Ottla's own.
+
+Each chore is handed in like a request and decided in its turn. Its answer says whether there is more to do: then it
+comes again soon.
+Source: ``QuorumController.java``, ``PeriodicTask.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ottla.controller.config.config_keys import REPLICA_RECOVERY
+from ottla.controller.control import broker_heartbeat
+from ottla.controller.control.broker_heartbeat_tracker import (
+    CHECKS_PER_SESSION,
+    DEFAULT_SESSION_TIMEOUT_MS,
+    SESSION_TIMEOUT_KEY,
+    BrokerHeartbeatTracker,
+    FencedSince,
+)
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.messages import metadata_records as m
+
+REPEAT_DELAY_MS = 10
+ERROR_RETRY_MS = 300_000
+"""After one that failed (R268)."""
+
+StaticConfig = Mapping[str, str]
+"""What was set in this node's configuration."""
+
+
+class PeriodicTaskContext(NamedTuple):
+    """What a chore looks at."""
+
+    image: MetadataImage
+    heartbeat_tracker: BrokerHeartbeatTracker
+    fenced_since: FencedSince
+    static_config: StaticConfig
+    now_ms: float
+    """By the monotonic clock."""
+    wall_ms: int = 0
+
+
+class PeriodicTask(NamedTuple):
+    """One of them: how often it comes (0: never), and what it does; its answer is whether there is more to do."""
+
+    name: str
+    period_ms: Callable[[StaticConfig], int]
+    decide: Callable[[PeriodicTaskContext], ControllerResult | ControllerResultSteps]
+
+
+def _number(key: str, default: int, unit_ms: int = 1) -> Callable[[StaticConfig], int]:
+    return lambda static: int(static.get(key, default)) * unit_ms
+
+
+def _balance_period_ms(static: StaticConfig) -> int:
+    enabled = static.get("auto.leader.rebalance.enable", "true").lower() == "true"
+    return _number("leader.imbalance.check.interval.seconds", 300, 1_000)(static) if enabled else 0
+
+
+def _fence_stale(sight: PeriodicTaskContext) -> ControllerResultSteps:
+    broker_id = sight.heartbeat_tracker.next_expired_broker(sight.image, sight.now_ms)
+    if broker_id is None:
+        return ControllerResult(False)
+    fenced = yield from broker_heartbeat.fence_broker(sight.image, broker_id, sight.static_config)
+    return ControllerResult(True, fenced.records)
+
+
+def _balance(sight: PeriodicTaskContext) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.elect_leaders import balance_partition_leaders  # not before the first look
+
+    return balance_partition_leaders(sight.image, sight.static_config)
+
+
+def _elect_unclean(sight: PeriodicTaskContext) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.elect_leaders import elect_unclean_leaders
+
+    return elect_unclean_leaders(sight.image, sight.static_config)
+
+
+def _expand_internal_topics(sight: PeriodicTaskContext) -> ControllerResult | ControllerResultSteps:
+    if len(sight.image.brokers) < 2:
+        return ControllerResult(False)  # nobody has joined
+    from ottla.controller.control.replica_recovery import expand_internal_topics
+
+    return expand_internal_topics(sight.image, sight.static_config)
+
+
+def _replace_lost_replicas(sight: PeriodicTaskContext) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.replica_recovery import replace_lost_replicas
+
+    return replace_lost_replicas(sight.image, sight.static_config, sight.fenced_since, sight.now_ms)
+
+
+def _replica_recovery_period_ms(static: StaticConfig) -> int:
+    after_ms = int(static.get(REPLICA_RECOVERY, 0))
+    return max(100, min(10_000, after_ms // 10)) if after_ms else 0
+
+
+def _sweep_tokens(sight: PeriodicTaskContext) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.delegation_tokens import sweep_expired_tokens  # most clusters have none
+
+    return sweep_expired_tokens(sight.image, sight.wall_ms)
+
+
+def _sweep_period_ms(static: StaticConfig) -> int:
+    """As in Kafka, a controller that has no secret knows of no token."""
+    enabled = bool(static.get("delegation.token.secret.key"))
+    return _number("delegation.token.expiry.check.interval.ms", 3_600_000)(static) if enabled else 0
+
+
+WRITE_NO_OP_RECORD = PeriodicTask(
+    "say that the controller lives",
+    _number("metadata.max.idle.interval.ms", 500),
+    lambda _: ControllerResult(False, [m.NoOpRecord()]),
+)
+FENCE_STALE_BROKERS = PeriodicTask(
+    "fence brokers nobody hears",
+    lambda static: max(1, int(static.get(SESSION_TIMEOUT_KEY, DEFAULT_SESSION_TIMEOUT_MS)) // CHECKS_PER_SESSION),
+    _fence_stale,
+)
+BALANCE_LEADERS = PeriodicTask("let first replicas lead", _balance_period_ms, _balance)
+ELECT_UNCLEAN_LEADERS = PeriodicTask(
+    "elect uncleanly where topics allow it",
+    _number("unclean.leader.election.interval.ms", 300_000),
+    _elect_unclean,
+)
+EXPAND_INTERNAL_TOPICS = PeriodicTask(
+    "let internal topics grow with the cluster", lambda static: 1_000, _expand_internal_topics
+)
+REPLACE_LOST_REPLICAS = PeriodicTask(
+    "make again what is lost",
+    _replica_recovery_period_ms,
+    _replace_lost_replicas,
+)
+SWEEP_EXPIRED_TOKENS = PeriodicTask("remove delegation tokens that are over", _sweep_period_ms, _sweep_tokens)
+PERIODIC_TASKS = (
+    WRITE_NO_OP_RECORD,
+    FENCE_STALE_BROKERS,
+    BALANCE_LEADERS,
+    ELECT_UNCLEAN_LEADERS,
+    EXPAND_INTERNAL_TOPICS,
+    REPLACE_LOST_REPLICAS,
+    SWEEP_EXPIRED_TOKENS,
+)

@@ -1,0 +1,394 @@
+"""The controller of one node: its replica of the metadata log, the image it makes, and its turns where it leads.
+
+One task goes from news to news. Where this node does not lead it takes in what others have committed; when it is
+elected it takes in all before its own epoch, writes its first records and is active: then requests are decided, turn
+by turn, until the leadership is gone. What was appended by then may yet be committed by the next leader: it comes from
+the log like everything else.
+
+Source: ``QuorumController.java``, ``MetadataLoader.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import trio
+
+from ottla.controller import activation
+from ottla.controller.control.controller_result import ChargeQuota, ControllerDefaults, no_quota
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata.delta import MetadataDelta, MetadataListener
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.record_serde import METADATA_VERSION
+from ottla.controller.metadata_loader import MetadataLoader
+from ottla.controller.periodic_tasks import (
+    ERROR_RETRY_MS,
+    EXPAND_INTERNAL_TOPICS,
+    FENCE_STALE_BROKERS,
+    PERIODIC_TASKS,
+    REPEAT_DELAY_MS,
+    REPLACE_LOST_REPLICAS,
+    WRITE_NO_OP_RECORD,
+    PeriodicTask,
+)
+from ottla.controller.raft.driver.raft_driver import RaftDriver
+from ottla.controller.raft.quorum_config import QuorumConfig
+from ottla.controller.raft.state_machine import events
+from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
+from ottla.controller.raft.store.metadata_store import IncompatibleQuorum, MetadataLogConfig, MetadataStore
+from ottla.controller.request_processor import RequestProcessor
+from ottla.controller.snapshot_generator import SnapshotGenerator
+from ottla.env.disk import is_transient
+from ottla.env.env import Env
+from ottla.jobs.cooperative import run_yielding
+from ottla.jobs.pending_request import PendingRequest
+from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+logger = logging.getLogger("ottla.controller")
+
+RESIGN_TIMEOUT_S = 0.5
+"""How long a clean stop waits at most until somebody else leads the quorum (R210); Kafka waits 5 s.
+
+Where a majority is there it takes some milliseconds; where it is not, waiting longer brings nobody. Who was not told in
+time sees soon enough that this node's port refuses.
+"""
+
+SHORTAGE_RETRY_S = 0.1
+"""Before the next attempt of a controller that is short of descriptors or memory."""
+
+TASKS_FOR_OTHER_BROKERS = (FENCE_STALE_BROKERS, EXPAND_INTERNAL_TOPICS, REPLACE_LOST_REPLICAS)
+"""Chores that look after other brokers than this node's."""
+
+__all__ = ["QuorumController", "IncompatibleQuorum", "PendingRequest"]
+
+
+class QuorumController:
+    """A node's part in the quorum: voter or observer, and now and then the active controller."""
+
+    def __init__(
+        self,
+        env: Env,
+        directory: LogDirectory,
+        identity: MetaProperties,
+        defaults: ControllerDefaults,
+        fail: Callable[[OSError], None],
+        quorum: QuorumConfig,
+    ) -> None:
+        self._env = env
+        self._fail = fail
+        self._directory = directory
+        self._identity = identity
+        self._quorum = quorum
+        self.incarnation_id = env.uuid()
+        """Of this process, as a registered controller."""
+        self.machine = ControllerStateMachine(defaults, env.uuid, identity.node_id, identity.cluster_id, env.random)
+        self.machine.static_voters = tuple(node_id for node_id, _ in quorum.static_voters)
+        self.listeners: list[MetadataListener] = []
+        """Called with the image and its delta after each commit, before the answers leave."""
+        settings = MetadataLogConfig.from_config(defaults.static_config)
+        self._store = MetadataStore(env.disk, directory.path, identity, env.now_ms(), settings)
+        self._loader = MetadataLoader(self.machine, self._store)
+        self._raft: RaftDriver
+        self._request_processor: RequestProcessor
+        self._snapshot_generator: SnapshotGenerator | None = None
+        """What writes snapshots, once one is due: most starts see none."""
+        self._active_epoch = -1
+        """The epoch in which this node is the active controller; -1 while it is not."""
+        self._resume_offset = 0
+        """Every record below must be seen before this node decides again."""
+        self._waiting: list[PendingRequest] = []
+        self._wakeup = trio.Event()
+        self._has_published = False
+        """Whether listeners have heard of anything yet: the first thing they hear of is everything."""
+        self._ready = trio.Event()
+        self._published = trio.Event()
+        self._stop_reason: Exception | None = None
+        """Why nothing is decided any more."""
+        self._nursery: trio.Nursery
+
+    # ------------------------------------------------------------------ what others see
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed image."""
+        return self.machine.image
+
+    @property
+    def node_id(self) -> int:
+        """The node this is."""
+        return self._identity.node_id
+
+    @property
+    def directory_id(self) -> bytes:
+        """Where this node keeps the metadata log."""
+        return self._identity.directory_id
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller, and ready to decide."""
+        return self._active_epoch >= 0 and self._stop_reason is None and self._raft.led_epoch == self._active_epoch
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads the quorum as far as is known here; -1."""
+        return self._raft.machine.leader_id
+
+    @property
+    def epoch(self) -> int:
+        """The quorum's newest epoch that is known here."""
+        return self._raft.machine.epoch
+
+    @property
+    def raft(self) -> RaftStateMachine:
+        """The quorum as it is known here: to be looked at."""
+        return self._raft.machine
+
+    @property
+    def kraft_version(self) -> int:
+        """0 where the voters are fixed by configuration, 1 where they are records."""
+        return self._store.kraft_version
+
+    @property
+    def log_end_offset(self) -> int:
+        """End of the metadata log here."""
+        return self._store.log.log_end_offset
+
+    def leader_address(self) -> tuple[str, int] | None:
+        """Host and port of the active controller's listener; None where nobody knows."""
+        found = self._raft.addresses.endpoint(self.leader_id, self._quorum.listener)
+        return None if found is None else (found.host, found.port)
+
+    # ------------------------------------------------------------------ life
+
+    def load(self) -> None:
+        """Read the newest snapshot, and who votes.
+
+        Raises:
+            NotOurQuorum: this node is no part of the quorum, or the metadata version is not known to it.
+            CorruptFile, WireError: the metadata cannot be read.
+        """
+        self._loader.load_initial_snapshot()
+        env, store = self._env, self._store
+        self._raft = RaftDriver(env, store, self._identity, self._quorum, self._on_disk_failure, self._wake)
+        self._request_processor = RequestProcessor(env, self.machine, self._raft, self._loader, self._publish)
+
+    async def run(self) -> None:
+        """Live until cancelled, or until the disk fails. What goes wrong behind an append is raised from here."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._raft.run)
+            for chore in PERIODIC_TASKS:
+                nursery.start_soon(self._run_periodic_task, chore)
+            while self._stop_reason is None:
+                await self._wakeup.wait()
+                self._wakeup = trio.Event()
+                await self._process_events()
+
+    async def wait_ready(self) -> None:
+        """Wait until the image is as new as the leader's was when it was found; alone, until this node is active."""
+        await self._ready.wait()
+
+    def _wake(self) -> None:
+        self._wakeup.set()
+
+    async def _process_events(self) -> None:
+        """There is news of the quorum, or somebody waits."""
+        raft = self._raft
+        try:
+            if self._active_epoch not in (-1, raft.led_epoch):
+                self._deactivate()
+            if self._active_epoch < 0:
+                await self._loader.catch_up(raft.high_watermark)
+                led = raft.led_epoch
+                if led >= 0 and self._loader.position >= max(raft.epoch_start_offset + 1, self._resume_offset):
+                    await self._activate(led)
+                elif led < 0:
+                    await self._follow_leader()
+            waiting, self._waiting = self._waiting, []
+            if waiting:
+                self.machine.kraft_version = self.kraft_version
+                await self._request_processor.process(waiting)
+        except ProtocolError as error:
+            if error.code != ErrorCode.NOT_CONTROLLER:
+                raise
+            self._deactivate()
+        except OSError as error:
+            if is_transient(error) and error is not raft.failure:
+                await self._wait_for_resources(error)
+                return
+            self._stop(error)
+            if error is not raft.failure:  # else the node was told
+                self._fail(error)
+
+    async def _wait_for_resources(self, error: OSError) -> None:
+        """Being short of descriptors or memory says nothing of the disk: go on from what is committed, a little later.
+
+        As on a loss of leadership what was not committed is forgotten here, and whoever waits asks again.
+        """
+        logger.warning("controller %d is short of resources, retrying: %s", self.node_id, error)
+        self._resume_offset = self._store.log.log_end_offset  # of the same epoch: it may yet be committed
+        self._deactivate()
+        await self._env.sleep(SHORTAGE_RETRY_S)
+
+    async def _follow_leader(self) -> None:
+        """What others have committed is seen here, once this node has caught up with the leader."""
+        raft, machine = self._raft, self.machine
+        if not self._ready.is_set():
+            if raft.catch_up_offset < 0 or self._loader.position < raft.catch_up_offset:
+                return
+            if METADATA_VERSION not in machine.latest_image.features:
+                return
+        if machine.latest_image is not machine.image:
+            await self._publish()
+        self._ready.set()
+
+    async def _activate(self, epoch: int) -> None:
+        """All that is older than this node's epoch was taken in: write the first records, and decide from now on."""
+        turns, machine = self._request_processor, self.machine
+        turns.epoch = epoch
+        machine.kraft_version = self.kraft_version
+        if machine.latest_image is not machine.image:
+            await self._publish()
+        path, here = self._directory.path, self._quorum.endpoints
+        for records in activation.activation_records(
+            machine, self._env, path, self._identity, here, self.incarnation_id
+        ):
+            await turns.append(records)
+            await turns.commit()
+        machine.activate(self._env.monotonic_ms(), self.node_id)
+        self._active_epoch = epoch
+        logger.info("controller %d is active in epoch %d", self.node_id, epoch)
+        self._notify_published()
+        self._ready.set()
+
+    def _deactivate(self) -> None:
+        """Leadership is gone: what is not known to be committed is forgotten, and whoever waits asks elsewhere."""
+        if self._active_epoch >= 0:
+            logger.info("controller %d is not active any more", self.node_id)
+        self._active_epoch = -1
+        self.machine.revert()
+        waiting, self._waiting = self._waiting, []
+        for ticket in waiting:
+            ticket.fail(ProtocolError(ErrorCode.NOT_CONTROLLER))
+        self._wake()
+
+    async def _publish(self) -> None:
+        image, delta = await run_yielding(self.machine.publish_steps())
+        if not self._has_published:
+            self._has_published = True
+            delta = MetadataDelta.from_empty(image) if self.listeners else delta
+        for listener in self.listeners:
+            try:
+                listener(image, delta)
+            except OSError:  # of a listener's own files; the metadata directory has no part in it
+                logger.exception("a listener of the metadata failed at offset %d", image.offset)
+        self._notify_published()
+        if not self.machine.in_transaction and self._store.is_snapshot_due(self._env.now_ms()):
+            if self._snapshot_generator is None:
+                self._snapshot_generator = SnapshotGenerator(self._env, self._store, self._raft, self._on_disk_failure)
+            self._snapshot_generator.maybe_generate(image, self._nursery)
+
+    def _notify_published(self) -> None:
+        self._published.set()
+        self._published = trio.Event()
+
+    def _is_needed(self, chore: PeriodicTask) -> bool:
+        """Whether there is anything a chore could look after: a node alone stays idle."""
+        image = self.image
+        if chore is WRITE_NO_OP_RECORD:
+            others = {*image.brokers, *image.controllers} - {self.node_id}
+            return bool(others) or not self._raft.is_sole_voter
+        return chore not in TASKS_FOR_OTHER_BROKERS or any(broker_id != self.node_id for broker_id in image.brokers)
+
+    async def _run_periodic_task(self, chore: PeriodicTask) -> None:
+        """One chore, for as long as this node lives; its time begins anew with each activation."""
+        every_ms = chore.period_ms(self.machine.defaults.static_config)
+        wait_ms = every_ms
+        while every_ms > 0:
+            while not (self.is_active and self._is_needed(chore)):
+                await self._published.wait()
+                wait_ms = every_ms
+            epoch = self._active_epoch
+            await self._env.sleep(wait_ms / 1000)
+            wait_ms = every_ms
+            if self._active_epoch != epoch:
+                continue
+            try:
+                wait_ms = REPEAT_DELAY_MS if await self.submit(chore) else every_ms
+            except OSError:
+                continue  # the node is gone
+            except AssertionError:
+                raise  # a broken invariant ends the node, as it does everywhere
+            except Exception as error:
+                if isinstance(error, ProtocolError) and error.code == ErrorCode.NOT_CONTROLLER:
+                    continue  # leadership is gone
+                logger.exception("could not %s, and try again later", chore.name)
+                wait_ms = ERROR_RETRY_MS
+
+    # ------------------------------------------------------------------ requests
+
+    def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
+        """A broker's heartbeat arrived: its lease goes on, however long the heartbeat then waits (R276)."""
+        self.machine.heartbeat_tracker.touch(broker_id, broker_epoch, self._env.monotonic_ms())
+
+    def enqueue(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> PendingRequest:
+        """Hand in a request or event; the ticket gets its answer. ``spend`` counts what it changes."""
+        ticket = PendingRequest(request, version, spend)
+        if self._stop_reason is not None:
+            ticket.fail(self._stop_reason)
+        elif not self.is_active:
+            ticket.fail(ProtocolError(ErrorCode.NOT_CONTROLLER))
+        else:
+            self._waiting.append(ticket)
+            self._wake()
+        return ticket
+
+    async def submit(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> Any:
+        """Hand in a request or event and wait for its answer: everything it changed is committed by then.
+
+        Raises:
+            ProtocolError, OSError: as `PendingRequest.wait`.
+        """
+        return await self.enqueue(request, version, spend).wait()
+
+    async def handle_raft_request(self, message: Message, version: int, listener: str) -> Message:
+        """Answer another controller's or observer's request about the quorum that came in on ``listener``."""
+        module = import_module("ottla.controller.raft.driver.inbound_requests")  # a node alone does without
+        cluster_id, now_ms = self._identity.cluster_id, self._env.now_ms()
+        answer: Message = await module.answer_raft(self._raft, cluster_id, message, version, listener, now_ms)
+        return answer
+
+    # ------------------------------------------------------------------ end
+
+    def _on_disk_failure(self, error: OSError) -> None:
+        """The disk failed: what is on it now is not known, and nothing may be decided on top of it."""
+        self._stop(error)
+        self._fail(error)
+
+    def _stop(self, why: Exception) -> None:
+        """Nothing is decided any more: what was not committed never was, and whoever waits is told."""
+        self._stop_reason = why
+        self.machine.revert()
+        waiting, self._waiting = self._waiting, []
+        for ticket in waiting:
+            ticket.fail(why)
+        self._wake()
+
+    async def resign(self) -> None:
+        """Hand the leadership of the quorum over, as a clean stop does (R210); alone there is nobody to take it."""
+        if self._raft.led_epoch < 0 or self._raft.is_sole_voter:
+            return
+        self._raft.enqueue(events.Resign())
+        with self._env.timeout(RESIGN_TIMEOUT_S):
+            while self.leader_id in (-1, self.node_id):
+                await self._raft.wait_for_change()
+
+    def close(self) -> None:
+        """Flush and close the metadata log, as a clean stop does. Nothing else may go on."""
+        self._stop(ProtocolError(ErrorCode.NOT_CONTROLLER))
+        self._store.close()

@@ -1,0 +1,113 @@
+"""DescribeQuorum: the quorum as its leader sees it.
+
+Source: ``KafkaRaftClient.handleDescribeQuorumRequest``, ``LeaderState.describeQuorum`` (apache/kafka 4.3.1).
+
+KIP-595; times of the last fetch: KIP-836; directories and addresses: KIP-853.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from ottla.controller.control.controller_result import YIELD_EVERY_DECODED
+from ottla.controller.raft.driver.raft_driver import RaftDriver
+from ottla.controller.raft.state_machine.epoch_states import RaftLeaderState, ReplicaProgress
+from ottla.controller.raft.state_machine.events import ReplicaKey
+from ottla.controller.raft.state_machine.leader import OBSERVER_SESSION_TIMEOUT_MS
+from ottla.log.directory.log_directory import METADATA_TOPIC
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import describe_quorum as d
+
+UNKNOWN_TIMESTAMP = -1
+_ERROR_MESSAGES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: (
+        "For requests intended only for the leader, this error indicates that the broker is not the current leader. "
+        "For requests intended for any replica, this error indicates that the broker is not a replica of the topic "
+        "partition."
+    ),
+}
+
+
+def describe_quorum(
+    raft: RaftDriver, request: d.DescribeQuorumRequest, version: int, now_ms: int
+) -> Generator[None, None, d.DescribeQuorumResponse]:
+    """Answer as R251 says: the metadata log only, and only its leader."""
+    if not _is_the_log(request):
+        return (yield from _error_for_all(request, version))
+    machine = raft.machine
+    if not isinstance(machine.state, RaftLeaderState):
+        row = _error_row(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return d.DescribeQuorumResponse(topics=[d.DescribeQuorumResponseTopicData(METADATA_TOPIC, [row])])
+    voters = machine.voters.current
+    row = d.DescribeQuorumResponsePartitionData(
+        leader_id=machine.local_replica.id,
+        leader_epoch=machine.epoch,
+        high_watermark=machine.advertised_high_watermark,
+        current_voters=[
+            _replica_row(raft, v, machine.state.replicas.get(v, ReplicaProgress()), version, now_ms) for v in voters
+        ],
+        observers=[
+            _replica_row(raft, key, progress, version, now_ms)
+            for key, progress in machine.state.replicas.items()
+            if key not in voters and 0 <= raft.monotonic_ms - progress.last_fetch_ms < OBSERVER_SESSION_TIMEOUT_MS
+        ],
+    )
+    out = d.DescribeQuorumResponse(topics=[d.DescribeQuorumResponseTopicData(METADATA_TOPIC, [row])])
+    if version >= 2:
+        out.nodes = [_node_row(raft, v.id) for v in voters]
+    return out
+
+
+def _is_the_log(request: d.DescribeQuorumRequest) -> bool:
+    """Return whether partition 0 of the metadata topic is all that is asked for."""
+    if len(request.topics) != 1:
+        return False
+    topic = next(iter(request.topics))
+    if topic.topic_name != METADATA_TOPIC or len(topic.partitions) != 1:
+        return False
+    return next(iter(topic.partitions)).partition_index == 0
+
+
+def _error_for_all(request: d.DescribeQuorumRequest, version: int) -> Generator[None, None, d.DescribeQuorumResponse]:
+    """Return an error for each partition of a request that asks for another topic than the metadata topic."""
+    topics: list[d.DescribeQuorumResponseTopicData] = StreamingArray(d.DescribeQuorumResponse, version)
+    number = 0
+    for topic in request.topics:
+        rows: list[d.DescribeQuorumResponsePartitionData] = StreamingArray(d.DescribeQuorumResponse, version)
+        for part in topic.partitions:
+            rows.append(_error_row(part.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            number += 1
+            if number % YIELD_EVERY_DECODED == 0:
+                yield
+        topics.append(d.DescribeQuorumResponseTopicData(topic.topic_name, rows))
+        number += 1
+        if number % YIELD_EVERY_DECODED == 0:
+            yield
+    return d.DescribeQuorumResponse(topics=topics)
+
+
+def _error_row(number: int, error: ErrorCode) -> d.DescribeQuorumResponsePartitionData:
+    return d.DescribeQuorumResponsePartitionData(number, error, _ERROR_MESSAGES[error])
+
+
+def _replica_row(
+    raft: RaftDriver, key: ReplicaKey, progress: ReplicaProgress, version: int, now_ms: int
+) -> d.ReplicaState:
+    """A replica's row. The machine's clock is not the wall's."""
+    if key.id == raft.machine.local_replica.id:
+        end, fetched_ms, caught_up_ms = raft.machine.log_summary.end_offset, now_ms, now_ms
+    else:
+        ago = raft.monotonic_ms - now_ms
+        end = progress.end_offset
+        fetched_ms, caught_up_ms = (
+            UNKNOWN_TIMESTAMP if at < 0 else int(at - ago)
+            for at in (progress.last_fetch_ms, progress.last_caught_up_ms)
+        )
+    return d.ReplicaState(key.id, key.directory_id if version >= 2 else ZERO_UUID, end, fetched_ms, caught_up_ms)
+
+
+def _node_row(raft: RaftDriver, node_id: int) -> d.Node:
+    return d.Node(node_id, [d.Listener(e.name, e.host, e.port) for e in raft.addresses.endpoints_of(node_id)])

@@ -1,0 +1,56 @@
+"""What this node answers to the other controllers' requests, from the message that came to the one that goes.
+
+Source: ``KafkaRaftClient.handleRequest``, ``ControllerApis.handleRaftRequest`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.controller.raft.driver.describe_quorum import describe_quorum
+from ottla.controller.raft.driver.raft_driver import RaftDriver
+from ottla.controller.raft.messages.conversion_types import RaftErrorResponse
+from ottla.controller.raft.messages.message_conversion import (
+    NODE_ENDPOINTS_MIN_VERSION,
+    error_response_message,
+    from_message,
+    to_fetch_response_message,
+    to_response_message,
+)
+from ottla.controller.raft.messages.voter_message_conversion import to_fetch_snapshot_response
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.controller.raft.state_machine import events
+from ottla.jobs.cooperative import run_yielding
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import begin_quorum_epoch as b
+from ottla.wire.messages import describe_quorum as d
+
+
+async def handle_raft_request(
+    raft: RaftDriver, cluster_id: str, message: Message, version: int, listener: str, now_ms: int
+) -> Message:
+    """Answer what other controllers, observers and administrators ask of the quorum; it came in on ``listener``.
+
+    The leader that an answer names is named with its address on that listener (R213, R221). ``now_ms``: wall clock.
+    """
+    if isinstance(message, d.DescribeQuorumRequest):
+        return await run_yielding(describe_quorum(raft, message, version, now_ms))
+    request = from_message(message, cluster_id)
+    if isinstance(request, RaftErrorResponse):
+        machine = raft.machine
+        return error_response_message(
+            message, request, machine.leader_id, machine.epoch, raft.addresses.endpoint(machine.leader_id, listener)
+        )
+    if isinstance(message, b.BeginQuorumEpochRequest) and isinstance(request, events.BeginEpoch):
+        named = [ListenerEndpoint(e.name, e.host, e.port) for e in message.leader_endpoints]
+        raft.update_leader_endpoints(request.epoch, request.leader_id, *named)
+    answered = await raft.handle_request(request)
+    answer = answered.response
+    leader = raft.addresses.endpoint(answer.leader_id, listener)
+    if isinstance(answer, events.RaftFetchSnapshotResponse):
+        return to_fetch_snapshot_response(answer, leader=leader, version=version, raw=answered.records)
+    if isinstance(answer, events.RaftFetchResponse):
+        return to_fetch_response_message(
+            answer, log_start=answered.log_start_offset, leader=leader, version=version, records=answered.records
+        )
+    assert not isinstance(answer, events.KRaftVersionsResponse)
+    names = version >= NODE_ENDPOINTS_MIN_VERSION or isinstance(answer, events.VoterChangeResponse)
+    return to_response_message(request, answer, leader if names else None)

@@ -1,0 +1,132 @@
+"""The raft machine's requests on their way to the other controllers, and what comes back as events.
+
+Loaded when there is somebody to speak with: a node alone does without.
+Source: ``KafkaNetworkChannel.java``, ``RaftUtil.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from ottla.controller.raft.driver.raft_channel import PeerConnectionRefusedError, RaftChannel, UnsupportedByPeer
+from ottla.controller.raft.messages.conversion_types import DecodedRaftResponse, RaftErrorResponse
+from ottla.controller.raft.messages.fetched_batches import parse_fetched_batches
+from ottla.controller.raft.messages.message_conversion import from_response_message, to_message
+from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
+from ottla.controller.raft.state_machine import events
+from ottla.controller.raft.state_machine.events import (
+    AnyRaftResponse,
+    FetchSnapshot,
+    OutboundRequest,
+    RaftEvent,
+    RaftRequest,
+    ReplicaKey,
+    Vote,
+)
+from ottla.env.env import Env
+from ottla.env.hosts import format_address
+from ottla.jobs.pending_request import PendingRequest
+from ottla.log.directory.log_directory import MetaProperties
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+
+logger = logging.getLogger("ottla.controller")
+
+_API_KEYS = {
+    events.Vote: ApiKey.VOTE,
+    events.BeginEpoch: ApiKey.BEGIN_QUORUM_EPOCH,
+    events.EndEpoch: ApiKey.END_QUORUM_EPOCH,
+    events.Fetch: ApiKey.FETCH,
+    events.FetchSnapshot: ApiKey.FETCH_SNAPSHOT,
+    events.AddVoter: ApiKey.ADD_RAFT_VOTER,
+    events.RemoveVoter: ApiKey.REMOVE_RAFT_VOTER,
+    events.UpdateVoter: ApiKey.UPDATE_RAFT_VOTER,
+    events.QueryKRaftVersions: ApiKey.API_VERSIONS,
+}
+
+PRE_VOTE_MIN_VERSION = 2
+"""A Vote below cannot say that it only asks (R207)."""
+
+OnRaftResponse = Callable[[AnyRaftResponse, ListenerEndpoint | None], None]
+"""Is told what an answer says, and where the leader it names listens, before the machine is."""
+
+
+class RaftRequestSender:
+    """The node's side of every conversation it begins."""
+
+    def __init__(
+        self,
+        env: Env,
+        identity: MetaProperties,
+        quorum: QuorumConfig,
+        address_of: Callable[[int], tuple[str, int] | None],
+        told: OnRaftResponse,
+        hand_in: Callable[[RaftEvent], None],
+    ) -> None:
+        self._identity = identity
+        self._quorum = quorum
+        self._address_of = address_of
+        self._on_response = told
+        self._enqueue = hand_in
+        self._has_reported_foreign_cluster = False
+        """Whether somebody said that this node is of another cluster."""
+        self._channel = RaftChannel(env, identity.node_id, quorum.timeouts.request_ms, address_of, quorum.access)
+        self.run = self._channel.run
+
+    def send(
+        self, send: OutboundRequest, to: ReplicaKey, also: Callable[[DecodedRaftResponse | None], None] = lambda _: None
+    ) -> None:
+        """Send a request to ``to``, the voter it is meant for. ``also`` hears the answer with the bytes it brings."""
+        peer, request = send
+
+        def encode(version: int) -> Message:
+            if isinstance(request, Vote) and request.pre_vote and version < PRE_VOTE_MIN_VERSION:
+                raise UnsupportedByPeer("a Vote that only asks")
+            return to_message(request, to, self._identity.cluster_id, version, self._quorum.endpoints)
+
+        def done(got: Any) -> None:
+            heard = None if isinstance(got, Exception) else from_response_message(got, self._quorum.listener)
+            if isinstance(got, PeerConnectionRefusedError):
+                self._enqueue(events.PeerConnectionRefused(peer))
+            self._enqueue(self._response_event(peer, request, got, heard))
+            also(None if isinstance(heard, RaftErrorResponse) else heard)
+
+        self._channel.send(peer, _API_KEYS[type(request)], encode, done)
+
+    async def fetch_snapshot(self, peer: int, to: ReplicaKey, request: FetchSnapshot) -> DecodedRaftResponse | None:
+        """Ask for a part of a snapshot; None where nothing came."""
+        ticket = PendingRequest(request)
+        self.send(OutboundRequest(peer, request), to, ticket.complete)
+        heard: DecodedRaftResponse | None = await ticket.wait()
+        return heard
+
+    def _response_event(
+        self, peer: int, request: RaftRequest, got: Any, heard: DecodedRaftResponse | RaftErrorResponse | None
+    ) -> RaftEvent:
+        """What came back, as an event."""
+        if isinstance(got, UnsupportedByPeer):
+            return events.RequestRejected(peer, request, ErrorCode.UNSUPPORTED_VERSION)
+        if heard is None:
+            return events.RequestFailed(peer, request)
+        if isinstance(heard, RaftErrorResponse):
+            if heard.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+                self._report_foreign_cluster(peer)
+            return events.RequestRejected(peer, request, heard.error)
+        self._on_response(heard.response, heard.leader_endpoint)
+        answer, batches = heard.response, parse_fetched_batches(None)
+        if isinstance(request, events.Fetch) and isinstance(answer, events.RaftFetchResponse) and heard.records:
+            answer, batches = answer._replace(offset=request.offset), parse_fetched_batches(heard.records)
+        return events.ResponseReceived(peer, request, answer, batches)
+
+    def _report_foreign_cluster(self, peer: int) -> None:
+        """Said once: it is tried again as long as this node runs, as Kafka's does."""
+        if not self._has_reported_foreign_cluster:
+            self._has_reported_foreign_cluster = True
+            logger.error(
+                "the controller at %s is of another cluster: this node's data directory is of cluster %s",
+                format_address(*(self._address_of(peer) or ("?", 0))),
+                self._identity.cluster_id,
+            )

@@ -1,0 +1,143 @@
+"""Connections to the other controllers: one each, one request under way, versions asked for first.
+
+Source: ``KafkaNetworkChannel.java``, ``RequestManager.java``, ``KafkaRaftManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from ottla.client.cluster_client import Channel, ReconnectingConnection
+from ottla.client.connection_security import ConnectionSecurity
+from ottla.env.env import Env
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import WireError
+
+logger = logging.getLogger("ottla.controller")
+
+BACKOFF_S = 0.05
+BACKOFF_MAX_S = 0.5
+"""Between two tries to connect (``reconnect.backoff``)."""
+
+EncodeRequest = Callable[[int], Message]
+"""Makes the request in a version."""
+OnResponse = Callable[[Any], None]
+"""Hears the answer, or the OSError or WireError there was instead of one."""
+QueuedRequest = tuple[ApiKey, EncodeRequest, OnResponse]
+
+
+class PeerConnectionRefusedError(OSError):
+    """A peer refuses to be connected to: nobody listens there."""
+
+
+class UnsupportedByPeer(WireError):
+    """The other side speaks no version that can say this."""
+
+
+class _PeerQueue:
+    """One destination."""
+
+    def __init__(self, standing: ReconnectingConnection) -> None:
+        self.connection = standing
+        self.queued_requests: list[QueuedRequest] = []
+        self.wakeup = trio.Event()
+        self.failures = 0
+
+
+async def _send_request(channel: Channel, key: ApiKey, encode: EncodeRequest) -> Any:
+    """The answer, or `UnsupportedByPeer`: then the connection is as good as before."""
+    try:
+        version = channel.version_for(key)
+        message = encode(version)
+    except WireError as error:
+        return UnsupportedByPeer(str(error))
+    return await channel.call(message, version)
+
+
+class RaftChannel:
+    """The other controllers, as they are dialled."""
+
+    def __init__(
+        self,
+        env: Env,
+        node_id: int,
+        timeout_ms: float,
+        address_of: Callable[[int], tuple[str, int] | None],
+        access: Callable[[], ConnectionSecurity | None] = lambda: None,
+    ) -> None:
+        """``access``: what their listener wants."""
+        self._env = env
+        self._access = access
+        self._client_id = f"raft-client-{node_id}"
+        self._timeout_s = timeout_ms / 1000
+        self._address_of = address_of
+        self._peers: dict[int, _PeerQueue] = {}
+        self._new_peers: list[int] = []
+        self._wakeup = trio.Event()
+
+    def send(self, to: int, key: ApiKey, encode: EncodeRequest, done: OnResponse) -> None:
+        """Send a request when the one before is answered. One that waits behind another is replaced, and told so."""
+        peer = self._peers.get(to)
+        if peer is None:
+            peer = self._peers[to] = _PeerQueue(self._create_connection())
+            self._new_peers.append(to)
+            self._wakeup.set()
+        replaced, peer.queued_requests = peer.queued_requests, [(key, encode, done)]
+        for _, _, told in replaced:
+            told(OSError("another request was more urgent"))
+        peer.wakeup.set()
+
+    def _create_connection(self) -> ReconnectingConnection:
+        return ReconnectingConnection(self._env, self._client_id, self._timeout_s, access=self._access())
+
+    async def run(self) -> None:
+        """Speak with whoever there is to speak with, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                for to in self._new_peers:
+                    nursery.start_soon(self._run_peer, to, self._peers[to])
+                self._new_peers.clear()
+                await self._wakeup.wait()
+                self._wakeup = trio.Event()
+
+    async def _run_peer(self, to: int, peer: _PeerQueue) -> None:
+        try:
+            while True:
+                await peer.wakeup.wait()
+                peer.wakeup = trio.Event()
+                while peer.queued_requests:
+                    key, encode, done = peer.queued_requests.pop()
+                    done(await self._request(to, peer, key, encode))
+                    if peer.failures:
+                        await self._env.sleep(min(BACKOFF_S * 2 ** min(peer.failures - 1, 8), BACKOFF_MAX_S))
+        finally:
+            peer.connection.close()
+
+    async def _request(self, to: int, peer: _PeerQueue, key: ApiKey, encode: EncodeRequest) -> Any:
+        """The answer, or what went wrong. A connection that broke while it rested is made anew once."""
+        rested = peer.connection.is_open
+        for again in (rested, False):
+            try:
+                with self._env.timeout(self._timeout_s) as deadline:
+                    channel = await peer.connection.channel_to(self._address_of(to), f"controller {to}")
+                    peer.failures = 0
+                    return await _send_request(channel, key, encode)
+                assert deadline.cancelled_caught
+                error: Exception = OSError(f"no answer within {self._timeout_s:g} s")
+                again = False
+            except (OSError, WireError) as failed:
+                error = (
+                    PeerConnectionRefusedError(str(failed)) if isinstance(failed, ConnectionRefusedError) else failed
+                )
+            peer.connection.close()
+            if not again:
+                break
+        if peer.failures == 0:
+            logger.info("controller %d does not answer: %s", to, error)
+        peer.failures += 1
+        return error

@@ -1,0 +1,382 @@
+"""The raft machine with its files, clock and peers: one task steps it and does what each step wants, in its order.
+
+The log is synced beside it, one sync at a time, while further events are taken: a leader answers fetches meanwhile.
+Who may vote some day syncs what it appends; a broker only need not (R225).
+
+Source: ``KafkaRaftClient.poll``, ``KafkaRaftClientDriver.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import trio
+
+from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId
+from ottla.controller.raft.driver.controller_addresses import ControllerAddresses
+from ottla.controller.raft.driver.resource_retry import retry_call_on_shortage, retry_on_shortage
+from ottla.controller.raft.driver.response_payload import ResponseWithRecords, read_response_records
+from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
+from ottla.controller.raft.state_machine import events
+from ottla.controller.raft.state_machine.epoch_states import RaftLeaderState
+from ottla.controller.raft.state_machine.events import (
+    FetchSnapshot,
+    OutboundRequest,
+    RaftEvent,
+    RaftFetchResponse,
+    RaftRequest,
+    Ready,
+    ReplicaKey,
+)
+from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
+from ottla.controller.raft.store.metadata_store import MetadataStore
+from ottla.env.env import Env, ThreadPool
+from ottla.jobs.pending_request import PendingRequest
+from ottla.log.directory.log_directory import MetaProperties
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import control_records as ctl
+
+logger = logging.getLogger("ottla.controller")
+
+MIN_TICK_INTERVAL_MS = 2
+"""Between two ticks: a machine whose time is over and that can do nothing yet is not asked all the time."""
+
+SUPPORTED_KRAFT_VERSIONS = (0, 1)
+"""What this node can follow."""
+
+StepCallback = Callable[[], RaftEvent | None]
+"""Done between two steps; gives the event it makes."""
+
+
+def first_os_error(error: BaseException) -> OSError:
+    """The OSError in a group of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, OSError)
+    return error
+
+
+def _voter_entry(me: ReplicaKey, quorum: QuorumConfig) -> ctl.VotersRecordVoter | None:
+    """The node as it stands among the voters, or would; None for a broker only."""
+    if not quorum.endpoints:
+        return None
+    places = [ctl.Endpoint(*e) for e in quorum.endpoints]
+    return ctl.VotersRecordVoter(me.id, me.directory_id, places, ctl.KRaftVersionFeature(*SUPPORTED_KRAFT_VERSIONS))
+
+
+class RaftDriver:
+    """One replica of the metadata log, alive."""
+
+    def __init__(
+        self,
+        env: Env,
+        store: MetadataStore,
+        identity: MetaProperties,
+        quorum: QuorumConfig,
+        fail: Callable[[OSError], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._env = env
+        self._store = store
+        self._identity = identity
+        self._quorum = quorum
+        self._fail = fail
+        self._on_change = on_change
+        self.addresses = ControllerAddresses(identity.node_id, quorum, lambda: store.quorum_records.voters)
+        self.machine = RaftStateMachine(
+            store.local_replica,
+            store.voter_history(quorum),
+            store.initial_hard_state(quorum),
+            store.log_summary(),
+            env.random,
+            quorum.timeouts,
+            store.first_records(quorum),
+            self.addresses.bootstrap,
+            _voter_entry(store.local_replica, quorum),
+            listener=quorum.listener,
+            auto_join=quorum.auto_join,
+        )
+        self.machine.flushed_offset = min(
+            self.machine.flushed_offset, store.log.recovery_point
+        )  # a killed process left what is beyond
+        self.catch_up_offset = -1
+        """The first high watermark the leader we follow told: who has come so far is up to date (R308)."""
+        self._led_until = (-1, -1)
+        """The newest epoch this node led, and how far it was committed while it led."""
+        self._request_sender: Any = None
+        self._load_count = 0
+        """How many snapshots of leaders were asked for: only the last one is wanted."""
+        self._load_lock = trio.Lock()
+        self._loaded: SnapshotContents | None = None
+        """A snapshot of the leader's, before the machine has said what becomes of it."""
+        self._callbacks: list[StepCallback] = []
+        self._wakeup = trio.Event()
+        self._change_event = trio.Event()
+        self._last_tick_ms = float("-inf")
+        self._committed = -1
+        """The machine's high watermark as of the last step whose records were written: it is ahead until they are."""
+        self._is_flushing = False
+        self._nursery: trio.Nursery
+        self.failure: OSError | None = None
+        """Why nothing happens any more."""
+
+    # ------------------------------------------------------------------ what others see
+
+    @property
+    def led_epoch(self) -> int:
+        """The epoch this node leads; -1 where it does not."""
+        return self.machine.epoch if self.machine.is_leader else -1
+
+    @property
+    def epoch_start_offset(self) -> int:
+        """Where the epoch this node leads begins in the log."""
+        assert isinstance(self.machine.state, RaftLeaderState)
+        return self.machine.state.epoch_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is committed, and in the log here; -1 where nothing is known."""
+        return self._committed
+
+    @property
+    def monotonic_ms(self) -> float:
+        """The machine's clock."""
+        return self._env.monotonic_ms()
+
+    @property
+    def is_sole_voter(self) -> bool:
+        """Whether this node is the only voter."""
+        return len(self.machine.voters.current) == 1 and self.machine.voters.is_voter(self.machine.local_replica)
+
+    @property
+    def _can_vote(self) -> bool:
+        return bool(self._quorum.endpoints) or self.machine.voters.is_voter(self.machine.local_replica)
+
+    # ------------------------------------------------------------------ what others want
+
+    def enqueue(self, event: RaftEvent) -> None:
+        """Something happened."""
+        self.run_between_steps(lambda: event)
+
+    def run_between_steps(self, job: StepCallback) -> None:
+        """Do something to the log between two steps, so that machine and log never differ."""
+        self._callbacks.append(job)
+        self._wakeup.set()
+
+    async def propose(self, epoch: int, batch: bytearray, count: int) -> int:
+        """Append a batch as the leader of ``epoch``; gives the offset of its first record.
+
+        Raises:
+            ProtocolError: NOT_CONTROLLER: this node does not lead in that epoch any more.
+            OSError: the disk failed, and the node ends.
+        """
+        ticket = PendingRequest(None)
+
+        def append() -> RaftEvent | None:
+            if self.failure is not None or self.led_epoch != epoch:
+                ticket.fail(self.failure or ProtocolError(ErrorCode.NOT_CONTROLLER))
+                return None
+            ticket.complete(self.machine.log_summary.end_offset)
+            return events.Propose(batch, count)
+
+        self.run_between_steps(append)
+        if self.failure is not None:
+            append()
+        offset: int = await ticket.wait()
+        return offset
+
+    async def wait_committed(self, epoch: int, end_offset: int) -> None:
+        """Wait until everything below ``end_offset``, appended as the leader of ``epoch``, is committed.
+
+        Raises:
+            ProtocolError: NOT_CONTROLLER: leadership was lost before; what was appended may yet be committed.
+            OSError: the disk failed, and the node ends.
+        """
+        if self.machine.flushed_offset < end_offset:
+            self.run_between_steps(self._maybe_flush)
+        while self._led_until[0] != epoch or self._led_until[1] < end_offset:
+            if self.failure is not None or self.led_epoch != epoch:
+                raise self.failure or ProtocolError(ErrorCode.NOT_CONTROLLER)
+            await self._change_event.wait()
+
+    async def handle_request(self, request: RaftRequest) -> ResponseWithRecords:
+        """What this node answers to another one's request; a Fetch may have to wait for it."""
+        if isinstance(request, FetchSnapshot):
+            request = request._replace(size_bytes=self._store.snapshot_size_bytes(SnapshotId(*request.snapshot)))
+        ticket = PendingRequest(request)
+        self.enqueue(events.RequestReceived(ticket, request))
+        answered: ResponseWithRecords = await ticket.wait()
+        return answered
+
+    async def wait_for_change(self) -> None:
+        """Wait for news of the leader or the high watermark."""
+        await self._change_event.wait()
+
+    # ------------------------------------------------------------------ life
+
+    async def run(self) -> None:
+        """Step the machine until cancelled, or until the disk fails: then the node is told, and nothing is any more."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                self._callbacks.insert(0, events.RaftStarted)
+                while True:
+                    while self._callbacks:
+                        event = await retry_call_on_shortage(self._env, self._callbacks.pop(0))
+                        if event is not None:
+                            await self._step(event)
+                    await self._wait_for_event()
+        except* OSError as errors:
+            self._fail_pending(first_os_error(errors))
+
+    def _fail_pending(self, failure: OSError) -> None:
+        self.failure = failure
+        for job in self._callbacks:
+            job()
+        self._notify_change()
+        self._fail(failure)
+
+    async def _wait_for_event(self) -> None:
+        """Wait for an event, or for the time of the next tick."""
+        due_ms = max(self.machine.deadline_ms, self._last_tick_ms + MIN_TICK_INTERVAL_MS)
+        with self._env.timeout(max(0.0, due_ms - self._env.monotonic_ms()) / 1000) as deadline:
+            await self._wakeup.wait()
+            self._wakeup = trio.Event()
+        if deadline.cancelled_caught:
+            self._last_tick_ms = self._env.monotonic_ms()
+            self._callbacks.append(events.Tick)
+
+    async def _step(self, event: RaftEvent) -> None:
+        """Take the machine a step on, and do what it wants done, in its order."""
+        machine, store = self.machine, self._store
+        before = machine.leader_id, machine.epoch, machine.high_watermark
+        ready = machine.step(self._env.monotonic_ms(), event)
+        if ready.protocol_violation is not None:
+            logger.warning("what another controller says cannot be: %s", ready.protocol_violation)
+        if ready.log_message is not None:
+            logger.log(*ready.log_message)
+        if ready.hard_state is not None:
+            write_state = store.prepare_state_write(ready.hard_state, machine.voters)
+            await retry_on_shortage(self._env, lambda: self._env.in_thread(write_state, ThreadPool.RAFT))
+        await self._write(ready)
+        self._committed = machine.high_watermark
+        if ready.committed is not None:
+            store.on_high_watermark(ready.committed)
+        if machine.is_leader:
+            self._led_until = machine.epoch, machine.high_watermark
+        for reply in ready.replies:
+            reply.pending_request.give(read_response_records(store, reply))
+        for send in ready.sends:
+            self._send(send)
+        if ready.load_snapshot is not None:
+            self._nursery.start_soon(self._load_snapshot, SnapshotId(*ready.load_snapshot))
+        if not isinstance(event, events.Propose):  # more of them may follow: who waits for them says when they are all
+            self._maybe_flush()
+        if (machine.leader_id, machine.epoch) != before[:2]:
+            self.catch_up_offset = -1
+        if (machine.leader_id, machine.epoch, machine.high_watermark) != before:
+            self._notify_change()
+
+    def _notify_change(self) -> None:
+        self._change_event.set()
+        self._change_event = trio.Event()
+        self._on_change()
+
+    async def _write(self, ready: Ready) -> None:
+        """Bring the log where the machine has its mirror of it."""
+        store, now_ms = self._store, self._env.now_ms()
+        if ready.truncate is not None:
+            await retry_call_on_shortage(self._env, partial(store.truncate, ready.truncate, now_ms))
+        if ready.truncate_to_snapshot is not None:
+            assert self._loaded is not None
+            name, loaded = SnapshotId(*ready.truncate_to_snapshot), self._loaded
+            await retry_call_on_shortage(self._env, partial(store.truncate_to_snapshot, name, loaded, now_ms))
+            self._loaded = None
+        for append in ready.appends:
+            await retry_call_on_shortage(self._env, partial(store.append, append, now_ms))
+        news = ready.truncate is not None or ready.truncate_to_snapshot is not None
+        if news or any(a.controls or a.verbatim for a in ready.appends):
+            self.machine.first_records = store.first_records(self._quorum)
+
+    def _maybe_flush(self) -> None:
+        """Make what was appended durable, unless that goes on already."""
+        end = self._store.log.log_end_offset
+        if self._is_flushing or end <= self.machine.flushed_offset or self.failure is not None:
+            return
+        if not self._can_vote:
+            self.enqueue(events.LogFlushed(end))
+            return
+        self._is_flushing = True
+        self._nursery.start_soon(self._flush)
+
+    async def _flush(self) -> None:
+        job = await retry_call_on_shortage(self._env, self._store.prepare_flush)
+        await retry_on_shortage(self._env, lambda: self._env.in_thread(job, ThreadPool.RAFT))
+
+        def done() -> RaftEvent:
+            self._is_flushing = False
+            return events.LogFlushed(self._store.complete_flush(job))
+
+        self.run_between_steps(done)
+
+    # ------------------------------------------------------------------ words
+
+    def _send(self, send: OutboundRequest) -> None:
+        if isinstance(send.request, events.QueryKRaftVersions):
+            self.addresses.learn(send.peer, [ListenerEndpoint(e.name, e.host, e.port) for e in send.request.endpoints])
+        self._sender().say(send, self._replica_key_of(send.peer))
+
+    def _sender(self) -> Any:
+        """Where words for others go; what it takes is loaded when the first are said."""
+        if self._request_sender is None:
+            module = import_module("ottla.controller.raft.driver.outbound_requests")
+            self._request_sender = module.Speaking(
+                self._env, self._identity, self._quorum, self.addresses.dial_address, self._on_response, self.enqueue
+            )
+            self._nursery.start_soon(self._request_sender.run)
+        return self._request_sender
+
+    def _replica_key_of(self, peer: int) -> ReplicaKey:
+        return self.machine.voters.find_voter(peer) or ReplicaKey(peer)
+
+    async def _load_snapshot(self, name: SnapshotId) -> None:
+        """Fetch a snapshot of the leader's; then the machine says whether it takes the log's place."""
+        machine, store, leader_id = self.machine, self._store, self.machine.leader_id
+
+        async def ask(request: FetchSnapshot) -> Any:
+            return await self._sender().fetch_snapshot(leader_id, self._replica_key_of(leader_id), request)
+
+        number = self._load_count = self._load_count + 1
+
+        def is_wanted() -> bool:
+            return self._load_count == number and machine.loading_snapshot == name and machine.leader_id == leader_id
+
+        module = import_module("ottla.controller.raft.driver.snapshot_fetch")
+        fetches_as = import_module("ottla.controller.raft.state_machine.lost_disk").fetches_as
+        async with self._load_lock:  # one that is not wanted any more ends before the next begins
+            about = (fetches_as(machine), machine.epoch, name, ask, is_wanted)
+            fetch = partial(module.fetch_snapshot, self._env, store.directory, *about)
+            found: SnapshotContents | None = await retry_on_shortage(self._env, fetch)
+        if found is None:
+            return
+
+        def done() -> RaftEvent:
+            self._loaded = found
+            return events.SnapshotLoaded(name.end_offset, name.epoch, found.voters)
+
+        self.run_between_steps(done)
+
+    def _on_response(self, answer: events.AnyRaftResponse, leader: ListenerEndpoint | None) -> None:
+        self.update_leader_endpoints(answer.epoch, answer.leader_id, leader)
+        if isinstance(answer, RaftFetchResponse) and answer.epoch == self.machine.epoch and self.catch_up_offset < 0:
+            self.catch_up_offset = answer.high_watermark
+
+    def update_leader_endpoints(self, epoch: int, leader_id: int, *endpoints: ListenerEndpoint | None) -> None:
+        """Somebody says where the leader of an epoch is reached."""
+        if epoch >= self.machine.epoch:
+            self.addresses.learn(leader_id, [e for e in endpoints if e is not None])
+            self.machine.reachable_replicas |= self.addresses.learned_node_ids

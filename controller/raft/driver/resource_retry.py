@@ -1,0 +1,54 @@
+"""Waiting out a shortage of descriptors or memory: it says nothing of the disk, and must not end a voter.
+
+The descriptors that files of the metadata log need are reserved (`ottla.env.disk.Disk.private`); this is for what is
+left: the whole machine is short (ENFILE, ENOMEM), or the reserve is in use.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ottla.env.disk import is_transient
+from ottla.env.env import Env
+
+logger = logging.getLogger("ottla.controller")
+
+RETRY_S = 0.1
+LOG_EVERY_ATTEMPTS = 100
+"""Attempts between two log lines."""
+
+T = TypeVar("T")
+
+
+async def retry_on_shortage(env: Env, work: Callable[[], Awaitable[T]]) -> T:
+    """Await ``work()``, again and again while the process is short of a resource.
+
+    Args:
+        env: the clock.
+        work: leaves everything as it was where it fails for a shortage.
+
+    Raises:
+        OSError: an error of the disk.
+    """
+    attempts = 0
+    while True:
+        try:
+            return await work()
+        except OSError as error:
+            if not is_transient(error):
+                raise
+            if attempts % LOG_EVERY_ATTEMPTS == 0:
+                logger.warning("short of resources, retrying: %s", error)
+        attempts += 1
+        await env.sleep(RETRY_S)
+
+
+async def retry_call_on_shortage(env: Env, work: Callable[[], T]) -> T:
+    """As `retry_on_shortage`, for a function that does not wait."""
+
+    async def call() -> T:
+        return work()
+
+    return await retry_on_shortage(env, call)

@@ -1,0 +1,53 @@
+"""What the raft machine answers to another replica, with the bytes that are read for it.
+
+Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from ottla.controller.metadata.snapshot_files import SnapshotId
+from ottla.controller.raft.state_machine import events
+from ottla.controller.raft.state_machine.events import OutboundResponse, RaftFetchResponse, RaftFetchSnapshotResponse
+from ottla.controller.raft.store.metadata_store import MetadataStore
+from ottla.env.disk import is_transient
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+logger = logging.getLogger("ottla.controller")
+
+
+class ResponseWithRecords(NamedTuple):
+    """What the machine answers, with what was read for it."""
+
+    response: events.AnyRaftResponse
+    records: bytes
+    log_start_offset: int
+
+
+def read_response_records(store: MetadataStore, reply: OutboundResponse) -> ResponseWithRecords:
+    """Return an answer with the records or the part of a snapshot that it announces.
+
+    Where records are damaged the other replica gets UNKNOWN_SERVER_ERROR. While this process is short of descriptors or
+    memory it gets no bytes, and asks again.
+
+    Raises:
+        OSError: an error of the disk.
+    """
+    answer, raw = reply.response, b""
+    try:
+        if isinstance(answer, RaftFetchResponse) and answer.offset >= 0:
+            raw = store.read(answer.offset, reply.pending_request.request.max_bytes)
+        elif isinstance(answer, RaftFetchSnapshotResponse) and answer.error == ErrorCode.NONE:
+            raw = store.read_snapshot_chunk(
+                SnapshotId(*answer.snapshot), answer.position, reply.pending_request.request.max_bytes
+            )
+    except ProtocolError:
+        logger.exception("the metadata log cannot be read for another replica: %s", answer)
+        answer = RaftFetchResponse(ErrorCode.UNKNOWN_SERVER_ERROR, answer.epoch, answer.leader_id)
+    except OSError as error:
+        if not is_transient(error):
+            raise
+        logger.warning("short of resources, nothing read for another replica: %s", error)
+    return ResponseWithRecords(answer, raw, store.log.log_start_offset)

@@ -1,0 +1,86 @@
+"""A snapshot of the leader's, brought here part by part where this log ends below what the leader still has (R234).
+
+Loaded when there is one to fetch.
+Source: ``KafkaRaftClient.handleFetchSnapshotResponse``, ``FileRawSnapshotWriter.java`` (apache/kafka 4.3.1; KIP-630).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, freeze_snapshot, read_snapshot_steps
+from ottla.controller.raft.messages.conversion_types import DecodedRaftResponse
+from ottla.controller.raft.state_machine.events import FetchSnapshot, RaftFetchSnapshotResponse, ReplicaKey
+from ottla.env.env import Env, ThreadPool
+from ottla.jobs.cooperative import run_yielding
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.wire.errors import ErrorCode
+
+logger = logging.getLogger("ottla.controller")
+
+RETRY_S = 0.02
+"""After a part that did not come (``retry.backoff.ms``)."""
+CORRUPT_RETRY_S = 1.0
+"""After a snapshot that came whole and cannot be read."""
+
+SendFetchSnapshot = Callable[[FetchSnapshot], Awaitable[DecodedRaftResponse | None]]
+"""Asks the leader; None where there is no answer."""
+
+
+async def fetch_snapshot(
+    env: Env,
+    directory: str,
+    me: ReplicaKey,
+    epoch: int,
+    name: SnapshotId,
+    ask: SendFetchSnapshot,
+    is_wanted: Callable[[], bool],
+) -> SnapshotContents | None:
+    """Fetch a snapshot and put it under its name; gives what it holds, or None where it is not wanted any more.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    path = f"{directory}/{name.file_name}"
+    while is_wanted():
+        if not await _download(env, path, FetchSnapshot(me, epoch, name, 0), ask, is_wanted):
+            return None
+        try:
+            return await run_yielding(read_snapshot_steps(env.disk, path))
+        except CorruptFile as error:
+            logger.warning("the leader's snapshot is asked for again: %s", error)
+            env.disk.unlink(path)
+            await env.sleep(CORRUPT_RETRY_S)
+    return None
+
+
+async def _download(
+    env: Env, path: str, request: FetchSnapshot, ask: SendFetchSnapshot, is_wanted: Callable[[], bool]
+) -> bool:
+    """Fetch the bytes of a snapshot; says whether it came whole."""
+    part = path + ".part"
+    if env.disk.exists(part):
+        env.disk.unlink(part)
+    file = env.disk.open(part, create=True, mode=0o400)
+    try:
+        while True:
+            heard = await ask(request)
+            if not is_wanted():
+                return False
+            answer = None if heard is None else heard.response
+            raw = b"" if heard is None or heard.records is None else heard.records
+            right = isinstance(answer, RaftFetchSnapshotResponse) and answer.error == ErrorCode.NONE
+            if not right or len(raw) == 0:
+                await env.sleep(RETRY_S)
+                continue
+            assert isinstance(answer, RaftFetchSnapshotResponse)
+            file.pwrite(raw, request.position)
+            request = request._replace(position=request.position + len(raw))
+            if request.position >= answer.size_bytes:
+                await env.in_thread(file.fsync, ThreadPool.FILES)
+                break
+    finally:
+        file.close()
+    await env.in_thread(lambda: freeze_snapshot(env.disk, path), ThreadPool.FILES)
+    return True

@@ -1,0 +1,84 @@
+"""What a node says to the other controllers and hears from them, as its raft machine is told of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.controller.raft.driver.outbound_requests import RaftRequestSender
+from ottla.controller.raft.driver.raft_channel import PeerConnectionRefusedError, UnsupportedByPeer
+from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
+from ottla.controller.raft.state_machine import events
+from ottla.controller.raft.state_machine.events import OutboundRequest, ReplicaKey, Vote
+from ottla.log.directory.log_directory import MetaProperties
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import vote
+
+ENDS = (ListenerEndpoint("CONTROLLER", "h1", 9093),)
+ASK = Vote(3, ReplicaKey(1, b"1" * 16), 2, 10, None, True)
+
+
+class FakeRaftChannel:
+    """Requests that were handed over, to be answered by hand."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[Any], None]] = []
+
+    def send(self, to: int, key: Any, encode: Any, done: Callable[[Any], None]) -> None:
+        self.callbacks.append(done)
+
+
+@pytest.fixture
+def heard() -> list[events.RaftEvent]:
+    return []
+
+
+@pytest.fixture
+def speaking(heard: list[events.RaftEvent]) -> RaftRequestSender:
+    env: Any = None
+    identity = MetaProperties("ours", 1, b"1" * 16)
+    out = RaftRequestSender(
+        env, identity, QuorumConfig("CONTROLLER", ENDS), lambda _: ("h2", 9), lambda *_: None, heard.append
+    )
+    line: Any = FakeRaftChannel()
+    out._channel = line
+    return out
+
+
+def send_and_receive(speaking: RaftRequestSender, answer: Any) -> None:
+    """Ask node 2, which answers so."""
+    line: Any = speaking._channel
+    speaking.send(OutboundRequest(2, ASK), ReplicaKey(2, b"2" * 16))
+    line.done.pop()(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [
+        (OSError("broken"), [events.RequestFailed(2, ASK)]),
+        (PeerConnectionRefusedError("refused"), [events.PeerConnectionRefused(2), events.RequestFailed(2, ASK)]),
+        (UnsupportedByPeer("too old"), [events.RequestRejected(2, ASK, ErrorCode.UNSUPPORTED_VERSION)]),
+        (vote.VoteResponse(ErrorCode.INVALID_REQUEST), [events.RequestRejected(2, ASK, ErrorCode.INVALID_REQUEST)]),
+        (vote.VoteResponse(9999), [events.RequestRejected(2, ASK, ErrorCode.UNKNOWN_SERVER_ERROR)]),
+    ],
+)
+def test_what_is_no_answer_is_told_for_what_it_is(
+    speaking: RaftRequestSender, heard: list[events.RaftEvent], answer: Any, wanted: list[events.RaftEvent]
+) -> None:
+    send_and_receive(speaking, answer)
+    assert heard == wanted
+
+
+def test_that_the_others_are_of_another_cluster_is_said_once(
+    speaking: RaftRequestSender, heard: list[events.RaftEvent], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        for _ in range(3):
+            send_and_receive(speaking, vote.VoteResponse(ErrorCode.INCONSISTENT_CLUSTER_ID))
+    assert caplog.messages == [
+        "the controller at h2:9 is of another cluster: this node's data directory is of cluster ours"
+    ]
+    assert heard == [events.RequestRejected(2, ASK, ErrorCode.INCONSISTENT_CLUSTER_ID)] * 3

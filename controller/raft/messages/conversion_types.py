@@ -1,0 +1,42 @@
+"""What the wire forms of raft have in common: what was heard, and what is refused before the machine is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.controller.raft.state_machine.events import AnyRaftResponse
+from ottla.wire.codec.schema import Opaque
+from ottla.wire.errors import ErrorCode
+
+_CODES = frozenset(ErrorCode)
+MAX_LISTED = 1_000
+"""Endpoints or candidates in a request about the quorum: it is answered in one step of the event loop."""
+TOO_MANY_LISTED_MESSAGE = f"At most {MAX_LISTED} endpoints or candidates are taken."
+
+
+class RaftErrorResponse(NamedTuple):
+    """An answer for the whole request, before the machine is asked."""
+
+    error: ErrorCode
+    message: str | None = None
+    """For administrators; other nodes are not told."""
+
+
+class DecodedRaftResponse(NamedTuple):
+    """An answer to a request of ours, and where the leader it names listens."""
+
+    response: AnyRaftResponse
+    leader_endpoint: ListenerEndpoint | None = None
+    records: Opaque = None
+
+
+def error_code_of(code: int) -> ErrorCode:
+    """A code of a newer Kafka's is an error nobody here knows."""
+    return ErrorCode(code) if code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def find_leader_endpoint(nodes: Sequence[Any], leader_id: int, listener: str) -> ListenerEndpoint | None:
+    """The leader among the nodes an answer names."""
+    return next((ListenerEndpoint(listener, n.host, n.port) for n in nodes if n.node_id == leader_id), None)

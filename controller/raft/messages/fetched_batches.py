@@ -1,0 +1,47 @@
+"""What a leader's Fetch answer holds: its whole batches, checked; what is torn or damaged is left out.
+
+Source: ``KafkaRaftLog.appendAsFollower``, ``KafkaRaftClient.appendAsFollower`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from ottla.controller.raft.state_machine.events import FetchedRaftBatch
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.errors import WireError
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import BatchHeader
+from ottla.wire.record_batch.control_record import decode_control_record
+
+logger = logging.getLogger("ottla.controller")
+
+
+def parse_fetched_batches(raw: Buffer | None) -> tuple[FetchedRaftBatch, ...]:
+    """The batches of an answer, as many as can be believed (R224)."""
+    out: list[FetchedRaftBatch] = []
+    try:
+        out.extend(_whole(memoryview(raw or b"")))
+    except WireError as error:
+        logger.warning("what a leader sent of the metadata log was damaged, and is asked for again: %s", error)
+    return tuple(out)
+
+
+def _whole(view: memoryview) -> Iterator[FetchedRaftBatch]:
+    for at, header in b.iterate_batches(view):
+        raw = view[at : at + header.size_bytes]
+        if header.last_offset_delta < 0 or not b.crc_matches(raw, header):
+            raise WireError(f"bad batch at offset {header.base_offset}")
+        voters = _voters(raw, header) if header.is_control else None
+        yield FetchedRaftBatch(header.base_offset, header.last_offset, header.partition_leader_epoch, raw, voters)
+
+
+def _voters(raw: Buffer, header: BatchHeader) -> ctl.VotersRecord | None:
+    found = None
+    for record in r.iterate_records(raw, header):
+        message = decode_control_record(record)
+        found = message if isinstance(message, ctl.VotersRecord) else found
+    return found

@@ -1,0 +1,314 @@
+"""What raft nodes say to each other: the machine's values as Kafka's messages, and back.
+
+A message of another shape than "the one partition of the metadata log of this cluster" never reaches the machine.
+A node that names a leader names its address too, or a JVM peer stops (R256); so every answer takes the endpoints along.
+
+Source: ``RaftUtil.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ottla.controller.raft.messages import voter_message_conversion
+from ottla.controller.raft.messages.conversion_types import (
+    MAX_LISTED,
+    TOO_MANY_LISTED_MESSAGE,
+    DecodedRaftResponse,
+    RaftErrorResponse,
+    error_code_of,
+    find_leader_endpoint,
+)
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.controller.raft.state_machine.events import (
+    NO_NODE_ID,
+    AddVoter,
+    BeginEpoch,
+    EndEpoch,
+    Fetch,
+    FetchSnapshot,
+    QueryKRaftVersions,
+    RaftFetchResponse,
+    RaftRequest,
+    RaftResponse,
+    RemoveVoter,
+    ReplicaKey,
+    UpdateVoter,
+    UpgradeKRaftVersion,
+    Vote,
+    VoterChangeResponse,
+)
+from ottla.log.directory.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID
+from ottla.wire.codec.schema import ZERO_UUID, Message, Opaque
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import begin_quorum_epoch as b
+from ottla.wire.messages import end_quorum_epoch as e
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import vote as v
+
+N = TypeVar("N")
+_RaftRequestMessage = v.VoteRequest | b.BeginQuorumEpochRequest | e.EndQuorumEpochRequest | f.FetchRequest
+
+_REPLICA_ID_FIELD_MAX_VERSION = 14
+_FETCH_NODE_ENDPOINTS_MIN_VERSION = 17
+NODE_ENDPOINTS_MIN_VERSION = 1
+"""Answers to Vote, BeginQuorumEpoch and EndQuorumEpoch have no addresses before."""
+
+
+# ------------------------------------------------------------------ what we ask
+
+
+def to_message(
+    request: RaftRequest, to: ReplicaKey, cluster_id: str, version: int, endpoints: tuple[ListenerEndpoint, ...] = ()
+) -> Message:
+    """A request for ``to``, in a version it speaks; ``endpoints`` are this node's own (R213-R215, R222)."""
+    match request:
+        case Vote():
+            return _vote(request, to, cluster_id)
+        case BeginEpoch(leader_id, epoch):
+            part = b.BeginQuorumEpochRequestPartitionData(0, to.directory_id, leader_id, epoch)
+            topic = b.BeginQuorumEpochRequestTopicData(METADATA_TOPIC, [part])
+            return b.BeginQuorumEpochRequest(cluster_id, to.id, [topic], [b.LeaderEndpoint(*x) for x in endpoints])
+        case EndEpoch(leader_id, epoch, successors):
+            candidates = [e.ReplicaInfo(x.id, x.directory_id) for x in successors]
+            row = e.EndQuorumEpochRequestPartitionData(0, leader_id, epoch, [x.id for x in successors], candidates)
+            return e.EndQuorumEpochRequest(cluster_id, [e.EndQuorumEpochRequestTopicData(METADATA_TOPIC, [row])])
+        case Fetch():
+            return _fetch(request, cluster_id, version)
+        case FetchSnapshot():
+            return voter_message_conversion.to_fetch_snapshot_request(request, cluster_id)
+        case AddVoter() | RemoveVoter() | UpdateVoter():
+            return voter_message_conversion.to_voter_request(request, cluster_id)
+        case QueryKRaftVersions():
+            return voter_message_conversion.to_api_versions_request()
+        case UpgradeKRaftVersion():
+            raise AssertionError("kraft.version is raised by the leader's own controller")
+
+
+def _vote(vote: Vote, to: ReplicaKey, cluster_id: str) -> v.VoteRequest:
+    part = v.VoteRequestPartitionData(
+        replica_epoch=vote.epoch,
+        replica_id=vote.candidate.id,
+        replica_directory_id=vote.candidate.directory_id,
+        voter_directory_id=to.directory_id,
+        last_offset_epoch=vote.last_epoch,
+        last_offset=vote.end_offset,
+        pre_vote=vote.pre_vote,
+    )
+    return v.VoteRequest(cluster_id, to.id, [v.VoteRequestTopicData(METADATA_TOPIC, [part])])
+
+
+def _fetch(fetch: Fetch, cluster_id: str, version: int) -> f.FetchRequest:
+    part = f.FetchPartition(
+        current_leader_epoch=fetch.epoch,
+        fetch_offset=fetch.offset,
+        last_fetched_epoch=fetch.last_epoch,
+        replica_directory_id=fetch.replica.directory_id,
+        high_watermark=fetch.high_watermark,
+    )
+    request = f.FetchRequest(
+        cluster_id=cluster_id,
+        max_wait_ms=fetch.max_wait_ms,
+        max_bytes=fetch.max_bytes,
+        topics=[f.FetchTopic(METADATA_TOPIC, METADATA_TOPIC_ID, [part])],
+    )
+    if version <= _REPLICA_ID_FIELD_MAX_VERSION:
+        request.replica_id = fetch.replica.id
+    else:
+        request.replica_state = f.ReplicaState(fetch.replica.id)
+    return request
+
+
+# ------------------------------------------------------------------ what others ask
+
+
+def from_message(message: Message, cluster_id: str) -> RaftRequest | RaftErrorResponse:
+    """What another node wants of ours; a refusal where it means another cluster or log (R211-R217, R234)."""
+    assert isinstance(message, _RaftRequestMessage | voter_message_conversion.VoterRequestMessage)
+    if message.cluster_id is not None and message.cluster_id != cluster_id:
+        why = f'The given id "{message.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
+        return RaftErrorResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+    if isinstance(message, voter_message_conversion.VoterRequestMessage):
+        return voter_message_conversion.from_message(message)
+    if isinstance(message, b.BeginQuorumEpochRequest) and len(message.leader_endpoints) > MAX_LISTED:
+        return RaftErrorResponse(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED_MESSAGE)
+    if not _is_the_log(message):
+        return RaftErrorResponse(ErrorCode.INVALID_REQUEST)
+    match message:
+        case v.VoteRequest():
+            return _vote_of(message)
+        case b.BeginQuorumEpochRequest():
+            begin = message.topics[0].partitions[0]
+            meant = _destination_key(message.voter_id, begin.voter_directory_id)
+            return BeginEpoch(begin.leader_id, begin.leader_epoch, meant)
+        case e.EndQuorumEpochRequest():
+            end = message.topics[0].partitions[0]
+            if max(len(end.preferred_candidates), len(end.preferred_successors)) > MAX_LISTED:
+                return RaftErrorResponse(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED_MESSAGE)
+            named = tuple(ReplicaKey(x.candidate_id, x.candidate_directory_id) for x in end.preferred_candidates)
+            return EndEpoch(end.leader_id, end.leader_epoch, named or tuple(map(ReplicaKey, end.preferred_successors)))
+        case f.FetchRequest():
+            return _fetch_of(message)
+
+
+def _is_the_log(message: _RaftRequestMessage) -> bool:
+    if len(message.topics) != 1:
+        return False
+    topic = message.topics[0]
+    if isinstance(topic, f.FetchTopic):
+        right = topic.topic_id == METADATA_TOPIC_ID if topic.topic_id != ZERO_UUID else topic.topic == METADATA_TOPIC
+        return right and len(topic.partitions) == 1 and topic.partitions[0].partition == 0
+    if topic.topic_name != METADATA_TOPIC or len(topic.partitions) != 1:
+        return False
+    return topic.partitions[0].partition_index == 0
+
+
+def _destination_key(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
+    """Whom a request was meant for; old versions do not say."""
+    return None if voter_id < 0 else ReplicaKey(voter_id, directory_id)
+
+
+def _vote_of(message: v.VoteRequest) -> Vote:
+    part = message.topics[0].partitions[0]
+    return Vote(
+        ReplicaKey(part.replica_id, part.replica_directory_id),
+        part.replica_epoch,
+        part.last_offset_epoch,
+        part.last_offset,
+        part.pre_vote,
+        _destination_key(message.voter_id, part.voter_directory_id),
+    )
+
+
+def _fetch_of(message: f.FetchRequest) -> Fetch:
+    part = message.topics[0].partitions[0]
+    replica_id = message.replica_id if message.replica_id >= 0 else message.replica_state.replica_id
+    return Fetch(
+        ReplicaKey(replica_id, part.replica_directory_id),
+        part.current_leader_epoch,
+        part.fetch_offset,
+        part.last_fetched_epoch,
+        part.high_watermark,
+        message.max_wait_ms,
+        message.max_bytes,
+    )
+
+
+# ------------------------------------------------------------------ what we answer
+
+
+def error_response_message(
+    request: Message,
+    refusal: RaftErrorResponse,
+    leader_id: int = NO_NODE_ID,
+    epoch: int = -1,
+    leader: ListenerEndpoint | None = None,
+) -> Message:
+    """The whole request is refused. Who leads, in which epoch and where, is told to whoever is always told so."""
+    assert isinstance(request, _RaftRequestMessage | voter_message_conversion.VoterRequestMessage)
+    match request:
+        case v.VoteRequest():
+            return v.VoteResponse(refusal.error)
+        case b.BeginQuorumEpochRequest():
+            return b.BeginQuorumEpochResponse(refusal.error)
+        case e.EndQuorumEpochRequest():
+            return e.EndQuorumEpochResponse(refusal.error)
+        case f.FetchRequest():
+            return f.FetchResponse(error_code=refusal.error)
+        case _:
+            return voter_message_conversion.error_response_message(request, refusal, leader_id, epoch, leader)
+
+
+def to_response_message(
+    request: RaftRequest, answer: RaftResponse | VoterChangeResponse, leader: ListenerEndpoint | None
+) -> Message:
+    """The machine's answer to all that brings no bytes; ``leader`` is where the leader it names listens (R213)."""
+    if isinstance(answer, VoterChangeResponse):
+        assert isinstance(request, AddVoter | RemoveVoter | UpdateVoter)
+        return voter_message_conversion.to_voter_response(request, answer, leader)
+    said = (0, answer.error, answer.leader_id, answer.epoch)
+    match request:
+        case Vote():
+            vote = v.VoteResponseTopicData(METADATA_TOPIC, [v.VoteResponsePartitionData(*said, answer.vote_granted)])
+            return v.VoteResponse(
+                topics=[vote], node_endpoints=_node_endpoints(v.NodeEndpoint, answer.leader_id, leader)
+            )
+        case BeginEpoch():
+            begin = b.BeginQuorumEpochResponseTopicData(
+                METADATA_TOPIC, [b.BeginQuorumEpochResponsePartitionData(*said)]
+            )
+            named = _node_endpoints(b.NodeEndpoint, answer.leader_id, leader)
+            return b.BeginQuorumEpochResponse(topics=[begin], node_endpoints=named)
+        case _:
+            end = e.EndQuorumEpochResponseTopicData(METADATA_TOPIC, [e.EndQuorumEpochResponsePartitionData(*said)])
+            return e.EndQuorumEpochResponse(
+                topics=[end], node_endpoints=_node_endpoints(e.NodeEndpoint, answer.leader_id, leader)
+            )
+
+
+def to_fetch_response_message(
+    answer: RaftFetchResponse, *, log_start: int, leader: ListenerEndpoint | None, version: int, records: Opaque = None
+) -> f.FetchResponse:
+    """The machine's answer to a Fetch with what the shell read for it (R218, R221)."""
+    row = f.PartitionData(
+        error_code=answer.error,
+        high_watermark=answer.high_watermark,
+        last_stable_offset=answer.high_watermark,
+        log_start_offset=log_start,
+        current_leader=f.LeaderIdAndEpoch(answer.leader_id, answer.epoch),
+        records=records if records is not None else b"",
+    )
+    if answer.diverging is not None:
+        row.diverging_epoch = f.EpochEndOffset(*answer.diverging)
+    if answer.snapshot is not None:
+        row.snapshot_id = f.SnapshotId(*answer.snapshot)
+    topic = f.FetchableTopicResponse(METADATA_TOPIC, METADATA_TOPIC_ID, [row])
+    response = f.FetchResponse(responses=[topic])
+    if leader is not None and answer.leader_id != NO_NODE_ID and version >= _FETCH_NODE_ENDPOINTS_MIN_VERSION:
+        response.node_endpoints = [f.NodeEndpoint(answer.leader_id, leader.host, leader.port)]
+    return response
+
+
+# ------------------------------------------------------------------ what we are answered
+
+
+def from_response_message(message: Message, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
+    """What another node answered; a refusal is worth another try a little later and nothing else (R209)."""
+    if isinstance(message, voter_message_conversion.VoterResponseMessage):
+        return voter_message_conversion.from_response_message(message, listener)
+    assert isinstance(message, v.VoteResponse | b.BeginQuorumEpochResponse | e.EndQuorumEpochResponse | f.FetchResponse)
+    if message.error_code != ErrorCode.NONE:
+        return RaftErrorResponse(error_code_of(message.error_code))
+    if isinstance(message, f.FetchResponse):
+        return _from_fetch_response(message, listener)
+    if [len(t.partitions) for t in message.topics] != [1] or message.topics[0].topic_name != METADATA_TOPIC:
+        return RaftErrorResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
+    row = message.topics[0].partitions[0]
+    granted = isinstance(row, v.VoteResponsePartitionData) and row.vote_granted
+    answer = RaftResponse(error_code_of(row.error_code), row.leader_epoch, row.leader_id, granted)
+    return DecodedRaftResponse(answer, find_leader_endpoint(message.node_endpoints, row.leader_id, listener))
+
+
+def _from_fetch_response(message: f.FetchResponse, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
+    if [len(t.partitions) for t in message.responses] != [1]:
+        return RaftErrorResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
+    row = message.responses[0].partitions[0]
+    diverging = (row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+    snapshot = (row.snapshot_id.end_offset, row.snapshot_id.epoch)
+    leader = row.current_leader
+    answer = RaftFetchResponse(
+        error_code_of(row.error_code),
+        leader.leader_epoch,
+        leader.leader_id,
+        high_watermark=row.high_watermark,
+        diverging=diverging if min(diverging) >= 0 else None,
+        snapshot=snapshot if min(snapshot) >= 0 else None,
+    )
+    return DecodedRaftResponse(
+        answer, find_leader_endpoint(message.node_endpoints, leader.leader_id, listener), row.records
+    )
+
+
+def _node_endpoints(kind: Callable[[int, str, int], N], leader_id: int, leader: ListenerEndpoint | None) -> list[N]:
+    return [] if leader is None or leader_id == NO_NODE_ID else [kind(leader_id, leader.host, leader.port)]

@@ -1,0 +1,190 @@
+"""Snapshots and changes of the voters through the bytes and back; what is refused at the door."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.controller.raft.messages import message_conversion
+from ottla.controller.raft.messages.message_conversion import DecodedRaftResponse, RaftErrorResponse
+from ottla.controller.raft.messages.voter_message_conversion import to_fetch_snapshot_response
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.controller.raft.state_machine.events import (
+    NO_NODE_ID,
+    AddVoter,
+    FetchSnapshot,
+    KRaftVersionsResponse,
+    QueryKRaftVersions,
+    RaftFetchSnapshotResponse,
+    RaftRequest,
+    RemoveVoter,
+    ReplicaKey,
+    UpdateVoter,
+    UpgradeKRaftVersion,
+    VoterChangeResponse,
+)
+from ottla.log.directory.log_directory import METADATA_TOPIC
+from ottla.wire.codec import compiler
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import add_raft_voter as a
+from ottla.wire.messages import api_versions as av
+from ottla.wire.messages import fetch_snapshot as s
+from ottla.wire.messages import remove_raft_voter as r
+from ottla.wire.messages import update_raft_voter as u
+from ottla.wire.messages.control_records import Endpoint as Place
+
+CLUSTER = "a-cluster"
+OURS, THEIRS = bytes(range(1, 17)), bytes(range(17, 33))
+ME, PEER = ReplicaKey(1, OURS), ReplicaKey(2, THEIRS)
+HERE = ListenerEndpoint("CONTROLLER", "one.example", 9093)
+PLACES = (Place("CONTROLLER", "one.example", 9093), Place("SECOND", "one.example", 9094))
+SNAPSHOT = FetchSnapshot(ME, 8, (120, 6), 4096)
+ADD = AddVoter(ME, PLACES, ack_when_committed=False)
+REMOVE = RemoveVoter(ReplicaKey(1, THEIRS))
+UPDATE = UpdateVoter(ME, 8, PLACES, 0, 1)
+
+
+def through_bytes(message: Message, version: int) -> Message:
+    return compiler.decode_exact(type(message), version, compiler.encode(message, version))
+
+
+ASKED = [
+    (SNAPSHOT, 1, SNAPSHOT),
+    (SNAPSHOT, 0, SNAPSHOT._replace(replica=ReplicaKey(1))),
+    (ADD, 1, ADD),
+    (ADD._replace(ack_when_committed=True), 0, ADD._replace(ack_when_committed=True)),
+    (REMOVE, 0, REMOVE),
+    (UPDATE, 0, UPDATE),
+]
+
+
+@pytest.mark.parametrize(("request_", "version", "arrives"), ASKED)
+def test_a_request_arrives_as_much_as_its_version_can_say(
+    request_: RaftRequest, version: int, arrives: RaftRequest
+) -> None:
+    message = message_conversion.to_message(request_, PEER, CLUSTER, version)
+    assert message_conversion.from_message(through_bytes(message, version), CLUSTER) == arrives
+
+
+@pytest.mark.parametrize(("request_", "version"), [(x, v) for x, v, _ in ASKED])
+def test_another_cluster_is_refused_and_no_cluster_passes(request_: RaftRequest, version: int) -> None:
+    message = message_conversion.to_message(request_, PEER, CLUSTER, version)
+    refusal = message_conversion.from_message(message, "another")
+    why = f'The given id "{CLUSTER}" doesn\'t match the cluster id "another"'
+    assert refusal == RaftErrorResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+    answer = through_bytes(message_conversion.error_response_message(message, refusal, 8, 3, HERE), version)
+    assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID  # type: ignore[attr-defined]
+    if isinstance(answer, a.AddRaftVoterResponse | r.RemoveRaftVoterResponse):
+        assert answer.error_message == why
+    if isinstance(answer, u.UpdateRaftVoterResponse):
+        assert answer.current_leader == u.CurrentLeader(8, 3, HERE.host, HERE.port)
+    message.cluster_id = None  # type: ignore[attr-defined]
+    assert not isinstance(message_conversion.from_message(message, CLUSTER), RaftErrorResponse)
+
+
+def test_r247_nobody_waits_longer_than_kafka_asks_for() -> None:
+    message = message_conversion.to_message(ADD, PEER, CLUSTER, 1)
+    assert isinstance(message, a.AddRaftVoterRequest)
+    assert message.timeout_ms == 2000
+
+
+def test_kraft_version_is_raised_by_no_message() -> None:
+    with pytest.raises(AssertionError, match="own controller"):
+        message_conversion.to_message(UpgradeKRaftVersion(1), PEER, CLUSTER, 0)
+
+
+def test_r234_a_snapshot_of_another_log_is_a_row_of_its_own() -> None:
+    for name, partition in (("orders", 0), (METADATA_TOPIC, 1)):
+        message = message_conversion.to_message(SNAPSHOT, PEER, CLUSTER, 1)
+        assert isinstance(message, s.FetchSnapshotRequest)
+        message.topics[0].name, message.topics[0].partitions[0].partition = name, partition
+        refusal = message_conversion.from_message(message, CLUSTER)
+        assert refusal == RaftErrorResponse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        answer = through_bytes(message_conversion.error_response_message(message, refusal), 1)
+        assert isinstance(answer, s.FetchSnapshotResponse)
+        (row,) = answer.topics[0].partitions
+        found = (answer.error_code, answer.topics[0].name, row.index, row.error_code)
+        assert found == (0, name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert message_conversion.from_response_message(answer, "X") == RaftErrorResponse(
+            ErrorCode.UNKNOWN_SERVER_ERROR
+        )
+    for topics in ([], message.topics * 2):
+        message.topics = topics
+        refusal = message_conversion.from_message(message, CLUSTER)
+        assert refusal == RaftErrorResponse(ErrorCode.INVALID_REQUEST)
+        answer = through_bytes(message_conversion.error_response_message(message, refusal), 1)
+        assert message_conversion.from_response_message(answer, "X") == refusal
+
+
+GIVEN = RaftFetchSnapshotResponse(ErrorCode.NONE, 8, 3, (120, 6), 5000, 4096)
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "where"),
+    [
+        (GIVEN, 1, HERE),
+        (GIVEN, 0, None),
+        (RaftFetchSnapshotResponse(ErrorCode.FENCED_LEADER_EPOCH, 9, NO_NODE_ID, (0, 0)), 1, None),
+    ],
+)
+def test_an_answer_with_a_part_of_a_snapshot(
+    said: RaftFetchSnapshotResponse, version: int, where: ListenerEndpoint | None
+) -> None:
+    message = to_fetch_snapshot_response(said, leader=HERE, version=version, raw=b"raw bytes")
+    heard = message_conversion.from_response_message(through_bytes(message, version), "CONTROLLER")
+    assert isinstance(heard, DecodedRaftResponse)
+    assert (heard.response, heard.leader_endpoint, bytes(heard.records)) == (said, where, b"raw bytes")
+
+
+def test_an_answer_to_a_wish_brings_error_and_message() -> None:
+    said = VoterChangeResponse(ErrorCode.DUPLICATE_VOTER, 8, 3, "there is one")
+    for wish, version, answer_class in ((ADD, 1, a.AddRaftVoterResponse), (REMOVE, 0, r.RemoveRaftVoterResponse)):
+        message = message_conversion.to_response_message(wish, said, HERE)
+        assert isinstance(message, answer_class)
+        heard = message_conversion.from_response_message(through_bytes(message, version), "CONTROLLER")
+        assert heard == DecodedRaftResponse(VoterChangeResponse(ErrorCode.DUPLICATE_VOTER, message="there is one"))
+
+
+@pytest.mark.parametrize(("leader_id", "leader", "where"), [(3, HERE, HERE), (3, None, None), (NO_NODE_ID, HERE, None)])
+def test_r249_an_answer_to_an_update_says_who_leads_and_where(
+    leader_id: int, leader: ListenerEndpoint | None, where: ListenerEndpoint | None
+) -> None:
+    said = VoterChangeResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 8, leader_id)
+    message = message_conversion.to_response_message(UPDATE, said, leader)
+    assert isinstance(message, u.UpdateRaftVoterResponse)
+    assert message_conversion.from_response_message(through_bytes(message, 0), "CONTROLLER") == DecodedRaftResponse(
+        said, where
+    )
+
+
+def test_r248_what_a_new_voter_speaks() -> None:
+    ask = message_conversion.to_message(QueryKRaftVersions(PEER, PLACES), PEER, CLUSTER, 4)
+    assert isinstance(through_bytes(ask, 4), av.ApiVersionsRequest)
+    features = [av.SupportedFeatureKey("metadata.version", 7, 30), av.SupportedFeatureKey("kraft.version", 0, 1)]
+    message = av.ApiVersionsResponse(supported_features=features)
+    assert message_conversion.from_response_message(through_bytes(message, 4), "X") == DecodedRaftResponse(
+        KRaftVersionsResponse(ErrorCode.NONE, 0, 1)
+    )
+    refused = av.ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION)
+    assert message_conversion.from_response_message(refused, "X") == DecodedRaftResponse(
+        KRaftVersionsResponse(ErrorCode.UNSUPPORTED_VERSION)
+    )
+
+
+MANY = [a.Listener(str(n), "h", 9) for n in range(1001)]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        a.AddRaftVoterRequest(CLUSTER, 1000, 2, THEIRS, MANY),
+        u.UpdateRaftVoterRequest(CLUSTER, 1, 2, THEIRS, [u.Listener(x.name, x.host, x.port) for x in MANY]),
+    ],
+    ids=["add", "update"],
+)
+def test_voter_request_with_too_many_endpoints_is_refused(message: Message) -> None:
+    refused = message_conversion.from_message(message, CLUSTER)
+    assert isinstance(refused, RaftErrorResponse)
+    assert refused.error == ErrorCode.INVALID_REQUEST
+    del message.listeners[1000:]  # type: ignore[attr-defined]
+    assert not isinstance(message_conversion.from_message(message, CLUSTER), RaftErrorResponse)

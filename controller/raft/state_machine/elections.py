@@ -1,0 +1,278 @@
+"""How a node becomes leader, and how it stops being one.
+
+Source: the ``poll...`` methods of ``KafkaRaftClient.java``, ``QuorumState.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.controller.raft.state_machine.epoch_states import (
+    NO_DEADLINE_MS,
+    CandidateState,
+    EpochElection,
+    ProspectiveState,
+    RaftFollowerState,
+    RaftLeaderState,
+    ReplicaProgress,
+    ResignedState,
+    UnattachedState,
+)
+from ottla.controller.raft.state_machine.events import (
+    NO_NODE_ID,
+    BeginEpoch,
+    EndEpoch,
+    HardState,
+    OutboundRequest,
+    RaftRequest,
+    Vote,
+    VoterState,
+)
+from ottla.controller.raft.state_machine.leader import preferred_successors
+from ottla.controller.raft.state_machine.log_summary import voter_keys
+from ottla.controller.raft.state_machine.raft_state import LEADER_SEARCH_TIMEOUT_MS, RaftState
+from ottla.wire.messages import control_records as ctl
+
+ELECTION_STAGGER_MS = 150
+"""How long all followers together take for their turns at most."""
+
+
+def initialize(raft: RaftState) -> None:
+    """Take up the state that was left (R204); no leadership is ever restored, and a lone voter elects itself (R205).
+
+    Who voted for itself and then followed another in the same epoch follows it again. Kafka's node asks for votes then,
+    with a log that reaches into the epoch it asks for, and ends by the answer it gets (R254).
+    """
+    hard, me = raft.hard_state, raft.local_replica
+    raft.started_ms = raft.now_ms
+    if hard.voter_state != VoterState.GROWN:
+        raft.leader_search_deadline_ms = raft.now_ms + LEADER_SEARCH_TIMEOUT_MS
+    election_ms = raft.random_election_deadline_ms()
+    if hard.epoch < raft.log_summary.last_epoch:
+        raft.hard_state = HardState(raft.log_summary.last_epoch, voter_state=hard.voter_state)
+        raft.state = UnattachedState(election_ms)
+    elif hard.leader_id == me.id:
+        raft.state = ResignedState(election_ms)
+    elif (
+        hard.leader_id == NO_NODE_ID
+        and hard.voted_key is not None
+        and hard.voted_key.identifies(me)
+        and raft.can_be_candidate
+    ):
+        raft.state = CandidateState(election_ms, EpochElection(raft.own_vote))
+    elif hard.leader_id >= 0 and raft.can_reach(hard.leader_id):
+        later = raft.now_ms + raft.timeouts.fetch_ms
+        raft.state = RaftFollowerState(hard.leader_id, later, voter_request_due_ms=later)
+    else:
+        raft.state = UnattachedState(election_ms)
+    if not raft.can_be_candidate:
+        if isinstance(raft.state, UnattachedState):
+            raft.state.deadline_ms = raft.leader_search_deadline_ms
+    elif [v.id for v in raft.voters.current] == [me.id]:
+        if isinstance(raft.state, CandidateState):
+            evaluate_votes(raft)
+        else:
+            raft.state = UnattachedState(election_ms)
+            transition_to_prospective(raft)
+    elif isinstance(raft.state, UnattachedState) and hard.epoch == 0 and raft.log_summary.end_offset == 0:
+        raft.state.deadline_ms = raft.now_ms + election_delay_ms(raft)  # nobody has ever led: there is none to wait for
+
+
+def tick(raft: RaftState) -> None:
+    """Whoever's time is over gives up what it was."""
+    raft.expire_delayed_fetches()
+    under_way = raft.pending_fetch is not None or raft.pending_voter_request is not None
+    if under_way and raft.now_ms >= raft.fetch_deadline_ms:
+        from ottla.controller.raft.state_machine import follower_fetch  # a node alone does without
+
+        follower_fetch.handle_fetch_failure(raft, raft.fetch_peer)
+    state = raft.state
+    if raft.now_ms < state.deadline_ms:
+        return
+    match state:
+        case RaftFollowerState() if raft.can_be_candidate:
+            handle_fetch_timeout(raft, state)
+        case UnattachedState() if raft.can_be_candidate:
+            transition_to_prospective(raft)
+        case RaftFollowerState() | UnattachedState():
+            if raft.now_ms >= raft.leader_search_deadline_ms:
+                from ottla.controller.raft.state_machine import lost_disk
+
+                lost_disk.report_missing_leader(raft)
+            state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms  # an observer goes on asking
+            raft.pending_fetch = raft.loading_snapshot = raft.pending_voter_request = None
+        case ProspectiveState(election=election) if election.is_vote_granted(raft.voters.majority_size):
+            transition_to_candidate(raft)  # a newborn has waited long enough for the others
+        case ProspectiveState():
+            transition_after_lost_pre_vote(raft)
+        case CandidateState():
+            transition_to_prospective(raft)
+        case RaftLeaderState():
+            transition_to_resigned(raft)  # no majority has listened for long (R228)
+        case ResignedState():
+            votes = raft.can_be_candidate
+            raft.transition_to(UnattachedState(raft.now_ms if votes else NO_DEADLINE_MS), HardState(raft.epoch + 1))
+            if votes:
+                transition_to_prospective(raft)
+
+
+def election_delay_ms(raft: RaftState, lost: int = NO_NODE_ID) -> float:
+    """How long this voter waits until it is its turn to ask for votes, once ``lost`` leads no more."""
+    others = sorted(v.id for v in raft.voters.current if v.id != lost)
+    return (
+        ELECTION_STAGGER_MS * others.index(raft.local_replica.id) / len(others)
+        if raft.local_replica.id in others
+        else 0
+    )
+
+
+def handle_fetch_timeout(raft: RaftState, follower: RaftFollowerState) -> None:
+    """The leader was not heard for too long: ask whether an election would be won, when it is this node's turn.
+
+    All followers lose a leader at the same moment. In Kafka they also ask at the same moment, each gets the pre-votes,
+    votes for itself, and with an even number of them nobody wins for one or two seconds. Here they take turns by their
+    ids, a few milliseconds each, and give their pre-votes while they wait.
+    """
+    wait_ms = 0 if follower.skips_election_delay else election_delay_ms(raft, follower.leader_id)
+    if wait_ms == 0:
+        transition_to_prospective(raft)
+        return
+    follower.skips_election_delay, follower.has_fetched_from_leader = True, False
+    follower.deadline_ms = raft.now_ms + wait_ms
+
+
+def handle_leader_refused(raft: RaftState, peer: int) -> None:
+    """A leader whose process is gone counts as one that was not heard for the whole fetch timeout; Kafka waits for it.
+
+    Nothing hangs on its being true: a leader that lives goes on as soon as a pre-vote is lost.
+    """
+    state = raft.state
+    if (
+        isinstance(state, RaftFollowerState)
+        and state.leader_id == peer
+        and raft.can_be_candidate
+        and not state.skips_election_delay
+    ):
+        raft.refused_leader_id = peer
+        handle_fetch_timeout(raft, state)
+
+
+def transition_to_prospective(raft: RaftState) -> None:
+    """Ask whether an election would be won."""
+    raft.transition_to(ProspectiveState(raft.random_election_deadline_ms(), EpochElection(raft.own_vote)))
+    evaluate_votes(raft)
+
+
+def transition_after_lost_pre_vote(raft: RaftState) -> None:
+    """A prospective election is lost: back to the old leader if there is one, with a fresh timer (R208).
+
+    Else a refused node waits for a new while, and one whose time is over asks again at once: none remains (R203).
+    """
+    assert isinstance(raft.state, ProspectiveState)
+    known = raft.hard_state.leader_id
+    if known >= 0 and known not in (raft.local_replica.id, raft.refused_leader_id) and raft.can_reach(known):
+        raft.transition_to_follower(raft.epoch, known)
+    elif raft.state.election.is_vote_rejected(len(raft.voters.current), raft.voters.majority_size):
+        raft.transition_to(UnattachedState(raft.random_election_deadline_ms()), raft.hard_state)
+    else:
+        raft.transition_to(UnattachedState(raft.now_ms), raft.hard_state)
+        transition_to_prospective(raft)
+
+
+def transition_to_candidate(raft: RaftState) -> None:
+    """Begin an election, in an epoch of its own."""
+    chosen = CandidateState(raft.random_election_deadline_ms(), EpochElection(raft.own_vote))
+    raft.transition_to(chosen, HardState(raft.epoch + 1, NO_NODE_ID, raft.local_replica))
+    evaluate_votes(raft)
+
+
+def evaluate_votes(raft: RaftState) -> None:
+    """Look at the votes: won, lost, or wait."""
+    state, majority = raft.state, raft.voters.majority_size
+    match state:
+        case ProspectiveState(election=election) if election.is_vote_granted(majority):
+            if raft.hard_state.voter_state == VoterState.GROWN or _have_all_responded(raft, state):
+                transition_to_candidate(raft)
+        case ProspectiveState(election=election) if election.is_vote_rejected(len(raft.voters.current), majority):
+            transition_after_lost_pre_vote(raft)
+        case CandidateState(election=election) if election.is_vote_granted(majority):
+            transition_to_leader(raft, tuple(i for i, granted in election.votes.items() if granted))
+        case _:
+            pass  # a beaten candidate waits out its timer (R215)
+
+
+def _have_all_responded(raft: RaftState, state: ProspectiveState) -> bool:
+    from ottla.controller.raft.state_machine import lost_disk
+
+    return lost_disk.have_all_voters_responded(raft, state)
+
+
+def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
+    """Begin an epoch: the first record says who leads it, and by whose votes (R229)."""
+    state = RaftLeaderState(raft.log_summary.end_offset, raft.now_ms + raft.timeouts.check_quorum_ms, granted)
+    if len(raft.voters.current) == 1:
+        state.deadline_ms = NO_DEADLINE_MS
+    if raft.voters.kraft_version < 1 and raft.voter_entry is not None:
+        state.voter_updates[raft.local_replica.id] = raft.voter_entry
+    state.replicas = {v: ReplicaProgress() for v in raft.voters.current}
+    raft.transition_to(state, HardState(raft.epoch, raft.local_replica.id))
+    voters = [ctl.LeaderChangeMessageVoter(v.id) for v in raft.voters.current]
+    yes = [v for v in voters if v.voter_id in granted]
+    controls = (ctl.LeaderChangeMessage(0, raft.local_replica.id, voters, yes), *raft.first_records)
+    first = raft.append(len(controls), controls=controls)
+    if raft.first_records:
+        record = raft.first_records[-1]
+        assert isinstance(record, ctl.VotersRecord)
+        raft.voters.add(first + len(controls) - 1, voter_keys(record), record)
+        raft.first_records = ()
+
+
+def transition_to_resigned(raft: RaftState) -> None:
+    """Let go of leadership and tell the others; whoever has most shall be first to follow (R210, R215)."""
+    if isinstance(raft.state, RaftLeaderState):
+        raft.transition_to(
+            ResignedState(
+                raft.random_election_deadline_ms(), preferred_successors(raft.state, raft.local_replica, raft.voters)
+            )
+        )
+
+
+def request_for_voter(raft: RaftState, peer: int) -> RaftRequest | None:
+    """What a state has to say to another voter, again and again until it is answered."""
+    state, me, chain = raft.state, raft.local_replica, raft.log_summary
+    key = raft.voters.find_voter(peer)
+    match state:
+        case ProspectiveState(election=election) | CandidateState(election=election):
+            if peer in election.votes or election.is_vote_rejected(len(raft.voters.current), raft.voters.majority_size):
+                return None
+            pre = isinstance(state, ProspectiveState)
+            return Vote(me, raft.epoch, chain.last_epoch, chain.end_offset, pre, key)
+        case RaftLeaderState():
+            assert key is not None
+            fetched_ms = state.replicas.get(key, ReplicaProgress()).last_fetch_ms
+            silent = fetched_ms < 0 or raft.now_ms - fetched_ms >= raft.timeouts.fetch_ms / 2
+            return BeginEpoch(me.id, raft.epoch, key) if silent else None
+        case ResignedState() if peer not in state.acknowledged_voters:
+            return EndEpoch(me.id, raft.epoch, state.preferred_successors)
+        case RaftFollowerState() | UnattachedState() if raft.hard_state.voter_state == VoterState.LEARNING:
+            from ottla.controller.raft.state_machine import lost_disk
+
+            return lost_disk.epoch_query(raft, peer)
+        case _:
+            return None
+
+
+def send_pending_requests(raft: RaftState) -> None:
+    """Send what the state has to say to every voter that is not being asked already."""
+    if (
+        not isinstance(raft.state, ProspectiveState | CandidateState | RaftLeaderState | ResignedState)
+        and raft.hard_state.voter_state != VoterState.LEARNING
+    ):
+        return
+    for voter in raft.voters.current:
+        if voter.id == raft.local_replica.id or raft.next_request_ms.get(voter.id, 0) > raft.now_ms:
+            continue
+        request = request_for_voter(raft, voter.id)
+        if request is not None:
+            raft.next_request_ms[voter.id] = NO_DEADLINE_MS
+            raft.ready.sends.append(OutboundRequest(voter.id, request))
+        elif isinstance(raft.state, RaftLeaderState):
+            raft.next_request_ms[voter.id] = raft.now_ms + raft.timeouts.fetch_ms / 2

@@ -1,0 +1,165 @@
+"""How a node without leadership gets the log: whom it asks, and what it makes of what it is given.
+
+Source: ``KafkaRaftClient.java`` (its ``...Fetch...`` methods), ``RequestManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.controller.raft.state_machine import lost_disk, voter_join
+from ottla.controller.raft.state_machine.epoch_states import EpochState, RaftFollowerState, UnattachedState
+from ottla.controller.raft.state_machine.events import (
+    NO_NODE_ID,
+    Fetch,
+    FetchedRaftBatch,
+    FetchSnapshot,
+    LogAppend,
+    OutboundRequest,
+    RaftFetchResponse,
+    RaftFetchSnapshotResponse,
+    VoterState,
+)
+from ottla.controller.raft.state_machine.log_summary import voter_keys
+from ottla.controller.raft.state_machine.raft_state import RaftState
+from ottla.wire.errors import ErrorCode
+
+
+def maybe_send_fetch(raft: RaftState) -> None:
+    """Ask for what comes next once all there is lies on disk: where it is asked from is a promise (R225).
+
+    One fetch is under way at a time. Who knows no leader asks others for it in the same way (R223).
+    """
+    under_way = (
+        raft.pending_fetch is not None or raft.loading_snapshot is not None or raft.pending_voter_request is not None
+    )
+    if (
+        not isinstance(raft.state, RaftFollowerState | UnattachedState)
+        or under_way
+        or raft.flushed_offset < raft.log_summary.end_offset
+    ):
+        return
+    peer = _fetch_destination(raft)
+    if peer == NO_NODE_ID:
+        return
+    raft.next_request_ms.pop(peer, None)
+    raft.fetch_peer = peer
+    raft.fetch_deadline_ms = raft.now_ms + raft.timeouts.request_ms
+    if isinstance(raft.state, RaftFollowerState) and peer == raft.state.leader_id:
+        raft.pending_voter_request = voter_join.next_voter_request(raft)
+        if raft.pending_voter_request is not None:
+            raft.ready.sends.append(OutboundRequest(peer, raft.pending_voter_request))
+            return
+    chain = raft.log_summary
+    raft.pending_fetch = Fetch(
+        lost_disk.fetch_replica_key(raft),
+        raft.epoch,
+        chain.end_offset,
+        chain.last_epoch,
+        raft.high_watermark,
+        raft.timeouts.max_wait_ms,
+        raft.timeouts.fetch_bytes,
+    )
+    raft.ready.sends.append(OutboundRequest(peer, raft.pending_fetch))
+
+
+def _fetch_destination(raft: RaftState) -> int:
+    """The leader; else, or while it does not answer, anybody who may know one (R223); -1 where all have to rest."""
+    if isinstance(raft.state, RaftFollowerState) and _is_backoff_over(raft, raft.state.leader_id):
+        return raft.state.leader_id
+    able = [peer for peer in raft.bootstrap if _is_backoff_over(raft, peer)]
+    return raft.random_peer(able) if able else NO_NODE_ID
+
+
+def _is_backoff_over(raft: RaftState, peer: int) -> bool:
+    return raft.next_request_ms.get(peer, 0) <= raft.now_ms
+
+
+def handle_fetch_failure(raft: RaftState, peer: int) -> None:
+    """What is under way failed, or came to nothing: its peer rests a little."""
+    raft.pending_fetch = raft.pending_voter_request = None
+    back_off(raft, peer)
+
+
+def back_off(raft: RaftState, peer: int) -> None:
+    """Ask a peer nothing for a while."""
+    raft.next_request_ms[peer] = raft.now_ms + raft.timeouts.retry_ms
+
+
+def handle_fetch_response(
+    raft: RaftState,
+    asked_in: EpochState,
+    peer: int,
+    request: Fetch,
+    answer: RaftFetchResponse,
+    batches: tuple[FetchedRaftBatch, ...],
+) -> None:
+    """What a fetch brought (R224-R226); the log is as it was when it was asked, for nothing else changes it.
+
+    Who asked without a leader, and was answered by it, follows it by now: what it sent counts at once (R209).
+    """
+    state = raft.state
+    current = request.epoch == answer.epoch == raft.epoch
+    if not isinstance(state, RaftFollowerState) or not current or answer.error != ErrorCode.NONE:
+        if state is asked_in:
+            back_off(raft, peer)
+        return
+    raft.reset_fetch_timeout()
+    if answer.snapshot is not None:
+        raft.loading_snapshot = raft.ready.load_snapshot = answer.snapshot  # nothing else until it is there
+        return
+    if answer.diverging is not None:
+        epoch, end = answer.diverging
+        own_epoch, own_end = raft.log_summary.end_offset_for_epoch(epoch)
+        if epoch == 0:
+            own_end = min(end, raft.log_summary.end_offset)
+        elif own_epoch == epoch:
+            own_end = min(end, own_end)
+        # else only what is newer than that epoch goes now: below, the two logs have no batch in common to end at
+        if own_end >= raft.high_watermark:
+            raft.truncate(own_end)
+            return
+        committed = raft.high_watermark
+        raft.ready.protocol_violation = (
+            f"{peer} wants the log cut at {end} of epoch {epoch}, but it is committed to {committed}"
+        )
+        back_off(raft, peer)
+        return
+    if raft.hard_state.voter_state != VoterState.GROWN:
+        lost_disk.maybe_complete_recovery(raft, request, answer, nothing_new=not batches)
+    for batch in batches:
+        if (
+            batch.first_offset != raft.log_summary.end_offset
+            or batch.epoch < raft.log_summary.last_epoch
+            or batch.epoch > raft.epoch
+        ):
+            break  # what does not fit is left out, with all that follows it
+        _append_fetched_batch(raft, batch)
+    if answer.high_watermark >= 0:
+        raft.raise_high_watermark(min(raft.log_summary.end_offset, answer.high_watermark))
+
+
+def handle_fetch_snapshot_response(raft: RaftState, request: FetchSnapshot, answer: RaftFetchSnapshotResponse) -> None:
+    """A part of the snapshot came; or the leader has it no more, or means another: then the log is asked for again.
+
+    After any other error the shell asks again. Kafka ends where another snapshot or position is answered (R235);
+    asking anew loses nothing.
+    """
+    state = raft.state
+    current = request.epoch == answer.epoch == raft.epoch and request.snapshot == raft.loading_snapshot
+    if not isinstance(state, RaftFollowerState) or not current:
+        return
+    right = (answer.snapshot, answer.position) == (request.snapshot, request.position)
+    if answer.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
+        raft.loading_snapshot = None
+        raft.reset_fetch_timeout()
+    elif answer.error == ErrorCode.NONE and right:
+        raft.reset_fetch_timeout()
+    elif answer.error == ErrorCode.NONE:
+        raft.loading_snapshot = None
+
+
+def _append_fetched_batch(raft: RaftState, batch: FetchedRaftBatch) -> None:
+    count = batch.last_offset - batch.first_offset + 1
+    raft.log_summary.append(batch.epoch, count)
+    if batch.voters is not None:
+        raft.voters.add(batch.first_offset, voter_keys(batch.voters), batch.voters)
+    raft.ready.appends.append(LogAppend(batch.first_offset, count, batch.epoch, batch.raw, verbatim=True))

@@ -1,0 +1,176 @@
+"""What the raft machine knows of its log: where it starts and ends, where each epoch begins, and the voter sets in it.
+
+Source: ``LeaderEpochFileCache.java``, ``RaftLog.java``, ``VoterSetHistory.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+from ottla.controller.raft.state_machine.events import ReplicaKey
+from ottla.wire.messages import control_records as ctl
+
+
+class LogSummary:
+    """Offsets and epochs of a log: ``[start_offset, end_offset)``, epochs rising."""
+
+    def __init__(
+        self,
+        end: int = 0,
+        epochs: Iterable[tuple[int, int]] = (),
+        start: int = 0,
+        snapshots: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        self.start_offset = start
+        self.end_offset = end
+        self._epochs: list[int] = []
+        self._epoch_start_offsets: list[int] = []
+        for epoch, offset in epochs:
+            self._epochs.append(epoch)
+            self._epoch_start_offsets.append(offset)
+        self.snapshots = sorted(s for s in snapshots if s[0] > 0)
+        """(end offset, epoch), oldest first; (0, 0) is never served (R236)."""
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record; after a snapshot the snapshot's; 0 where there is none (R217, R222)."""
+        if self._epochs:
+            return self._epochs[-1]
+        return self.snapshots[-1][1] if self.snapshots else 0
+
+    def append(self, epoch: int, count: int) -> int:
+        """Take ``count`` records of an epoch in; gives the first one's offset."""
+        assert count > 0
+        assert epoch >= self.last_epoch, "epochs never go back in a log"
+        if not self._epochs or self._epochs[-1] < epoch:
+            self._epochs.append(epoch)
+            self._epoch_start_offsets.append(self.end_offset)
+        first, self.end_offset = self.end_offset, self.end_offset + count
+        return first
+
+    def truncate(self, offset: int) -> None:
+        """Drop everything from ``offset`` on."""
+        keep = bisect_left(self._epoch_start_offsets, offset)
+        del self._epochs[keep:], self._epoch_start_offsets[keep:]
+        self.end_offset = min(self.end_offset, offset)
+
+    def truncate_to_snapshot(self, offset: int, epoch: int) -> None:
+        """A snapshot took the log's place."""
+        self.start_offset = self.end_offset = offset
+        self._epochs, self._epoch_start_offsets = [], []
+        self.snapshots = [(offset, epoch)]
+
+    def advance_start(self, start: int, snapshots: Iterable[tuple[int, int]]) -> None:
+        """Snapshots cover what lies below ``start_offset``: the log begins there now (R232)."""
+        self.start_offset = start
+        self.snapshots = sorted(s for s in snapshots if s[0] > 0)
+        first = bisect_right(self._epoch_start_offsets, start) - 1
+        if first > 0:
+            del self._epochs[:first], self._epoch_start_offsets[:first]
+        if self._epoch_start_offsets:
+            self._epoch_start_offsets[0] = max(self._epoch_start_offsets[0], start)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch in the log that is not above ``epoch``."""
+        at = bisect_right(self._epochs, epoch)
+        end = self._epoch_start_offsets[at] if at < len(self._epoch_start_offsets) else self.end_offset
+        if at == 0:
+            first = min(self._epoch_start_offsets[0], self.end_offset) if self._epoch_start_offsets else self.end_offset
+            below = [s for s in self.snapshots if s[1] <= epoch]
+            return (below[-1][1] if below else 0), first
+        return self._epochs[at - 1], end
+
+    def validate_offset_and_epoch(self, offset: int, last_epoch: int) -> tuple[str, tuple[int, int]]:
+        """Whether a log that ends at ``offset`` with ``last_epoch`` is a beginning of this one (R218).
+
+        Gives ``("valid", ...)``, ``("diverging", (epoch, end_offset offset))`` or ``("snapshot", (end_offset offset, epoch))``.
+        """
+        if offset == 0 and self.snapshots:
+            return "snapshot", self.snapshots[-1]
+        if offset == 0 and self.start_offset == 0:
+            return "valid", (0, 0)
+        if self.snapshots:
+            first_offset, first_epoch = self.snapshots[0]
+            below = offset < self.start_offset or last_epoch < first_epoch
+            if below or (offset == self.start_offset == first_offset and last_epoch != first_epoch):
+                return "snapshot", self.snapshots[-1]
+        epoch, end = self.end_offset_for_epoch(last_epoch)
+        if epoch != last_epoch or end < offset:
+            return "diverging", (epoch, end)
+        return "valid", (epoch, end)
+
+
+class VoterSetHistory:
+    """The voter sets in a log by offset: the last one counts, committed or not (R201)."""
+
+    def __init__(self, voters: Iterable[ReplicaKey], record: ctl.VotersRecord | None = None, offset: int = -1) -> None:
+        """``offset``: of the last record in the snapshot that says it; -1 for the snapshot (0, 0) and for settings."""
+        self._sets: list[tuple[int, tuple[ReplicaKey, ...], ctl.VotersRecord | None]] = [
+            (offset, tuple(voters), record)
+        ]
+
+    @property
+    def current(self) -> tuple[ReplicaKey, ...]:
+        """The voters now."""
+        return self._sets[-1][1]
+
+    @property
+    def previous(self) -> tuple[ReplicaKey, ...]:
+        """The voters before them, as far as the log still says it."""
+        return self._sets[-2][1] if len(self._sets) > 1 else ()
+
+    @property
+    def offset(self) -> int:
+        """Where the current set stands in the log."""
+        return self._sets[-1][0]
+
+    @property
+    def record(self) -> ctl.VotersRecord | None:
+        """The record that says who votes now, with addresses; None while only the settings say it (kraft.version 0)."""
+        return self._sets[-1][2]
+
+    @property
+    def kraft_version(self) -> int:
+        """Voters are records from kraft.version 1 on, and only then (R237)."""
+        return 0 if self.record is None else 1
+
+    @property
+    def majority_size(self) -> int:
+        """How many make one (R206)."""
+        return len(self.current) // 2 + 1
+
+    def add(self, offset: int, voters: Iterable[ReplicaKey], record: ctl.VotersRecord | None = None) -> None:
+        """A Voters record was appended."""
+        assert offset > self._sets[-1][0]
+        self._sets.append((offset, tuple(voters), record))
+
+    def truncate(self, offset: int) -> None:
+        """The log was cut: the set before it holds again (R224)."""
+        while len(self._sets) > 1 and self._sets[-1][0] >= offset:
+            self._sets.pop()
+
+    def find_voter(self, replica_id: int) -> ReplicaKey | None:
+        """The voter of that id."""
+        return next((v for v in self.current if v.id == replica_id), None)
+
+    def is_voter(self, key: ReplicaKey) -> bool:
+        """Whether that replica is a voter."""
+        return any(v.identifies(key) for v in self.current)
+
+
+def voter_keys(record: ctl.VotersRecord) -> list[ReplicaKey]:
+    """The voters of a Voters record."""
+    return [ReplicaKey(v.voter_id, v.voter_directory_id) for v in record.voters]
+
+
+def voter_needs_update(voters: list[ctl.VotersRecordVoter], entry: ctl.VotersRecordVoter) -> bool:
+    """Whether the voters hold another address or version range of this replica (``VoterSet.voterNodeNeedsUpdate``)."""
+    key = ReplicaKey(entry.voter_id, entry.voter_directory_id)
+    known = next((v for v in voters if ReplicaKey(v.voter_id, v.voter_directory_id).identifies(key)), None)
+    return known is not None and _comparable(known) != _comparable(entry)
+
+
+def _comparable(voter: ctl.VotersRecordVoter) -> tuple[bytes, object, dict[str, tuple[str, int]]]:
+    places = {e.name.upper(): (e.host.lower(), e.port) for e in voter.endpoints}
+    return voter.voter_directory_id, voter.k_raft_version_feature, places

@@ -1,0 +1,363 @@
+"""A raft node: what it knows, and how it passes from one state to the next. The rules that drive it lie beside it.
+
+Source: ``QuorumState.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.controller.raft.state_machine import events
+from ottla.controller.raft.state_machine.epoch_states import (
+    LEGAL_TRANSITIONS,
+    NO_DEADLINE_MS,
+    PERSISTED_STATES,
+    CandidateState,
+    EpochState,
+    ProspectiveState,
+    RaftFollowerState,
+    RaftLeaderState,
+    ReplicaProgress,
+    ResignedState,
+    UnattachedState,
+    leader_id_of,
+)
+from ottla.controller.raft.state_machine.events import (
+    NO_NODE_ID,
+    AddVoter,
+    Fetch,
+    HardState,
+    OutboundResponse,
+    RaftFetchResponse,
+    Ready,
+    RemoveVoter,
+    ReplicaKey,
+    UpdateVoter,
+    VoterChangeResponse,
+    VoterState,
+)
+from ottla.controller.raft.state_machine.leader import DelayedRaftFetch, majority_end_offset, read_for_fetch
+from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import control_records as ctl
+
+
+class QuorumTimeouts(NamedTuple):
+    """Kafka's settings ``controller.quorum.*`` and constants, milliseconds but for the last."""
+
+    election_ms: float = 1000
+    fetch_ms: float = 2000
+    backoff_max_ms: float = 1000
+    retry_ms: float = 20
+    max_wait_ms: int = 500
+    request_ms: float = 2000
+    fetch_bytes: int = 1024 * 1024
+    """So much of the log is asked for at a time, a batch at least."""
+
+    @property
+    def check_quorum_ms(self) -> float:
+        """How long a leader goes on without a majority (R228)."""
+        return self.fetch_ms * 1.5
+
+
+DEFAULT_TIMEOUTS = QuorumTimeouts()
+LEADER_SEARCH_TIMEOUT_MS = 10_000
+"""How long a voter that lost its disk looks for a leader before it says that there is none."""
+
+
+class RaftState:
+    """One node of the quorum. Hard state and log are the shell's to keep; ``log_summary`` mirrors the log."""
+
+    duplicate_id_epoch = -1
+    """The newest epoch in which another node seemed to have this one's id."""
+
+    def __init__(
+        self,
+        me: ReplicaKey,
+        voters: VoterSetHistory,
+        hard: HardState,
+        chain: LogSummary,
+        chance: Callable[[], float],
+        timeouts: QuorumTimeouts = DEFAULT_TIMEOUTS,
+        first_records: tuple[Message, ...] = (),
+        bootstrap: tuple[int, ...] = (),
+        entry: ctl.VotersRecordVoter | None = None,
+        *,
+        listener: str = "CONTROLLER",
+        auto_join: bool = False,
+    ) -> None:
+        self.local_replica = me
+        self.voters = voters
+        self.hard_state = hard
+        self.log_summary = chain
+        self.timeouts = timeouts
+        self.high_watermark = -1
+        self.flushed_offset = chain.end_offset
+        """Everything below is on disk here."""
+        self.state: EpochState = UnattachedState(NO_DEADLINE_MS)
+        self.next_request_ms: dict[int, float] = {}
+        """Voter -> when it may be asked (again); never, while a request to it is under way."""
+        self.bootstrap = tuple(peer for peer in bootstrap if peer != me.id)
+        """Who may be asked for the leader: -2, -3, ... for bootstrap servers, ids of static voters (R223)."""
+        self.reachable_replicas: set[int] = set()
+        """Replicas outside the voter set whose address the shell has, who puts them here before the step that names
+        them as leader: nobody follows a leader it cannot reach (R256). Who was followed once stays here."""
+        self.refused_leader_id = NO_NODE_ID
+        """A leader whose process was seen gone: nobody goes back to it before it is heard of."""
+        self.voter_entry = entry
+        """This node as it stands among the voters, or would; None for a broker only."""
+        self.listener = listener
+        """Every voter has an endpoint of that name: the first of ``controller.listener.names``."""
+        self.auto_join = auto_join
+        self.pending_voter_request: AddVoter | RemoveVoter | UpdateVoter | None = None
+        """What the leader is being told of this node; nothing is fetched meanwhile."""
+        self.pending_fetch: Fetch | None = None
+        """The fetch that is under way: answers to any other come too late."""
+        self.fetch_peer = NO_NODE_ID
+        self.fetch_deadline_ms = NO_DEADLINE_MS
+        """When the peer that was asked last is taken for dumb."""
+        self.responded_voters: set[int] = set()
+        """Who answered since this life began, while the voter is not grown."""
+        self.started_ms = 0.0
+        """When this life began."""
+        self.leader_search_deadline_ms = NO_DEADLINE_MS
+        """When a voter that is not grown says that no leader is found."""
+        self.loading_snapshot: tuple[int, int] | None = None
+        """The snapshot that is being fetched from the leader."""
+        self.delayed_fetches: list[DelayedRaftFetch] = []
+        self.ready = Ready()
+        self.now_ms = 0.0
+        self.first_records = first_records
+        """KRaftVersion and Voters, where the log does not have them yet: the first leader appends them (R243)."""
+        self.random = chance
+        """Gives a number of [0, 1)."""
+
+    # ------------------------------------------------------------------ what the shell sees
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch this node knows."""
+        return self.hard_state.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads, as far as is known; -1."""
+        return leader_id_of(self.state, self.local_replica.id)
+
+    def leader_id_for(self, asker_id: int) -> int:
+        """Who leads, as the asker may be told: never itself, for it knows better, and a JVM would end (R257)."""
+        return NO_NODE_ID if self.leader_id == asker_id else self.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads."""
+        return isinstance(self.state, RaftLeaderState)
+
+    @property
+    def deadline_ms(self) -> float:
+        """When the next `Tick` is due at the latest."""
+        waits = [at for at in self.next_request_ms.values() if at > self.now_ms]
+        if self.pending_fetch is not None or self.pending_voter_request is not None:
+            waits.append(self.fetch_deadline_ms)
+        if isinstance(self.state, RaftLeaderState) and self.state.pending_change is not None:
+            waits.append(self.state.pending_change.deadline_ms)
+        return min([self.state.deadline_ms, *waits, *(p.deadline_ms for p in self.delayed_fetches)])
+
+    def can_reach(self, replica_id: int) -> bool:
+        """Whether a leader of that id could be followed: a voter, or one whose address the shell has (R256)."""
+        return replica_id in self.reachable_replicas or self.voters.find_voter(replica_id) is not None
+
+    # ------------------------------------------------------------------ transitions
+
+    def random_election_deadline_ms(self) -> float:
+        """Between once and twice the election timeout from now."""
+        return self.now_ms + self.timeouts.election_ms * (1 + self.random())
+
+    @property
+    def can_be_candidate(self) -> bool:
+        """Whether this node may be elected: a voter, or one that was removed by a record that may not be committed.
+
+        Kafka's removed node never stands again. But where it led two voters and died before the other one had the
+        record, nobody else can be elected: its log is the longest. It asks without counting its own voice (Ongaro's
+        thesis, 4.2.2), and goes once the record is committed (R242).
+        """
+        if self.hard_state.voter_state == VoterState.LEARNING:
+            return False
+        removed = (
+            any(v.identifies(self.local_replica) for v in self.voters.previous)
+            and self.high_watermark <= self.voters.offset
+        )
+        return removed or self.voters.is_voter(self.local_replica)
+
+    @property
+    def own_vote(self) -> dict[int, bool]:
+        """The answers an election begins with."""
+        return {self.local_replica.id: True} if self.voters.is_voter(self.local_replica) else {}
+
+    def random_peer(self, peers: list[int]) -> int:
+        """One of several, by chance."""
+        return peers[int(self.random() * len(peers))]
+
+    def transition_to(self, state: EpochState, hard: HardState | None = None) -> None:
+        """Enter a state; what it says that must survive goes to disk with this step."""
+        assert type(state) in LEGAL_TRANSITIONS[type(self.state)], f"{self.state} cannot become {state}"
+        if hard is not None:
+            assert hard.epoch >= self.hard_state.epoch, "an epoch never goes back"
+            assert type(state) in PERSISTED_STATES
+            self.hard_state = hard._replace(voter_state=self._next_voter_state(state, hard))
+        if isinstance(self.state, RaftLeaderState):
+            self._complete_delayed_fetches_with(
+                RaftFetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, NO_NODE_ID)
+            )
+            change = self.state.pending_change
+            if change is not None and change.pending_request is not None:
+                gone = VoterChangeResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, NO_NODE_ID)
+                self.ready.replies.append(OutboundResponse(change.pending_request, gone))
+        self.state = state
+        self.next_request_ms.clear()
+        self.pending_fetch = self.loading_snapshot = self.pending_voter_request = None
+
+    def _next_voter_state(self, state: EpochState, hard: HardState) -> VoterState:
+        """Newborns that elect one of them are grown; who hears of a leader they did not elect has to learn."""
+        if self.hard_state.voter_state != VoterState.NEWBORN:
+            return self.hard_state.voter_state
+        if isinstance(state, RaftLeaderState):
+            return VoterState.GROWN
+        return VoterState.NEWBORN if hard.leader_id == NO_NODE_ID else VoterState.LEARNING
+
+    def transition_to_unattached(self, epoch: int, leader_id: int = NO_NODE_ID) -> None:
+        """A higher epoch is known, its leader is not, or not where it is. An election timer that runs goes on (R203).
+
+        Who is no voter has none.
+        """
+        assert epoch > self.epoch
+        remaining = isinstance(self.state, UnattachedState | ProspectiveState | CandidateState | ResignedState)
+        deadline = self.state.deadline_ms if remaining else NO_DEADLINE_MS
+        if not self.can_be_candidate:
+            deadline = self.leader_search_deadline_ms
+        elif deadline == NO_DEADLINE_MS:
+            deadline = self.random_election_deadline_ms()
+        self.transition_to(UnattachedState(deadline), HardState(epoch, leader_id))
+
+    def transition_to_follower(self, epoch: int, leader_id: int) -> None:
+        """Follow the leader of an epoch; the vote given in that epoch stays known."""
+        voted = self.hard_state.voted_key if epoch == self.epoch else None
+        later = self.now_ms + self.timeouts.fetch_ms
+        self.refused_leader_id = NO_NODE_ID
+        self.reachable_replicas.add(
+            leader_id
+        )  # it stays so when the leader leaves the voters, as it may while it leads (R242)
+        self.transition_to(
+            RaftFollowerState(leader_id, later, voter_request_due_ms=later), HardState(epoch, leader_id, voted)
+        )
+
+    def reset_fetch_timeout(self) -> None:
+        """The leader this node follows lives: its time begins anew."""
+        assert isinstance(self.state, RaftFollowerState)
+        self.state.deadline_ms = self.now_ms + self.timeouts.fetch_ms
+        self.state.has_fetched_from_leader, self.state.skips_election_delay = True, False
+
+    def maybe_transition(self, epoch: int, leader_id: int) -> None:
+        """Another node names an epoch and perhaps its leader (R209). Who says it is this node is wrong.
+
+        A prospective node that hears of the leader it lost goes on asking: who refuses it names that leader too
+        (``ProspectiveState`` remembers it, so that ``quorum.hasLeader`` holds).
+        """
+        if leader_id == self.local_replica.id and epoch > self.epoch and not self.voters.is_voter(self.local_replica):
+            self.report_duplicate_id(epoch, f"a node {leader_id} leads in epoch {epoch}, and it is not this one")
+        if epoch < self.epoch or leader_id == self.local_replica.id:
+            return
+        if epoch == self.epoch and isinstance(self.state, ProspectiveState) and leader_id == self.hard_state.leader_id:
+            return
+        follows = leader_id >= 0 and self.can_reach(leader_id)
+        if epoch > self.epoch and not follows:
+            self.transition_to_unattached(epoch, max(leader_id, NO_NODE_ID))
+        elif epoch > self.epoch or (follows and self.leader_id == NO_NODE_ID):
+            known = self.hard_state.leader_id if epoch == self.epoch else NO_NODE_ID
+            if known in (NO_NODE_ID, leader_id):
+                self.transition_to_follower(epoch, leader_id)
+            else:
+                self.ready.protocol_violation = (
+                    f"two leaders in epoch {epoch}: {known}, and now {leader_id} is said to lead"
+                )
+
+    def report_duplicate_id(self, epoch: int, text: str) -> None:
+        """Another node seems to have this one's id: said once an epoch, for what it asks is asked again and again."""
+        if epoch > self.duplicate_id_epoch:
+            self.duplicate_id_epoch = epoch
+            self.ready.log_message = (logging.WARNING, f"{text}: each node needs an id of its own")
+
+    # ------------------------------------------------------------------ fetches that wait here
+
+    @property
+    def advertised_high_watermark(self) -> int:
+        """What a leader tells: -1 until something of its own epoch is committed (R221)."""
+        assert isinstance(self.state, RaftLeaderState)
+        return self.high_watermark if self.high_watermark > self.state.epoch_start_offset else -1
+
+    def _complete_delayed_fetches_with(self, answer: RaftFetchResponse) -> None:
+        self.ready.replies += [OutboundResponse(p.pending_request, answer) for p in self.delayed_fetches]
+        self.delayed_fetches = []
+
+    def complete_delayed_fetches(self) -> None:
+        """There is news for every parked fetch: each is looked at afresh (R220)."""
+        parked, self.delayed_fetches = self.delayed_fetches, []
+        told = self.advertised_high_watermark
+        for p in parked:
+            self.ready.replies.append(
+                OutboundResponse(
+                    p.pending_request,
+                    read_for_fetch(p.request, self.epoch, self.local_replica.id, self.log_summary, told),
+                )
+            )
+
+    def expire_delayed_fetches(self) -> None:
+        """Fetches whose time is over get the answer of their arrival (R220)."""
+        for p in self.delayed_fetches:
+            if p.deadline_ms <= self.now_ms:
+                self.ready.replies.append(OutboundResponse(p.pending_request, p.initial_response))
+        self.delayed_fetches = [p for p in self.delayed_fetches if p.deadline_ms > self.now_ms]
+
+    # ------------------------------------------------------------------ log
+
+    def append(self, count: int, batch: object = None, controls: tuple[Message, ...] = ()) -> int:
+        """Append as leader, under the current epoch; gives the first offset. Whoever waits for records gets them."""
+        first = self.log_summary.append(self.epoch, count)
+        self.ready.appends.append(events.LogAppend(first, count, self.epoch, batch, controls))
+        self.complete_delayed_fetches()
+        return first
+
+    def truncate(self, offset: int) -> None:
+        """Cut the log: what was committed is never cut (R224)."""
+        assert offset >= self.high_watermark, f"cut to {offset} below the high watermark {self.high_watermark}"
+        if offset < self.log_summary.end_offset:
+            self.log_summary.truncate(offset)
+            self.voters.truncate(offset)
+            self.flushed_offset = min(self.flushed_offset, offset)
+            self.ready.truncate = offset
+
+    def update_high_watermark(self) -> None:
+        """R227: only what a majority has, and only once it reaches into this leader's own epoch."""
+        assert isinstance(self.state, RaftLeaderState)
+        end = majority_end_offset(self.state, self.voters)
+        if end > self.state.epoch_start_offset:
+            self.raise_high_watermark(end)
+
+    def update_local_end_offset(self) -> None:
+        """What is on the disk here counts for this node where it is a voter."""
+        assert isinstance(self.state, RaftLeaderState)
+        own = self.voters.find_voter(self.local_replica.id)
+        if own is not None and own.identifies(self.local_replica):
+            self.state.replicas.setdefault(own, ReplicaProgress()).end_offset = self.flushed_offset
+            self.update_high_watermark()
+
+    def raise_high_watermark(self, offset: int) -> None:
+        """What is committed never goes back."""
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.ready.committed = offset
+            if self.is_leader:
+                self.complete_delayed_fetches()

@@ -1,0 +1,93 @@
+"""The raft machine: ``step(now, event) -> Ready``. It knows no file, no socket, no clock and no chance of its own.
+
+One voter or many is the same machine: a lone voter is a majority by itself, so that `Start` makes it leader at once.
+What a step wants done is done in the order `Ready` gives before the next step is taken. What is appended counts for
+this node's own voice once it is on its disk (`LogFlushed`), which is stricter than Kafka (R227).
+
+Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
+"""
+
+from __future__ import annotations
+
+from ottla.controller.raft.state_machine import elections, events
+from ottla.controller.raft.state_machine.epoch_states import RaftFollowerState, RaftLeaderState, UnattachedState
+from ottla.controller.raft.state_machine.events import RaftEvent, Ready
+from ottla.controller.raft.state_machine.log_summary import VoterSetHistory, voter_keys
+from ottla.controller.raft.state_machine.raft_state import RaftState
+
+
+class RaftStateMachine(RaftState):
+    """A raft node and the rules that drive it."""
+
+    def step(self, now_ms: float, event: RaftEvent) -> Ready:
+        """Take one event in; gives what must be done before the next one."""
+        self.now_ms = now_ms
+        self.ready = Ready()
+        before = self.hard_state
+        match event:
+            case events.RaftStarted():
+                elections.initialize(self)
+            case events.Tick():
+                elections.tick(self)
+            case events.Propose(batch, count):
+                assert self.is_leader, "only a leader appends"
+                self.append(count, batch=batch)
+            case events.LogFlushed(end):
+                self._log_flushed(end)
+            case (
+                events.RequestReceived() | events.ResponseReceived() | events.RequestRejected() | events.RequestFailed()
+            ):
+                from ottla.controller.raft.state_machine import rpc_handlers  # a node alone does without
+
+                rpc_handlers.handle_event(self, event)
+            case events.PeerConnectionRefused(peer):
+                elections.handle_leader_refused(self, peer)
+            case events.SnapshotChunkReceived():
+                self._check_heard_leader()
+            case events.SnapshotLoaded():
+                self._snapshot_loaded(event)
+            case events.SnapshotCreated(start, snapshots):
+                self.log_summary.advance_start(start, snapshots)
+            case events.Resign():
+                elections.transition_to_resigned(self)
+        if isinstance(self.state, RaftLeaderState) and (
+            self.state.pending_change is not None or not self.voters.is_voter(self.local_replica)
+        ):
+            from ottla.controller.raft.state_machine import voter_changes
+
+            voter_changes.maybe_complete_change(self)
+            if voter_changes.is_own_removal_committed(self):
+                elections.transition_to_resigned(self)
+        elections.send_pending_requests(self)
+        if isinstance(self.state, RaftFollowerState | UnattachedState):
+            from ottla.controller.raft.state_machine import follower_fetch
+
+            follower_fetch.maybe_send_fetch(self)
+        if self.hard_state != before:
+            self.ready.hard_state = self.hard_state
+        if self.hard_state.voter_state != before.voter_state:
+            from ottla.controller.raft.state_machine import lost_disk
+
+            lost_disk.report_state_change(self, before.voter_state)
+        return self.ready
+
+    def _log_flushed(self, end: int) -> None:
+        self.flushed_offset = max(self.flushed_offset, min(end, self.log_summary.end_offset))
+        if isinstance(self.state, RaftLeaderState):
+            self.update_local_end_offset()
+
+    def _check_heard_leader(self) -> None:
+        if self.loading_snapshot is not None:
+            self.reset_fetch_timeout()
+
+    def _snapshot_loaded(self, event: events.SnapshotLoaded) -> None:
+        """A snapshot replaces the log, unless it was asked for in a state that is over (R235)."""
+        if self.loading_snapshot != (event.end_offset, event.epoch):
+            return
+        assert isinstance(self.state, RaftFollowerState)
+        self.ready.truncate_to_snapshot, self.loading_snapshot = self.loading_snapshot, None
+        self.log_summary.truncate_to_snapshot(event.end_offset, event.epoch)
+        self.flushed_offset = event.end_offset
+        self.high_watermark = max(self.high_watermark, event.end_offset)
+        if event.voters is not None:
+            self.voters = VoterSetHistory(voter_keys(event.voters), event.voters, event.end_offset - 1)

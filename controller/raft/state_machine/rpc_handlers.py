@@ -1,0 +1,261 @@
+"""What a raft node answers to others, and what it makes of their answers.
+
+Source: the ``handle...RaftRequest`` and ``handle...Response`` methods of ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.controller.raft.state_machine import (
+    elections,
+    fetch_handlers,
+    follower_fetch,
+    lost_disk,
+    voter_changes,
+    voter_join,
+)
+from ottla.controller.raft.state_machine.epoch_states import (
+    CandidateState,
+    ProspectiveState,
+    RaftFollowerState,
+    RaftLeaderState,
+    ResignedState,
+    UnattachedState,
+)
+from ottla.controller.raft.state_machine.events import (
+    AddVoter,
+    AnyRaftResponse,
+    BeginEpoch,
+    EndEpoch,
+    Fetch,
+    FetchedRaftBatch,
+    FetchSnapshot,
+    HardState,
+    KRaftVersionsResponse,
+    OutboundResponse,
+    QueryKRaftVersions,
+    RaftFetchResponse,
+    RaftFetchSnapshotResponse,
+    RaftRequest,
+    RaftResponse,
+    RemoveVoter,
+    RequestFailed,
+    RequestReceived,
+    RequestRejected,
+    ResponseReceived,
+    UpdateVoter,
+    Vote,
+    VoterChangeResponse,
+    VoterState,
+)
+from ottla.controller.raft.state_machine.raft_state import RaftState
+from ottla.controller.raft.state_machine.vote_rules import can_grant_vote, malformed_vote_error, sender_error
+from ottla.wire.errors import ErrorCode
+
+
+def handle_event(raft: RaftState, event: RequestReceived | ResponseReceived | RequestRejected | RequestFailed) -> None:
+    """Another node said something, or did not answer."""
+    match event:
+        case RequestReceived(ticket, request):
+            handle_request(raft, ticket, request)
+        case ResponseReceived(peer, request, answer, batches):
+            handle_response(raft, peer, request, answer, batches)
+        case RequestRejected(peer, request, error):
+            handle_rejection(raft, peer, request, error)
+        case RequestFailed(peer, request):
+            handle_failure(raft, peer, request)
+
+
+def handle_request(raft: RaftState, ticket: Any, request: RaftRequest) -> None:
+    """Answer a request; a fetch or a change of the voters may have to wait for its answer."""
+    match request:
+        case Vote():
+            raft.ready.replies.append(OutboundResponse(ticket, _handle_vote(raft, request)))
+        case BeginEpoch():
+            raft.ready.replies.append(OutboundResponse(ticket, _handle_leader_epoch(raft, request)))
+        case EndEpoch():
+            raft.ready.replies.append(OutboundResponse(ticket, _handle_end_epoch(raft, request)))
+        case Fetch():
+            fetch_handlers.handle_fetch(raft, ticket, request)
+        case FetchSnapshot():
+            fetch_handlers.handle_fetch_snapshot(raft, ticket, request)
+        case QueryKRaftVersions():
+            raise AssertionError("the machine is not asked what this node speaks")
+        case _:
+            voter_changes.handle_voter_request(raft, ticket, request)
+
+
+def _response(raft: RaftState, error: ErrorCode = ErrorCode.NONE) -> RaftResponse:
+    return RaftResponse(error, raft.epoch, raft.leader_id)
+
+
+def _handle_vote(raft: RaftState, vote: Vote) -> RaftResponse:
+    """R211, R212. A higher epoch is taken over before anything is judged, of a pre-vote too (R59)."""
+    error, granted = _evaluate_vote(raft, vote)
+    return RaftResponse(error, raft.epoch, raft.leader_id_for(vote.candidate.id), granted)
+
+
+def _evaluate_vote(raft: RaftState, vote: Vote) -> tuple[ErrorCode, bool]:
+    wrong = malformed_vote_error(vote)
+    if wrong == ErrorCode.NONE:
+        wrong = sender_error(vote.candidate.id, vote.epoch, raft.epoch)
+    if wrong != ErrorCode.NONE:
+        return wrong, False
+    if vote.epoch > raft.epoch:
+        raft.transition_to_unattached(vote.epoch)
+    if vote.voter is not None and not vote.voter.identifies(raft.local_replica):
+        return ErrorCode.INVALID_VOTER_KEY, False
+    up_to_date = can_grant_vote(
+        raft.state, raft.hard_state, vote, raft.log_summary.last_epoch, raft.log_summary.end_offset
+    )
+    granted = up_to_date and vote.candidate.id != raft.local_replica.id  # nobody else has this node's id
+    if raft.hard_state.voter_state != VoterState.GROWN:
+        granted = lost_disk.can_grant_vote_before_recovery(raft, vote) and granted
+    if vote.pre_vote and not granted and isinstance(raft.state, ProspectiveState):
+        raft.state.election.clear_rejection(vote.candidate.id, raft.next_request_ms)
+    if granted and not vote.pre_vote and raft.hard_state.voted_key is None:
+        raft.hard_state = HardState(raft.epoch, raft.hard_state.leader_id, vote.candidate)
+        assert isinstance(raft.state, UnattachedState | ProspectiveState)
+        raft.state.deadline_ms = raft.random_election_deadline_ms()
+    return ErrorCode.NONE, granted
+
+
+def _handle_leader_epoch(raft: RaftState, begin: BeginEpoch) -> RaftResponse:
+    """R214: the leader is followed first; only then the key is compared."""
+    wrong = sender_error(begin.leader_id, begin.epoch, raft.epoch)
+    if wrong != ErrorCode.NONE:
+        return _response(raft, wrong)
+    raft.maybe_transition(begin.epoch, begin.leader_id)
+    if begin.voter is not None and not begin.voter.identifies(raft.local_replica):
+        return _response(raft, ErrorCode.INVALID_VOTER_KEY)
+    return _response(raft)
+
+
+def _handle_end_epoch(raft: RaftState, end: EndEpoch) -> RaftResponse:
+    """R215: the first of the successors tries at once, the others later, each twice as early as the next."""
+    wrong = sender_error(end.leader_id, end.epoch, raft.epoch)
+    if wrong != ErrorCode.NONE:
+        return _response(raft, wrong)
+    raft.maybe_transition(end.epoch, end.leader_id)
+    if isinstance(raft.state, RaftFollowerState) and raft.state.leader_id == end.leader_id:
+        raft.state.skips_election_delay = True  # by its place among the successors
+        raft.state.deadline_ms = raft.now_ms + successor_wait_ms(
+            [s.identifies(raft.local_replica) for s in end.preferred_successors], raft.timeouts.backoff_max_ms
+        )
+    return _response(raft)
+
+
+def successor_wait_ms(is_me: list[bool], max_ms: float) -> float:
+    """How long a follower waits before it asks for votes, by its place among the preferred successors (R215).
+
+    A leader that starts again knows no successor: then all of them hurry.
+    """
+    if is_me and True not in is_me:
+        return max_ms
+    position = is_me.index(True) if is_me else 0
+    if position == 0:
+        return 0
+    base = int(max_ms) >> (len(is_me) - 1)
+    return min(max_ms, base << (position - 1))
+
+
+# ------------------------------------------------------------------ answers to what we asked
+
+
+def handle_failure(raft: RaftState, peer: int, request: RaftRequest) -> None:
+    """Try again a little later; a leader makes itself known in its own time (R214)."""
+    if request is raft.pending_fetch or request is raft.pending_voter_request:
+        follower_fetch.handle_fetch_failure(raft, peer)
+    elif isinstance(request, QueryKRaftVersions):
+        voter_changes.handle_versions_response(raft, request, KRaftVersionsResponse(ErrorCode.BROKER_NOT_AVAILABLE))
+    elif isinstance(request, Fetch | FetchSnapshot):
+        pass  # the one was given up, the other is the shell's to repeat
+    elif peer in raft.next_request_ms:
+        wait_ms = raft.timeouts.fetch_ms / 2 if isinstance(request, BeginEpoch) else raft.timeouts.retry_ms
+        raft.next_request_ms[peer] = raft.now_ms + wait_ms
+        if isinstance(raft.state, ProspectiveState) and raft.hard_state.voter_state == VoterState.NEWBORN:
+            raft.state.election.unreachable_voters.add(peer)
+            elections.evaluate_votes(raft)
+
+
+def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: ErrorCode) -> None:
+    """Who cannot be asked whether it would vote is asked for its vote, at once (R207); else try again later."""
+    asks = isinstance(request, Vote) and request.pre_vote and request.epoch == raft.epoch
+    if asks and isinstance(raft.state, ProspectiveState) and error == ErrorCode.UNSUPPORTED_VERSION:
+        elections.transition_to_candidate(raft)
+    elif (
+        request is raft.pending_voter_request
+        and error == ErrorCode.UNSUPPORTED_VERSION
+        and isinstance(raft.state, RaftFollowerState)
+    ):
+        raft.pending_voter_request = None
+        raft.state.has_updated_leader = True  # it does not want to know (R249)
+    else:
+        handle_failure(raft, peer, request)
+
+
+def handle_response(
+    raft: RaftState, peer: int, request: RaftRequest, answer: AnyRaftResponse, batches: tuple[FetchedRaftBatch, ...]
+) -> None:
+    """Epochs first, whatever the error but the one of who is behind (R209); then what the answer says."""
+    if isinstance(request, QueryKRaftVersions):
+        assert isinstance(answer, KRaftVersionsResponse)
+        voter_changes.handle_versions_response(raft, request, answer)
+        return
+    assert not isinstance(answer, KRaftVersionsResponse)
+    if raft.hard_state.voter_state != VoterState.GROWN:
+        answer = lost_disk.record_response(raft, peer, answer)
+    before, fetched, offered = raft.state, request is raft.pending_fetch, request is raft.pending_voter_request
+    if fetched:
+        raft.pending_fetch = None
+    if offered:
+        raft.pending_voter_request = None
+    if answer.error != ErrorCode.UNKNOWN_LEADER_EPOCH and (answer.epoch > raft.epoch or answer.leader_id >= 0):
+        raft.maybe_transition(answer.epoch, answer.leader_id)
+    match request, answer:
+        case Fetch(), RaftFetchResponse():
+            if answer.error == ErrorCode.UNKNOWN_SERVER_ERROR:  # so a leader answers who has its own id
+                raft.report_duplicate_id(
+                    answer.epoch, f"the leader of epoch {answer.epoch} gives node {raft.local_replica.id} no metadata"
+                )
+            if fetched:
+                follower_fetch.handle_fetch_response(raft, before, peer, request, answer, batches)
+        case FetchSnapshot(), RaftFetchSnapshotResponse():
+            follower_fetch.handle_fetch_snapshot_response(raft, request, answer)
+        case AddVoter() | RemoveVoter() | UpdateVoter(), VoterChangeResponse():
+            if offered and raft.state is before and not voter_join.handle_voter_response(raft, request, answer):
+                follower_fetch.back_off(raft, peer)
+        case Vote() | BeginEpoch() | EndEpoch(), RaftResponse():
+            _handle_epoch_response(raft, peer, request, answer)
+        case _:
+            raise AssertionError(f"{answer} is no answer to {request}")
+
+
+def _handle_epoch_response(
+    raft: RaftState, peer: int, request: Vote | BeginEpoch | EndEpoch, answer: RaftResponse
+) -> None:
+    """What an answer of this epoch means to a node that wants to lead, leads, or does not any more."""
+    if request.epoch != raft.epoch or answer.epoch < raft.epoch:
+        return
+    state = raft.state
+    match request, state:
+        case Vote(), ProspectiveState() | CandidateState() if answer.error != ErrorCode.NONE:
+            handle_failure(raft, peer, request)  # neither a yes nor a no
+        case Vote(pre_vote=True), ProspectiveState(election=election):
+            election.votes[peer] = answer.vote_granted
+            if not answer.vote_granted:
+                lost_disk.start_recovery(raft)  # who refuses an empty log has one, or follows somebody who has
+            elections.evaluate_votes(raft)
+        case Vote(pre_vote=False), CandidateState(election=election, deadline_ms=deadline_ms) if (
+            peer not in election.votes
+        ):
+            if raft.now_ms < deadline_ms:  # after a pause an old vote may be of a voter that lost its disk since
+                election.votes[peer] = answer.vote_granted
+                elections.evaluate_votes(raft)
+        case BeginEpoch(), RaftLeaderState():
+            raft.next_request_ms[peer] = raft.now_ms + raft.timeouts.fetch_ms / 2
+        case EndEpoch(), ResignedState(acknowledged_voters=told):
+            told.add(peer)
+        case _:
+            pass

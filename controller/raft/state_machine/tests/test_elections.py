@@ -1,0 +1,406 @@
+"""Starts, elections and votes (R203-R212): the machine asked directly, row by row."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.controller.raft.state_machine.epoch_states import (
+    CandidateState,
+    ProspectiveState,
+    RaftFollowerState,
+    ResignedState,
+    UnattachedState,
+)
+from ottla.controller.raft.state_machine.events import (
+    BeginEpoch,
+    EndEpoch,
+    Fetch,
+    HardState,
+    PeerConnectionRefused,
+    RaftResponse,
+    RaftStarted,
+    ReplicaKey,
+    RequestFailed,
+    RequestReceived,
+    RequestRejected,
+    ResponseReceived,
+    Tick,
+    Vote,
+)
+from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory
+from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
+from ottla.controller.raft.tests.raft_fixture import (
+    FENCED,
+    FIRST,
+    INVALID,
+    INVALID_KEY,
+    KEYS,
+    OK,
+    SECOND,
+    THIRD,
+    candidate,
+    follower,
+    leader,
+    new_machine,
+    prospective,
+    resigned,
+    response_to,
+    unattached,
+)
+from ottla.wire.errors import ErrorCode
+
+# ------------------------------------------------------------------ start (R204, R205)
+
+
+@pytest.mark.parametrize(
+    ("hard", "log_epoch", "state", "epoch", "leader_id"),
+    [
+        (HardState(0), 0, UnattachedState, 0, -1),
+        (HardState(3), 0, UnattachedState, 3, -1),
+        (HardState(3, 2), 0, RaftFollowerState, 3, 2),
+        (HardState(3, 9), 0, UnattachedState, 3, 9),  # no voter
+        (HardState(3, 1), 0, ResignedState, 3, 1),
+        (HardState(3, -1, FIRST), 0, CandidateState, 3, -1),
+        (HardState(3, -1, ReplicaKey(1)), 0, CandidateState, 3, -1),
+        (HardState(3, -1, ReplicaKey(1, bytes([9] * 16))), 0, UnattachedState, 3, -1),
+        (HardState(3, -1, SECOND), 0, UnattachedState, 3, -1),
+        (HardState(3, 2, FIRST), 3, RaftFollowerState, 3, 2),
+        (HardState(3, 2), 4, UnattachedState, 4, -1),
+        (HardState(4, 2), 4, RaftFollowerState, 4, 2),
+    ],
+)
+def test_r204_a_start_takes_up_what_was_left(
+    hard: HardState, log_epoch: int, state: type, epoch: int, leader_id: int
+) -> None:
+    raft = new_machine(hard, end=5 if log_epoch else 0, epoch=log_epoch)
+    ready = raft.step(0, RaftStarted())
+    assert type(raft.state) is state
+    assert (raft.hard_state.epoch, raft.hard_state.leader_id) == (epoch, leader_id)
+    assert (ready.hard_state is not None) == (log_epoch > hard.epoch)
+    assert raft.leader_id == (2 if state is RaftFollowerState else -1)
+    assert [type(s.request) for s in ready.sends] == {
+        RaftFollowerState: [Fetch],
+        CandidateState: [Vote, Vote],
+        ResignedState: [EndEpoch, EndEpoch],
+        UnattachedState: [],
+    }[state]
+
+
+def test_r205_a_lone_voter_leads_without_waiting() -> None:
+    for hard, epoch in ((HardState(3, 1), 4), (HardState(3), 4), (HardState(3, -1, FIRST), 3)):
+        raft = new_machine(hard, count=1)
+        ready = raft.step(0, RaftStarted())
+        assert ready.hard_state == HardState(epoch, 1)
+        assert [(a.first_offset, a.epoch, a.records_count) for a in ready.appends] == [(0, epoch, 1)]
+        assert not ready.sends
+        assert raft.deadline_ms == float("inf"), "nobody has to listen to it"
+
+
+def test_who_is_no_voter_never_asks_for_votes() -> None:
+    chain = LogSummary()
+    raft = RaftStateMachine(
+        KEYS[5], VoterSetHistory([FIRST, SECOND, THIRD]), HardState(2, -1, KEYS[5]), chain, lambda: 0.5
+    )
+    assert not raft.step(0, RaftStarted()).sends
+    assert isinstance(raft.state, UnattachedState)
+    response_to(raft, BeginEpoch(2, 3))
+    raft.step(9000, Tick())
+    assert isinstance(raft.state, RaftFollowerState)
+    assert [type(s.request) for s in raft.step(9020, Tick()).sends] == [Fetch]
+
+
+# ------------------------------------------------------------------ elections
+
+
+def test_who_is_no_voter_asks_the_leader_it_knows_again_and_again() -> None:
+    raft = RaftStateMachine(
+        KEYS[4], VoterSetHistory([FIRST, SECOND, THIRD]), HardState(5, 2), LogSummary(), lambda: 0.5
+    )
+    (send,) = raft.step(0, RaftStarted()).sends
+    assert (send.peer, raft.deadline_ms) == (2, 2000)
+    for now in (2000, 4020):
+        assert not raft.step(now, Tick()).sends
+        assert raft.deadline_ms == now + 20
+        (send,) = raft.step(now + 20, Tick()).sends
+        assert (send.peer, raft.deadline_ms) == (2, now + 2000)
+
+
+def test_r209_who_leads_is_believed_with_any_error_but_of_who_is_behind() -> None:
+    """``maybeHandleCommonResponse``: the epoch is ours, and no leader of it was known."""
+    for error in (ErrorCode.NONE, ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER, FENCED):
+        raft = prospective()
+        raft.step(1600, ResponseReceived(2, Vote(FIRST, 5, 0, 0, pre_vote=True), RaftResponse(error, 5, 3)))
+        assert raft.leader_id == 3
+    raft = prospective()
+    raft.step(
+        1600,
+        ResponseReceived(2, Vote(FIRST, 5, 0, 0, pre_vote=True), RaftResponse(ErrorCode.UNKNOWN_LEADER_EPOCH, 5, 3)),
+    )
+    assert raft.leader_id == -1
+
+
+def test_r203_the_election_timer_is_random_and_goes_on_where_it_ran() -> None:
+    raft = unattached()
+    assert raft.deadline_ms == 1500
+    raft.step(1499, Tick())
+    assert isinstance(raft.state, UnattachedState)
+    response_to(raft, Vote(SECOND, 9, 0, 0, pre_vote=True), 700)
+    assert (raft.epoch, raft.deadline_ms) == (9, 1500)
+    raft.step(1500, Tick())
+    assert isinstance(raft.state, ProspectiveState)
+
+
+def test_r59_a_follower_asks_first_and_disturbs_nobody() -> None:
+    raft = follower()
+    assert raft.deadline_ms == 2000
+    ready = raft.step(2000, Tick())
+    assert isinstance(raft.state, ProspectiveState)
+    assert raft.epoch == 5
+    assert ready.hard_state is None
+    assert [(s.peer, s.request) for s in ready.sends] == [
+        (2, Vote(FIRST, 5, 0, 0, True, SECOND)),
+        (3, Vote(FIRST, 5, 0, 0, True, THIRD)),
+    ]
+
+
+def test_r206_a_majority_of_pre_votes_makes_a_candidate_of_a_new_epoch() -> None:
+    raft = prospective()
+    vote = Vote(FIRST, 5, 0, 0, pre_vote=True)
+    ready = raft.step(1600, ResponseReceived(2, vote, RaftResponse(ErrorCode.NONE, 5, -1, vote_granted=True)))
+    assert isinstance(raft.state, CandidateState)
+    assert ready.hard_state == HardState(6, -1, FIRST)
+    assert [(s.peer, s.request) for s in ready.sends] == [
+        (2, Vote(FIRST, 6, 0, 0, False, SECOND)),
+        (3, Vote(FIRST, 6, 0, 0, False, THIRD)),
+    ]
+
+
+def test_r208_a_lost_pre_vote_goes_back_to_the_old_leader_or_to_nobody() -> None:
+    no = RaftResponse(ErrorCode.NONE, 5, -1)
+    vote = Vote(FIRST, 5, 0, 0, pre_vote=True)
+    raft = prospective()
+    raft.step(1600, ResponseReceived(2, vote, no))
+    assert isinstance(raft.state, ProspectiveState)
+    raft.step(1600, ResponseReceived(3, vote, no))
+    assert isinstance(raft.state, UnattachedState)
+    raft = follower()
+    raft.step(2000, Tick())
+    for peer in (2, 3):
+        raft.step(2100, ResponseReceived(peer, vote, no))
+    assert isinstance(raft.state, RaftFollowerState)
+    assert (raft.leader_id, raft.deadline_ms) == (2, 4100)
+    raft = follower()
+    raft.step(2000, Tick())
+    raft.step(raft.deadline_ms, Tick())
+    assert isinstance(raft.state, RaftFollowerState), "its time is over"
+    raft = prospective()
+    at = raft.deadline_ms
+    raft.step(at, Tick())
+    assert isinstance(raft.state, ProspectiveState), "none of its time remains: it asks again"
+    assert raft.deadline_ms == at + 1500
+    raft = prospective()
+    for peer in (2, 3):
+        raft.step(1600, ResponseReceived(peer, vote, no))
+    assert raft.deadline_ms == 3100, "who was refused waits anew"
+
+
+def test_who_refused_and_now_asks_itself_is_asked_again() -> None:
+    """It still heard the leader then; now it does not. Unless it can win: then it shall, or both would try."""
+    vote = Vote(FIRST, 5, 3, 10, pre_vote=True)
+    raft = prospective(end=10, epoch=3)
+    raft.step(1600, ResponseReceived(2, vote, RaftResponse(ErrorCode.NONE, 5, -1)))
+    assert not raft.step(1610, Tick()).sends
+    ready = raft.step(1620, RequestReceived("t", Vote(SECOND, 5, 3, 9, pre_vote=True)))
+    assert [r.response.vote_granted for r in ready.replies] == [False]  # type: ignore[union-attr]
+    assert [(s.peer, s.request) for s in ready.sends] == [(2, vote._replace(voter=SECOND))]
+    assert not raft.step(1630, RequestReceived("t", Vote(SECOND, 5, 3, 9, pre_vote=True))).sends, (
+        "its answer is under way"
+    )
+    raft.step(1640, ResponseReceived(2, vote, RaftResponse(ErrorCode.NONE, 5, -1, vote_granted=True)))
+    assert isinstance(raft.state, CandidateState)
+    raft = prospective(end=10, epoch=3)
+    raft.step(1600, ResponseReceived(2, vote, RaftResponse(ErrorCode.NONE, 5, -1)))
+    ready = raft.step(1620, RequestReceived("t", Vote(SECOND, 5, 3, 10, pre_vote=True)))
+    assert [r.response.vote_granted for r in ready.replies] == [True]  # type: ignore[union-attr]
+    assert not ready.sends
+
+
+def test_nobody_goes_back_to_a_leader_whose_process_is_gone() -> None:
+    raft = follower()
+    raft.step(100, PeerConnectionRefused(2))
+    assert isinstance(raft.state, ProspectiveState)
+    raft.step(raft.state.deadline_ms, Tick())
+    assert isinstance(raft.state, ProspectiveState), "it asks again"
+    response_to(raft, BeginEpoch(3, 6), 5000)
+    raft.step(7000, Tick())
+    raft.step(raft.state.deadline_ms, Tick())
+    assert isinstance(raft.state, RaftFollowerState), "of another one it knows nothing of the kind"
+
+
+def test_r206_a_later_answer_counts_for_a_pre_vote_and_not_for_a_vote() -> None:
+    yes, no = (RaftResponse(ErrorCode.NONE, 5, -1, vote_granted=g) for g in (True, False))
+    raft = prospective(count=5)
+    vote = Vote(FIRST, 5, 0, 0, pre_vote=True)
+    raft.step(1600, ResponseReceived(2, vote, no))
+    raft.step(1600, ResponseReceived(2, vote, yes))
+    raft.step(1600, ResponseReceived(3, vote, yes))
+    assert isinstance(raft.state, CandidateState)
+    real = Vote(FIRST, 6, 0, 0)
+    for said in (no, yes):
+        raft.step(1600, ResponseReceived(2, real, said._replace(epoch=6)))
+    raft.step(1600, ResponseReceived(3, real, yes._replace(epoch=6)))
+    assert isinstance(raft.state, CandidateState), "one no stays a no"
+    raft.step(1600, ResponseReceived(4, real, yes._replace(epoch=6)))
+    assert raft.is_leader
+
+
+def test_a_beaten_candidate_waits_out_its_timer() -> None:
+    raft = candidate()
+    for peer in (2, 3):
+        raft.step(1600, ResponseReceived(peer, Vote(FIRST, 6, 0, 0), RaftResponse(ErrorCode.NONE, 6, -1)))
+    assert isinstance(raft.state, CandidateState)
+    raft.step(raft.deadline_ms, Tick())
+    assert isinstance(raft.state, ProspectiveState)
+    assert raft.epoch == 6
+
+
+def test_an_answer_with_an_error_is_no_vote_and_one_to_an_older_question_none_at_all() -> None:
+    raft = prospective()
+    wrong = RaftResponse(ErrorCode.INVALID_VOTER_KEY, 5, -1, vote_granted=True)
+    assert not raft.step(1600, ResponseReceived(2, Vote(FIRST, 5, 0, 0, pre_vote=True), wrong)).sends
+    assert isinstance(raft.state, ProspectiveState)
+    assert raft.state.election.votes == {1: True}, "neither a yes nor a no"
+    assert [s.peer for s in raft.step(1620, Tick()).sends] == [2], "asked again shortly"
+    old = RaftResponse(ErrorCode.NONE, 5, -1, vote_granted=True)
+    raft.step(1600, ResponseReceived(3, Vote(FIRST, 4, 0, 0, pre_vote=True), old))
+    assert isinstance(raft.state, ProspectiveState)
+
+
+def test_a_candidate_that_is_beaten_asks_no_more() -> None:
+    raft = candidate(count=5)
+    for peer in (2, 3, 4):
+        ready = raft.step(1600, ResponseReceived(peer, Vote(FIRST, 6, 0, 0), RaftResponse(ErrorCode.NONE, 6, -1)))
+    raft.step(1600, RequestFailed(5, Vote(FIRST, 6, 0, 0)))
+    ready = raft.step(1620, Tick())
+    assert not ready.sends
+
+
+def test_r207_who_cannot_be_asked_for_a_pre_vote_is_asked_for_its_vote() -> None:
+    raft = prospective()
+    pre = Vote(FIRST, 5, 0, 0, pre_vote=True)
+    assert not raft.step(1600, RequestRejected(2, pre, ErrorCode.UNKNOWN_SERVER_ERROR)).sends
+    assert isinstance(raft.state, ProspectiveState)
+    ready = raft.step(1620, RequestRejected(2, pre, ErrorCode.UNSUPPORTED_VERSION))
+    assert isinstance(raft.state, CandidateState)
+    assert ready.hard_state == HardState(6, -1, FIRST)
+    assert [s.request for s in ready.sends] == [Vote(FIRST, 6, 0, 0, voter=SECOND), Vote(FIRST, 6, 0, 0, voter=THIRD)]
+    raft.step(1630, RequestRejected(2, pre, ErrorCode.UNSUPPORTED_VERSION))
+    assert raft.epoch == 6, "an old refusal"
+
+
+def test_what_got_no_answer_is_asked_again_shortly() -> None:
+    raft = prospective()
+    assert not raft.step(1501, Tick()).sends, "a request is under way to each"
+    assert not raft.step(1510, RequestFailed(2, Vote(FIRST, 5, 0, 0, pre_vote=True))).sends
+    assert raft.deadline_ms == 1530
+    assert [s.peer for s in raft.step(1530, Tick()).sends] == [2]
+
+
+# ------------------------------------------------------------------ votes (R211, R212)
+
+
+@pytest.mark.parametrize(
+    ("vote", "error"),
+    [
+        (Vote(SECOND, 6, 5, 9), OK),
+        (Vote(SECOND, 6, 6, 9), INVALID),
+        (Vote(SECOND, 6, 6, 9, pre_vote=True), OK),
+        (Vote(SECOND, 6, 7, 9, pre_vote=True), INVALID),
+        (Vote(SECOND, 6, -1, 9), INVALID),
+        (Vote(SECOND, 6, 0, -1), INVALID),
+        (Vote(SECOND, 6, 0, 0), OK),
+        (Vote(ReplicaKey(-1), 6, 5, 9), INVALID),
+        (Vote(ReplicaKey(0), 6, 5, 9), OK),
+        (Vote(SECOND, 4, 3, 9), FENCED),
+        (Vote(SECOND, 4, 4, 9), INVALID),
+        (Vote(ReplicaKey(-1), 4, 3, 9), FENCED),
+        (Vote(SECOND, 6, 5, 9, voter=SECOND), INVALID_KEY),
+        (Vote(SECOND, 6, 5, 9, voter=ReplicaKey(1, bytes([8] * 16))), INVALID_KEY),
+        (Vote(SECOND, 6, 5, 9, voter=ReplicaKey(1)), OK),
+        (Vote(SECOND, 6, 5, 9, voter=FIRST), OK),
+    ],
+)
+def test_r211_a_vote_is_checked_in_order(vote: Vote, error: ErrorCode) -> None:
+    raft = unattached()
+    said = response_to(raft, vote)
+    assert said.error == error
+    assert raft.epoch == (5 if error in (FENCED, INVALID) else 6), "a wrong key has moved the epoch already"
+    assert said.epoch == raft.epoch
+
+
+def test_r202_a_vote_is_on_the_disk_before_it_is_said_and_given_once() -> None:
+    raft = unattached()
+    ready = raft.step(100, RequestReceived("t", Vote(SECOND, 6, 0, 0)))
+    assert ready.hard_state == HardState(6, -1, SECOND)
+    assert ready.replies[0].response.vote_granted
+    assert raft.deadline_ms == 1600, "the timer begins anew"
+    assert not response_to(raft, Vote(THIRD, 6, 0, 5)).granted
+    assert response_to(raft, Vote(SECOND, 6, 0, 0)).granted
+    assert not response_to(raft, Vote(ReplicaKey(2), 6, 0, 0)).granted
+    assert not response_to(raft, Vote(ReplicaKey(2, bytes([8] * 16)), 6, 0, 0)).granted
+
+
+def test_nobody_votes_for_another_that_has_its_own_id() -> None:
+    raft = unattached()
+    assert not response_to(raft, Vote(ReplicaKey(1, bytes([9] * 16)), 6, 0, 0)).granted
+    assert raft.hard_state == HardState(6)
+
+
+def in_state(name: str) -> RaftStateMachine:
+    if name == "follower":
+        return follower(end=10, epoch=3)
+    if name == "follower that fetched":
+        return follower(fetched=True, end=10, epoch=3)
+    makers = {"leader": leader, "candidate": candidate, "prospective": prospective, "unattached": unattached}
+    return resigned() if name == "resigned" else makers[name](end=10, epoch=3)
+
+
+@pytest.mark.parametrize(
+    ("state", "real", "pre"),
+    [
+        ("leader", False, False),
+        ("follower", False, True),
+        ("follower that fetched", False, False),
+        ("candidate", False, True),
+        ("resigned", False, True),
+        ("unattached", True, True),
+        ("prospective", True, True),
+    ],
+)
+def test_r212_who_votes_for_whom(state: str, real: bool, pre: bool) -> None:
+    for asked, expected in ((False, real), (True, pre)):
+        raft = in_state(state)
+        last, end = raft.log_summary.last_epoch, raft.log_summary.end_offset
+        at = raft.epoch
+        for last_epoch, offset, up_to_date in (
+            (last, end, True),
+            (last, end + 1, True),
+            (last, end - 1, False),
+            (last - 1, end + 9, False),
+        ):
+            if last_epoch < 0 or offset < 0 or (not asked and last_epoch >= at):
+                continue
+            raft = in_state(state)
+            said = response_to(raft, Vote(THIRD, at, last_epoch, offset, pre_vote=asked), 1)
+            assert said.error == OK
+            assert said.granted == (expected and up_to_date), (state, asked, last_epoch, offset)
+            if asked:
+                assert raft.hard_state.voted_key != THIRD, "a pre-vote is no vote"
+
+
+def test_r212_nobody_votes_while_it_knows_of_a_leader() -> None:
+    raft = follower()
+    raft.step(2000, Tick())
+    assert isinstance(raft.state, ProspectiveState)
+    assert not response_to(raft, Vote(THIRD, 5, 0, 0), 2001).granted
+    assert response_to(raft, Vote(THIRD, 5, 0, 0, pre_vote=True), 2001).granted

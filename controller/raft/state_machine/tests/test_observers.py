@@ -1,0 +1,49 @@
+"""Who fetches and is no voter (R219, R251): a leader remembers it for a while, and never too many."""
+
+from __future__ import annotations
+
+from ottla.controller.raft.state_machine.events import Fetch, ReplicaKey, RequestReceived, ResponseReceived
+from ottla.controller.raft.state_machine.leader import MAX_OBSERVERS, OBSERVER_SESSION_TIMEOUT_MS
+from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
+from ottla.controller.raft.state_machine.tests.test_voter_changes import SPEAKS, E, adding, said
+from ottla.controller.raft.tests.raft_fixture import KEYS, leader_of_voters, replica_fetches
+
+VOTERS = 3
+
+
+def invented(raft: RaftStateMachine, number: int, now_ms: float) -> None:
+    key = ReplicaKey(1000 + number, number.to_bytes(16, "big"))
+    raft.step(now_ms, RequestReceived("fetch", Fetch(key, raft.epoch, 0, 0)))
+
+
+def test_ids_that_are_invented_take_no_more_room_than_a_thousand() -> None:
+    raft = leader_of_voters(1, 2, 3)
+    for number in range(3 * MAX_OBSERVERS):
+        invented(raft, number, 2000 + number / 10)
+    assert len(raft.state.replicas) == VOTERS + MAX_OBSERVERS  # type: ignore[union-attr]
+    assert all(v in raft.state.replicas for v in raft.voters.current)  # type: ignore[union-attr]
+
+
+def test_who_goes_on_fetching_is_not_forgotten_for_those_who_come_and_go() -> None:
+    raft = leader_of_voters(1, 2, 3)
+    ask = adding(raft)
+    for number in range(3 * MAX_OBSERVERS):
+        if number % 100 == 0:
+            replica_fetches(raft, 4, 2010 + number / 10)
+        invented(raft, number, 2010 + number / 10)
+    ready = raft.step(2400, ResponseReceived(4, ask, SPEAKS))
+    assert not [a for a in said(ready) if a.error == E.REQUEST_TIMED_OUT], "it has the whole log"
+    assert raft.voters.is_voter(KEYS[4])
+
+
+def test_who_was_silent_for_five_minutes_goes_when_somebody_new_comes() -> None:
+    raft = leader_of_voters(1, 2, 3)
+    for number in range(10):
+        invented(raft, number, 2000)
+    invented(raft, 10, 2000 + OBSERVER_SESSION_TIMEOUT_MS - 1)
+    assert len(raft.state.replicas) == VOTERS + 11  # type: ignore[union-attr]
+    raft = leader_of_voters(1, 2, 3)
+    for number in range(10):
+        invented(raft, number, 2000)
+    invented(raft, 10, 2000 + OBSERVER_SESSION_TIMEOUT_MS)
+    assert len(raft.state.replicas) == VOTERS + 1  # type: ignore[union-attr]

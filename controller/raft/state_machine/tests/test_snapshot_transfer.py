@@ -1,0 +1,145 @@
+"""How a snapshot goes from a leader to a follower (R228, R234-R236)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.controller.raft.state_machine.events import (
+    BeginEpoch,
+    Fetch,
+    FetchSnapshot,
+    HardState,
+    RaftFetchResponse,
+    RaftFetchSnapshotResponse,
+    RaftStarted,
+    ReplicaKey,
+    RequestFailed,
+    RequestReceived,
+    ResponseReceived,
+    SnapshotLoaded,
+    Tick,
+)
+from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory
+from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
+from ottla.controller.raft.tests.raft_fixture import FENCED, FIRST, OK, SECOND, THIRD, follower, leader_with_log
+from ottla.wire.errors import ErrorCode
+
+E = ErrorCode
+ASK = FetchSnapshot(SECOND, 6, (8, 3), 100, 1000, size_bytes=300)
+
+
+def following() -> RaftStateMachine:
+    raft = leader_with_log()
+    raft.step(1600, RequestReceived("b", BeginEpoch(3, 7)))
+    return raft
+
+
+@pytest.mark.parametrize(
+    ("make", "ask", "error"),
+    [
+        (leader_with_log, ASK._replace(epoch=5, size_bytes=-1), FENCED),
+        (leader_with_log, ASK._replace(epoch=7, size_bytes=-1), E.UNKNOWN_LEADER_EPOCH),
+        (following, ASK._replace(epoch=7, size_bytes=-1), E.NOT_LEADER_OR_FOLLOWER),
+        (leader_with_log, ASK._replace(size_bytes=-1, position=-1), E.SNAPSHOT_NOT_FOUND),
+        (leader_with_log, ASK._replace(snapshot=(0, 0)), E.SNAPSHOT_NOT_FOUND),  # (0, 0) is never served (R236)
+        (leader_with_log, ASK._replace(position=-1), E.POSITION_OUT_OF_RANGE),
+        (leader_with_log, ASK._replace(position=300), E.POSITION_OUT_OF_RANGE),
+        (leader_with_log, ASK._replace(position=299), OK),
+        (leader_with_log, ASK._replace(position=0), OK),
+    ],
+)
+def test_r234_a_leader_checks_in_order(make: type, ask: FetchSnapshot, error: ErrorCode) -> None:
+    raft = make()
+    (reply,) = raft.step(1700, RequestReceived("t", ask)).replies
+    assert reply.ticket == "t"
+    where = ((8, 3), 300, ask.position) if error == OK else ((-1, -1), 0, 0)
+    assert reply.answer == RaftFetchSnapshotResponse(error, raft.epoch, raft.leader_id, *where)
+
+
+def test_r228_a_voter_that_fetches_a_snapshot_lives() -> None:
+    raft = leader_with_log()
+    before = raft.state.deadline_ms
+    for ask in (
+        ASK._replace(replica=ReplicaKey(2, bytes([9] * 16))),
+        ASK._replace(replica=ReplicaKey(4, bytes([4] * 16))),
+        ASK._replace(position=300),
+    ):
+        raft.step(1700, RequestReceived("t", ask))
+        assert raft.state.deadline_ms == before
+    raft.step(1700, RequestReceived("t", ASK))
+    assert raft.state.deadline_ms == 4700
+
+
+def loading() -> tuple[RaftStateMachine, FetchSnapshot]:
+    """A follower of 2 in epoch 5 that was told to load a snapshot, and what it asks for first."""
+    raft = follower()
+    assert raft.pending_fetch is not None
+    raft.step(100, ResponseReceived(2, raft.pending_fetch, RaftFetchResponse(OK, 5, 2, snapshot=(90, 4))))
+    assert raft.loading_snapshot == (90, 4)
+    return raft, FetchSnapshot(FIRST, 5, (90, 4), 0)
+
+
+PART = RaftFetchSnapshotResponse(OK, 5, 2, (90, 4), 300, 0)
+
+
+def test_r235_each_part_shows_that_the_leader_lives() -> None:
+    raft, ask = loading()
+    for now, position in ((1000, 0), (2500, 100)):
+        at = ask._replace(position=position)
+        assert not raft.step(now, ResponseReceived(2, at, PART._replace(position=position))).sends
+        assert raft.state.deadline_ms == now + 2000
+        assert raft.loading_snapshot == (90, 4)
+    raft.step(2600, SnapshotLoaded(90, 4))
+    assert raft.log_summary.end_offset == 90
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        PART._replace(error=E.SNAPSHOT_NOT_FOUND, snapshot=(-1, -1)),
+        PART._replace(error=E.POSITION_OUT_OF_RANGE, snapshot=(-1, -1)),
+        PART._replace(snapshot=(95, 4)),
+        PART._replace(position=100),
+    ],
+)
+def test_r235_what_the_leader_does_not_have_is_forgotten_and_the_log_asked_for(said: RaftFetchSnapshotResponse) -> None:
+    raft, ask = loading()
+    (send,) = raft.step(1000, ResponseReceived(2, ask, said)).sends
+    assert isinstance(send.request, Fetch)
+    assert raft.loading_snapshot is None
+    assert raft.step(1100, SnapshotLoaded(90, 4)).truncate_to_snapshot is None
+
+
+@pytest.mark.parametrize("error", [E.UNKNOWN_SERVER_ERROR, E.BROKER_NOT_AVAILABLE])
+def test_r209_another_error_changes_nothing_and_the_shell_asks_again(error: ErrorCode) -> None:
+    raft, ask = loading()
+    assert not raft.step(1000, ResponseReceived(2, ask, RaftFetchSnapshotResponse(error, 5, 2))).sends
+    assert not raft.step(1000, RequestFailed(2, ask)).sends
+    assert (raft.loading_snapshot, raft.state.deadline_ms) == ((90, 4), 2100)
+
+
+def test_r209_an_answer_that_names_another_leader_ends_the_loading() -> None:
+    for said in (RaftFetchSnapshotResponse(FENCED, 8, 3), RaftFetchSnapshotResponse(E.NOT_LEADER_OR_FOLLOWER, 8, 3)):
+        raft, ask = loading()
+        (send,) = raft.step(1000, ResponseReceived(2, ask, said)).sends
+        assert (raft.epoch, raft.leader_id, send.peer, raft.loading_snapshot) == (8, 3, 3, None)
+        assert isinstance(send.request, Fetch)
+        raft.step(1010, ResponseReceived(2, ask, PART))
+        assert raft.state.deadline_ms == 3000, "an old answer"
+
+
+def test_an_observer_whose_leader_is_gone_asks_others_instead_of_waiting_for_the_snapshot() -> None:
+    raft = RaftStateMachine(
+        ReplicaKey(4, bytes([4] * 16)),
+        VoterSetHistory([FIRST, SECOND, THIRD]),
+        HardState(5, 2),
+        LogSummary(),
+        lambda: 0.5,
+        bootstrap=(-2,),
+    )
+    raft.step(0, RaftStarted())
+    assert raft.pending_fetch is not None
+    raft.step(100, ResponseReceived(2, raft.pending_fetch, RaftFetchResponse(OK, 5, 2, snapshot=(90, 4))))
+    ready = raft.step(2100, Tick())
+    assert raft.loading_snapshot is None
+    assert [type(s.request) for s in ready.sends] == [Fetch]

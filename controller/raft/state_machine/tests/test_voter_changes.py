@@ -1,0 +1,413 @@
+"""Changes of the voters (R242-R249): the leader asked directly, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.controller.raft.state_machine.epoch_states import (
+    NO_DEADLINE_MS,
+    RaftLeaderState,
+    ResignedState,
+    UnattachedState,
+)
+from ottla.controller.raft.state_machine.events import (
+    AddVoter,
+    BeginEpoch,
+    EndEpoch,
+    KRaftVersionsResponse,
+    LogFlushed,
+    OutboundRequest,
+    QueryKRaftVersions,
+    Ready,
+    RemoveVoter,
+    ReplicaKey,
+    RequestFailed,
+    RequestReceived,
+    Resign,
+    ResponseReceived,
+    Tick,
+    UpdateVoter,
+    UpgradeKRaftVersion,
+    VoterChangeResponse,
+)
+from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
+from ottla.controller.raft.tests.raft_fixture import (
+    FIRST,
+    KEYS,
+    OK,
+    SECOND,
+    THIRD,
+    leader_of_voters,
+    replica_fetches,
+    voter_entry,
+    voters_record,
+)
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import control_records as ctl
+
+E = ErrorCode
+FOUR = KEYS[4]
+PLACES = (ctl.Endpoint("CONTROLLER", "host4", 9093),)
+ADD = AddVoter(FOUR, PLACES)
+STRANGER = ReplicaKey(2, bytes([9] * 16))
+SPEAKS = KRaftVersionsResponse(OK, 0, 1)
+
+
+def said(ready: Ready, ticket: str = "t") -> list[Any]:
+    return [r.response for r in ready.replies if r.pending_request == ticket]
+
+
+def error(raft: RaftStateMachine, request: Any, now_ms: float = 2000) -> ErrorCode | None:
+    """What a wish is answered at once; None where it waits."""
+    found = said(raft.step(now_ms, RequestReceived("t", request)))
+    return found[0].error if found else None
+
+
+def asks(ready: Ready) -> list[QueryKRaftVersions]:
+    return [s.request for s in ready.sends if isinstance(s.request, QueryKRaftVersions)]
+
+
+def adding(raft: RaftStateMachine, request: AddVoter = ADD) -> QueryKRaftVersions:
+    replica_fetches(raft, request.voter.id, 1600)
+    (ask,) = asks(raft.step(2000, RequestReceived("t", request)))
+    return ask
+
+
+# ------------------------------------------------------------------ the checks in their order (above R246)
+
+
+def pending() -> RaftStateMachine:
+    raft = leader_of_voters(1, 2, 3)
+    adding(raft)
+    return raft
+
+
+def appended() -> RaftStateMachine:
+    """The record of a change stands in the log, and the one who wished it has been answered."""
+    raft = leader_of_voters(1, 2, 3)
+    ask = adding(raft, ADD._replace(ack_when_committed=False))
+    raft.step(2010, ResponseReceived(4, ask, SPEAKS))
+    raft.state.pending_change = None  # type: ignore[union-attr]
+    return raft
+
+
+def following() -> RaftStateMachine:
+    raft = leader_of_voters(1, 2, 3)
+    raft.step(1600, RequestReceived("t", BeginEpoch(2, 2)))
+    return raft
+
+
+@pytest.mark.parametrize(
+    ("make", "request_", "expected"),
+    [
+        (following, ADD, E.NOT_LEADER_OR_FOLLOWER),
+        (following, AddVoter(ReplicaKey(-1), ()), E.NOT_LEADER_OR_FOLLOWER),
+        (following, RemoveVoter(SECOND), E.NOT_LEADER_OR_FOLLOWER),
+        (pending, AddVoter(ReplicaKey(4), PLACES), E.INVALID_REQUEST),
+        (pending, AddVoter(ReplicaKey(-1, FOUR.directory_id), PLACES), E.INVALID_REQUEST),
+        (pending, AddVoter(FOUR, ()), E.INVALID_REQUEST),
+        (pending, AddVoter(FOUR, (ctl.Endpoint("OTHER", "host4", 9093),)), E.INVALID_REQUEST),
+        (pending, RemoveVoter(ReplicaKey(2)), E.INVALID_REQUEST),
+        (pending, ADD, E.REQUEST_TIMED_OUT),
+        (pending, RemoveVoter(SECOND), E.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2, 3, commits=False), ADD, E.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2, 3, commits=False), RemoveVoter(SECOND), E.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2, 3, commits=False, level=0), ADD, E.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2, 3, level=0), ADD, E.UNSUPPORTED_VERSION),
+        (lambda: leader_of_voters(1, 2, 3, level=0), RemoveVoter(SECOND), E.UNSUPPORTED_VERSION),
+        (appended, AddVoter(KEYS[5], PLACES), E.REQUEST_TIMED_OUT),
+        (appended, RemoveVoter(SECOND), E.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2, 3), AddVoter(SECOND, PLACES), E.DUPLICATE_VOTER),
+        (lambda: leader_of_voters(1, 2, 3), AddVoter(STRANGER, PLACES), E.DUPLICATE_VOTER),
+        (lambda: leader_of_voters(1, 2, 3), AddVoter(FOUR, (ctl.Endpoint("controller", "h", 1),)), None),
+        (lambda: leader_of_voters(1, 2, 3), RemoveVoter(STRANGER), E.VOTER_NOT_FOUND),
+        (lambda: leader_of_voters(1, 2, 3), RemoveVoter(FOUR), E.VOTER_NOT_FOUND),
+        (lambda: leader_of_voters(1), RemoveVoter(FIRST), E.VOTER_NOT_FOUND),
+        (lambda: leader_of_voters(1, 2, 3), RemoveVoter(SECOND), None),
+    ],
+)
+def test_r246_a_wish_is_checked_in_order(make: Any, request_: Any, expected: ErrorCode | None) -> None:
+    raft = make()
+    before = raft.voters.current
+    assert error(raft, request_) == expected
+    if expected is not None:
+        assert raft.voters.current == before
+
+
+def test_a_refusal_names_the_replica_and_all_voters() -> None:
+    key = "ReplicaKey(id={}, directoryId={})".format
+    stranger, voters = key(2, "CQ" + "kJCQ" * 5), f"[{key(1, 'AQEB' * 5 + 'AQ')}, {key(2, 'AgIC' * 5 + 'Ag')}]"
+    for request, message in (
+        (AddVoter(STRANGER, PLACES), f"The voter id for {stranger} is already part of the set of voters {voters}."),
+        (RemoveVoter(STRANGER), f"Cannot remove voter {stranger} from the set of voters {voters}"),
+    ):
+        assert said(leader_of_voters(1, 2).step(2000, RequestReceived("t", request)))[0].message == message
+
+
+# ------------------------------------------------------------------ adding (R247, R248)
+
+
+def test_r248_the_new_voter_is_asked_what_it_speaks_and_then_added() -> None:
+    raft = leader_of_voters(1, 2, 3)
+    ask = adding(raft)
+    assert ask == QueryKRaftVersions(FOUR, PLACES)
+    end = raft.log_summary.end_offset
+    ready = raft.step(2010, ResponseReceived(4, ask, SPEAKS))
+    (append,) = ready.appends
+    assert append.controls == (voters_record(1, 2, 3, 4),)
+    assert (raft.voters.offset, raft.voters.record) == (end, voters_record(1, 2, 3, 4))
+    assert raft.voters.is_voter(FOUR), "it counts from now on (R242)"
+    assert not said(ready)
+    raft.step(2020, LogFlushed(end + 1))
+    assert not said(replica_fetches(raft, 2, 2030)), "two of four are no majority"
+    ready = replica_fetches(raft, 4, 2040)
+    assert raft.high_watermark == end + 1
+    assert said(ready) == [VoterChangeResponse(OK, 1, 1)]
+    assert error(raft, RemoveVoter(SECOND), 2050) is None, "the next one may come"
+
+
+def test_a_new_voter_that_does_not_fetch_hears_who_leads() -> None:
+    raft = leader_of_voters(1, 2, 3)
+    raft.step(2010, ResponseReceived(4, adding(raft), SPEAKS))
+    assert OutboundRequest(4, BeginEpoch(1, 1, FOUR)) not in raft.step(3009, Tick()).sends
+    assert OutboundRequest(4, BeginEpoch(1, 1, FOUR)) in raft.step(3010, Tick()).sends
+
+
+def test_r247_who_does_not_want_to_wait_is_answered_at_the_append() -> None:
+    raft = leader_of_voters(1, 2, 3)
+    ask = adding(raft, ADD._replace(ack_when_committed=False))
+    ready = raft.step(2010, ResponseReceived(4, ask, SPEAKS))
+    assert said(ready) == [VoterChangeResponse(OK, 1, 1)]
+    assert error(raft, RemoveVoter(SECOND), 2020) == E.REQUEST_TIMED_OUT, "it is not committed yet"
+    raft.step(2020, LogFlushed(raft.log_summary.end_offset))
+    replica_fetches(raft, 2, 2030)
+    assert not said(replica_fetches(raft, 3, 2030)), "not twice"
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        (KRaftVersionsResponse(E.UNSUPPORTED_VERSION, 0, 1), E.REQUEST_TIMED_OUT),
+        (KRaftVersionsResponse(OK), E.INVALID_REQUEST),
+        (KRaftVersionsResponse(OK, 0, 0), E.INVALID_REQUEST),
+        (KRaftVersionsResponse(OK, 2, 3), E.INVALID_REQUEST),
+        (KRaftVersionsResponse(OK, 1, 1), None),
+    ],
+)
+def test_r248_what_the_new_voter_speaks_must_fit(versions: KRaftVersionsResponse, expected: ErrorCode | None) -> None:
+    raft = leader_of_voters(1, 2, 3)
+    ready = raft.step(2010, ResponseReceived(4, adding(raft), versions))
+    assert [a.error for a in said(ready)] == ([] if expected is None else [expected])
+    assert raft.voters.is_voter(FOUR) == (expected is None)
+    if expected is not None:
+        assert error(raft, RemoveVoter(SECOND), 2020) is None, "the way is free again"
+
+
+def test_r248_who_cannot_be_asked_is_not_added() -> None:
+    raft = leader_of_voters(1, 2, 3)
+    ready = raft.step(2010, RequestFailed(4, adding(raft)))
+    assert [a.error for a in said(ready)] == [E.REQUEST_TIMED_OUT]
+    assert not raft.voters.is_voter(FOUR)
+
+
+def test_r248_who_has_not_all_or_is_long_gone_is_not_added() -> None:
+    hour = 3_600_000
+    for fetches, fits in (
+        ([], False),
+        ([(1600, 0)], False),  # not caught up
+        ([(1600, -1)], True),
+        ([(1600, -1), (1700, 0)], True),  # once is enough
+        ([(1999 - hour, -1)], False),
+    ):
+        raft = leader_of_voters(1, 2, 3)
+        for at, offset in fetches:
+            replica_fetches(raft, 4, at, offset)
+        (ask,) = asks(raft.step(2000, RequestReceived("t", ADD)))
+        ready = raft.step(2000, ResponseReceived(4, ask, SPEAKS))
+        assert [a.error for a in said(ready)] == ([] if fits else [E.REQUEST_TIMED_OUT]), fetches
+        assert raft.voters.is_voter(FOUR) == fits
+    raft = leader_of_voters(1, 2, 3)
+    replica_fetches(raft, 4, 1600, key=ReplicaKey(4, bytes([9] * 16)))
+    (ask,) = asks(raft.step(2000, RequestReceived("t", ADD)))
+    raft.step(2000, ResponseReceived(4, ask, SPEAKS))
+    assert not raft.voters.is_voter(FOUR), "another directory's log is not its own"
+
+
+def test_r247_a_change_that_takes_too_long_is_answered_and_may_still_be_committed() -> None:
+    raft = leader_of_voters(1, 2, 3)
+    ask = adding(raft)
+    assert not said(raft.step(3999, Tick()))
+    assert raft.deadline_ms <= 4000
+    assert said(raft.step(4000, Tick())) == [VoterChangeResponse(E.REQUEST_TIMED_OUT, 1, 1)]
+    raft.step(4010, ResponseReceived(4, ask, SPEAKS))
+    assert not raft.voters.is_voter(FOUR), "its answer came too late"
+    raft = leader_of_voters(1, 2, 3)
+    raft.step(2010, ResponseReceived(4, adding(raft), SPEAKS))
+    assert said(raft.step(4010, Tick())) == [VoterChangeResponse(E.REQUEST_TIMED_OUT, 1, 1)]
+    assert raft.voters.is_voter(FOUR)
+
+
+def test_r247_a_change_ends_with_its_leader() -> None:
+    for ends in (Resign(), RequestReceived("b", BeginEpoch(2, 2))):
+        raft = leader_of_voters(1, 2, 3)
+        ask = adding(raft)
+        assert [a.error for a in said(raft.step(2010, ends))] == [E.NOT_LEADER_OR_FOLLOWER]
+        raft.step(2020, ResponseReceived(4, ask, SPEAKS))
+        assert not raft.voters.is_voter(FOUR)
+
+
+def test_r242_a_lone_leader_needs_the_new_voter_from_the_append_on() -> None:
+    raft = leader_of_voters(1)
+    assert raft.state.deadline_ms == NO_DEADLINE_MS
+    raft.step(2010, ResponseReceived(4, adding(raft), SPEAKS))
+    assert raft.state.deadline_ms == 2010 + 3000, "somebody has to listen to it now"
+    raft.step(2020, LogFlushed(raft.log_summary.end_offset))
+    assert raft.high_watermark < raft.log_summary.end_offset
+    assert said(replica_fetches(raft, 4, 2030)) == [VoterChangeResponse(OK, 1, 1)]
+
+
+# ------------------------------------------------------------------ removing (R242)
+
+
+def test_r242_a_removed_voter_does_not_count_any_more() -> None:
+    raft = leader_of_voters(1, 2, 3)
+    end = raft.log_summary.end_offset
+    ready = raft.step(2000, RequestReceived("t", RemoveVoter(THIRD)))
+    assert [a.controls for a in ready.appends] == [(voters_record(1, 2),)]
+    raft.step(2010, LogFlushed(end + 1))
+    replica_fetches(raft, 3, 2020)
+    assert raft.high_watermark == end, "it is an observer"
+    assert said(replica_fetches(raft, 2, 2030)) == [VoterChangeResponse(OK, 1, 1)]
+    raft.step(2040, RequestReceived("t", RemoveVoter(SECOND)))
+    assert raft.state.deadline_ms == NO_DEADLINE_MS, "alone again"
+    assert said(raft.step(2050, LogFlushed(end + 2))) == [VoterChangeResponse(OK, 1, 1)]
+
+
+def test_r242_removing_a_slow_voter_commits_what_the_others_have() -> None:
+    raft = leader_of_voters(1, 2, 3, commits=False)
+    replica_fetches(raft, 2, 1520)
+    assert raft.high_watermark == raft.log_summary.end_offset
+    raft = leader_of_voters(1, 2)
+    assert said(raft.step(2000, RequestReceived("t", RemoveVoter(SECOND)))) == []
+    assert raft.high_watermark < raft.log_summary.end_offset, "not before this node has it on its disk"
+    assert said(raft.step(2010, LogFlushed(raft.log_summary.end_offset))) == [VoterChangeResponse(OK, 1, 1)]
+
+
+def test_r242_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
+    raft = leader_of_voters(1, 2, 3)
+    end = raft.log_summary.end_offset
+    raft.step(2000, RequestReceived("t", RemoveVoter(FIRST)))
+    assert raft.is_leader
+    raft.step(2010, LogFlushed(end + 1))
+    replica_fetches(raft, 2, 2020)
+    assert raft.high_watermark == end, "one of two, for it does not count itself"
+    ready = replica_fetches(raft, 3, 2030)
+    assert said(ready) == [VoterChangeResponse(OK, 1, 1)]
+    assert isinstance(raft.state, ResignedState)
+    assert [(s.peer, s.request) for s in ready.sends] == [(i, EndEpoch(1, 1, (SECOND, THIRD))) for i in (2, 3)]
+    raft.step(raft.state.deadline_ms, Tick())
+    assert (raft.state, raft.epoch) == (UnattachedState(NO_DEADLINE_MS), 2)
+
+
+def test_r228_a_leader_that_removed_itself_is_no_part_of_the_majority_that_listens() -> None:
+    raft = leader_of_voters(1, 2, 3)
+    raft.step(2000, RequestReceived("t", RemoveVoter(FIRST)))
+    deadline = raft.state.deadline_ms
+    replica_fetches(raft, 2, 2500, 1)
+    assert raft.state.deadline_ms == deadline
+    replica_fetches(raft, 3, 2600, 1)
+    assert raft.state.deadline_ms == 5600
+
+
+# ------------------------------------------------------------------ kraft.version 0 to 1 (R244)
+
+
+def update(number: int, epoch: int = 1, **changes: Any) -> UpdateVoter:
+    places = tuple(voter_entry(number).endpoints)
+    return UpdateVoter(KEYS[number], epoch, places, 0, 1)._replace(**changes)
+
+
+def test_r244_the_version_is_raised_once_every_voter_is_known_to_speak_it() -> None:
+    raft = leader_of_voters(1, 2, 3, level=0)
+    assert error(raft, UpgradeKRaftVersion(1)) == E.INVALID_UPDATE_VERSION
+    assert error(raft, update(2)) == OK
+    assert error(raft, UpgradeKRaftVersion(1)) == E.INVALID_UPDATE_VERSION
+    assert error(raft, update(3, max_version=0)) == OK
+    assert error(raft, UpgradeKRaftVersion(1)) == E.INVALID_UPDATE_VERSION
+    assert error(raft, update(3)) == OK
+    assert not raft.step(2010, RequestReceived("t", UpgradeKRaftVersion(1, validate_only=True))).appends
+    assert raft.voters.kraft_version == 0
+    ready = raft.step(2020, RequestReceived("t", UpgradeKRaftVersion(1)))
+    assert [a.error for a in said(ready)] == [OK]
+    assert [a.controls for a in ready.appends] == [(ctl.KRaftVersionRecord(0, 1), voters_record(1, 2, 3))]
+    assert (raft.voters.kraft_version, raft.voters.current) == (1, (FIRST, SECOND, THIRD))
+    raft.step(2030, LogFlushed(raft.log_summary.end_offset))
+    replica_fetches(raft, 2, 2030)
+    assert raft.high_watermark == raft.log_summary.end_offset, "what was known of the voters is kept"
+
+
+@pytest.mark.parametrize(
+    ("level", "to", "expected"),
+    [(0, 0, OK), (1, 1, OK), (1, 0, E.INVALID_UPDATE_VERSION), (1, 2, E.INVALID_UPDATE_VERSION)],
+)
+def test_r244_there_is_no_way_back(level: int, to: int, expected: ErrorCode) -> None:
+    raft = leader_of_voters(1, level=level)
+    assert not raft.step(2000, RequestReceived("t", UpgradeKRaftVersion(to))).appends
+    assert error(raft, UpgradeKRaftVersion(to)) == expected
+    assert error(following(), UpgradeKRaftVersion(1)) == E.NOT_LEADER_OR_FOLLOWER
+
+
+def test_r244_only_fixed_voters_are_kept_in_memory_the_leader_first() -> None:
+    for level, told in ((0, {1: voter_entry(1)}), (1, {})):
+        state = leader_of_voters(1, 2, level=level).state
+        assert isinstance(state, RaftLeaderState)
+        assert state.voter_updates == told
+
+
+def test_r244_a_lone_voter_can_be_raised_at_once() -> None:
+    raft = leader_of_voters(1, level=0)
+    assert error(raft, UpgradeKRaftVersion(1)) == OK
+    assert raft.voters.record == voters_record(1)
+
+
+# ------------------------------------------------------------------ what a voter says of itself (R249)
+
+
+@pytest.mark.parametrize(
+    ("make", "request_", "expected"),
+    [
+        (lambda: leader_of_voters(1, 2), update(2, 0), E.FENCED_LEADER_EPOCH),
+        (lambda: leader_of_voters(1, 2), update(2, 2), E.UNKNOWN_LEADER_EPOCH),
+        (following, update(2, 2), E.NOT_LEADER_OR_FOLLOWER),
+        (pending, update(2, voter=ReplicaKey(2)), E.INVALID_REQUEST),
+        (pending, update(2, voter=ReplicaKey(-1, bytes([2] * 16))), E.INVALID_REQUEST),
+        (pending, update(2, endpoints=()), E.INVALID_REQUEST),
+        (pending, update(2, min_version=-1), E.INVALID_REQUEST),
+        (pending, update(2, min_version=2), E.INVALID_REQUEST),
+        (pending, update(2), E.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2, commits=False), update(2), E.REQUEST_TIMED_OUT),
+        (appended, update(2), E.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2), update(4, max_version=0), E.INVALID_REQUEST),
+        (lambda: leader_of_voters(1, 2), update(4), E.VOTER_NOT_FOUND),
+        (lambda: leader_of_voters(1, 2), update(2, voter=STRANGER), E.VOTER_NOT_FOUND),
+        (lambda: leader_of_voters(1, 2), update(2), OK),
+        (lambda: leader_of_voters(1, 2, level=0), update(2, min_version=1), E.INVALID_REQUEST),
+        (lambda: leader_of_voters(1, 2, level=0), update(4), E.VOTER_NOT_FOUND),
+        (lambda: leader_of_voters(1, 2, level=0), update(2), OK),
+    ],
+)
+def test_r249_an_update_is_checked_in_order(make: Any, request_: Any, expected: ErrorCode) -> None:
+    assert error(make(), request_) == expected
+
+
+def test_r249_an_update_is_answered_at_once_and_written() -> None:
+    raft = leader_of_voters(1, 2)
+    ready = raft.step(2000, RequestReceived("t", update(2, endpoints=(ctl.Endpoint("CONTROLLER", "host2", 5),))))
+    assert said(ready) == [VoterChangeResponse(OK, 1, 1)]
+    (append,) = ready.appends
+    assert append.controls == (ctl.VotersRecord(0, [voter_entry(1), voter_entry(2, 5)]),)
+    assert raft.voters.current == (FIRST, SECOND)
+    assert raft.state.deadline_ms == 5000, "it is a sign of life (R228)"
+    assert error(raft, RemoveVoter(SECOND)) == E.REQUEST_TIMED_OUT, "it has to be committed first"

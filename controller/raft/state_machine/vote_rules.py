@@ -1,0 +1,56 @@
+"""Whom a node gives its vote to.
+
+Source: ``KafkaRaftClient.handleVoteRequest``, ``EpochState.canGrantVote`` and its states (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.controller.raft.state_machine.epoch_states import (
+    CandidateState,
+    EpochState,
+    ProspectiveState,
+    RaftFollowerState,
+    RaftLeaderState,
+    ResignedState,
+    UnattachedState,
+)
+from ottla.controller.raft.state_machine.events import NO_NODE_ID, HardState, ReplicaKey, Vote
+from ottla.wire.errors import ErrorCode
+
+
+def malformed_vote_error(vote: Vote) -> ErrorCode:
+    """What is wrong with a Vote by itself (R211); NONE where nothing is.
+
+    A candidate's log cannot reach into the epoch it asks for; with a pre-vote that epoch is not raised yet.
+    """
+    wrong = vote.last_epoch > vote.epoch if vote.pre_vote else vote.last_epoch >= vote.epoch
+    return ErrorCode.INVALID_REQUEST if wrong or vote.last_epoch < 0 or vote.end_offset < 0 else ErrorCode.NONE
+
+
+def sender_error(sender_id: int, epoch: int, known_epoch: int) -> ErrorCode:
+    """What is wrong with who sent a Vote, BeginQuorumEpoch or EndQuorumEpoch, the epoch first (R211, R214)."""
+    if epoch < known_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.INVALID_REQUEST if sender_id < 0 else ErrorCode.NONE
+
+
+def can_grant_vote(state: EpochState, hard: HardState, vote: Vote, last_epoch: int, end_offset: int) -> bool:
+    """Whether a Vote of our own epoch is granted (the table of R212)."""
+    up_to_date = (vote.last_epoch, vote.end_offset) >= (last_epoch, end_offset)
+    match state:
+        case RaftLeaderState():
+            return False
+        case RaftFollowerState(has_fetched_from_leader=fetched):
+            return vote.pre_vote and not fetched and up_to_date
+        case CandidateState() | ResignedState():
+            return vote.pre_vote and up_to_date
+        case UnattachedState() | ProspectiveState():
+            return (
+                up_to_date if vote.pre_vote else _can_grant_standard_vote(hard, vote.candidate, up_to_date=up_to_date)
+            )
+
+
+def _can_grant_standard_vote(hard: HardState, candidate: ReplicaKey, *, up_to_date: bool) -> bool:
+    if hard.voted_key is not None:
+        return hard.voted_key.identifies(candidate)
+    return hard.leader_id == NO_NODE_ID and up_to_date

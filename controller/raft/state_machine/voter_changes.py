@@ -1,0 +1,286 @@
+"""How a leader changes who votes: one replica at a time, and never a second change before the first is committed.
+
+A new set counts from its append on (R242), for the high watermark as for elections.
+
+Source: ``AddVoterHandler.java``, ``RemoveVoterHandler.java``, ``UpdateVoterHandler.java``,
+``LeaderState.maybeAppendUpgradedKRaftVersion`` (apache/kafka 4.3.1).
+
+KIP-853; answers at append: KIP-1186.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.controller.raft.state_machine import fetch_handlers
+from ottla.controller.raft.state_machine.epoch_states import (
+    NO_DEADLINE_MS,
+    PendingVoterChange,
+    RaftLeaderState,
+    ReplicaProgress,
+)
+from ottla.controller.raft.state_machine.events import (
+    AddVoter,
+    KRaftVersionsResponse,
+    OutboundRequest,
+    OutboundResponse,
+    QueryKRaftVersions,
+    RemoveVoter,
+    ReplicaKey,
+    UpdateVoter,
+    UpgradeKRaftVersion,
+    VoterChangeResponse,
+)
+from ottla.controller.raft.state_machine.leader import leader_error
+from ottla.controller.raft.state_machine.log_summary import voter_keys
+from ottla.controller.raft.state_machine.raft_state import RaftState
+from ottla.wire.codec.primitives import uuid_to_string
+from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import VotersRecordVoter
+
+CAUGHT_UP_WITHIN_MS = 3_600_000
+"""A new voter must have fetched within this long, and have had everything once (R248)."""
+MAX_KRAFT_VERSION = 1
+"""The newest kraft.version there is."""
+
+
+def handle_voter_request(
+    raft: RaftState, ticket: Any, request: AddVoter | RemoveVoter | UpdateVoter | UpgradeKRaftVersion
+) -> None:
+    """Take a wish in; what can be answered now is."""
+    maybe_complete_change(raft)
+    match request:
+        case AddVoter():
+            answer = _add(raft, ticket, request)
+        case RemoveVoter():
+            answer = _remove(raft, ticket, request)
+        case UpdateVoter():
+            answer = _update(raft, request)
+        case UpgradeKRaftVersion():
+            answer = _raise(raft, request)
+    if answer is not None:
+        raft.ready.replies.append(OutboundResponse(ticket, answer))
+
+
+def _response(raft: RaftState, error: ErrorCode, message: str | None = None) -> VoterChangeResponse:
+    return VoterChangeResponse(error, raft.epoch, raft.leader_id, message)
+
+
+def _has_listener(raft: RaftState, endpoints: Iterable[ctl.Endpoint]) -> bool:
+    return any(e.name.upper() == raft.listener.upper() for e in endpoints)
+
+
+# ------------------------------------------------------------------ one voter more or less
+
+
+def _request_error(raft: RaftState, request: AddVoter | RemoveVoter) -> VoterChangeResponse | None:
+    """What is wrong with a wish by itself, or because of its time (the table above R246)."""
+    error = leader_error(raft.epoch, raft.epoch, leads=raft.is_leader)
+    if error != ErrorCode.NONE:
+        return _response(raft, error)
+    if request.voter.id < 0 or request.voter.directory_id == ZERO_UUID:
+        return _response(raft, ErrorCode.INVALID_REQUEST, "a voter has an id and a directory id")
+    if isinstance(request, AddVoter) and not _has_listener(raft, request.endpoints):
+        return _response(
+            raft, ErrorCode.INVALID_REQUEST, f"the voter names no endpoint for the listener {raft.listener}"
+        )
+    assert isinstance(raft.state, RaftLeaderState)
+    return _precondition_error(raft, raft.state)
+
+
+def _precondition_error(raft: RaftState, leader: RaftLeaderState) -> VoterChangeResponse | None:
+    """Whether voters can be changed now at all (the table above R246)."""
+    wait = ErrorCode.REQUEST_TIMED_OUT
+    if leader.pending_change is not None:
+        return _response(raft, wait, "another change of the voters is not finished yet")
+    if raft.advertised_high_watermark < 0:
+        return _response(raft, wait, "the leader has not committed anything in its epoch yet")
+    if raft.voters.kraft_version < 1:
+        message = "the voters are fixed by configuration while kraft.version is 0"
+        return _response(raft, ErrorCode.UNSUPPORTED_VERSION, message)
+    if raft.voters.offset >= raft.advertised_high_watermark:
+        return _response(raft, wait, "the last change of the voters is not committed yet")
+    return None
+
+
+def _add(raft: RaftState, ticket: Any, request: AddVoter) -> VoterChangeResponse | None:
+    state, voter = raft.state, request.voter
+    wrong = _request_error(raft, request)
+    if wrong is not None:
+        return wrong
+    assert isinstance(state, RaftLeaderState)
+    if raft.voters.find_voter(voter.id) is not None:
+        message = f"The voter id for {_replica_text(voter)} is already part of the set of voters {_voters_text(raft)}."
+        return _response(raft, ErrorCode.DUPLICATE_VOTER, message)
+    ask = QueryKRaftVersions(voter, request.endpoints)
+    state.pending_change = PendingVoterChange(ticket, request, raft.now_ms + raft.timeouts.request_ms, ask)
+    raft.ready.sends.append(OutboundRequest(voter.id, ask))
+    return None
+
+
+def handle_versions_response(raft: RaftState, ask: QueryKRaftVersions, answer: KRaftVersionsResponse) -> None:
+    """The new voter said what it speaks: it is added now if it can follow at once (R248)."""
+    change = raft.state.pending_change if isinstance(raft.state, RaftLeaderState) else None
+    if change is None or change.versions_query is not ask:
+        return
+    change.versions_query = None
+    request, level = change.request, raft.voters.kraft_version
+    assert isinstance(request, AddVoter)
+    if answer.error != ErrorCode.NONE:
+        _complete_change(
+            raft, ErrorCode.REQUEST_TIMED_OUT, f"the voter cannot be asked what it speaks: {answer.error.name}"
+        )
+    elif not 0 <= answer.min_version <= level <= answer.max_version:
+        _complete_change(raft, ErrorCode.INVALID_REQUEST, f"the voter does not speak kraft.version {level}")
+    elif not _caught_up(raft, request.voter):
+        _complete_change(raft, ErrorCode.REQUEST_TIMED_OUT, "the voter has not fetched the whole log yet")
+    else:
+        feature = ctl.KRaftVersionFeature(answer.min_version, answer.max_version)
+        entry = VotersRecordVoter(request.voter.id, request.voter.directory_id, list(request.endpoints), feature)
+        change.offset = _append(raft, [*_entries(raft), entry])
+        if not request.ack_when_committed:
+            raft.ready.replies.append(OutboundResponse(change.pending_request, _response(raft, ErrorCode.NONE)))
+            change.pending_request = None
+
+
+def _caught_up(raft: RaftState, voter: ReplicaKey) -> bool:
+    assert isinstance(raft.state, RaftLeaderState)
+    progress = raft.state.replicas.get(voter, ReplicaProgress())
+    return progress.last_caught_up_ms >= 0 and progress.last_fetch_ms > raft.now_ms - CAUGHT_UP_WITHIN_MS
+
+
+def _remove(raft: RaftState, ticket: Any, request: RemoveVoter) -> VoterChangeResponse | None:
+    state, entries = raft.state, _entries(raft)
+    wrong = _request_error(raft, request)
+    if wrong is not None:
+        return wrong
+    assert isinstance(state, RaftLeaderState)
+    left = [e for e in entries if (e.voter_id, e.voter_directory_id) != request.voter]
+    if not left or len(left) == len(entries):
+        message = f"Cannot remove voter {_replica_text(request.voter)} from the set of voters {_voters_text(raft)}"
+        return _response(raft, ErrorCode.VOTER_NOT_FOUND, message)
+    state.pending_change = PendingVoterChange(ticket, request, raft.now_ms + raft.timeouts.request_ms)
+    state.pending_change.offset = _append(raft, left)
+    return None
+
+
+def _replica_text(voter: ReplicaKey) -> str:
+    """A replica as Kafka's tools show it."""
+    directory = "<undefined>" if voter.directory_id == ZERO_UUID else uuid_to_string(voter.directory_id)
+    return f"ReplicaKey(id={voter.id}, directoryId={directory})"
+
+
+def _voters_text(raft: RaftState) -> str:
+    keys = [ReplicaKey(e.voter_id, e.voter_directory_id) for e in _entries(raft)]
+    return f"[{', '.join(map(_replica_text, keys))}]"
+
+
+# ------------------------------------------------------------------ what a voter says of itself
+
+
+def _update(raft: RaftState, request: UpdateVoter) -> VoterChangeResponse:
+    """R249: in the log from kraft.version 1 on, in memory before."""
+    state, key = raft.state, request.voter
+    error = leader_error(request.epoch, raft.epoch, leads=raft.is_leader)
+    if error != ErrorCode.NONE:
+        return _response(raft, error)
+    assert isinstance(state, RaftLeaderState)
+    known = key.id >= 0 and key.directory_id != ZERO_UUID and _has_listener(raft, request.endpoints)
+    if not known or not 0 <= request.min_version <= request.max_version:
+        return _response(raft, ErrorCode.INVALID_REQUEST)
+    wrong = _precondition_error(raft, state)
+    if wrong is not None and wrong.error != ErrorCode.UNSUPPORTED_VERSION:
+        return wrong._replace(message=None)
+    if not request.min_version <= raft.voters.kraft_version <= request.max_version:
+        return _response(raft, ErrorCode.INVALID_REQUEST)
+    entry = raft.voters.find_voter(key.id)
+    if entry is None or (raft.voters.kraft_version >= 1 and not entry.identifies(key)):
+        return _response(raft, ErrorCode.VOTER_NOT_FOUND)
+    feature = ctl.KRaftVersionFeature(request.min_version, request.max_version)
+    row = VotersRecordVoter(key.id, key.directory_id, list(request.endpoints), feature)
+    if raft.voters.kraft_version < 1:
+        state.voter_updates[key.id] = row
+    else:
+        _append(raft, [row if e.voter_id == key.id else e for e in _entries(raft)])
+    fetch_handlers.update_check_quorum(raft, state, key)
+    return _response(raft, ErrorCode.NONE)
+
+
+def _raise(raft: RaftState, request: UpgradeKRaftVersion) -> VoterChangeResponse:
+    """R244: every voter must have said that it speaks the version. There is no way back."""
+    state, level = raft.state, raft.voters.kraft_version
+    if not isinstance(state, RaftLeaderState):
+        return _response(raft, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if request.level == level:
+        return _response(raft, ErrorCode.NONE)
+    if not level < request.level <= MAX_KRAFT_VERSION:
+        message = f"kraft.version cannot go from {level} to {request.level}"
+        return _response(raft, ErrorCode.INVALID_UPDATE_VERSION, message)
+    told = [state.voter_updates.get(v.id) for v in raft.voters.current]
+    rows = [r for r in told if r is not None and r.k_raft_version_feature.max_supported_version >= request.level]
+    if len(rows) < len(told):
+        message = f"not every voter is known to speak kraft.version {request.level}"
+        return _response(raft, ErrorCode.INVALID_UPDATE_VERSION, message)
+    if not request.validate_only:
+        _append(raft, rows, ctl.KRaftVersionRecord(0, request.level))
+    return _response(raft, ErrorCode.NONE)
+
+
+# ------------------------------------------------------------------ the set in the log
+
+
+def _entries(raft: RaftState) -> list[VotersRecordVoter]:
+    return [] if raft.voters.record is None else raft.voters.record.voters
+
+
+def _append(raft: RaftState, voters: list[VotersRecordVoter], *before: Message) -> int:
+    """Append a set of voters, which counts from now on; gives its offset."""
+    record = ctl.VotersRecord(0, sorted(voters, key=lambda v: v.voter_id))
+    controls = (*before, record)
+    offset = raft.append(len(controls), controls=controls) + len(before)
+    raft.voters.add(offset, voter_keys(record), record)
+    assert isinstance(raft.state, RaftLeaderState)
+    _carry_progress_over(raft, raft.state)
+    return offset
+
+
+def _carry_progress_over(raft: RaftState, leader: RaftLeaderState) -> None:
+    """What is known of the replicas goes on under the new set."""
+    current = raft.voters.current
+    for voter in current:
+        unnamed = leader.replicas.pop(ReplicaKey(voter.id), None)
+        if unnamed is not None:
+            leader.replicas[voter] = unnamed
+    leader.fetched_voters &= {v.id for v in current}
+    if len(current) == 1:
+        leader.deadline_ms = NO_DEADLINE_MS
+    elif leader.deadline_ms == NO_DEADLINE_MS:
+        leader.deadline_ms = raft.now_ms + raft.timeouts.check_quorum_ms
+    raft.update_high_watermark()
+
+
+def maybe_complete_change(raft: RaftState) -> None:
+    """A change that is committed is answered, and one that takes too long; it may be committed later all the same."""
+    change = raft.state.pending_change if isinstance(raft.state, RaftLeaderState) else None
+    if change is None:
+        return
+    if 0 <= change.offset < raft.advertised_high_watermark:
+        _complete_change(raft, ErrorCode.NONE)
+    elif raft.now_ms >= change.deadline_ms:
+        _complete_change(raft, ErrorCode.REQUEST_TIMED_OUT)
+
+
+def _complete_change(raft: RaftState, error: ErrorCode, message: str | None = None) -> None:
+    assert isinstance(raft.state, RaftLeaderState)
+    change, raft.state.pending_change = raft.state.pending_change, None
+    if change is not None and change.pending_request is not None:
+        raft.ready.replies.append(OutboundResponse(change.pending_request, _response(raft, error, message)))
+
+
+def is_own_removal_committed(raft: RaftState) -> bool:
+    """Whether this leader removed itself and that is committed: then it has led long enough (R242)."""
+    out = isinstance(raft.state, RaftLeaderState) and not raft.voters.is_voter(raft.local_replica)
+    return out and raft.voters.offset < raft.advertised_high_watermark

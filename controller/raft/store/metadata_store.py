@@ -1,0 +1,419 @@
+"""Where the quorum's state lies: metadata log, snapshots, ``quorum_records-state``; what a start believes, and what may go.
+
+A start begins from the newest snapshot that can be read. What lies below it was committed, so on disk, before it was
+written: that is the log's recovery point, and only what follows is read.
+
+Source: ``KafkaRaftLog.java``, ``MetadataLogConfig.java``, ``Snapshots.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from ottla.controller.metadata.record_serde import control_batch
+from ottla.controller.metadata.snapshot_files import (
+    SnapshotContents,
+    SnapshotId,
+    last_contained_log_timestamp,
+    list_snapshots,
+    read_snapshot,
+    write_snapshot,
+)
+from ottla.controller.raft.quorum_config import QuorumConfig
+from ottla.controller.raft.state_machine.events import HardState, LogAppend, ReplicaKey, SnapshotCreated, VoterState
+from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory
+from ottla.controller.raft.store.quorum_records import QuorumRecords
+from ottla.controller.raft.store.quorum_state_file import QUORUM_STATE, QuorumStateFile
+from ottla.env.disk import Disk
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.directory.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID, MetaProperties
+from ottla.log.file_names import base_offsets_of, is_unfinished_snapshot
+from ottla.log.log_config import FOREVER_MS, LogConfig
+from ottla.log.log_flush import LogFlush
+from ottla.log.log_state import remove_files
+from ottla.log.log_validator import AppendOrigin
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery.log_loader import create_log, open_log
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.codec.schema import Message
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import BatchHeader
+from ottla.wire.record_batch.control_record import decode_control_record
+
+MAX_READ_BYTES = 1024 * 1024
+"""Of the log for another replica at a time, whatever it asks for: it is read on the loop."""
+
+
+class IncompatibleQuorum(Exception):
+    """The directory belongs to a quorum this node is no part of and cannot find."""
+
+
+class MetadataLogConfig(NamedTuple):
+    """Kafka's ``metadata.*`` settings."""
+
+    snapshot_bytes: int = 20 * 1024 * 1024
+    snapshot_ms: int = 3_600_000
+    """0: by size only."""
+    retention_bytes: int = 104_857_600
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_ms: int = 604_800_000
+
+    @classmethod
+    def from_config(cls, values: Mapping[str, str]) -> MetadataLogConfig:
+        """From a node's configuration; what is not named has Kafka's default."""
+        names = {
+            "snapshot_bytes": "metadata.log.max.record.bytes.between.snapshots",
+            "snapshot_ms": "metadata.log.max.snapshot.interval.ms",
+            "retention_bytes": "metadata.max.retention.bytes",
+            "retention_ms": "metadata.max.retention.ms",
+            "segment_bytes": "metadata.log.segment.bytes",
+            "segment_ms": "metadata.log.segment.ms",
+        }
+        return cls(**{field: int(values[name]) for field, name in names.items() if name in values})
+
+
+DEFAULT_METADATA_LOG_CONFIG = MetadataLogConfig()
+
+
+class MetadataStore:
+    """One replica of the metadata log. Not thread-safe but for `sync` and `write_snapshot`, which only wait."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        data_dir: str,
+        identity: MetaProperties,
+        now_ms: int,
+        settings: MetadataLogConfig = DEFAULT_METADATA_LOG_CONFIG,
+    ) -> None:
+        self.disk = disk.private()
+        self.settings = settings
+        self.local_replica = ReplicaKey(identity.node_id, identity.directory_id)
+        self.directory = f"{data_dir}/{METADATA_TOPIC}-0"
+        self._log_settings = LogConfig(
+            segment_bytes=settings.segment_bytes,
+            segment_ms=settings.segment_ms,
+            max_message_bytes=2**31 - 1,
+            timestamp_after_max_ms=FOREVER_MS,
+        )
+        self._state = QuorumStateFile.read(self.disk, f"{self.directory}/{QUORUM_STATE}")
+        self.snapshot_id = SnapshotId(0, 0)
+        self.snapshot = SnapshotContents()
+        self.snapshots: list[SnapshotId] = []
+        self._choose_snapshot()
+        self.log = self._open(now_ms)
+        self.bytes_since_snapshot = 0
+        self.last_timestamp_ms = self.snapshot.timestamp_ms
+        self.quorum_records = self._read_quorum()
+        self.snapshot_generation = 0
+        """How often a snapshot took the log's place."""
+        self.last_snapshot_ms = now_ms
+        """When the last snapshot was written, as far as this process knows."""
+
+    # ------------------------------------------------------------------ opening
+
+    def _choose_snapshot(self) -> None:
+        """The newest snapshot that can be read; an older one serves while the log still reaches back to it (R233)."""
+        if not self.disk.exists(self.directory):
+            return
+        names = self.disk.list_files(self.directory)
+        for name in names:
+            if is_unfinished_snapshot(name):
+                self.disk.unlink(f"{self.directory}/{name}")
+        start = min(base_offsets_of(names, ".log"), default=0)
+        found = list_snapshots(self.disk, self.directory)
+        self.snapshots = [s for s in found if s.end_offset >= start]
+        for old in found[: len(found) - len(self.snapshots)]:
+            self.disk.unlink(f"{self.directory}/{old.file_name}")
+        for snapshot in reversed(self.snapshots):
+            try:
+                self.snapshot = read_snapshot(self.disk, f"{self.directory}/{snapshot.file_name}")
+                self.snapshot_id = snapshot
+                return
+            except CorruptFile:
+                if snapshot.end_offset == 0:
+                    raise
+        if start > 0:
+            raise CorruptFile(f"{self.directory}: the log begins at {start} and no snapshot covers what was before")
+
+    def _open(self, now_ms: int) -> PartitionLog:
+        disk, end = self.disk, self.snapshot_id.end_offset
+        if not disk.exists(self.directory) or not base_offsets_of(disk.list_files(self.directory), ".log"):
+            log = create_log(disk, self.directory, METADATA_TOPIC, 0, METADATA_TOPIC_ID, self._log_settings, now_ms)
+        else:
+            log = open_log(
+                disk,
+                self.directory,
+                METADATA_TOPIC,
+                0,
+                self._log_settings,
+                now_ms,
+                clean=False,
+                recovery_point=end,
+            )
+        if log.log_end_offset < end or -1 < log.epochs.epoch_for_offset(end - 1) < self.snapshot_id.epoch:
+            # The log lost its end (unsynced, power cut) but the synced snapshot covers it: it begins anew there (R233).
+            log.truncate_fully_and_start_at(end, now_ms)
+        return log
+
+    def _read_quorum(self) -> QuorumRecords:
+        """The quorum's records in snapshot and log: of the batches in between only the headers are looked at."""
+        seed = self.snapshot_id.end_offset - 1
+        out = QuorumRecords(self.snapshot.kraft_version, self.snapshot.voters, seed)
+        for header, raw in self.log.batches(seed + 1):
+            if header.base_offset > seed:
+                self.bytes_since_snapshot += header.size_bytes
+                self.last_timestamp_ms = header.max_timestamp
+            if header.is_control and header.base_offset > seed:
+                for record in r.iterate_records(raw, header):
+                    out.replay(record.offset, decode_control_record(record))
+        return out
+
+    @property
+    def persisted_hard_state(self) -> HardState:
+        """What quorum-state said."""
+        return self._state.hard_state
+
+    def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
+        """What quorum-state said; where it said nothing, and others vote by configuration too, this voter is new."""
+        if len(quorum.static_voters) < 2:
+            return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)  # nobody else remembers anything
+        is_new = not self._state.existed and self.log.log_end_offset == 0 and not self.snapshots
+        votes = self.local_replica.id in [i for i, _ in quorum.static_voters]
+        return (
+            self.persisted_hard_state._replace(voter_state=VoterState.NEWBORN)
+            if is_new and votes
+            else self.persisted_hard_state
+        )
+
+    @property
+    def kraft_version(self) -> int:
+        """0 where the voters are fixed by configuration, 1 where they are records."""
+        return self.quorum_records.kraft_version
+
+    def log_summary(self) -> LogSummary:
+        """Offsets and epochs, for the raft machine."""
+        log = self.log
+        snapshots = [(s.end_offset, s.epoch) for s in self.snapshots]
+        return LogSummary(log.log_end_offset, log.epochs.entries, log.log_start_offset, snapshots)
+
+    def voter_history(self, quorum: QuorumConfig) -> VoterSetHistory:
+        """Who votes: the log says it, before it says it the settings do, and else what was said last (R237).
+
+        Raises:
+            NotOurQuorum: nobody can be found to begin with.
+        """
+        me = self.local_replica
+        last_known = self._state.preserved_fields.get("currentVoters") if self._state.data_version == 0 else None
+        if quorum.static_voters:
+            fixed = [ReplicaKey(i) for i, _ in quorum.static_voters]
+        elif last_known:
+            fixed = [ReplicaKey(v["voterId"]) for v in last_known]
+        else:
+            fixed = [] if quorum.bootstrap_servers else [me]
+        out = self.quorum_records.voter_history(fixed)
+        others = [v.id for v in out.current if not v.may_be_same(me)]
+        addressed = (
+            {v.voter_id for v in self.quorum_records.voters.voters if v.endpoints}
+            if self.quorum_records.voters
+            else set()
+        )
+        addressed |= {i for i, _ in quorum.static_voters}
+        lost = not out.is_voter(me) and not quorum.static_voters
+        if not quorum.bootstrap_servers and (lost or not addressed.issuperset(others)):
+            ids = [v.id for v in out.current]
+            raise IncompatibleQuorum(
+                f"the metadata quorum has the voters {ids}; this node is {me.id} and knows no way to them"
+            )
+        return out
+
+    def first_records(self, quorum: QuorumConfig) -> tuple[Message, ...]:
+        """What this node says of the quorum should it become leader (R243)."""
+        return self.quorum_records.records_for_new_leader(self.local_replica, quorum.endpoints)
+
+    def committed_batches(self, offset: int, upper_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches from the one that holds ``offset`` to the one before ``upper_offset``.
+
+        Raises:
+            WireError: one is damaged.
+        """
+        if offset < upper_offset:
+            for header, raw in self.log.batches(offset):
+                if header.base_offset >= upper_offset:
+                    return
+                yield header, raw
+
+    def snapshot_size_bytes(self, name: SnapshotId) -> int:
+        """How large a snapshot is; -1 where there is none of that name here."""
+        return self.disk.stat(f"{self.directory}/{name.file_name}").size_bytes if name in self.snapshots else -1
+
+    def read_snapshot_chunk(self, name: SnapshotId, position: int, max_bytes: int) -> bytes:
+        """Bytes of a snapshot for another replica (R234). Raises OSError: final.
+
+        ``max_bytes`` is what the request says: none if it is negative, at most `MAX_READ_BYTES`.
+        """
+        file = self.disk.open(f"{self.directory}/{name.file_name}", readonly=True)
+        try:
+            return file.pread(min(max(0, max_bytes), MAX_READ_BYTES), position)
+        finally:
+            file.close()
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from ``offset`` on for another replica, committed or not; the first one however large (R219).
+
+        Raises:
+            ProtocolError: they are damaged; OSError: final.
+        """
+        most = min(max(0, max_bytes), MAX_READ_BYTES)
+        found = self.log.read(offset, most, self.log.log_end_offset, at_least_one=True)
+        if found is None:
+            return b""
+        raw = found.read()
+        end = 0
+        for at, header in b.iterate_batches(raw):
+            end = at + header.size_bytes
+        return raw[:end]
+
+    # ------------------------------------------------------------------ what the machine wants done
+
+    def prepare_state_write(self, hard: HardState, voters: VoterSetHistory) -> Callable[[], None]:
+        """What writes quorum-state: call it in a thread, before anything else is done (R202). Raises OSError: final."""
+        state = self._state
+        state.hard_state = hard
+        state.data_version = min(self.kraft_version, 1)
+        if state.data_version == 0:
+            state.preserved_fields["currentVoters"] = [{"voterId": v.id} for v in voters.current]
+        return partial(state.write, self.disk, f"{self.directory}/{QUORUM_STATE}")
+
+    def append(self, append: LogAppend, now_ms: int) -> None:
+        """Append a batch, our own as leader or another leader's as it is; not yet synced. Raises OSError: final."""
+        if append.verbatim:
+            header = self._append_as_follower(append.batch, now_ms)
+        else:
+            raw = control_batch(append.controls, now_ms) if append.controls else append.batch
+            self.log.append_as_leader(raw, append.epoch, now_ms, AppendOrigin.RAFT_LEADER)
+            header = b.parse_header(raw)
+            for number, record in enumerate(append.controls):
+                self.quorum_records.replay(header.base_offset + number, record)
+        self.bytes_since_snapshot += header.size_bytes
+        self.last_timestamp_ms = header.max_timestamp
+        assert (header.base_offset, header.last_offset_delta + 1) == append[:2], f"{header} is not {append}"
+
+    def _append_as_follower(self, raw: Buffer, now_ms: int) -> BatchHeader:
+        self.log.append_as_follower(raw, now_ms)
+        header = b.parse_header(raw)
+        if header.is_control:
+            for record in r.iterate_records(raw, header):
+                self.quorum_records.replay(record.offset, decode_control_record(record))
+        return header
+
+    def truncate(self, offset: int, now_ms: int) -> None:
+        """Cut the log where it parts from the leader's. Raises OSError: final."""
+        end = self.log.truncate_to(offset, now_ms)
+        assert end == offset, f"the log was cut at {end}, not at {offset}: inside a batch"
+        self.quorum_records.truncate(offset)
+
+    def truncate_to_snapshot(self, name: SnapshotId, snapshot: SnapshotContents, now_ms: int) -> None:
+        """A snapshot of the leader's, which lies here under its name, takes the log's place (R235).
+
+        Raises:
+            OSError: final.
+        """
+        self.log.truncate_fully_and_start_at(name.end_offset, now_ms)
+        for old in self.snapshots:
+            if old != name:
+                self.disk.unlink(f"{self.directory}/{old.file_name}")
+        self.snapshot_id, self.snapshots, self.snapshot = name, [name], snapshot
+        self.quorum_records = QuorumRecords(snapshot.kraft_version, snapshot.voters, name.end_offset - 1)
+        self.bytes_since_snapshot = 0
+        self.last_timestamp_ms = snapshot.timestamp_ms
+        self.snapshot_generation += 1
+
+    def prepare_flush(self) -> LogFlush:
+        """What makes everything appended so far survive a power cut: call it in a thread, then `complete_flush`."""
+        return self.log.start_flush(self.log.log_end_offset)
+
+    def complete_flush(self, job: LogFlush) -> int:
+        """A sync ended well: everything below the offset returned is on disk."""
+        return self.log.complete_flush(job)
+
+    def on_high_watermark(self, end: int) -> None:
+        """The high watermark moved."""
+        self.log.set_high_watermark(end)
+
+    # ------------------------------------------------------------------ snapshots
+
+    def is_snapshot_due(self, now_ms: int) -> bool:
+        """Whether enough was committed since the last one, or any of it long enough ago (R230)."""
+        if self.bytes_since_snapshot == 0:
+            return False
+        by_time = 0 < self.settings.snapshot_ms <= now_ms - self.last_snapshot_ms
+        return by_time or self.bytes_since_snapshot >= self.settings.snapshot_bytes
+
+    def prepare_snapshot(self, end_offset: int, now_ms: int) -> tuple[SnapshotId, SnapshotContents]:
+        """A snapshot of everything below ``end_offset`` will be written: its name, and what surrounds its records.
+
+        A new segment begins, so that no start has to read again what the snapshot covers, and the old one can go.
+        """
+        self.bytes_since_snapshot = 0
+        self.last_snapshot_ms = now_ms
+        if self.log.active_segment.base_offset < self.log.log_end_offset:
+            self.log.roll(now_ms)
+        name = SnapshotId(end_offset, self.log.epochs.epoch_for_offset(end_offset - 1))
+        return name, SnapshotContents([], *self.quorum_records.as_of(end_offset), self.last_timestamp_ms)
+
+    def write_snapshot(self, name: SnapshotId, raw: bytes) -> None:
+        """Write a snapshot file, synced."""
+        write_snapshot(self.disk, f"{self.directory}/{name.file_name}", raw)
+
+    def complete_snapshot(self, name: SnapshotId, now_ms: int) -> None:
+        """A snapshot has its name: older ones and what they cover may go.
+
+        While it was written a newer one of the leader's may have taken the log's place: then it is of no use.
+        """
+        if name.end_offset < self.snapshot_id.end_offset:
+            self.disk.unlink(f"{self.directory}/{name.file_name}")
+            return
+        self.snapshot_id = name
+        if name not in self.snapshots:
+            self.snapshots.append(name)
+        self.clean_old_snapshots(now_ms)
+
+    def clean_old_snapshots(self, now_ms: int) -> None:
+        """Drop the oldest snapshots while log and snapshots are too large or the oldest is too old (R232).
+
+        The newest stays always. The log then begins where the oldest that is left ends; segments below go.
+        """
+        while len(self.snapshots) >= 2 and self._is_oldest_deletable(now_ms):
+            old = self.snapshots.pop(0)
+            path = f"{self.directory}/{old.file_name}"
+            if self.disk.exists(path):
+                self.disk.unlink(path)
+            if self.log.maybe_increment_log_start_offset(min(self.snapshots[0].end_offset, self.log.high_watermark)):
+                self.log.delete_segments_below_start(now_ms)
+        remove_files(self.log.disk, self.log.pop_deletable_files(now_ms))
+
+    def _is_oldest_deletable(self, now_ms: int) -> bool:
+        sizes = (self.disk.stat(f"{self.directory}/{s.file_name}").size_bytes for s in self.snapshots)
+        if self.settings.retention_bytes >= 0 and self.log.size_bytes + sum(sizes) > self.settings.retention_bytes:
+            return True
+        if self.settings.retention_ms < 0:
+            return False
+        try:
+            oldest_ms = last_contained_log_timestamp(self.disk, f"{self.directory}/{self.snapshots[0].file_name}")
+        except CorruptFile:
+            return True  # nobody can begin from it
+        return now_ms - oldest_ms > self.settings.retention_ms
+
+    def snapshot_created_event(self) -> SnapshotCreated:
+        """Which snapshots there are, and where the log begins, for the raft machine."""
+        return SnapshotCreated(self.log.log_start_offset, tuple((s.end_offset, s.epoch) for s in self.snapshots))
+
+    def close(self) -> None:
+        """Flush and close the log, as a clean stop does, and give the reserved descriptors back."""
+        self.log.close()
+        self.disk.close()

@@ -1,0 +1,80 @@
+"""The quorum's own records in the metadata log, by offset: kraft.version and voters. The last ones count (R201).
+
+Source: ``KRaftControlRecordStateMachine.java``, ``VoterSetHistory.java`` (apache/kafka 4.3.1; KIP-853).
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.controller.raft.state_machine.events import ReplicaKey
+from ottla.controller.raft.state_machine.log_summary import VoterSetHistory, voter_keys, voter_needs_update
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import control_records as ctl
+
+BOOTSTRAP_OFFSET = -1
+"""Offset of what stands in the snapshot (0, 0): nobody has said it in the log yet."""
+
+
+class QuorumRecords:
+    """What the log says of its quorum, committed or not."""
+
+    def __init__(
+        self, kraft_version: int = 0, voters: ctl.VotersRecord | None = None, offset: int = BOOTSTRAP_OFFSET
+    ) -> None:
+        self._kraft_versions = [(offset, kraft_version)]
+        self._voters = [(offset, voters)]
+
+    @property
+    def kraft_version(self) -> int:
+        """0 where the voters are fixed by configuration, 1 where they are records."""
+        return self._kraft_versions[-1][1]
+
+    @property
+    def voters(self) -> ctl.VotersRecord | None:
+        """The voters now, with their addresses; None where they are no records."""
+        return self._voters[-1][1]
+
+    def as_of(self, end_offset: int) -> tuple[int, ctl.VotersRecord | None]:
+        """kraft.version and voters as everything below an offset says them: what a snapshot holds (R231)."""
+        level = next((v for at, v in reversed(self._kraft_versions) if at < end_offset), self._kraft_versions[0][1])
+        return level, next((v for at, v in reversed(self._voters) if at < end_offset), self._voters[0][1])
+
+    def replay(self, offset: int, record: Message | None) -> None:
+        """A control record was appended, or is read."""
+        match record:
+            case ctl.KRaftVersionRecord():
+                self._kraft_versions.append((offset, record.k_raft_version))
+            case ctl.VotersRecord():
+                self._voters.append((offset, record))
+
+    def truncate(self, offset: int) -> None:
+        """The log was cut: what held before holds again (R224)."""
+        self._kraft_versions = [x for x in self._kraft_versions if x[0] < offset] or self._kraft_versions[:1]
+        self._voters = [x for x in self._voters if x[0] < offset] or self._voters[:1]
+
+    def voter_history(self, fixed: list[ReplicaKey]) -> VoterSetHistory:
+        """The voter sets in the log, for the raft machine; ``fixed`` hold until there is a record."""
+        first = self._voters[0][1]
+        out = VoterSetHistory(fixed if first is None else voter_keys(first), first, self._voters[0][0])
+        for offset, record in self._voters[1:]:
+            assert record is not None
+            out.add(offset, voter_keys(record), record)
+        return out
+
+    def records_for_new_leader(self, me: ReplicaKey, endpoints: tuple[ListenerEndpoint, ...]) -> tuple[Message, ...]:
+        """What the next leader says of the quorum in its first batch (R243): what only the seed says, or where it is.
+
+        ``endpoints`` are where this node is reached now.
+        """
+        offset, voters = self._voters[-1]
+        if voters is None or self.kraft_version < 1:
+            return ()
+        here = [ctl.Endpoint(*e) for e in endpoints]
+        mine = next((v for v in voters.voters if (v.voter_id, v.voter_directory_id) == me), None)
+        moved = mine is not None and bool(here) and voter_needs_update([mine], replace(mine, endpoints=here))
+        if offset != BOOTSTRAP_OFFSET and not moved:
+            return ()
+        rows = [replace(v, endpoints=here) if moved and v is mine else v for v in voters.voters]
+        return ctl.KRaftVersionRecord(0, self.kraft_version), ctl.VotersRecord(voters.version, rows)

@@ -1,0 +1,79 @@
+"""The ``quorum-state`` file: epoch, leader and vote, on disk before anything that follows from them is said.
+
+Source: ``FileQuorumStateStore.java`` and its schema ``QuorumStateData`` (apache/kafka 4.3.1).
+
+From KIP-595; without the voters from version 1 on: KIP-853.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.controller.raft.state_machine.events import NO_NODE_ID, HardState, ReplicaKey, VoterState
+from ottla.env.disk import Disk, read_file, write_file
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
+from ottla.wire.codec.schema import ZERO_UUID
+
+QUORUM_STATE = "quorum-state"
+_VOTER_STATE_FIELD = "ottla.age"
+"""Only there while a voter is not grown; Kafka passes over it, and forgets it."""
+_PRESERVED_FIELDS = ("clusterId", "appliedOffset", "currentVoters")
+
+
+def _voter_state_of(values: dict[str, Any]) -> VoterState:
+    """What a voter remembers, by its name in lower case. Raises ValueError: it is none."""
+    said = values.get(_VOTER_STATE_FIELD, VoterState.GROWN.name.lower())
+    found = next((age for age in VoterState if age.name.lower() == said), None)
+    if found is None:
+        raise ValueError(f"{_VOTER_STATE_FIELD} is {str(said)[:40]!r}")
+    return found
+
+
+@dataclass(slots=True)
+class QuorumStateFile:
+    """The file's content. Version 0 belongs to kraft.version 0 and knows no directories; its other fields are kept."""
+
+    hard_state: HardState = field(default_factory=lambda: HardState(0))
+    data_version: int = 1
+    preserved_fields: dict[str, Any] = field(default_factory=dict)
+    existed: bool = True
+
+    @classmethod
+    def read(cls, disk: Disk, path: str) -> QuorumStateFile:
+        """Read the file; where there is none, epoch 0 begins.
+
+        Raises:
+            CorruptFile: not such a file.
+        """
+        if not disk.exists(path):
+            return cls(existed=False)
+        try:
+            values = json.loads(read_file(disk, path))
+            version = int(values["data_version"])
+            voted = None
+            if int(values["votedId"]) != NO_NODE_ID:
+                directory = uuid_from_string(values["votedDirectoryId"]) if version > 0 else ZERO_UUID
+                voted = ReplicaKey(int(values["votedId"]), directory)
+            hard = HardState(int(values["leaderEpoch"]), int(values["leaderId"]), voted, _voter_state_of(values))
+            return cls(hard, version, {k: values[k] for k in _PRESERVED_FIELDS if k in values})
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise CorruptFile(f"{path}: {error!r}") from None
+
+    def write(self, disk: Disk, path: str) -> None:
+        """Write it aside, sync it, give it its name (R202)."""
+        hard = self.hard_state
+        voted = ReplicaKey(NO_NODE_ID) if hard.voted_key is None else hard.voted_key
+        values: dict[str, Any] = {"leaderId": hard.leader_id, "leaderEpoch": hard.epoch, "votedId": voted.id}
+        if self.data_version == 0:
+            values = {"clusterId": self.preserved_fields.get("clusterId", ""), **values}
+            values["appliedOffset"] = self.preserved_fields.get("appliedOffset", 0)
+            values["currentVoters"] = self.preserved_fields.get("currentVoters", [])
+        else:
+            values["votedDirectoryId"] = uuid_to_string(voted.directory_id)
+        if hard.voter_state != VoterState.GROWN:
+            values[_VOTER_STATE_FIELD] = hard.voter_state.name.lower()
+        values["data_version"] = self.data_version
+        write_file(disk, path, json.dumps(values, separators=(",", ":")).encode())

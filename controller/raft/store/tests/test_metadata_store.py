@@ -1,0 +1,414 @@
+"""The metadata log, its snapshots and quorum-state on a disk."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.controller.control.controller_result import run_to_end
+from ottla.controller.metadata.record_serde import MetadataBatchWriter, decode_batch
+from ottla.controller.metadata.snapshot_files import (
+    SnapshotContents,
+    SnapshotId,
+    encode_snapshot_steps,
+    last_contained_log_timestamp,
+)
+from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
+from ottla.controller.raft.state_machine import events
+from ottla.controller.raft.state_machine.events import HardState, LogAppend, ReplicaKey
+from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
+from ottla.controller.raft.store.metadata_store import IncompatibleQuorum, MetadataLogConfig, MetadataStore
+from ottla.controller.raft.store.quorum_state_file import QuorumStateFile
+from ottla.controller.storage_formatter import format_directory
+from ottla.env.disk import Disk
+from ottla.env.memory_disk import MemoryDisk
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.wire.messages import metadata_records as m
+
+LOG = "/data/__cluster_metadata-0"
+
+
+def ids() -> Iterator[bytes]:
+    return (bytes([9, *n.to_bytes(15, "big")]) for n in itertools.count(1))
+
+
+def formatted() -> tuple[MemoryDisk, MetaProperties]:
+    disk = MemoryDisk(random.Random(1), lambda: 0)
+    source = ids()
+    directory = LogDirectory(disk.session(), "/data")
+    directory.lock()
+    identity = format_directory(
+        directory, 1, None, ListenerEndpoint("CONTROLLER", "localhost", 9093), 0, lambda: next(source)
+    )
+    directory.unlock()
+    return disk, identity
+
+
+class LeaderMetadataStore:
+    """A store that its raft machine leads, as the driver does it."""
+
+    def __init__(self, disk: Disk, identity: MetaProperties, now_ms: int = 0, **settings: int) -> None:
+        self.store = store = MetadataStore(disk, "/data", identity, now_ms, MetadataLogConfig(**settings))
+        start = store.snapshot_id.end_offset
+        batches = store.committed_batches(start, store.log.log_end_offset)
+        self.offsets = [o for header, raw in batches for o, _ in decode_batch(header, raw) if o >= start]
+        voters = store.voter_history(QuorumConfig())
+        self.raft = RaftStateMachine(
+            store.local_replica,
+            voters,
+            store.persisted_hard_state,
+            store.log_summary(),
+            lambda: 0.5,
+            first_records=store.first_records(QuorumConfig()),
+        )
+        self.now_ms = now_ms
+        self.step(events.RaftStarted())
+        self.sync()
+
+    def step(self, event: events.RaftEvent) -> None:
+        ready = self.raft.step(self.now_ms, event)
+        if ready.hard_state is not None:
+            self.store.prepare_state_write(ready.hard_state, self.raft.voters)()
+        for append in ready.appends:
+            self.store.append(append, self.now_ms)
+        if ready.committed is not None:
+            self.store.on_high_watermark(ready.committed)
+
+    def sync(self) -> None:
+        job = self.store.prepare_flush()
+        job()
+        self.step(events.LogFlushed(self.store.complete_flush(job)))
+
+    def add(self, count: int) -> None:
+        for number in range(count):
+            writer = MetadataBatchWriter(self.now_ms)
+            writer.add_message(m.ConfigRecord(2, "t", f"k{number}", "v" * 100))
+            self.step(events.Propose(writer.build(), 1))
+        self.sync()
+
+    def snapshot(self) -> SnapshotId:
+        name, around = self.store.prepare_snapshot(self.store.log.log_end_offset, self.now_ms)
+        records = [m.FeatureLevelRecord("metadata.version", 30)]
+        self.store.write_snapshot(name, run_to_end(encode_snapshot_steps(around, records, name.epoch, self.now_ms)))
+        self.store.complete_snapshot(name, self.now_ms)
+        return name
+
+    def files(self, suffix: str) -> list[str]:
+        return [n for n in self.store.disk.listdir(LOG) if n.endswith(suffix)]
+
+
+def test_every_start_leads_under_a_new_epoch_written_down_first() -> None:
+    disk, identity = formatted()
+    for epoch in (1, 2, 3):
+        led = LeaderMetadataStore(disk.session(), identity)
+        assert led.raft.epoch == epoch
+        state = QuorumStateFile.read(disk.session(), f"{LOG}/quorum-state")
+        assert state.hard_state == HardState(epoch, 1)
+    headers = [header for header, _ in led.store.log.batches()]
+    assert [h.partition_leader_epoch for h in headers] == [1, 2, 3]
+    assert [h.records_count for h in headers] == [3, 1, 1], "voters are written once"
+
+
+def test_the_epoch_is_on_the_disk_before_the_first_record_of_it() -> None:
+    disk, identity = formatted()
+    store = MetadataStore(disk.session(), "/data", identity, 0)
+    raft = RaftStateMachine(
+        store.local_replica,
+        store.voter_history(QuorumConfig()),
+        store.persisted_hard_state,
+        store.log_summary(),
+        lambda: 0.5,
+    )
+    ready = raft.step(0, events.RaftStarted())
+    assert ready.hard_state == HardState(1, 1)
+    assert [a.epoch for a in ready.appends] == [1]
+
+
+def test_a_quorum_of_others_is_refused() -> None:
+    disk, identity = formatted()
+    for other in (
+        MetaProperties(identity.cluster_id, 2, identity.directory_id),
+        MetaProperties(identity.cluster_id, 1, bytes([7] * 16)),
+    ):
+        with pytest.raises(IncompatibleQuorum):
+            MetadataStore(disk.session(), "/data", other, 0).voter_history(QuorumConfig())
+
+
+def test_a_static_quorum_of_others_is_refused_and_one_of_this_node_is_not() -> None:
+    for ids_, refused in (([1], False), ([2], True), ([1, 2], True)):
+        disk, identity = formatted()
+        session = disk.session()
+        session.unlink(f"{LOG}/{SnapshotId(0, 0).file_name}")
+        file = QuorumStateFile(HardState(4), 0, {"currentVoters": [{"voterId": i} for i in ids_]})
+        file.write(session, f"{LOG}/quorum-state")
+        store = MetadataStore(session, "/data", identity, 0)
+        if refused:
+            with pytest.raises(IncompatibleQuorum):
+                store.voter_history(QuorumConfig())
+        else:
+            assert store.voter_history(QuorumConfig()).current == (ReplicaKey(1),)
+
+
+def test_a_start_begins_from_the_newest_snapshot_and_reads_only_what_follows() -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    led.add(20)
+    name = led.snapshot()
+    led.add(3)
+    again = LeaderMetadataStore(disk.session(), identity)
+    assert again.store.snapshot_id == name
+    assert again.offsets == [23, 24, 25]
+    assert again.store.log.segments[0].base_offset == 0
+    read = again.store.log.recovery_notes
+    assert not read
+
+
+@pytest.mark.parametrize("max_bytes", [-(2**31), -1, 0, 7, 2**31 - 1])
+def test_read_part_of_a_snapshot_with_any_max_bytes_is_bounded(max_bytes: int) -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    name = led.snapshot()
+    whole = led.store.snapshot_size_bytes(name)
+    assert len(led.store.read_snapshot_chunk(name, 0, max_bytes)) == min(max(max_bytes, 0), whole)
+
+
+def test_damage_below_the_snapshot_costs_nothing_not_even_later() -> None:
+    """What was synced behind a damaged beginning must be there after every start that follows."""
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    led.add(20)
+    led.snapshot()
+    led.add(3)
+    data = disk.files[f"{LOG}/{0:020d}.log"].data
+    data[200] ^= 0xFF
+    for extra in (0, 4, 8):
+        led = LeaderMetadataStore(disk.session(), identity)
+        assert len([o for o in led.offsets if o >= 23]) == 3 + extra
+        led.add(4)
+
+
+@pytest.mark.parametrize("keep", [0, 100, 150, 1000, 2500])
+def test_a_log_that_lost_its_end_begins_anew_where_the_snapshot_ends(keep: int) -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    led.add(20)
+    name = led.snapshot()
+    for path in [p for p in disk.files if p.startswith(LOG) and p.endswith(".log") and f"{0:020d}" not in p]:
+        disk.session().unlink(path)
+    del disk.files[f"{LOG}/{0:020d}.log"].data[keep:]
+    led = LeaderMetadataStore(disk.session(), identity)
+    assert led.offsets == []
+    assert led.store.log.log_start_offset == led.store.log.segments[0].base_offset == name.end_offset
+    led.add(5)
+    again = LeaderMetadataStore(disk.session(), identity)
+    assert again.offsets == list(range(name.end_offset + 1, name.end_offset + 6))
+    assert next(h.base_offset for h, _ in again.store.log.batches()) == name.end_offset, "no hole at the front"
+
+
+def test_an_unreadable_snapshot_leaves_an_older_one_to_begin_from() -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    led.add(5)
+    first = led.snapshot()
+    led.add(5)
+    second = led.snapshot()
+    del disk.files[f"{LOG}/{second.file_name}"].data[50:]
+    again = LeaderMetadataStore(disk.session(), identity)
+    assert again.store.snapshot_id == first
+    assert again.offsets == list(range(8, 13))
+
+
+def test_with_no_readable_snapshot_a_log_that_is_there_from_its_beginning_serves() -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    led.add(5)
+    names = [led.snapshot()]
+    led.add(5)
+    names.append(led.snapshot())
+    led.add(1)
+    for name in names:
+        del disk.files[f"{LOG}/{name.file_name}"].data[50:]
+    disk.session().unlink(f"{LOG}/{SnapshotId(0, 0).file_name}")
+    again = LeaderMetadataStore(disk.session(), identity)
+    assert again.store.snapshot_id == SnapshotId(0, 0)
+    assert again.offsets == [3, *range(4, 14)]
+    assert again.store.kraft_version == 1, "the log says it too"
+
+
+def test_a_first_snapshot_that_cannot_be_read_is_refused() -> None:
+    """Who votes stands nowhere else in a new cluster."""
+    disk, identity = formatted()
+    del disk.files[f"{LOG}/{SnapshotId(0, 0).file_name}"].data[50:]
+    with pytest.raises(CorruptFile):
+        MetadataStore(disk.session(), "/data", identity, 0)
+
+
+@pytest.mark.parametrize(("epoch", "kept"), [(1, True), (2, False)])
+def test_r233_a_log_that_parts_from_its_snapshot_begins_anew_where_that_ends(epoch: int, kept: bool) -> None:
+    """The log's records up to 13 are of epoch 1, those behind of 2; the snapshot says whose the last one below is."""
+    disk, identity = formatted()
+    LeaderMetadataStore(disk.session(), identity).add(10)
+    led = LeaderMetadataStore(disk.session(), identity)
+    led.add(5)
+    end = next(h.base_offset for h, _ in led.store.log.batches() if h.partition_leader_epoch == 2)
+    name = SnapshotId(end, epoch)
+    raw = run_to_end(
+        encode_snapshot_steps(SnapshotContents(), [m.FeatureLevelRecord("metadata.version", 30)], epoch, 0)
+    )
+    led.store.write_snapshot(name, raw)
+    store = MetadataStore(disk.session(), "/data", identity, 0)
+    assert store.snapshot_id == name
+    assert store.log.log_end_offset == (led.store.log.log_end_offset if kept else end)
+    assert store.log.log_start_offset == (0 if kept else end)
+
+
+def test_a_sync_that_a_cut_overtook_speaks_for_nothing() -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    led.add(3)
+    durable = led.store.log.recovery_point
+    writer = MetadataBatchWriter(0)
+    writer.add_message(m.NoOpRecord())
+    led.step(events.Propose(writer.build(), 1))
+    job = led.store.prepare_flush()
+    job()
+    led.store.log.truncate_to(durable, 0)
+    assert led.store.complete_flush(job) == durable
+
+
+def test_a_snapshot_tells_the_time_of_the_last_record_it_covers() -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity, 500)
+    led.now_ms = 700
+    led.add(1)
+    led.now_ms = 900
+    name = led.snapshot()
+    path = f"{LOG}/{name.file_name}"
+    assert last_contained_log_timestamp(disk.session(), path) == 700
+    store = MetadataStore(disk.session(), "/data", identity, 1_000)
+    assert store.last_timestamp_ms == 700, "nothing came since"
+    assert list(store.committed_batches(store.snapshot_id.end_offset, store.log.log_end_offset)) == []
+    assert store.prepare_snapshot(store.log.log_end_offset, 1_000)[1].timestamp_ms == 700
+
+
+def test_without_a_readable_snapshot_a_log_that_begins_later_is_refused() -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity, retention_bytes=0)
+    led.add(5)
+    name = led.snapshot()
+    led.add(5)
+    assert led.store.log.segments[0].base_offset == name.end_offset
+    del disk.files[f"{LOG}/{name.file_name}"].data[50:]
+    with pytest.raises(CorruptFile):
+        MetadataStore(disk.session(), "/data", identity, 0)
+    disk.session().unlink(f"{LOG}/{name.file_name}")
+    with pytest.raises(CorruptFile):
+        MetadataStore(disk.session(), "/data", identity, 0)
+
+
+def test_half_written_snapshots_go_at_the_start() -> None:
+    disk, identity = formatted()
+    session = disk.session()
+    stem = SnapshotId(7, 1).file_name
+    for name in (f"{stem}.part", f"{stem}.deleted", "x.checkpoint.part", "x.checkpoint.deleted"):
+        session.open(f"{LOG}/{name}", create=True).close()
+    led = LeaderMetadataStore(session, identity)
+    assert led.files(".part") == ["x.checkpoint.part"], "a foreign file is left"
+    assert led.files(".deleted") == ["x.checkpoint.deleted"]
+
+
+@pytest.mark.parametrize(
+    ("added", "later_ms", "settings", "expected"),
+    [
+        (0, 10**9, {}, False),  # nothing was committed since
+        (1, 3_599_999, {}, False),
+        (1, 3_600_000, {}, True),
+        (1, 10**9, {"snapshot_ms": 0}, False),  # 0 is never
+        (5, 0, {"snapshot_bytes": 800}, True),
+        (1, 0, {"snapshot_bytes": 800}, False),
+    ],
+)
+def test_r230_a_snapshot_is_due_by_size_or_by_time(
+    added: int, later_ms: int, settings: dict[str, int], *, expected: bool
+) -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity, **settings)
+    led.snapshot()
+    led.add(added)
+    assert led.store.is_snapshot_due(later_ms) is expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "later_ms", "left"),
+    [
+        ({}, 0, 4),
+        ({}, 604_800_000, 4),
+        ({}, 604_800_001, 1),
+        ({"retention_ms": -1}, 10**12, 4),
+        ({"retention_ms": 0}, 0, 4),
+        ({"retention_ms": 0}, 1, 1),
+        ({"retention_ms": 1}, 1, 4),
+        ({"retention_ms": -1, "retention_bytes": -1}, 10**12, 4),
+        ({"retention_bytes": 0}, 0, 1),
+        ({"retention_bytes": 2_500}, 0, 2),
+    ],
+)
+def test_r232_old_snapshots_go_and_the_log_behind_them(settings: dict[str, int], later_ms: int, left: int) -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    for _ in range(3):
+        led.add(5)
+        led.snapshot()
+    led.store.settings = MetadataLogConfig(**settings)
+    led.store.clean_old_snapshots(later_ms)
+    assert len(led.store.snapshots) == len(led.files(".checkpoint")) == left
+    assert led.store.log.log_start_offset == led.store.snapshots[0].end_offset
+    assert led.store.log.segments[0].base_offset == (led.store.snapshots[0].end_offset if left < 4 else 0)
+    again = LeaderMetadataStore(disk.session(), identity)
+    assert again.store.snapshot_id == led.store.snapshots[-1]
+
+
+def test_the_machine_knows_of_snapshots_that_were_written_and_what_went_with_the_old_ones() -> None:
+    """A follower whose log ends below is sent the newest snapshot, and not to records that are gone (R218)."""
+    disk, identity = formatted()
+    LeaderMetadataStore(disk.session(), identity).add(5)
+    led = LeaderMetadataStore(disk.session(), identity, retention_bytes=0)
+    led.add(5)
+    name = led.snapshot()
+    led.step(led.store.snapshot_created_event())
+    led.add(2)
+    chain, known = led.raft.log_summary, led.store.log_summary()
+    assert (chain.start_offset, chain.snapshots) == (name.end_offset, [tuple(name)])
+    assert (chain.end_offset, chain.last_epoch) == (name.end_offset + 2, 2)
+    for offset in range(chain.end_offset + 2):
+        for epoch in range(4):
+            assert chain.validate_offset_and_epoch(offset, epoch) == known.validate_offset_and_epoch(offset, epoch)
+    assert chain.validate_offset_and_epoch(3, 1) == ("snapshot", tuple(name))
+
+
+def test_settings_come_by_kafkas_names() -> None:
+    values = {
+        "metadata.log.max.record.bytes.between.snapshots": "1",
+        "metadata.log.max.snapshot.interval.ms": "2",
+        "metadata.max.retention.bytes": "3",
+        "metadata.max.retention.ms": "4",
+        "metadata.log.segment.bytes": "5",
+        "metadata.log.segment.ms": "6",
+    }
+    assert MetadataLogConfig.from_config(values) == MetadataLogConfig(1, 2, 3, 4, 5, 6)
+    assert MetadataLogConfig.from_config({}) == MetadataLogConfig(
+        20_971_520, 3_600_000, 104_857_600, 604_800_000, 1 << 30, 604_800_000
+    )
+
+
+def test_the_batch_goes_where_the_machine_says() -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    writer = MetadataBatchWriter(0)
+    writer.add_message(m.NoOpRecord())
+    with pytest.raises(AssertionError):
+        led.store.append(LogAppend(77, 1, 1, writer.build()), 0)

@@ -1,0 +1,78 @@
+"""The metadata log as one replica among several: read for others, cut, and replaced by a snapshot."""
+
+from __future__ import annotations
+
+from ottla.controller.control.controller_result import run_to_end
+from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, encode_snapshot_steps
+from ottla.controller.raft.state_machine import events
+from ottla.controller.raft.state_machine.events import LogAppend
+from ottla.controller.raft.store.metadata_store import MetadataStore
+from ottla.controller.raft.store.tests.test_metadata_store import LeaderMetadataStore, formatted
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.record_batch import batch_header as b
+
+
+def two_voters() -> ctl.VotersRecord:
+    return ctl.VotersRecord(0, [ctl.VotersRecordVoter(i, bytes([i] * 16)) for i in (1, 2)])
+
+
+def test_r224_a_log_that_is_cut_forgets_the_voters_behind_the_cut() -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    store, end = led.store, led.store.log.log_end_offset
+    before = store.quorum_records.voters
+    store.append(LogAppend(end, 1, 1, controls=(two_voters(),)), 0)
+    assert store.quorum_records.voters == two_voters()
+    store.truncate(end, 0)
+    assert store.quorum_records.voters == before
+    assert store.log.log_end_offset == end
+
+
+def test_r219_another_replica_gets_whole_batches_and_at_least_one() -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    led.add(20)
+    sizes = [header.size_bytes for header, _ in led.store.log.batches(3)]
+    for most in (-1, 0, 1, sizes[0], sizes[0] + 1, sizes[0] + sizes[1] + 10, 10**6):
+        raw = led.store.read(3, most)
+        got = [header.base_offset for _, header in b.iterate_batches(raw)]
+        count = max(1, sum(1 for n in range(1, 21) if sum(sizes[:n]) <= most))
+        assert got == list(range(3, 3 + count))
+        assert len(raw) == sum(sizes[:count]), "nothing is cut off at the end"
+    assert led.store.read(23, 1000) == b""
+
+
+def test_r235_a_snapshot_brings_its_own_voters_and_takes_the_place_of_log_and_snapshots() -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    led.add(5)
+    led.snapshot()
+    store, name = led.store, SnapshotId(100, 7)
+    raw = run_to_end(encode_snapshot_steps(SnapshotContents([], 1, two_voters(), 5), [], 7, 0))
+    store.write_snapshot(name, raw)
+    store.truncate_to_snapshot(name, SnapshotContents([], 1, two_voters(), 5), 0)
+    assert (store.log.log_start_offset, store.log.log_end_offset, store.log.high_watermark) == (100, 100, 100)
+    assert store.quorum_records.voters == two_voters()
+    assert led.files(".checkpoint") == [name.file_name]
+    assert store.snapshot_created_event() == events.SnapshotCreated(100, ((100, 7),))
+    assert store.snapshot_generation == 1
+    again = MetadataStore(disk.session(), "/data", identity, 0)
+    assert again.snapshot_id == name
+    assert again.quorum_records.voters == two_voters()
+    assert again.log.log_end_offset == 100
+
+
+def test_an_own_snapshot_that_was_being_written_meanwhile_does_not_take_that_place_again() -> None:
+    disk, identity = formatted()
+    led = LeaderMetadataStore(disk.session(), identity)
+    led.add(5)
+    store, name = led.store, SnapshotId(100, 7)
+    own, around = store.prepare_snapshot(store.log.log_end_offset, 0)
+    leaders = run_to_end(encode_snapshot_steps(SnapshotContents([], 1, two_voters(), 5), [], 7, 0))
+    store.write_snapshot(name, leaders)
+    store.truncate_to_snapshot(name, SnapshotContents([], 1, two_voters(), 5), 0)
+    store.write_snapshot(own, run_to_end(encode_snapshot_steps(around, [], own.epoch, 0)))
+    store.complete_snapshot(own, 0)
+    assert led.files(".checkpoint") == [name.file_name]
+    assert store.snapshot_created_event() == events.SnapshotCreated(100, ((100, 7),))
+    assert MetadataStore(disk.session(), "/data", identity, 0).snapshot_id == name, "the next start finds what it needs"

@@ -1,0 +1,80 @@
+"""kraft.version and voters in the log: the last ones count, a cut brings back those before."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.controller.raft.state_machine.events import ReplicaKey
+from ottla.controller.raft.store.quorum_records import BOOTSTRAP_OFFSET, QuorumRecords
+from ottla.wire.messages import control_records as ctl
+
+HERE = ListenerEndpoint("CONTROLLER", "host1", 9093)
+
+
+def voters(*ids: int, port: int = 9093) -> ctl.VotersRecord:
+    return ctl.VotersRecord(
+        0, [ctl.VotersRecordVoter(i, bytes([i] * 16), [ctl.Endpoint("CONTROLLER", f"host{i}", port)]) for i in ids]
+    )
+
+
+def ids(records: QuorumRecords) -> list[int]:
+    assert records.voters is not None
+    return [v.voter_id for v in records.voters.voters]
+
+
+def test_r201_the_last_record_counts_and_r224_a_cut_brings_the_one_before_back() -> None:
+    records = QuorumRecords(1, voters(1))
+    records.replay(5, voters(1, 2))
+    records.replay(9, voters(1, 2, 3))
+    assert ids(records) == [1, 2, 3]
+    assert [v.id for v in records.voter_history([]).current] == [1, 2, 3]
+    records.truncate(9)
+    assert ids(records) == [1, 2]
+    records.truncate(0)
+    assert ids(records) == [1], "what the seed says is never cut"
+
+
+def test_r231_a_snapshot_holds_what_held_below_its_end() -> None:
+    records = QuorumRecords(0, None)
+    records.replay(4, ctl.KRaftVersionRecord(0, 1))
+    records.replay(5, voters(1, 2))
+    assert [(level, v is not None) for level, v in map(records.as_of, (4, 5, 6))] == [(0, False), (1, False), (1, True)]
+
+
+def test_r237_what_is_configured_counts_until_there_is_a_record() -> None:
+    records = QuorumRecords(0, None)
+    fixed = [ReplicaKey(1), ReplicaKey(2)]
+    assert records.voter_history(fixed).current == tuple(fixed)
+    records.replay(3, voters(7))
+    history = records.voter_history(fixed)
+    assert [v.id for v in history.current] == [7]
+    history.truncate(0)
+    assert history.current == tuple(fixed)
+
+
+@pytest.mark.parametrize(
+    ("level", "record", "offset", "endpoints", "said"),
+    [
+        (1, voters(1, 2), BOOTSTRAP_OFFSET, (HERE,), voters(1, 2)),
+        (1, voters(1, 2), 7, (HERE,), None),
+        (1, voters(1, 2, port=1), 7, (HERE,), "moved"),
+        (1, voters(1, 2, port=1), 7, (), None),
+        (1, voters(2, 3), 7, (HERE,), None),
+        (0, voters(1, 2), BOOTSTRAP_OFFSET, (HERE,), None),
+        (0, None, BOOTSTRAP_OFFSET, (HERE,), None),
+    ],
+)
+def test_r243_a_leader_says_what_only_the_seed_says_and_where_it_is_now(
+    level: int, record: ctl.VotersRecord | None, offset: int, endpoints: tuple[ListenerEndpoint, ...], said: object
+) -> None:
+    records = QuorumRecords(level, record, offset)
+    found = records.records_for_new_leader(ReplicaKey(1, bytes([1] * 16)), endpoints)
+    if said is None:
+        assert found == ()
+        return
+    version, new = found
+    assert version == ctl.KRaftVersionRecord(0, 1)
+    assert isinstance(new, ctl.VotersRecord)
+    ports = [(v.voter_id, v.endpoints[0].port) for v in new.voters]
+    assert ports == ([(1, 9093), (2, 1)] if said == "moved" else [(1, 9093), (2, 9093)])

@@ -1,0 +1,73 @@
+"""The ``quorum-state`` file, both versions."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.controller.raft.state_machine.events import HardState, ReplicaKey, VoterState
+from ottla.controller.raft.store.quorum_state_file import QuorumStateFile
+from ottla.env.disk import read_file
+from ottla.env.memory_disk import MemoryDisk
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+
+ROWS = [
+    QuorumStateFile(HardState(0), 1),
+    QuorumStateFile(HardState(7, 3), 1),
+    QuorumStateFile(HardState(7, -1, ReplicaKey(2, bytes([5] * 16))), 1),
+    QuorumStateFile(HardState(7, -1, ReplicaKey(2)), 0, {"clusterId": "c", "appliedOffset": 4, "currentVoters": []}),
+    QuorumStateFile(HardState(7, 3, None, VoterState.LEARNING), 1),
+    QuorumStateFile(HardState(1, -1, ReplicaKey(2), VoterState.NEWBORN), 1),
+]
+
+
+@pytest.mark.parametrize("file", ROWS)
+def test_quorum_state_is_read_back(file: QuorumStateFile) -> None:
+    session = MemoryDisk(random.Random(1), lambda: 0).session()
+    session.makedirs("/d")
+    file.write(session, "/d/quorum-state")
+    assert QuorumStateFile.read(session, "/d/quorum-state") == file
+
+
+def test_a_voter_that_is_grown_says_nothing_of_its_age() -> None:
+    """As Kafka, which passes over what it does not know, writes it."""
+    session = MemoryDisk(random.Random(1), lambda: 0).session()
+    session.makedirs("/d")
+    for age, there in ((VoterState.GROWN, False), (VoterState.LEARNING, True)):
+        QuorumStateFile(HardState(7, 3, None, age)).write(session, "/d/quorum-state")
+        assert (b"age" in read_file(session, "/d/quorum-state")) is there
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"leaderId":"x","leaderEpoch":1,"votedId":-1,"data_version":1}',
+        b'{"leaderId":-1,"leaderEpoch":1e999,"votedId":-1,"data_version":1}',
+        b'{"leaderId":-1,"leaderEpoch":1,"votedId":1,"votedDirectoryId":7,"data_version":1}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_broken_quorum_state_is_refused(text: bytes) -> None:
+    session = MemoryDisk(random.Random(1), lambda: 0).session()
+    session.makedirs("/d")
+    session.open("/d/quorum-state", create=True).pwrite(text, 0)
+    with pytest.raises(CorruptFile):
+        QuorumStateFile.read(session, "/d/quorum-state")
+
+
+@pytest.mark.parametrize(
+    "age", [b'"old"', b'""', b"1", b"null", b"true", b"[]", b"{}", b"1e999", b'"' + b"x" * 9_000 + b'"']
+)
+def test_an_age_that_is_none_is_told_in_one_line_that_names_it(age: bytes) -> None:
+    session = MemoryDisk(random.Random(1), lambda: 0).session()
+    session.makedirs("/d")
+    text = b'{"leaderId":-1,"leaderEpoch":1,"votedId":-1,"ottla.age":%s,"data_version":1}' % age
+    session.open("/d/quorum-state", create=True).pwrite(text, 0)
+    with pytest.raises(CorruptFile, match=r"^/d/quorum-state: .*ottla\.age") as told:
+        QuorumStateFile.read(session, "/d/quorum-state")
+    assert len(str(told.value)) < 120
+    assert "\n" not in str(told.value)

@@ -1,0 +1,182 @@
+"""A host of a raft machine: what lies on its disk, and what of it a crash leaves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ottla.controller.raft.state_machine.events import HardState, ReplicaKey, VoterState
+from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory, voter_keys
+from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
+from ottla.wire.messages import control_records as ctl
+
+
+class LogEntry(NamedTuple):
+    """A record of the log."""
+
+    epoch: int
+    value: Any
+
+
+class SimulatedLog:
+    """Records from ``start`` on."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+        self._entries: list[LogEntry] = []
+
+    @property
+    def end_offset(self) -> int:
+        return self.start + len(self._entries)
+
+    def __getitem__(self, offset: int) -> LogEntry:
+        assert offset >= self.start
+        return self._entries[offset - self.start]
+
+    def append(self, entries: Sequence[LogEntry]) -> None:
+        self._entries += entries
+
+    def truncate(self, end: int) -> None:
+        del self._entries[max(end - self.start, 0) :]
+
+    def drop_below(self, start: int) -> None:
+        del self._entries[: start - self.start]
+        self.start = start
+
+    def epochs(self) -> list[tuple[int, int]]:
+        """(epoch, its first offset), oldest first."""
+        out: list[tuple[int, int]] = []
+        for offset in range(self.start, self.end_offset):
+            if not out or out[-1][0] != self[offset].epoch:
+                out.append((self[offset].epoch, offset))
+        return out
+
+
+class SimulatedHost:
+    """One host; ``machine`` is None while it is dead."""
+
+    def __init__(self, number: int) -> None:
+        self.wipe_count = 0
+        self.key = ReplicaKey(number, bytes([number] * 16))
+        self.hard_state = HardState(0)
+        self.log = SimulatedLog()
+        self.snapshots: list[tuple[int, int]] = []
+        self.flushed_offset = 0
+        self.machine: RaftStateMachine | None = None
+        self.deadline_ms = 0.0
+        """When the machine wants to be asked again."""
+        self.incarnation = 0
+        self.committed = -1
+        self.initial_keys: list[ReplicaKey] = []
+        """The voters that the settings name."""
+        self.initial_voters_record: ctl.VotersRecord | None = None
+        """The voters that the disk was formatted with."""
+        self.auto_join = False
+        self.has_static_voters = False
+        """It votes by configuration: on an empty disk it is newborn."""
+
+    @property
+    def voter_entry(self) -> ctl.VotersRecordVoter:
+        """It as it stands among the voters."""
+        places = [ctl.Endpoint("CONTROLLER", f"host{self.key.id}", 9093)]
+        return ctl.VotersRecordVoter(*self.key, places, ctl.KRaftVersionFeature(0, 1))
+
+    # ------------------------------------------------------------------ lives
+
+    def open(self, committed: list[LogEntry], chance: Callable[[], float], others: tuple[int, ...]) -> None:
+        """A new life, from what lies on the disk."""
+        self.incarnation += 1
+        if self.snapshots and self.log.end_offset < self.snapshots[-1][0]:
+            self.log = SimulatedLog(self.snapshots[-1][0])
+        self.flushed_offset = self.log.end_offset
+        chain = LogSummary(self.log.end_offset, self.log.epochs(), self.log.start, self.snapshots)
+        first = (
+            ()
+            if self.initial_voters_record is None or self.log.end_offset > 0
+            else (ctl.KRaftVersionRecord(0, 1), self.initial_voters_record)
+        )
+        self.machine = RaftStateMachine(
+            self.key,
+            self._voters(committed),
+            self.hard_state,
+            chain,
+            chance,
+            first_records=first,
+            bootstrap=others,
+            entry=self.voter_entry,
+            auto_join=self.auto_join,
+        )
+        self.committed = -1
+
+    def _voters(self, committed: list[LogEntry]) -> VoterSetHistory:
+        below = self.snapshots[-1][0] if self.snapshots else 0
+        record = self.voters_below(below, committed)
+        out = VoterSetHistory(voter_keys(record) if record else self.initial_keys, record, below - 1)
+        for offset in range(max(self.log.start, below), self.log.end_offset):
+            what = self.log[offset].value
+            if isinstance(what, ctl.VotersRecord):
+                out.add(offset, voter_keys(what), what)
+        return out
+
+    def voters_below(self, end: int, committed: list[LogEntry]) -> ctl.VotersRecord | None:
+        """The voters as a snapshot that ends there says them."""
+        records = [x.value for x in committed[:end] if isinstance(x.value, ctl.VotersRecord)]
+        return records[-1] if records else self.initial_voters_record
+
+    def crash(self, chance: random.Random) -> None:
+        """What was not synced may be lost."""
+        self.machine = None
+        if self.log.end_offset > self.flushed_offset:
+            self.flushed_offset = chance.randint(self.flushed_offset, self.log.end_offset)
+            self.log.truncate(self.flushed_offset)
+
+    def wipe(self) -> None:
+        """An empty disk, formatted without voters."""
+        self.machine = None
+        self.wipe_count += 1
+        self.key = ReplicaKey(self.key.id, bytes([self.key.id] * 8 + [self.wipe_count] * 8))
+        self.format()
+        self.initial_voters_record = None
+
+    def format(self) -> None:
+        """Nothing is here."""
+        age = VoterState.NEWBORN if self.has_static_voters else VoterState.GROWN
+        self.hard_state, self.log, self.snapshots, self.flushed_offset = (
+            HardState(0, voter_state=age),
+            SimulatedLog(),
+            [],
+            0,
+        )
+
+    # ------------------------------------------------------------------ disk
+
+    def append(self, first_offset: int, entries: list[LogEntry]) -> None:
+        assert first_offset == self.log.end_offset
+        self.log.append(entries)
+
+    def truncate(self, offset: int) -> None:
+        assert offset >= self.committed, "what is committed is never cut"
+        self.log.truncate(offset)
+        self.flushed_offset = min(self.flushed_offset, offset)
+
+    def truncate_to_snapshot(self, snapshot: tuple[int, int]) -> None:
+        """A snapshot took the log's place."""
+        self.log = SimulatedLog(snapshot[0])
+        self.flushed_offset = snapshot[0]
+        self.snapshots = [snapshot]
+        self.committed = max(self.committed, snapshot[0])
+
+    def write_snapshot(self) -> None:
+        """Write one of everything that is known to be committed here; the log below the one before it goes."""
+        end = self.committed
+        self.snapshots.append((end, self.log[end - 1].epoch))
+        if len(self.snapshots) > 2:
+            del self.snapshots[0]
+        self.log.drop_below(self.snapshots[0][0])
+
+    def has_entry(self, offset: int, entry: LogEntry) -> bool:
+        """Whether a record is on the disk here, in the log or in a snapshot."""
+        if offset < self.log.start:
+            return True
+        return offset < self.flushed_offset and self.log[offset].epoch == entry.epoch

@@ -1,0 +1,138 @@
+"""The active controller's turns: what waits is decided, appended, committed, published, and only then answered.
+
+Each request is decided on the latest image, which holds what was decided before it, committed or not; its batch goes
+to the log at once. When the high watermark has passed the whole turn, listeners hear of the new image and what changed
+in it, and only then the answers go out.
+
+Source: ``QuorumController.java``, ``OffsetControlManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+from ottla.controller.control import update_features
+from ottla.controller.control.controller_result import ControllerResult
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata.record_serde import (
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    NEWEST_METADATA_VERSION,
+    MetadataBatchWriter,
+)
+from ottla.controller.metadata_loader import MetadataLoader
+from ottla.controller.raft.driver.raft_driver import RaftDriver
+from ottla.controller.raft.state_machine.events import UpgradeKRaftVersion, VoterChangeResponse
+from ottla.env.env import Env
+from ottla.jobs.cooperative import iterate_yielding, run_yielding
+from ottla.jobs.pending_request import PendingRequest
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import update_features as uf
+
+
+class RequestProcessor:
+    """What the leader of one epoch does, one turn after the other."""
+
+    def __init__(
+        self,
+        env: Env,
+        machine: ControllerStateMachine,
+        raft: RaftDriver,
+        loader: MetadataLoader,
+        publish: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._env = env
+        self._machine = machine
+        self._raft = raft
+        self._loader = loader
+        self._publish = publish
+        self.epoch = -1
+        """The epoch this node leads."""
+        self._end_offset = -1
+
+    async def process(self, waiting: list[PendingRequest]) -> None:
+        """One turn: every ticket gets its answer, or its error.
+
+        Raises:
+            ProtocolError: NOT_CONTROLLER; OSError: the disk failed. Whoever waits was told.
+        """
+        answers: list[tuple[PendingRequest, Any]] = []
+        try:
+            for ticket in waiting:
+                try:
+                    decision = await self._decide(ticket)
+                except Exception as error:
+                    ticket.fail(error)
+                    continue
+                answers.append((ticket, decision.response))
+                if decision.records:
+                    await self.append(decision.records)
+            await self.commit()
+        except (ProtocolError, OSError) as error:
+            for ticket in waiting:
+                ticket.fail(error)
+            raise
+        for ticket, answer in answers:
+            ticket.complete(answer)
+
+    async def _decide(self, ticket: PendingRequest) -> ControllerResult:
+        end, now_ms = self._raft.machine.log_summary.end_offset, self._env.monotonic_ms()
+        self._machine.charge_quota = ticket.charge_quota
+        decided = self._machine.decide(ticket.request, ticket.version, end, now_ms, self._env.now_ms())
+        decision = await run_yielding(decided) if isinstance(decided, Generator) else decided
+        if isinstance(ticket.request, uf.UpdateFeaturesRequest):
+            return await self._raise_kraft_version(ticket.request, decision)
+        return decision
+
+    async def _raise_kraft_version(
+        self, request: uf.UpdateFeaturesRequest, decision: ControllerResult
+    ) -> ControllerResult:
+        """kraft.version lies in the quorum's own records: the raft machine raises it, once all else is right (R244)."""
+        if decision.response.error_code:
+            return decision
+        wanted: list[int] = []
+        async for update in iterate_yielding(request.feature_updates):
+            if update.feature == KRAFT_VERSION:
+                wanted = [update.max_version_level]
+        if not wanted or wanted[-1] <= self._machine.kraft_version:
+            return decision
+        answer = (await self._raft.handle_request(UpgradeKRaftVersion(wanted[-1], request.validate_only))).response
+        assert isinstance(answer, VoterChangeResponse)
+        if answer.error != ErrorCode.NONE:
+            return update_features.reject_update(answer.error, answer.message or "")
+        if request.validate_only:
+            return decision
+        self._machine.kraft_version = wanted[-1]
+        return ControllerResult(decision.response, [m.NoOpRecord(), *decision.records])
+
+    async def append(self, records: list[Message]) -> None:
+        """Append records as one batch, so that all of them count or none, and go on from what they make.
+
+        Raises:
+            ProtocolError: NOT_CONTROLLER; OSError: the disk failed.
+        """
+        level = self._machine.latest_image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
+        writer = MetadataBatchWriter(self._env.now_ms())
+        async for record in iterate_yielding(records):
+            writer.add_message(record, level)
+        offset = await self._raft.propose(self.epoch, writer.build(), writer.count)
+        self._end_offset = offset + writer.count
+        async for record in iterate_yielding(records):
+            self._machine.replay(offset, record)
+        await run_yielding(self._machine.complete_append_steps(self._end_offset - 1, self.epoch))
+
+    async def commit(self) -> None:
+        """Once the high watermark has passed what was appended, let everybody see it.
+
+        Raises:
+            ProtocolError: NOT_CONTROLLER; OSError: the disk failed.
+        """
+        machine = self._machine
+        if machine.latest_image is machine.image:
+            return
+        await self._raft.wait_committed(self.epoch, self._end_offset)
+        self._loader.position = self._end_offset
+        await self._publish()

@@ -1,0 +1,229 @@
+"""Which control area decides a request, for all requests but those of a node that idles (`machine` has them).
+
+An area and its messages load with the first of its requests: most nodes never see most of them.
+Source: ``ControllerApis.scala``, ``QuorumController.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.controller.config.config_validation import MIN_ISR
+from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
+from ottla.controller.control.controller_result import (
+    ChargeQuota,
+    ControllerDefaults,
+    ControllerResult,
+    ControllerResultSteps,
+)
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.partitions.replica_placer import RandomFunction
+
+if TYPE_CHECKING:
+    from ottla.controller.control.fast_fencing import BrokerProbes
+
+
+class ControllerStateView(Protocol):
+    """What an area may look at of the machine: `ottla.controller.controller_state_machine.ControllerStateMachine`."""
+
+    defaults: ControllerDefaults
+    node_id: int
+    kraft_version: int
+    static_voters: tuple[int, ...]
+    image: MetadataImage
+    latest_image: MetadataImage
+    heartbeat_tracker: BrokerHeartbeatTracker
+    new_uuid: Callable[[], bytes]
+    random: RandomFunction
+    charge_quota: ChargeQuota
+
+    @property
+    def probes(self) -> BrokerProbes:
+        """Which processes of brokers a probe has reached."""
+
+
+RequestHandler = Callable[[ControllerStateView, Any, int], ControllerResult | ControllerResultSteps]
+
+
+def route_request(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    """What the rules say to one event, against the machine's latest image."""
+    rule = REQUEST_HANDLERS.get(type(event).__name__)
+    assert rule is not None, f"no control area handles {event!r}"
+    return rule(machine, event, version)
+
+
+def _create_topics(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.create_and_delete_topics import TopicCreationContext, create_topics
+
+    making = TopicCreationContext(machine.defaults, machine.new_uuid, machine.random, machine.charge_quota)
+    return create_topics(machine.latest_image, event, version, making)
+
+
+def _delete_topics(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.create_and_delete_topics import delete_topics
+
+    return delete_topics(machine.latest_image, event, version, machine.charge_quota)
+
+
+def _create_partitions(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.create_partitions import create_partitions
+
+    return create_partitions(machine.latest_image, event, version, machine.random, machine.charge_quota)
+
+
+def _incremental_alter_configs(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.alter_configs import incremental_alter_configs
+
+    return incremental_alter_configs(machine.latest_image, event, version, machine.defaults)
+
+
+def _alter_configs(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.alter_configs import alter_configs
+
+    return alter_configs(machine.latest_image, event, version, machine.defaults)
+
+
+def _allocate_producer_ids(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.broker_registration import allocate_producer_ids
+
+    return allocate_producer_ids(machine.latest_image, event)
+
+
+def _create_acls(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.acls import create_acls
+
+    return create_acls(machine.latest_image, event, machine.new_uuid, machine.defaults.static_config)
+
+
+def _alter_client_quotas(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.client_quotas import alter_client_quotas
+
+    return alter_client_quotas(machine.latest_image, event)
+
+
+def _delete_acls(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.acls import delete_acls
+
+    return delete_acls(machine.latest_image, event, machine.defaults.static_config)
+
+
+def _update_features(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.update_features import FeatureUpdateContext, update_features
+
+    least = machine.defaults.static_config.get(MIN_ISR, "1")
+    me = FeatureUpdateContext(machine.node_id, machine.kraft_version, machine.static_voters, least)
+    return update_features(machine.latest_image, event, version, me)
+
+
+def _unregister_broker(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.broker_registration import unregister_broker
+
+    return unregister_broker(machine.latest_image, event, machine.defaults.static_config)
+
+
+def _register_controller(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.broker_registration import register_controller
+
+    return register_controller(event)
+
+
+def _broker_connection_refused(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.fast_fencing import fence_refused_broker
+
+    return fence_refused_broker(
+        machine.latest_image, machine.heartbeat_tracker, machine.probes, event, machine.defaults.static_config
+    )
+
+
+def _assign_replicas_to_dirs(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.assign_replicas_to_dirs import assign_replicas_to_dirs
+
+    return assign_replicas_to_dirs(machine.latest_image, event, machine.defaults.static_config)
+
+
+def _alter_partition(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.alter_partition import alter_partition
+
+    return alter_partition(machine.latest_image, event, version, machine.defaults.static_config)
+
+
+def _elect_leaders(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.elect_leaders import elect_leaders
+
+    return elect_leaders(machine.latest_image, event, version, machine.defaults.static_config)
+
+
+def _alter_reassignments(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.alter_partition_reassignments import alter_partition_reassignments
+
+    return alter_partition_reassignments(machine.latest_image, event, version, machine.defaults.static_config)
+
+
+def _list_reassignments(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.alter_partition_reassignments import list_partition_reassignments
+
+    return list_partition_reassignments(machine.image, event, version)
+
+
+def _alter_scram(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.scram_credentials import alter_scram_credentials
+
+    return alter_scram_credentials(machine.latest_image, event)
+
+
+def _delegation_tokens(
+    machine: ControllerStateView, event: Any, version: int
+) -> ControllerResult | ControllerResultSteps:
+    from ottla.controller.control.delegation_tokens import decide_token_request as decide_token
+
+    return decide_token(machine.latest_image, event, version, machine.defaults.static_config, machine.new_uuid)
+
+
+REQUEST_HANDLERS: dict[str, RequestHandler] = {
+    "CreateTopicsRequest": _create_topics,
+    "DeleteTopicsRequest": _delete_topics,
+    "CreatePartitionsRequest": _create_partitions,
+    "IncrementalAlterConfigsRequest": _incremental_alter_configs,
+    "AlterConfigsRequest": _alter_configs,
+    "AllocateProducerIdsRequest": _allocate_producer_ids,
+    "CreateAclsRequest": _create_acls,
+    "DeleteAclsRequest": _delete_acls,
+    "AlterClientQuotasRequest": _alter_client_quotas,
+    "UpdateFeaturesRequest": _update_features,
+    "UnregisterBrokerRequest": _unregister_broker,
+    "ControllerRegistrationRequest": _register_controller,
+    "BrokerConnectionRefused": _broker_connection_refused,
+    "AssignReplicasToDirsRequest": _assign_replicas_to_dirs,
+    "AlterPartitionRequest": _alter_partition,
+    "ElectLeadersRequest": _elect_leaders,
+    "AlterPartitionReassignmentsRequest": _alter_reassignments,
+    "ListPartitionReassignmentsRequest": _list_reassignments,
+    "AlterUserScramCredentialsRequest": _alter_scram,
+    "TokenRequestContext": _delegation_tokens,
+}
+"""By the event's class; by name, so that no message is loaded to be compared with."""

@@ -1,0 +1,208 @@
+"""Make empty directories a cluster's: identity, feature levels, and the first voters where they are records.
+
+What ``StorageTool format`` writes (``Formatter.java``, ``DynamicVoter.java``, apache/kafka 4.3.1; R238). The identity
+comes last: a directory that was only half formatted has none, and is formatted again.
+
+From KIP-631; a voter set in the log instead of the settings: KIP-853.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.controller.bootstrap_features import RELEASES, bootstrap_feature_levels
+from ottla.controller.metadata.record_serde import KRAFT_VERSION, METADATA_VERSION
+from ottla.controller.metadata.snapshot_files import (
+    SnapshotContents,
+    SnapshotId,
+    encode_snapshot,
+    list_snapshots,
+    read_snapshot_header,
+    write_snapshot,
+)
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.env.disk import PRIVATE_DIR, PRIVATE_FILE
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory, MetaProperties
+from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages import metadata_records as m
+
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
+
+
+class StorageFormatError(Exception):
+    """A directory cannot be formatted like that; the message is one line for the user. Nothing was changed."""
+
+
+class InitialVoter(NamedTuple):
+    """A controller that votes from the beginning."""
+
+    id: int
+    directory_id: bytes
+    endpoints: tuple[ListenerEndpoint, ...]
+
+
+class FormatPlan(NamedTuple):
+    """What directories are made."""
+
+    node_id: int
+    cluster_id: str
+    levels: Mapping[str, int]
+    voters: tuple[InitialVoter, ...] = ()
+    """Written into the metadata directory; empty: they are fixed by the settings, or come from the leader."""
+    credentials: tuple[Message, ...] = ()
+    """SCRAM credentials there are from the beginning (KIP-900)."""
+
+    @property
+    def own_directory_id(self) -> bytes | None:
+        """The id the voters' list gives this node's metadata directory."""
+        return next((v.directory_id for v in self.voters if v.id == self.node_id), None)
+
+
+def parse_voter(text: str, listener: str) -> InitialVoter:
+    """``ID@HOST:PORT:DIRECTORY_ID``; an IPv6 address stands in brackets.
+
+    Raises:
+        CannotFormat: not such a voter.
+    """
+    address, _, directory = text.strip().rpartition(":")
+    number, at, place = address.partition("@")
+    host, colon, port = place.rpartition(":")
+    try:
+        if not (at and colon and host and number.isdecimal() and port.isdecimal() and int(port) <= 65535):
+            raise ValueError
+        return InitialVoter(
+            int(number), uuid_from_string(directory), (ListenerEndpoint(listener, host.strip("[]"), int(port)),)
+        )
+    except ValueError:
+        raise StorageFormatError(f"{text.strip()!r} is no controller: write ID@HOST:PORT:DIRECTORY_ID") from None
+
+
+def parse_voters(text: str, listener: str) -> tuple[InitialVoter, ...]:
+    """``--initial-controllers``: voters with commas between, each node once; ordered by id.
+
+    Raises:
+        CannotFormat: one cannot be read, one is named twice, or there is none.
+    """
+    voters = sorted(parse_voter(x, listener) for x in text.split(",") if x.strip())
+    ids = [v.id for v in voters]
+    if not ids or len(set(ids)) != len(ids):
+        raise StorageFormatError(f"{text}: " + ("a node is named twice" if ids else "name a controller"))
+    return tuple(voters)
+
+
+def bootstrap_records(levels: Mapping[str, int] | None = None) -> list[Message]:
+    """The feature levels a new cluster starts with; the newest, where nothing else is asked for."""
+    levels = bootstrap_feature_levels(None, {}, dynamic_quorum=True) if levels is None else levels
+    others = sorted(x for x in levels if x not in (METADATA_VERSION, KRAFT_VERSION))
+    return [m.FeatureLevelRecord(x, levels[x]) for x in (METADATA_VERSION, *others) if levels[x]]
+
+
+def format_directory(
+    directory: LogDirectory,
+    node_id: int,
+    cluster_id: str | None,
+    controller: ListenerEndpoint,
+    now_ms: int,
+    new_id: Callable[[], bytes],
+    credentials: tuple[Message, ...] = (),
+) -> MetaProperties:
+    """Format the directory of a node that is a quorum of its own; ``cluster_id`` None makes a new cluster."""
+    cluster = cluster_id or uuid_to_string(new_id())
+    voter = InitialVoter(node_id, new_id(), (controller,))
+    plan = FormatPlan(node_id, cluster, bootstrap_feature_levels(None, {}, dynamic_quorum=True), (voter,), credentials)
+    return _format(directory, directory, plan, now_ms, new_id)
+
+
+def format_directories(
+    directories: Sequence[LogDirectory],
+    metadata: LogDirectory,
+    plan: FormatPlan,
+    now_ms: int,
+    new_id: Callable[[], bytes],
+    *,
+    ignore_formatted: bool = False,
+) -> list[str]:
+    """Format those that are not yet; gives a line for each. ``metadata`` is one of them.
+
+    Raises:
+        CannotFormat: one belongs to another node or cluster, or is formatted already and that was not to be ignored.
+        CorruptFile, OSError: one cannot be read or written.
+    """
+    new = []
+    for directory in sorted(directories, key=lambda d: d.path):
+        identity = directory.read_meta_properties()
+        if identity is None:
+            new.append(directory)
+            continue
+        if (identity.cluster_id, identity.node_id) != (plan.cluster_id, plan.node_id):
+            raise StorageFormatError(
+                f"{directory.path} belongs to node {identity.node_id} of cluster {identity.cluster_id}, "
+                f"not to node {plan.node_id} of {plan.cluster_id}"
+            )
+        if not ignore_formatted:
+            raise StorageFormatError(f"{directory.path} is formatted already; --ignore-formatted passes over it")
+    for directory in new:
+        _format(directory, metadata, plan, now_ms, new_id)
+    release = RELEASES[plan.levels[METADATA_VERSION]]
+    return [f"Formatting {_kind(d, metadata, plan)} {d.path} with {METADATA_VERSION} {release}." for d in new]
+
+
+def _kind(directory: LogDirectory, metadata: LogDirectory, plan: FormatPlan) -> str:
+    """The name Kafka's tool has for such a directory."""
+    if directory is not metadata:
+        return "data directory"
+    if not plan.voters:
+        return "metadata directory"
+    return "dynamic metadata directory" if plan.own_directory_id is None else "dynamic metadata voter directory"
+
+
+def _format(
+    directory: LogDirectory, metadata: LogDirectory, plan: FormatPlan, now_ms: int, new_id: Callable[[], bytes]
+) -> MetaProperties:
+    disk, own = directory.disk, plan.own_directory_id if directory is metadata else None
+    directory.create()
+    raw = encode_snapshot(SnapshotContents([*bootstrap_records(plan.levels), *plan.credentials]), 0, now_ms)
+    write_snapshot(disk, f"{directory.path}/{BOOTSTRAP_FILE}", raw, mode=PRIVATE_FILE)
+    if directory is metadata and plan.voters:
+        _write_voters(metadata, plan, now_ms)
+    disk.fsync_dir(directory.path)
+    identity = MetaProperties(plan.cluster_id, plan.node_id, new_id() if own is None else own)
+    directory.write_meta_properties(identity, now_ms)
+    return identity
+
+
+def _write_voters(directory: LogDirectory, plan: FormatPlan, now_ms: int) -> None:
+    disk, path = directory.disk, f"{directory.path}/{METADATA_TOPIC}-0"
+    both = ctl.KRaftVersionFeature(0, 1)
+    rows = [
+        ctl.VotersRecordVoter(v.id, v.directory_id, [ctl.Endpoint(*x) for x in v.endpoints], both) for v in plan.voters
+    ]
+    first = SnapshotContents([], plan.levels[KRAFT_VERSION], ctl.VotersRecord(0, rows), now_ms)
+    disk.makedirs(path, PRIVATE_DIR)
+    write_snapshot(disk, f"{path}/{SnapshotId(0, 0).file_name}", encode_snapshot(first, 0, now_ms))
+
+
+def read_snapshot_voters(directory: LogDirectory) -> tuple[InitialVoter, ...] | None:
+    """The voters as a formatted directory's newest snapshot has them; None where no snapshot is.
+
+    It is what the node was told last before it wrote that snapshot: good for where to listen, not for who decides.
+    """
+    disk, path = directory.disk, f"{directory.path}/{METADATA_TOPIC}-0"
+    if not disk.exists(path):
+        return None
+    for snapshot in reversed(list_snapshots(disk, path)):
+        try:
+            voters = read_snapshot_header(disk, f"{path}/{snapshot.file_name}").voters
+        except CorruptFile:
+            continue  # the store says more of it when it reads all
+        return tuple(_read_voter(v) for v in (() if voters is None else voters.voters))
+    return None
+
+
+def _read_voter(row: ctl.VotersRecordVoter) -> InitialVoter:
+    endpoints = tuple(ListenerEndpoint(x.name, x.host, x.port) for x in row.endpoints)
+    return InitialVoter(row.voter_id, row.voter_directory_id, endpoints)

@@ -1,0 +1,341 @@
+"""Nothing long is decided, encoded or replayed in one piece: whoever drives it may let others run every hundred."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+import trio
+
+from ottla.controller import snapshot_generator
+from ottla.controller.config import config_keys
+from ottla.controller.control import broker_heartbeat, broker_heartbeat_tracker, elect_leaders, replica_recovery
+from ottla.controller.control.controller_result import (
+    SORT_CHUNK,
+    YIELD_EVERY,
+    YIELD_EVERY_DECODED,
+    run_to_end,
+    sort_steps,
+)
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata.image import MetadataImage, image_records_yielding
+from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, encode_snapshot_steps
+from ottla.controller.partitions import reassignment_plan
+from ottla.controller.partitions.leader_and_isr_updates import leader_and_isr_updates, leads_any_partition
+from ottla.controller.tests.test_controller_state_machine import create, machine, publish
+from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import alter_partition as alp
+from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import assign_replicas_to_dirs as ad
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import unregister_broker as ub
+
+Steps = Generator[None, None, Any]
+
+
+def pauses(steps: Any) -> int:
+    return sum(1 for _ in steps)
+
+
+def filled(partitions: int = 1_000, topics: int = 1) -> ControllerStateMachine:
+    """Topics of so many partitions each, on broker 1 of two."""
+    controller = machine(2)
+    for number in range(topics):
+        rows = [ct.CreatableReplicaAssignment(n, [1, 2]) for n in range(partitions)]
+        create(controller, f"t_{number}", -1, -1, assignments=rows)
+    return controller
+
+
+def by_count(count: int) -> Steps:
+    """A pause for every hundred that are placed, another for every hundred that are written, one for each topic."""
+    topic = ct.CreatableTopic("t", count, 1)
+    return machine().decide(ct.CreateTopicsRequest([topic], 1000))  # type: ignore[return-value]
+
+
+def by_hand(count: int) -> Steps:
+    topic = ct.CreatableTopic("t", -1, -1, [ct.CreatableReplicaAssignment(n, [1]) for n in range(count)])
+    return machine().decide(ct.CreateTopicsRequest([topic], 1000))  # type: ignore[return-value]
+
+
+def wider_by_count(count: int) -> Steps:
+    request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t_0", 1 + count, None)], 1000)
+    return filled(1).decide(request)  # type: ignore[return-value]
+
+
+def wider_by_hand(count: int) -> Steps:
+    rows = [cp.CreatePartitionsAssignment([1, 2])] * count
+    request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t_0", 1 + count, rows)], 1000)
+    return filled(1).decide(request)  # type: ignore[return-value]
+
+
+def changes(count: int) -> Steps:
+    """What broker 1 has in sync: all of it, and what is looked at counts, not what changes."""
+    return leader_and_isr_updates(filled(count).image, {}, lambda p: False, leaves=1)
+
+
+def changes_over_topics(count: int) -> Steps:
+    return leader_and_isr_updates(filled(count // 10, 10).image, {}, lambda p: True, leaves=1)
+
+
+def placed(count: int) -> Steps:
+    controller = filled(count)
+    topic, known = controller.image.topics["t_0"], controller.image.brokers[1]
+    rows = ad.AssignReplicasToDirsRequestTopicData(
+        topic.id, [ad.AssignReplicasToDirsRequestPartitionData(n) for n in range(count)]
+    )
+    where = [ad.AssignReplicasToDirsRequestDirectoryData(known.log_dirs[0], [rows])]
+    return controller.decide(ad.AssignReplicasToDirsRequest(1, known.broker_epoch, where))  # type: ignore[return-value]
+
+
+def in_sync(count: int) -> Steps:
+    controller = filled(count)
+    topic, known = controller.image.topics["t_0"], controller.image.brokers[1]
+    rows = [alp.AlterPartitionRequestPartitionData(n) for n in range(count)]
+    topics = [alp.AlterPartitionRequestTopicData(topic.id, rows)]
+    return controller.decide(alp.AlterPartitionRequest(1, known.broker_epoch, topics), 3)  # type: ignore[return-value]
+
+
+def elected(count: int) -> Steps:
+    controller = filled(count)
+    return controller.decide(el.ElectLeadersRequest(0, None))  # type: ignore[return-value]
+
+
+def balanced(count: int) -> Steps:
+    return elect_leaders.balance_partition_leaders(filled(count).image, {})
+
+
+def recovered(count: int) -> Steps:
+    return replica_recovery.replace_lost_replicas(
+        filled(count).image, {config_keys.REPLICA_RECOVERY: "1"}, broker_heartbeat_tracker.FencedSince(), 0
+    )
+
+
+def planned(count: int) -> Steps:
+    """Once for each hundred that are counted, once for each hundred that are planned."""
+    return reassignment_plan.drain({1: None, 2: None}, {("t", n): (1,) for n in range(count)}, [1])
+
+
+def moved(count: int) -> Steps:
+    rows = [ar.ReassignablePartition(n, [2]) for n in range(count)]
+    request = ar.AlterPartitionReassignmentsRequest(1000, True, [ar.ReassignableTopic("t_0", rows)])
+    return filled(count).decide(request)  # type: ignore[return-value]
+
+
+def moves_of_topics(count: int) -> Steps:
+    """Each topic counts, though it names no partition."""
+    rows = [ar.ReassignableTopic(f"x{n}", []) for n in range(count)]
+    return filled(1).decide(ar.AlterPartitionReassignmentsRequest(1000, True, rows))  # type: ignore[return-value]
+
+
+def listed(count: int) -> Steps:
+    return filled(count).decide(lr.ListPartitionReassignmentsRequest(1000, None))  # type: ignore[return-value]
+
+
+def snapshot(count: int) -> Steps:
+    return encode_snapshot_steps(SnapshotContents(), (m.NoOpRecord() for _ in range(count)), 1, 0)
+
+
+def deleted(count: int) -> Steps:
+    return machine().decide(dt.DeleteTopicsRequest(topic_names=[f"t{n}" for n in range(count)]), 5)  # type: ignore[return-value]
+
+
+def many_wider(count: int) -> Steps:
+    """Once for each hundred that are counted, once for each hundred that are answered: so with all that name many."""
+    topics = [cp.CreatePartitionsTopic(f"t{n}", 3, None) for n in range(count)]
+    return machine().decide(cp.CreatePartitionsRequest(topics, 1000), 3)  # type: ignore[return-value]
+
+
+def many_altered(count: int) -> Steps:
+    resources = [ac.AlterConfigsResource(2, f"t{n}", []) for n in range(count)]
+    return machine().decide(ac.AlterConfigsRequest(resources), 2)  # type: ignore[return-value]
+
+
+ROWS: list[tuple[Callable[[int], Steps], int, int]] = [
+    # the pauses for each hundred, and those besides
+    (by_count, 2, 1 + 1),
+    (by_hand, 2, 1 + 1),
+    (wider_by_count, 2, 0),
+    (wider_by_hand, 2, 0),
+    (changes, 1, 0),
+    (changes_over_topics, 1, 0),
+    (placed, 1, 0),
+    (in_sync, 1, 0),
+    (elected, 1, 0),
+    (balanced, 1, 0),
+    (recovered, 1, 0),
+    (planned, 2, 0),
+    (moved, 1, 0),
+    (listed, 1, 0),
+    (snapshot, 1, 0),
+]
+
+
+@pytest.mark.parametrize(("steps", "each", "besides"), ROWS, ids=[row[0].__name__ for row in ROWS])
+def test_a_long_decision_pauses_every_hundred(steps: Callable[[int], Steps], each: int, besides: int) -> None:
+    assert YIELD_EVERY == 100
+    for hundreds in (4, 7):
+        found = pauses(steps(100 * hundreds)) - besides
+        assert abs(found - each * hundreds) <= 1
+    assert pauses(steps(50)) <= 1 + besides
+
+
+READ_ROWS: list[tuple[Callable[[int], Steps], int]] = [
+    (moves_of_topics, 1),
+    (deleted, 3),
+    (many_wider, 2),
+    (many_altered, 2),
+]
+
+
+@pytest.mark.parametrize(("steps", "walks"), READ_ROWS, ids=[row[0].__name__ for row in READ_ROWS])
+def test_walk_over_elements_of_a_request_pauses_every_sixteen(steps: Callable[[int], Steps], walks: int) -> None:
+    assert abs(pauses(steps(25 * YIELD_EVERY_DECODED)) - walks * 25) <= walks
+    assert pauses(steps(YIELD_EVERY_DECODED - 1)) <= walks
+
+
+def test_looking_whether_a_broker_leads_something_pauses_every_thousand() -> None:
+    image = filled(2_500).image
+    assert pauses(leads_any_partition(image, 2)) == 2
+    assert pauses(leads_any_partition(image, 1)) == 0
+
+
+def test_names_are_looked_at_a_thousand_at_once() -> None:
+    controller = machine()
+    for number in range(2_500):
+        controller.replay(0, m.TopicRecord(f"x{number}", number.to_bytes(16, "big")))
+    publish(controller, 5_000)
+    request = ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 1000)
+    assert pauses(controller.decide(request)) == 2 + 1 + 1
+
+
+def test_an_image_and_its_delta_are_made_a_hundred_topics_at_once() -> None:
+    controller = filled(1, 750)
+    for topic in list(controller.image.topics.values()):
+        controller.replay(0, m.PartitionChangeRecord(0, topic.id, leader=-1))
+    before = controller.image
+    assert pauses(controller.complete_append_steps(controller.image.offset + 750, 1)) == 7
+    publishing = controller.publish_steps()
+    for _ in range(7):
+        next(publishing)
+        assert controller.image is before, "nobody sees it before it is whole"
+    with pytest.raises(StopIteration):
+        next(publishing)
+    assert controller.image is controller.latest_image is not before
+
+
+def test_what_touches_all_partitions_of_a_broker_pauses() -> None:
+    controller = filled()
+    known = controller.image.brokers[1]
+    lost = [known.log_dirs[0]]
+    for decision in (
+        controller.decide(ub.UnregisterBrokerRequest(1)),
+        controller.decide(bh.BrokerHeartbeatRequest(1, known.broker_epoch, 10**6, True)),
+        controller.decide(bh.BrokerHeartbeatRequest(1, known.broker_epoch, 10**6, offline_log_dirs=lost)),
+        broker_heartbeat.fence_broker(controller.image, 1, {}),
+    ):
+        assert pauses(decision) == 10
+
+
+class ComparisonCounter:
+    """A number that counts how often any of them is compared."""
+
+    compared: ClassVar[int] = 0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __lt__(self, other: ComparisonCounter) -> bool:
+        ComparisonCounter.compared += 1
+        return self.number < other.number
+
+
+def test_very_many_things_are_put_in_order_with_few_comparisons_in_a_step() -> None:
+    numbers = random.Random(1).sample(range(10 * SORT_CHUNK), 10 * SORT_CHUNK)
+    ComparisonCounter.compared = before = most = 0
+    for _ in sort_steps(map(ComparisonCounter, numbers)):
+        most, before = max(most, ComparisonCounter.compared - before), ComparisonCounter.compared
+    assert before > len(numbers)
+    assert most <= SORT_CHUNK * SORT_CHUNK.bit_length()
+
+
+@pytest.mark.parametrize("count", [0, 1, SORT_CHUNK, SORT_CHUNK + 1, 3 * SORT_CHUNK])
+def test_things_are_put_in_the_order_sorted_has_those_that_are_equal_among_them(count: int) -> None:
+    things = [(number * 7919 % 100, number) for number in range(count)]
+    assert run_to_end(sort_steps(things)) == sorted(things)
+    assert run_to_end(sort_steps(things, key=lambda x: x[0])) == sorted(things, key=lambda x: x[0])
+
+
+@pytest.mark.parametrize(("partitions", "topics"), [(1_000, 2), (80, 25)])
+def test_all_eligible_leaders_are_forgotten_in_steps(partitions: int, topics: int) -> None:
+    controller = filled(partitions, topics)
+    image = controller.image
+    for topic in image.topics.values():
+        for number in topic.partitions:
+            change = m.PartitionChangeRecord(number, topic.id, leader=-2, eligible_leader_replicas=[2])
+            controller.replay(image.offset, change)
+    publish(controller, image.offset)
+    controller.replay(image.offset, m.ClearElrRecord(""))
+    assert pauses(controller.complete_append_steps(image.offset, 1)) == 20
+    assert not any(p.elr for t in controller.latest_image.topics.values() for p in t.partitions.values())
+
+
+def test_what_is_in_a_snapshot_is_put_in_order_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = ImageBuilder(MetadataImage())
+    for number in range(50):
+        image.replay(m.TopicRecord(f"t{number}", number.to_bytes(16, "big")))
+        image.replay(m.ConfigRecord(2, f"t{number}", "k", "v"))
+        image.replay(m.UserScramCredentialRecord(f"u{number}", 1))
+    monkeypatch.setattr("ottla.controller.control.controller_result.SORT_CHUNK", 10)
+    told = list(image_records_yielding(image.image(1, 1)))
+    assert told.count(None) == 3 * (5 + 1)
+    assert pauses(encode_snapshot_steps(SnapshotContents(), told, 1, 0)) == 18 + 1, "and one for each hundred records"
+    assert run_to_end(encode_snapshot_steps(SnapshotContents(), told, 1, 0)) == run_to_end(
+        encode_snapshot_steps(SnapshotContents(), filter(None, told), 1, 0)
+    )
+
+
+def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what a node has by name in 50 places, ten are put in order at once."""
+    image = ImageBuilder(MetadataImage())
+    for number in range(50):
+        image.replay(m.TopicRecord(f"t{number}", number.to_bytes(16, "big")))
+    rounds, written = list[int](), list[bytes]()
+
+    async def counting(steps: Steps) -> bytes:
+        rounds.append(pauses(steps))
+        return b"a snapshot"
+
+    class AtOnce:
+        def now_ms(self) -> int:
+            return 0
+
+        async def in_thread(self, work: Callable[[], None], lane: object) -> None:
+            work()
+
+    store: Any = SimpleNamespace(write_snapshot=lambda name, raw: written.append(raw))
+    raft: Any = SimpleNamespace(between=lambda work: None)
+    monkeypatch.setattr("ottla.controller.control.controller_result.SORT_CHUNK", 10)
+    monkeypatch.setattr(snapshot_generator, "run_yielding", counting)
+    ours = snapshot_generator.SnapshotGenerator(AtOnce(), store, raft, pytest.fail)  # type: ignore[arg-type]
+    trio.run(ours._write, image.image(1, 1), SnapshotId(2, 1), SnapshotContents())
+    assert (rounds, written) == ([5 + 1], [b"a snapshot"])
+
+
+@pytest.mark.parametrize(
+    "request_", [lr.ListPartitionReassignmentsRequest(1000, None), el.ElectLeadersRequest(0, None)], ids=["moves", "el"]
+)
+def test_all_topics_are_put_in_order_in_steps(monkeypatch: pytest.MonkeyPatch, request_: Any) -> None:
+    controller = filled(1, 50)
+    few = pauses(controller.decide(request_))
+    monkeypatch.setattr("ottla.controller.control.controller_result.SORT_CHUNK", 10)
+    assert pauses(controller.decide(request_)) == few + 5 + 1

@@ -1,0 +1,412 @@
+"""Turns: what is decided together, when it is seen, and who is told what when something goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
+from ottla.controller.control.controller_result import ControllerResult
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.record_serde import MetadataBatchWriter, decode_batch
+from ottla.controller.metadata.snapshot_files import SnapshotContents, encode_snapshot, read_snapshot, write_snapshot
+from ottla.controller.periodic_tasks import ERROR_RETRY_MS, PeriodicTask, PeriodicTaskContext
+from ottla.controller.quorum_controller import QuorumController
+from ottla.controller.storage_formatter import bootstrap_records
+from ottla.controller.tests.controller_fixture import (
+    SINGLE_NODE_QUORUM,
+    ControllerFixture,
+    ControllerTestEnv,
+    register_broker,
+    send_heartbeat,
+    shut_down_broker,
+)
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.log_config import LogConfig
+from ottla.log.log_validator import AppendOrigin
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery.log_loader import open_log
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import broker_registration as br
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import metadata_records as m
+
+LOG = "/data/__cluster_metadata-0"
+
+
+def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(**arguments: Any) -> None:
+        async def go() -> None:
+            await test(**arguments)
+
+        trio.run(go, clock=trio.testing.MockClock(autojump_threshold=0))
+
+    return run
+
+
+def topic(name: str, partitions: int = 1) -> ct.CreateTopicsRequest:
+    return ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1)], 1000)
+
+
+def code(answer: Any) -> int:
+    return int(answer.topics[0].error_code)
+
+
+def metadata_log(ground: ControllerFixture) -> PartitionLog:
+    return open_log(ground.disk.session(), LOG, "__cluster_metadata", 0, LogConfig(), 0, clean=False)
+
+
+def written(ground: ControllerFixture) -> list[tuple[int, Message]]:
+    """(offset, record) of all there is in the metadata log."""
+    return [found for header, raw in metadata_log(ground).batches() for found in decode_batch(header, raw)]
+
+
+@virtual
+async def test_nothing_is_decided_before_the_leaders_own_first_record_is_on_the_disk() -> None:
+    ground = ControllerFixture()
+    async with ground.controller():
+        pass
+    before = len(written(ground))
+    env = ground.env = ControllerTestEnv(ground.disk, iter(range(900, 999)))
+    env.thread_gate = trio.Event()
+    directory = LogDirectory(env.disk, "/data")
+    controller = QuorumController(
+        env, directory, ground.identity, ground.defaults, lambda error: None, SINGLE_NODE_QUORUM
+    )
+    controller.load()
+    end = controller.log_end_offset
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(controller.run)
+        await trio.sleep(1)
+        assert controller.log_end_offset == end, "nothing is said under an epoch that is not written down"
+        gate, env.thread_gate = env.thread_gate, trio.Event()
+        gate.set()
+        await trio.sleep(1)
+        assert controller.log_end_offset == end + 1, "who leads"
+        assert not controller.is_active
+        env.thread_gate.set()
+        await controller.wait_ready()
+        nursery.cancel_scope.cancel()
+    assert [type(record) for _, record in written(ground)[before:]] == [m.RegisterControllerRecord]
+
+
+@virtual
+async def test_a_clean_stop_seals_the_metadata_log() -> None:
+    ground = ControllerFixture()
+    async with ground.controller() as controller:
+        await controller.submit(topic("t"), 7)
+        log = controller._store.log
+        assert not log.closed
+        controller.close()
+        assert log.closed
+        assert log.sealed_at == log.log_end_offset
+
+
+@virtual
+async def test_a_new_cluster_begins_with_the_levels_in_its_bootstrap_file() -> None:
+    ground = ControllerFixture()
+    path = "/data/bootstrap.checkpoint"
+    session = ground.disk.session()
+    assert read_snapshot(session, path).records == bootstrap_records()
+    assert ground.disk.files[path].mode == 0o600
+    levels: list[Message] = [m.FeatureLevelRecord("metadata.version", 29), m.FeatureLevelRecord("group.version", 1)]
+    session.unlink(path)
+    write_snapshot(session, path, encode_snapshot(SnapshotContents(levels), 0, 0))
+    async with ground.controller(broker=False) as controller:
+        assert controller.image.features == {"metadata.version": 29, "group.version": 1}
+    first = [type(record) for _, record in written(ground)]
+    levels_written = [m.FeatureLevelRecord] * 2
+    transaction = [m.BeginTransactionRecord, *levels_written, m.EndTransactionRecord]
+    assert first == [*transaction, m.RegisterControllerRecord]
+    ground = ControllerFixture()
+    ground.disk.session().unlink(path)
+    async with ground.controller(broker=False) as controller:
+        assert controller.image.features == {r.name: r.feature_level for r in bootstrap_records()}  # type: ignore[attr-defined]
+
+
+@virtual
+async def test_a_new_cluster_takes_its_least_in_sync_replicas_from_the_first_controllers_settings() -> None:
+    ground = ControllerFixture(**{"min.insync.replicas": "2"})
+    async with ground.controller(broker=False) as controller:
+        assert controller.image.config(4, "") == {"min.insync.replicas": "2"}
+
+
+@virtual
+async def test_a_new_cluster_has_its_levels_and_a_start_finds_them_again() -> None:
+    ground = ControllerFixture()
+    async with ground.controller() as controller:
+        assert controller.image.features["metadata.version"] == 30
+        assert controller.image.config(4, "") == {"min.insync.replicas": "1"}
+        assert code(await controller.submit(topic("t", 3), 7)) == 0
+        before, epoch = controller.image, controller.epoch
+    async with ground.controller(broker=False) as controller:
+        assert controller.epoch == epoch + 1
+        assert controller.image.topics == before.topics
+        assert controller.image.configs == before.configs
+        assert controller.image.brokers == before.brokers
+        assert len(list(controller.image.controllers)) == 1
+
+
+@virtual
+async def test_a_turn_takes_all_that_waits_and_syncs_once() -> None:
+    async with ControllerFixture().controller() as controller:
+        threads = controller._env.threads  # type: ignore[attr-defined]
+        tickets = [controller.enqueue(topic(f"t{n}"), 7) for n in range(20)]
+        assert [code(await t.wait()) for t in tickets] == [0] * 20
+        assert controller._env.threads == threads + 1  # type: ignore[attr-defined]
+
+
+@virtual
+async def test_what_comes_later_in_a_turn_is_decided_on_what_came_before() -> None:
+    async with ControllerFixture().controller() as controller:
+        tickets = [controller.enqueue(topic("t"), 7) for _ in range(2)]
+        assert [code(await t.wait()) for t in tickets] == [0, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+@virtual
+async def test_nobody_sees_or_hears_of_what_is_not_on_the_disk() -> None:
+    ground = ControllerFixture()
+    async with ground.controller() as controller:
+        heard: list[tuple[MetadataImage, MetadataDelta]] = []
+        controller.listeners.append(lambda image, delta: heard.append((image, delta)))
+        ground.env.thread_gate = trio.Event()
+        ticket = controller.enqueue(topic("t", 2), 7)
+        late = controller.enqueue(topic("t"), 7)
+        await trio.sleep(1)
+        assert "t" not in controller.image.topics
+        assert not heard
+        assert not ticket._done.is_set()
+        assert not late._done.is_set(), "a refusal that rests on what is not committed waits too"
+        ground.env.thread_gate.set()
+        assert code(await ticket.wait()) == 0
+        assert code(await late.wait()) == ErrorCode.TOPIC_ALREADY_EXISTS
+        ((image, delta),) = heard
+        assert image is controller.image
+        assert delta.topics["t"].partitions == {0, 1}
+        assert delta.topics["t"].new is image.topics["t"]
+
+
+@virtual
+async def test_listeners_hear_before_the_answer_leaves_and_in_order() -> None:
+    async with ControllerFixture().controller() as controller:
+        log: list[str] = []
+        controller.listeners += [lambda *_: log.append("first"), lambda *_: log.append("second")]
+        await controller.submit(topic("t"), 7)
+        assert log == ["first", "second"]
+        await controller.submit(topic("t"), 7)
+        assert log == ["first", "second"], "a refusal publishes nothing"
+
+
+@virtual
+async def test_a_request_goes_its_way_when_who_asked_is_gone() -> None:
+    ground = ControllerFixture()
+    async with ground.controller() as controller:
+        ground.env.thread_gate = trio.Event()
+        with trio.move_on_after(1) as scope:
+            await controller.submit(topic("t"), 7)
+        assert scope.cancelled_caught
+        ground.env.thread_gate.set()
+        await controller.submit(topic("u"), 7)
+        assert {"t", "u"} <= set(controller.image.topics)
+
+
+@virtual
+async def test_a_request_that_cannot_be_decided_harms_nobody_else() -> None:
+    async with ControllerFixture().controller() as controller:
+        bad = controller.enqueue(object(), 7)
+        good = controller.enqueue(topic("t"), 7)
+        with pytest.raises(AssertionError):
+            await bad.wait()
+        assert code(await good.wait()) == 0
+
+
+@virtual
+async def test_a_disk_that_fails_ends_it_and_whoever_waits_is_told() -> None:
+    ground = ControllerFixture()
+    async with ground.controller() as controller:
+        ground.env.thread_error, ground.env.thread_gate = OSError("gone"), trio.Event()
+        tickets = [controller.enqueue(topic("t"), 7)]
+        await trio.sleep(1)
+        tickets.append(controller.enqueue(topic("u"), 7))
+        ground.env.thread_gate.set()
+        for ticket in tickets:
+            with pytest.raises(OSError, match="gone"):
+                await ticket.wait()
+        assert [str(e) for e in ground.failures] == ["gone"]
+        ground.env.thread_error = None
+        with pytest.raises(OSError, match="gone"):
+            await controller.submit(topic("v"), 7)
+        assert not controller.image.topics
+        assert controller.machine.latest_image is controller.image
+
+
+@virtual
+async def test_what_goes_wrong_in_a_listener_ends_the_node() -> None:
+    def trip(image: MetadataImage, delta: MetadataDelta) -> None:
+        raise ValueError("a bug")
+
+    async def serve() -> None:
+        async with ControllerFixture().controller() as controller:
+            controller.listeners.append(trip)
+            await controller.submit(topic("t"), 7)
+            await trio.sleep_forever()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await serve()
+    assert caught.group_contains(ValueError, match="a bug")
+
+
+@virtual
+async def test_after_the_end_nobody_leads_here() -> None:
+    async with ControllerFixture().controller() as controller:
+        controller.close()
+        with pytest.raises(ProtocolError) as caught:
+            await controller.submit(topic("t"), 7)
+        assert caught.value.code == ErrorCode.NOT_CONTROLLER
+
+
+@virtual
+async def test_making_many_partitions_lets_the_loop_go_round() -> None:
+    """Every hundred records or so somebody else has a turn: deciding, encoding and replaying."""
+    async with ControllerFixture().controller() as controller:
+        rounds = 0
+
+        async def count() -> None:
+            nonlocal rounds
+            while True:
+                await trio.lowlevel.checkpoint()
+                rounds += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count)
+            ticket = controller.enqueue(topic("t", 2000), 7)
+            await ticket.wait()
+            nursery.cancel_scope.cancel()
+        assert len(controller.image.topics["t"].partitions) == 2000
+        assert 4 * 20 <= rounds <= 4 * 20 + 20, "placed, written down, encoded and taken in: each a hundred at once"
+
+
+@virtual
+async def test_trap_57_a_transaction_left_open_is_aborted_by_the_next_leader() -> None:
+    ground = ControllerFixture()
+    async with ground.controller() as controller:
+        await controller.submit(topic("kept"), 7)
+    log = metadata_log(ground)
+    writer = MetadataBatchWriter(0)
+    for record in (m.BeginTransactionRecord("x"), m.TopicRecord("lost", bytes(15) + b"\x05")):
+        writer.add_message(record)
+    log.append_as_leader(writer.build(), log.epochs.latest_epoch(), 0, AppendOrigin.RAFT_LEADER)
+    log.close()
+    for _ in range(2):
+        async with ground.controller() as controller:
+            assert "kept" in controller.image.topics
+            assert "lost" not in controller.image.topics
+            assert code(await controller.submit(topic("after"), 7)) in (0, ErrorCode.TOPIC_ALREADY_EXISTS)
+            assert "after" in controller.image.topics
+    aborted = [record for _, record in written(ground) if isinstance(record, m.AbortTransactionRecord)]
+    assert aborted == [m.AbortTransactionRecord("the controller was replaced")], "once, by the first of them"
+
+
+async def another_broker(controller: QuorumController, ground: ControllerFixture) -> None:
+    """Broker 2 registers and may lead."""
+    features = [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]
+    request = br.BrokerRegistrationRequest(2, ground.identity.cluster_id, bytes([2] * 16), [], features, None)
+    request.log_dirs = [bytes([2] * 16)]
+    epoch = (await controller.submit(request)).broker_epoch
+    await controller.submit(bh.BrokerHeartbeatRequest(2, epoch, controller.image.offset, False, False))
+    assert controller.image.unfenced_brokers() == [1, 2]
+
+
+@virtual
+async def test_brokers_nobody_hears_are_fenced_after_a_session_and_a_stop_waits_for_none_of_them() -> None:
+    """A directory of a larger cluster: its other brokers count as alive until their leases are over (R277)."""
+    ground = ControllerFixture()
+    rows = [ct.CreatableReplicaAssignment(0, [2, 1]), ct.CreatableReplicaAssignment(1, [1, 2])]
+    both = ct.CreatableTopic("t", -1, -1, rows)
+    async with ground.controller() as controller:
+        await another_broker(controller, ground)
+        assert code(await controller.submit(ct.CreateTopicsRequest([both], 1000), 7)) == 0
+        assert [p.leader for p in controller.image.topics["t"].partitions.values()] == [2, 1]
+        heard = 0
+
+        def hear(image: MetadataImage, delta: MetadataDelta) -> None:
+            nonlocal heard
+            heard += 1
+
+        controller.listeners.append(hear)
+        assert await shut_down_broker(controller) == 10, "it would wait for broker 2"
+        assert heard == 1
+        assert not controller.image.brokers[1].fenced
+    async with ground.controller() as controller:
+        await trio.sleep(5)
+        await send_heartbeat(controller, controller.image.brokers[1].broker_epoch)
+        await trio.sleep(3.9)
+        assert controller.image.unfenced_brokers() == [1, 2]
+        await trio.sleep(1.5)
+        assert controller.image.unfenced_brokers() == [1]
+        assert [p.leader for p in controller.image.topics["t"].partitions.values()] == [-1, -1]
+        assert await shut_down_broker(controller) == 1
+        assert controller.image.brokers[1].fenced
+
+
+async def refusals(code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When a chore is tried in ten minutes that is due each second and always refused so."""
+    tried: list[float] = []
+
+    def refuse(sight: PeriodicTaskContext) -> ControllerResult:
+        tried.append(sight.now_ms)
+        raise ProtocolError(code, "not like that")
+
+    monkeypatch.setattr(
+        "ottla.controller.quorum_controller.CHORES", (PeriodicTask("do as told", lambda static: 1_000, refuse),)
+    )
+    async with ControllerFixture().controller() as controller:
+        assert controller.is_active
+        await trio.sleep(600)
+    return tried
+
+
+@virtual
+async def test_a_chore_that_is_refused_is_told_and_tried_again_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = await refusals(ErrorCode.INVALID_REPLICA_ASSIGNMENT, monkeypatch)
+    assert len(tried) == 2
+    assert tried[1] - tried[0] == ERROR_RETRY_MS
+    assert caplog.text.count("could not do as told, and try again later") == 2
+    assert "not like that" in caplog.text
+    caplog.clear()
+    assert len(await refusals(ErrorCode.NOT_CONTROLLER, monkeypatch)) > 500
+    assert not caplog.text
+
+
+@virtual
+async def test_a_broken_invariant_in_a_chore_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: PeriodicTaskContext) -> ControllerResult:
+        raise AssertionError("this cannot be")
+
+    monkeypatch.setattr(
+        "ottla.controller.quorum_controller.CHORES", (PeriodicTask("do what cannot be", lambda static: 1_000, broken),)
+    )
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="this cannot be"), flatten_subgroups=True):
+        async with ControllerFixture().controller():
+            await trio.sleep(600)
+
+
+@virtual
+async def test_a_brokers_epoch_is_the_offset_of_its_registration() -> None:
+    ground = ControllerFixture()
+    async with ground.controller(broker=False) as controller:
+        controller.enqueue(topic("first"), 7)
+        epoch = await register_broker(controller)
+    found = [(offset, record) for offset, record in written(ground) if isinstance(record, m.RegisterBrokerRecord)]
+    assert [(offset, record.broker_epoch) for offset, record in found] == [(epoch, epoch)]

@@ -1,0 +1,143 @@
+"""Voters that the settings name and whose disks are new: what their store says of them, and whole controllers."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import trio
+
+from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
+from ottla.controller.raft.state_machine.events import HardState, ReplicaKey, VoterState
+from ottla.controller.raft.store.metadata_store import MetadataStore
+from ottla.controller.raft.store.quorum_state_file import QuorumStateFile
+from ottla.controller.raft.store.tests.test_metadata_store import LOG, LeaderMetadataStore, formatted
+from ottla.controller.tests.quorum_fixture import CLUSTER_ID, ControllerQuorum, ControllerQuorumNode
+from ottla.controller.tests.test_quorum_controller import virtual
+from ottla.controller.tests.test_quorum_of_controllers import make, with_broker
+from ottla.env.memory_disk import MemoryDisk
+from ottla.log.directory.log_directory import MetaProperties
+
+AT = {i: ListenerEndpoint("CONTROLLER", f"host{i}", 9093) for i in (1, 2, 3)}
+ONE = QuorumConfig(endpoints=(AT[1],), static_voters=((1, AT[1]),))
+THREE = QuorumConfig(endpoints=(AT[1],), static_voters=tuple(AT.items()))
+OTHERS = QuorumConfig(endpoints=(AT[1],), static_voters=tuple(AT.items())[1:])
+DYNAMIC = QuorumConfig(endpoints=(AT[1],), bootstrap_servers=(("host2", 9093), ("host3", 9093)))
+
+
+@pytest.mark.parametrize(
+    ("quorum", "age"),
+    [(THREE, VoterState.NEWBORN), (ONE, VoterState.GROWN), (OTHERS, VoterState.GROWN), (DYNAMIC, VoterState.GROWN)],
+)
+def test_a_new_log_is_a_newborn_voters_where_the_settings_name_it_among_others(
+    quorum: QuorumConfig, age: VoterState
+) -> None:
+    disk = MemoryDisk(random.Random(1), lambda: 0).session()
+    store = MetadataStore(disk, "/data", MetaProperties(CLUSTER_ID, 1, bytes(16)), 0)
+    assert store.initial_hard_state(quorum) == HardState(0, voter_state=age)
+
+
+@pytest.mark.parametrize(
+    ("written", "quorum", "age"),
+    [
+        (HardState(3, 2), THREE, VoterState.GROWN),  # Kafka's, or an older Ottla's
+        (HardState(3, 2, None, VoterState.LEARNING), THREE, VoterState.LEARNING),
+        (HardState(1, -1, ReplicaKey(1), VoterState.NEWBORN), THREE, VoterState.NEWBORN),
+        (HardState(3, 2, None, VoterState.LEARNING), ONE, VoterState.GROWN),  # nobody else remembers anything
+    ],
+)
+def test_what_quorum_state_says_of_a_voter_counts_though_its_log_is_empty(
+    written: HardState, quorum: QuorumConfig, age: VoterState
+) -> None:
+    disk = MemoryDisk(random.Random(1), lambda: 0).session()
+    disk.makedirs(LOG)
+    QuorumStateFile(written).write(disk, f"{LOG}/quorum-state")
+    store = MetadataStore(disk, "/data", MetaProperties(CLUSTER_ID, 1, bytes(16)), 0)
+    assert store.initial_hard_state(quorum) == written._replace(voter_state=age)
+
+
+def test_who_has_a_log_or_a_snapshot_is_no_newborn_without_quorum_state() -> None:
+    disk, identity = formatted()
+    session = disk.session()
+    assert MetadataStore(session, "/data", identity, 0).initial_hard_state(THREE).voter_state == VoterState.GROWN, (
+        "voters are records here"
+    )
+    led = LeaderMetadataStore(session, identity)
+    led.add(3)
+    led.store.close()
+    session.unlink(f"{LOG}/quorum-state")
+    assert MetadataStore(session, "/data", identity, 0).initial_hard_state(THREE).voter_state == VoterState.GROWN
+
+
+# ------------------------------------------------------------------ whole controllers
+
+
+def wipe(quorum: ControllerQuorum, number: int) -> None:
+    """Another disk, formatted."""
+    member = quorum.nodes[number] = ControllerQuorumNode(quorum, number)
+    member.identity = MetaProperties(CLUSTER_ID, number, bytes([9] * 15 + [number]))
+    session = member.disk.session()
+    session.makedirs(LOG)
+    session.fsync_dir("/data")
+
+
+def age(quorum: ControllerQuorum, number: int) -> VoterState:
+    return quorum.nodes[number].running_controller._raft.machine.hard_state.voter_state
+
+
+@virtual
+async def test_a_voter_with_a_new_disk_votes_again_once_it_is_filled() -> None:
+    quorum = ControllerQuorum(3, static=True)
+    async with quorum.running():
+        old = await quorum.leader()
+        await with_broker(old)
+        await make(old, "t", "u")
+        await quorum.wait_converged()
+        assert {age(quorum, i) for i in quorum.nodes} == {VoterState.GROWN}
+        lost, third = (i for i in quorum.nodes if i != old.node_id)
+        quorum.nodes[lost].kill()
+        wipe(quorum, lost)
+        quorum.start(lost)
+        await quorum.wait_converged()
+        await trio.sleep(1)
+        assert age(quorum, lost) == VoterState.GROWN
+        quorum.nodes[third].kill()
+        await make(old, "v")
+        quorum.nodes[old.node_id].kill()
+        quorum.start(third)
+        new = await quorum.leader()
+        assert new.node_id == lost, "what was acknowledged last is only there"
+        assert set(new.image.topics) == {"t", "u", "v"}
+
+
+@virtual
+async def test_a_voter_with_a_new_disk_elects_nobody_who_lacks_what_its_old_one_had() -> None:
+    quorum = ControllerQuorum(3, static=True)
+    async with quorum.running():
+        old = await quorum.leader()
+        await with_broker(old)
+        await make(old, "t")
+        await quorum.wait_converged()
+        lost, third = (i for i in quorum.nodes if i != old.node_id)
+        quorum.nodes[third].kill()
+        await make(old, "u")
+        for number in (lost, old.node_id):
+            quorum.nodes[number].kill()
+        wipe(quorum, lost)
+        quorum.start(lost)
+        quorum.start(third)
+        for _ in range(2):
+            await trio.sleep(15)
+            assert age(quorum, lost) == VoterState.LEARNING
+            assert not any(quorum.nodes[i].running_controller.is_active for i in (lost, third)), (
+                "u is on the old leader's disk"
+            )
+            quorum.nodes[lost].kill()
+            quorum.start(lost)
+            await trio.sleep(0.1)
+        quorum.start(old.node_id)
+        await quorum.leader()
+        await quorum.wait_converged()
+        assert all(set(m.running_controller.image.topics) == {"t", "u"} for m in quorum.nodes.values())
+        await trio.sleep(1)
+        assert age(quorum, lost) == VoterState.GROWN

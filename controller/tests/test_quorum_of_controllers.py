@@ -1,0 +1,376 @@
+"""Several controllers: one is active, all see the same, and what was answered survives whoever dies."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from ottla.controller.quorum_controller import QuorumController
+from ottla.controller.raft.quorum_config import ListenerEndpoint
+from ottla.controller.tests.controller_fixture import register_broker
+from ottla.controller.tests.quorum_fixture import CLUSTER_ID, ControllerQuorum, ControllerQuorumNode
+from ottla.controller.tests.test_quorum_controller import code, topic, virtual
+from ottla.wire.api_keys import ApiKey, response_class
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import begin_quorum_epoch as bq
+from ottla.wire.messages import describe_quorum as d
+from ottla.wire.messages import end_quorum_epoch as eq
+from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import vote as v
+
+
+async def with_broker(controller: QuorumController) -> None:
+    await register_broker(controller)
+
+
+async def make(controller: QuorumController, *names: str) -> None:
+    for name in names:
+        assert code(await controller.submit(topic(name), 7)) == 0
+
+
+@pytest.mark.parametrize("static", [False, True])
+@virtual
+async def test_three_elect_one_and_all_see_what_it_decides(static: bool) -> None:
+    quorum = ControllerQuorum(3, static=static)
+    async with quorum.running():
+        leader = await quorum.leader(0.5)  # there was no leader ever: none is waited for
+        for member in quorum.nodes.values():
+            await member.running_controller.wait_ready()
+        await with_broker(leader)
+        await make(leader, "t", "u")
+        await quorum.wait_converged()
+        for member in quorum.nodes.values():
+            here = member.running_controller
+            assert set(here.image.topics) == {"t", "u"}
+            assert here.image.brokers == leader.image.brokers
+            assert here.image.features == leader.image.features
+            assert here.image.configs == leader.image.configs
+            assert (here.leader_id, here.epoch) == (leader.node_id, leader.epoch)
+            assert here.leader_address() == (f"host{leader.node_id}", 9093)
+            assert here.is_active == (here is leader)
+            assert here.kraft_version == (0 if static else 1)
+            made = [name for _, delta in member.published for name in delta.topics]
+            assert made == ["t", "u"], "each publication is heard once, in order"
+            if here is not leader:
+                with pytest.raises(ProtocolError) as caught:
+                    await here.submit(topic("v"), 7)
+                assert caught.value.code == ErrorCode.NOT_CONTROLLER
+
+
+@virtual
+async def test_what_was_answered_survives_whoever_dies_and_who_returns_catches_up() -> None:
+    quorum = ControllerQuorum(3)
+    names: list[str] = []
+    async with quorum.running():
+        for turn in range(6):
+            leader = await quorum.leader()
+            if turn == 0:
+                await with_broker(leader)
+            names.append(f"t{turn}")
+            await make(leader, names[-1])
+            quorum.nodes[leader.node_id].kill()
+            following = await quorum.leader()
+            assert following.node_id != leader.node_id
+            assert following.epoch > leader.epoch
+            assert set(following.image.topics) == set(names)
+            quorum.start(leader.node_id)
+            await quorum.wait_converged()
+        assert not any(member.failures for member in quorum.nodes.values())
+    logs = [quorum_log(quorum, i) for i in quorum.nodes]
+    shortest = min(map(len, logs))
+    assert logs[0][:shortest] == logs[1][:shortest] == logs[2][:shortest]
+
+
+def quorum_log(quorum: ControllerQuorum, node_id: int) -> bytes:
+    session = quorum.nodes[node_id].disk.session()
+    file = session.open("/data/__cluster_metadata-0/00000000000000000000.log")
+    return file.pread(file.size(), 0)
+
+
+@virtual
+async def test_a_leader_whose_process_is_gone_is_replaced_at_once_and_one_that_is_silent_after_a_while() -> None:
+    for how, least, most in (("killed", 0.0, 0.4), ("cut", 1.5, 6.0)):
+        quorum = ControllerQuorum(3)
+        async with quorum.running():
+            for _ in range(3):
+                leader = await quorum.leader()
+                await quorum.wait_converged()
+                await trio.sleep(3)
+                began = trio.current_time()
+                if how == "killed":
+                    quorum.nodes[leader.node_id].kill()
+                else:
+                    quorum.partitioned_nodes = {leader.node_id}
+                await quorum.leader()
+                assert least < trio.current_time() - began < most
+                if how == "killed":
+                    quorum.start(leader.node_id)
+                quorum.partitioned_nodes = set()
+
+
+@virtual
+async def test_a_leader_that_is_cut_off_loses_what_it_could_not_commit() -> None:
+    quorum = ControllerQuorum(3)
+    async with quorum.running():
+        old = await quorum.leader()
+        await with_broker(old)
+        await make(old, "kept")
+        await quorum.wait_converged()
+        quorum.partitioned_nodes.add(old.node_id)
+        lost = old.enqueue(topic("lost"), 7)
+        late = old.enqueue(topic("late"), 7)
+        new = await quorum.leader()
+        assert new is not old
+        assert "lost" not in old.image.topics
+        await make(new, "new")
+        with trio.fail_after(10):
+            for ticket in (lost, late):
+                with pytest.raises(ProtocolError) as caught:
+                    await ticket.wait()
+                assert caught.value.code == ErrorCode.NOT_CONTROLLER
+        assert not old.is_active
+        quorum.partitioned_nodes.clear()
+        await quorum.wait_converged()
+        assert set(old.image.topics) == {"kept", "new"}
+        heard = [name for _, delta in quorum.nodes[old.node_id].published for name in delta.topics]
+        assert heard == ["kept", "new"], "what was committed while it led is not taken in again"
+        assert old.machine.latest_image.topics == old.image.topics
+
+
+@virtual
+async def test_what_a_lost_leader_appended_comes_from_the_log_where_the_next_one_commits_it() -> None:
+    """Its followers have it, it never heard so: nobody was answered, and all see it in the end, the old leader too."""
+    quorum = ControllerQuorum(3)
+    async with quorum.running():
+        old = await quorum.leader()
+        await with_broker(old)
+        await quorum.wait_converged()
+        for member in quorum.nodes.values():
+            if member.running_controller is not old:
+                member.env.thread_gate = trio.Event()  # they take it in, and cannot say so before the leader is gone
+        ticket = old.enqueue(topic("t"), 7)
+        await trio.sleep(0.2)
+        quorum.partitioned_nodes.add(old.node_id)
+        for member in quorum.nodes.values():
+            if member.env.thread_gate is not None:
+                gate, member.env.thread_gate = member.env.thread_gate, None
+                gate.set()
+        new = await quorum.leader()
+        assert "t" in new.image.topics
+        with trio.fail_after(10), pytest.raises(ProtocolError):
+            await ticket.wait()
+        quorum.partitioned_nodes.clear()
+        await quorum.wait_converged()
+        assert set(old.image.topics) == {"t"}
+
+
+@virtual
+async def test_all_may_be_stopped_and_begin_again_in_any_order() -> None:
+    quorum = ControllerQuorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await with_broker(leader)
+        await make(leader, "a", "b", "c")
+    async with quorum.running(3):
+        await trio.sleep(5)
+        assert not quorum.nodes[3].running_controller.is_active
+        assert not quorum.nodes[3].running_controller._ready.is_set()
+        quorum.start(1)
+        began = trio.current_time()
+        leader = await quorum.leader()
+        assert trio.current_time() - began < 1, "their leader's port refuses: it is not waited for"
+        assert set(leader.image.topics) == {"a", "b", "c"}
+        quorum.start(2)
+        await quorum.wait_converged()
+
+
+@virtual
+async def test_r308_nobody_is_ready_before_it_has_what_the_leader_had_when_it_was_found() -> None:
+    quorum = ControllerQuorum(3, fetch_bytes=400)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await with_broker(leader)
+        await quorum.wait_converged()
+        late = next(i for i in (1, 2, 3) if i != leader.node_id)
+        quorum.nodes[late].kill()
+        names = [f"t{n}" for n in range(20)]
+        await make(leader, *names)
+        quorum.nodes[late].published.clear()
+        quorum.start(late)
+        await trio.sleep(0.001)
+        await quorum.nodes[late].running_controller.wait_ready()
+        assert set(quorum.nodes[late].running_controller.image.topics) == set(names)
+        (first, everything), *_ = quorum.nodes[late].published
+        assert set(first.topics) == set(everything.topics) == set(names), "what it hears first is all of it"
+
+
+@virtual
+async def test_who_leads_no_more_appends_nothing_and_old_words_about_a_leader_are_not_believed() -> None:
+    quorum = ControllerQuorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.wait_converged()
+        raft, end = leader._raft, leader.log_end_offset
+        for member in quorum.nodes.values():
+            with pytest.raises(ProtocolError) as caught:
+                await member.running_controller._raft.propose(leader.epoch - 1, bytearray(b"x"), 1)
+            assert caught.value.code == ErrorCode.NOT_CONTROLLER
+        assert leader.log_end_offset == end
+        elsewhere = ListenerEndpoint("CONTROLLER", "elsewhere", 1)
+        raft.update_leader_endpoints(leader.epoch - 1, 9, elsewhere)
+        assert raft.addresses.learned_node_ids.isdisjoint({9})
+        assert 9 not in raft.machine.reachable_replicas
+        raft.update_leader_endpoints(leader.epoch, 9, elsewhere)
+        assert raft.addresses.dial_address(9) == ("elsewhere", 1)
+        assert 9 in raft.machine.reachable_replicas
+
+
+@virtual
+async def test_r207_who_cannot_be_asked_for_a_pre_vote_is_asked_for_a_vote() -> None:
+    quorum = ControllerQuorum(3)
+    for member in quorum.nodes.values():
+        member.max_versions = {ApiKey.VOTE: 1}
+    async with quorum.running():
+        await quorum.leader(5)
+
+
+@virtual
+async def test_r214_a_leader_that_no_voter_set_names_is_followed_where_it_says_it_is() -> None:
+    quorum = ControllerQuorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.wait_converged()
+        other = next(m.running_controller for m in quorum.nodes.values() if m.running_controller is not leader)
+        part = bq.BeginQuorumEpochRequestPartitionData(0, bytes(16), 9, leader.epoch + 5)
+        topic = bq.BeginQuorumEpochRequestTopicData("__cluster_metadata", [part])
+        place = bq.LeaderEndpoint("CONTROLLER", "host9", 9)
+        request = bq.BeginQuorumEpochRequest(CLUSTER_ID, other.node_id, [topic], [place])
+        quorum.nodes[9] = ControllerQuorumNode(quorum, 9)
+        await other.handle_raft_request(request, 1, "CONTROLLER")
+        assert (other.leader_id, other.epoch) == (9, leader.epoch + 5)
+        assert other.leader_address() == ("host9", 9)
+        del quorum.nodes[9]
+
+
+@virtual
+@pytest.mark.parametrize("version", [0, 1])
+async def test_r213_an_answer_names_the_leaders_address_where_its_version_can(version: int) -> None:
+    quorum = ControllerQuorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.wait_converged()
+        vote = v.VoteRequestTopicData("__cluster_metadata", [v.VoteRequestPartitionData(0, 0, 2)])
+        begin = bq.BeginQuorumEpochRequestTopicData("__cluster_metadata", [bq.BeginQuorumEpochRequestPartitionData()])
+        end = eq.EndQuorumEpochRequestTopicData("__cluster_metadata", [eq.EndQuorumEpochRequestPartitionData()])
+        for key, request in (
+            (ApiKey.VOTE, v.VoteRequest(topics=[vote])),
+            (ApiKey.BEGIN_QUORUM_EPOCH, bq.BeginQuorumEpochRequest(topics=[begin])),
+            (ApiKey.END_QUORUM_EPOCH, eq.EndQuorumEpochRequest(topics=[end])),
+        ):
+            answer = await leader.handle_raft_request(request, version, "CONTROLLER")
+            again = compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
+            named = [(x.node_id, x.host) for x in again.node_endpoints]  # type: ignore[attr-defined]
+            assert named == ([(leader.node_id, f"host{leader.node_id}")] if version else [])
+
+
+@virtual
+async def test_an_observer_finds_the_leader_and_follows_without_a_vote() -> None:
+    quorum = ControllerQuorum(3, observers=1)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await with_broker(leader)
+        await make(leader, "t")
+        await quorum.wait_converged()
+        watcher = quorum.nodes[4]
+        assert set(watcher.running_controller.image.topics) == {"t"}
+        assert watcher.running_controller.leader_address() == leader.leader_address()
+        assert watcher.running_controller.kraft_version == 1
+        threads = watcher.env.threads
+        await make(leader, "u", "v")
+        await quorum.wait_converged()
+        assert watcher.env.threads == threads, "nobody waits for what an observer has on its disk (R225)"
+        quorum.nodes[leader.node_id].kill()
+        following = await quorum.leader()
+        await make(following, "w")
+        await quorum.wait_converged()
+        assert watcher.running_controller.leader_id == following.node_id
+
+
+@virtual
+async def test_a_clean_stop_hands_the_leadership_over_at_once() -> None:
+    quorum = ControllerQuorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.wait_converged()
+        began = trio.current_time()
+        await leader.resign()
+        assert trio.current_time() - began < 1
+        assert not leader.is_active
+        following = await quorum.leader()
+        assert following is not leader
+        assert leader.leader_id == following.node_id
+
+
+@virtual
+async def test_an_idle_quorum_says_that_it_lives_and_a_node_alone_says_nothing() -> None:
+    for voters, grows in ((3, True), (1, False)):
+        quorum = ControllerQuorum(voters)
+        async with quorum.running():
+            leader = await quorum.leader()
+            await trio.sleep(1)
+            before = leader.log_end_offset
+            await trio.sleep(5)
+            assert (leader.log_end_offset - before in range(9, 12)) is grows
+            assert grows or leader.log_end_offset == before
+
+
+@virtual
+async def test_a_transaction_left_open_is_still_open_for_a_leader_that_could_not_abort_it() -> None:
+    """Its abort was appended and lost: the next one who leads has to abort it again."""
+    quorum = ControllerQuorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await with_broker(leader)
+        turns = leader._request_processor
+        await turns.append([m.BeginTransactionRecord("x"), m.TopicRecord("lost", bytes(15) + b"\x05")])
+        await turns.commit()
+        await quorum.wait_converged()
+        quorum.nodes[leader.node_id].kill()
+        following = await quorum.leader()
+        assert not following.machine.in_transaction
+        await make(following, "t")
+        quorum.start(leader.node_id)
+        await quorum.wait_converged()
+        assert all(not x.running_controller.machine.in_transaction for x in quorum.nodes.values())
+        assert all(set(x.running_controller.image.topics) == {"t"} for x in quorum.nodes.values())
+
+
+@virtual
+async def test_r251_the_leader_describes_the_quorum_and_nobody_else_does() -> None:
+    quorum = ControllerQuorum(3, observers=1)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.wait_converged()
+        await trio.sleep(2)
+        rows = [d.DescribeQuorumRequestPartitionData(0)]
+        request = d.DescribeQuorumRequest([d.DescribeQuorumRequestTopicData("__cluster_metadata", rows)])
+        for member in quorum.nodes.values():
+            answer = await member.running_controller.handle_raft_request(request, 2, "CONTROLLER")
+            assert isinstance(answer, d.DescribeQuorumResponse)
+            row = answer.topics[0].partitions[0]
+            if member.running_controller is not leader:
+                assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                continue
+            assert (row.leader_id, row.leader_epoch) == (leader.node_id, leader.epoch)
+            assert sorted(v.replica_id for v in row.current_voters) == [1, 2, 3]
+            assert [v.replica_id for v in row.observers] == [4]
+            for voter in [*row.current_voters, *row.observers]:
+                assert leader.log_end_offset - 1 <= voter.log_end_offset <= leader.log_end_offset
+                assert 0 <= member.env.now_ms() - voter.last_fetch_timestamp <= 1000
+                assert voter.last_caught_up_timestamp > -1000
+            assert [(n.node_id, n.listeners[0].host) for n in answer.nodes] == [
+                (1, "host1"),
+                (2, "host2"),
+                (3, "host3"),
+            ]

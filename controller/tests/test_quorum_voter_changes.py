@@ -1,0 +1,173 @@
+"""Voters come, go and move while the quorum works: the shell carries what the raft machine wants of it."""
+
+from __future__ import annotations
+
+import trio
+
+from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
+from ottla.controller.quorum_controller import QuorumController
+from ottla.controller.tests.quorum_fixture import CLUSTER_ID, LISTENER, ControllerQuorum, endpoint
+from ottla.controller.tests.test_quorum_controller import virtual
+from ottla.controller.tests.test_quorum_of_controllers import make, with_broker
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import add_raft_voter as a
+from ottla.wire.messages import controller_registration as cr
+from ottla.wire.messages import remove_raft_voter as r
+from ottla.wire.messages import update_features as uf
+
+
+def voters(controller: QuorumController) -> list[tuple[int, str]]:
+    record = controller._store.quorum_records.voters
+    return [] if record is None else sorted((v.voter_id, v.endpoints[0].host) for v in record.voters)
+
+
+async def wait_for_voters(quorum: ControllerQuorum, wanted: list[tuple[int, str]]) -> None:
+    with trio.fail_after(20):
+        while True:
+            if all(not m.is_starting and voters(m.running_controller) == wanted for m in quorum.nodes.values()):
+                return
+            await trio.sleep(0.01)
+
+
+def adding(node_id: int) -> a.AddRaftVoterRequest:
+    place = endpoint(node_id)
+    listeners = [a.Listener(place.name, place.host, place.port)]
+    return a.AddRaftVoterRequest(CLUSTER_ID, 2000, node_id, bytes([node_id] * 16), listeners)
+
+
+@virtual
+async def test_an_observer_that_is_added_votes_from_then_on() -> None:
+    quorum = ControllerQuorum(1, observers=2)
+    for node_id in (2, 3):
+        quorum.nodes[node_id].may_vote = True
+    async with quorum.running():
+        leader = await quorum.leader()
+        await with_broker(leader)
+        await quorum.wait_converged()
+        for node_id in (2, 3):
+            answer = await leader.handle_raft_request(adding(node_id), 1, LISTENER)
+            assert isinstance(answer, a.AddRaftVoterResponse)
+            assert (answer.error_code, answer.error_message) == (0, None)
+        await wait_for_voters(quorum, [(1, "host1"), (2, "host2"), (3, "host3")])
+        again = await leader.handle_raft_request(adding(2), 1, LISTENER)
+        assert isinstance(again, a.AddRaftVoterResponse)
+        assert again.error_code == ErrorCode.DUPLICATE_VOTER
+        await make(leader, "t")
+        quorum.nodes[1].kill()
+        following = await quorum.leader()
+        await make(following, "u")
+        quorum.start(1)
+        await quorum.wait_converged()
+        assert set(quorum.nodes[1].running_controller.image.topics) == {"t", "u"}
+
+
+@virtual
+async def test_a_node_that_is_nowhere_is_not_added() -> None:
+    quorum = ControllerQuorum(1)
+    async with quorum.running():
+        leader = await quorum.leader()
+        answer = await leader.handle_raft_request(_unreachable_voter(), 1, LISTENER)
+        assert isinstance(answer, a.AddRaftVoterResponse)
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert voters(leader) == [(1, "host1")]
+
+
+def _unreachable_voter() -> a.AddRaftVoterRequest:
+    place = a.Listener(LISTENER, "host1", 9093)
+    return a.AddRaftVoterRequest(CLUSTER_ID, 2000, 9, bytes([9] * 16), [place])
+
+
+@virtual
+async def test_a_leader_that_is_removed_hands_over_and_stays_an_observer() -> None:
+    quorum = ControllerQuorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await with_broker(leader)
+        await quorum.wait_converged()
+        gone = leader.node_id
+        answer = await leader.handle_raft_request(
+            r.RemoveRaftVoterRequest(CLUSTER_ID, gone, bytes([gone] * 16)), 0, LISTENER
+        )
+        assert isinstance(answer, r.RemoveRaftVoterResponse)
+        assert answer.error_code == 0
+        following = await quorum.leader()
+        assert following.node_id != gone
+        left = [(i, f"host{i}") for i in (1, 2, 3) if i != gone]
+        await wait_for_voters(quorum, left)
+        await make(following, "t")
+        await quorum.wait_converged()
+        assert set(leader.image.topics) == {"t"}, "it follows as an observer"
+        assert not leader.is_active
+
+
+@virtual
+async def test_who_may_join_by_itself_does() -> None:
+    quorum = ControllerQuorum(1, observers=2)
+    for node_id in (2, 3):
+        quorum.nodes[node_id].may_vote = quorum.nodes[node_id].auto_joins = True
+    async with quorum.running():
+        await wait_for_voters(quorum, [(1, "host1"), (2, "host2"), (3, "host3")])
+        leader = await quorum.leader()
+        await with_broker(leader)
+        quorum.nodes[leader.node_id].kill()
+        await make(await quorum.leader(), "t")
+
+
+@virtual
+async def test_a_voter_that_moved_tells_where_it_is() -> None:
+    quorum = ControllerQuorum(3)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.wait_converged()
+        moved = next(i for i in (1, 2, 3) if i != leader.node_id)
+        quorum.nodes[moved].kill()
+        quorum.nodes[moved].moved_to = 8
+        quorum.start(moved)
+        await wait_for_voters(quorum, sorted((i, "host8" if i == moved else f"host{i}") for i in (1, 2, 3)))
+
+
+@virtual
+async def test_a_voter_that_moved_and_stands_alone_says_so_as_it_begins_to_lead() -> None:
+    quorum = ControllerQuorum(1)
+    async with quorum.running():
+        await quorum.leader()
+    quorum.nodes[1].moved_to = 8
+    async with quorum.running():
+        leader = await quorum.leader()
+        assert voters(leader) == [(1, "host8")]
+        assert leader.leader_address() == ("host8", 9093)
+
+
+async def raising(controller: QuorumController, *, validate_only: bool = False) -> uf.UpdateFeaturesResponse:
+    update = uf.FeatureUpdateKey("kraft.version", 1)
+    answer = await controller.submit(uf.UpdateFeaturesRequest(1000, [update], validate_only), 2)
+    assert isinstance(answer, uf.UpdateFeaturesResponse)
+    return answer
+
+
+@virtual
+async def test_r244_fixed_voters_become_records_once_each_of_them_has_said_where_it_is() -> None:
+    quorum = ControllerQuorum(3, static=True)
+    async with quorum.running():
+        leader = await quorum.leader()
+        await quorum.wait_converged()
+        for node_id in quorum.nodes:
+            features = [cr.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]
+            here = [cr.Listener(*endpoint(node_id), 0)]
+            await leader.submit(cr.ControllerRegistrationRequest(node_id, bytes([node_id] * 16), False, here, features))
+        assert (await raising(leader)).error_code == ErrorCode.INVALID_UPDATE_VERSION, "they have not said it yet"
+        await trio.sleep(5)
+        end = leader.log_end_offset
+        assert (await raising(leader, validate_only=True)).error_code == 0
+        assert leader.kraft_version == 0
+        answer = await raising(leader)
+        assert (answer.error_code, answer.error_message) == (0, None)
+        assert leader.kraft_version == leader.machine.kraft_version == 1
+        assert leader.log_end_offset >= end + 3
+        wanted = [(1, "host1"), (2, "host2"), (3, "host3")]
+        await wait_for_voters(quorum, wanted)
+        assert (await raising(leader)).error_code == 0, "it is there already"
+    async with quorum.running():
+        leader = await quorum.leader()
+        assert leader.kraft_version == 1
+        assert voters(leader) == wanted

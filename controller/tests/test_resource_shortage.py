@@ -1,0 +1,161 @@
+"""A controller that is short of descriptors or memory for a while: it waits, and nothing is lost or ended."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.controller.quorum_controller import QuorumController
+from ottla.controller.raft.driver.resource_retry import LOG_EVERY_ATTEMPTS, retry_call_on_shortage
+from ottla.controller.tests.controller_fixture import SINGLE_NODE_QUORUM, ControllerFixture, ControllerTestEnv
+from ottla.controller.tests.test_quorum_controller import code, topic, virtual
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+NEED_DESCRIPTORS = ("open", "listdir", "fsync_dir")
+SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "700", "metadata.max.retention.bytes": "3000"}
+
+
+def short(number: int = errno.EMFILE) -> OSError:
+    return OSError(number, "short")
+
+
+async def create(controller: Any, name: str) -> None:
+    """Create a topic; whoever is told NOT_CONTROLLER asks again, as brokers do."""
+    while True:
+        with suppress(ProtocolError):
+            assert code(await controller.submit(topic(name), 7)) in (0, ErrorCode.TOPIC_ALREADY_EXISTS)
+            return
+        await trio.sleep(0.2)
+
+
+async def live(ground: ControllerFixture, names: list[str], fault: Any) -> int:
+    """A controller's life in which topics are created; returns how many calls needed a descriptor."""
+    calls = 0
+
+    def count(what: str, path: str) -> OSError | None:
+        nonlocal calls
+        calls += what in NEED_DESCRIPTORS
+        return fault(calls) if what in NEED_DESCRIPTORS else None
+
+    async with ground.controller() as controller:
+        ground.env.disk.fault = count
+        for name in names:
+            await create(controller, name)
+            await trio.sleep(0.5)
+        ground.env.disk.fault = None
+        await trio.sleep(1)
+        assert not ground.failures
+        assert set(names) <= set(controller.image.topics)
+    return calls
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM])
+@virtual
+async def test_controller_short_once_at_any_call_goes_on_and_keeps_every_topic(number: int) -> None:
+    names = [f"t{i}" for i in range(8)]
+    ground = ControllerFixture(**SETTINGS)
+    most = await live(ground, names, lambda call: None)
+    assert most > 10
+    for at in range(1, most + 1):
+        ground = ControllerFixture(**SETTINGS)
+        await live(ground, names, lambda call, at=at: short(number) if call == at else None)
+        async with ground.controller(broker=False) as again:
+            assert set(names) == set(again.image.topics)
+
+
+@pytest.mark.parametrize("path", ["quorum-state.tmp", "__cluster_metadata-0"])
+@virtual
+async def test_voter_short_of_descriptors_at_its_start_leads_once_there_are_some(path: str) -> None:
+    ground = ControllerFixture()
+    async with ground.controller():
+        pass
+    env = ground.env = ControllerTestEnv(ground.disk, ground._ids)
+    failed = 0
+
+    def fault(what: str, at: str) -> OSError | None:
+        nonlocal failed
+        is_short = what in NEED_DESCRIPTORS and at.endswith(path) and failed < 30
+        failed += is_short
+        return short() if is_short else None
+
+    async with trio.open_nursery() as nursery:
+        directory = LogDirectory(env.disk, "/data")
+        made = QuorumController(
+            env, directory, ground.identity, ground.defaults, ground.failures.append, SINGLE_NODE_QUORUM
+        )
+        made.load()
+        env.disk.fault = fault
+        nursery.start_soon(made.run)
+        with trio.fail_after(60):
+            await made.wait_ready()
+            assert made.is_active
+        nursery.cancel_scope.cancel()
+    assert failed == 30
+    assert not ground.failures
+
+
+@virtual
+async def test_retried_call_raises_an_error_of_the_disk_and_logs_a_shortage_seldom(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    env: Any = ControllerTestEnv(ControllerFixture().disk, iter(range(9)))
+    errors = [short(errno.ENFILE)] * (LOG_EVERY_ATTEMPTS + 1) + [OSError(errno.EIO, "gone")]
+
+    def work() -> None:
+        raise errors.pop(0)
+
+    with pytest.raises(OSError, match="gone"):
+        await retry_call_on_shortage(env, work)
+    assert not errors
+    assert len(caplog.records) == 2
+
+
+@virtual
+async def test_controller_that_cannot_read_its_log_for_a_while_becomes_active_later() -> None:
+    ground = ControllerFixture()
+    async with ground.controller() as controller:
+        await create(controller, "t")
+    directory = LogDirectory(ground.env.disk, "/data")
+    made = QuorumController(
+        ground.env, directory, ground.identity, ground.defaults, ground.failures.append, SINGLE_NODE_QUORUM
+    )
+    made.load()
+    read, left = made._store.committed_batches, [short()] * 20
+
+    def fails_first(offset: int, end: int) -> Any:
+        if left:
+            raise left.pop()
+        return read(offset, end)
+
+    made._store.committed_batches = fails_first  # type: ignore[method-assign]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        with trio.fail_after(60):
+            await made.wait_ready()
+        assert not left
+        await create(made, "u")
+        assert {"t", "u"} == set(made.image.topics)
+        nursery.cancel_scope.cancel()
+    assert not ground.failures
+
+
+@virtual
+async def test_listener_of_the_metadata_that_fails_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    ground = ControllerFixture()
+    heard: list[int] = []
+    async with ground.controller() as controller:
+
+        def fail(image: Any, delta: Any) -> None:
+            raise short()
+
+        controller.listeners += [fail, lambda image, delta: heard.append(image.offset)]
+        await create(controller, "t")
+        assert heard[-1] == controller.image.offset
+        assert controller.is_active
+    assert not ground.failures
+    assert "a listener of the metadata failed" in caplog.text

@@ -1,0 +1,146 @@
+"""A new quorum out of one controller's directory."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from ottla.controller import unsafe_quorum_recovery
+from ottla.controller.bootstrap_features import bootstrap_feature_levels
+from ottla.controller.metadata.record_serde import MetadataBatchWriter
+from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
+from ottla.controller.raft.state_machine import events
+from ottla.controller.raft.state_machine.events import HardState, LogAppend, ReplicaKey
+from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
+from ottla.controller.raft.store.metadata_store import MetadataStore
+from ottla.controller.raft.store.quorum_state_file import QuorumStateFile
+from ottla.controller.storage_formatter import FormatPlan, InitialVoter, format_directories
+from ottla.env.disk import read_file
+from ottla.env.memory_disk import MemoryDisk
+from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.wire.codec.primitives import uuid_to_string
+from ottla.wire.messages import metadata_records as m
+
+ME = 2
+TOPIC = bytes([7]) * 16
+
+
+def directory_of(node: int) -> bytes:
+    return bytes(15) + bytes([node])
+
+
+def formatted_node(*voters: int, node: int = ME) -> tuple[MemoryDisk, MetaProperties]:
+    """A node's formatted disk; without voters they are fixed by configuration."""
+    disk = MemoryDisk(random.Random(1), lambda: 0)
+    rows = tuple(InitialVoter(i, directory_of(i), (ListenerEndpoint("C", f"n{i}", 9093),)) for i in voters)
+    levels = bootstrap_feature_levels(None, {}, dynamic_quorum=bool(voters))
+    directory = LogDirectory(disk.session(), "/data")
+    directory.lock()
+    plan = FormatPlan(node, uuid_to_string(bytes([9]) * 16), levels, rows)
+    format_directories([directory], directory, plan, 0, lambda: directory_of(node))
+    identity = directory.read_meta_properties()
+    assert identity is not None
+    directory.unlock()
+    return disk, identity
+
+
+def opened(disk: MemoryDisk, identity: MetaProperties) -> MetadataStore:
+    return MetadataStore(disk.session(), "/data", identity, 0)
+
+
+def contents(disk: MemoryDisk) -> dict[str, bytes]:
+    return {path: read_file(disk.session(), path) for path in sorted(disk.files)}
+
+
+def partition(number: int, isr: list[int], replicas: list[int]) -> m.PartitionRecord:
+    return m.PartitionRecord(number, TOPIC, replicas, isr, leader=isr[0], leader_epoch=0, partition_epoch=0)
+
+
+def append_as_follower(store: MetadataStore, epoch: int, *records: Any) -> None:
+    """What a leader said, and this replica has on disk."""
+    writer = MetadataBatchWriter(1_000)
+    for record in records:
+        writer.add_message(record)
+    store.append(LogAppend(store.log.log_end_offset, len(records), epoch, batch=writer.build()), 1_000)
+    store.prepare_state_write(HardState(epoch, 1), store.voter_history(QuorumConfig(bootstrap_servers=(("x", 1),))))()
+    job = store.prepare_flush()
+    job()
+    store.complete_flush(job)
+
+
+def test_one_that_is_left_decides_alone_and_keeps_what_it_has() -> None:
+    disk, identity = formatted_node(1, 2, 3)
+    store = opened(disk, identity)
+    append_as_follower(store, 4, m.TopicRecord("t", TOPIC), partition(0, [2, 1], [1, 2]))
+    end = store.log.log_end_offset
+    assert unsafe_quorum_recovery.recover_quorum(store, {}, 2_000) == 5
+    disk.lose_power()  # nothing of it hangs on a clean end
+    again = opened(disk, identity)
+    voters = again.voter_history(QuorumConfig())
+    assert list(voters.current) == [ReplicaKey(ME, directory_of(ME))]
+    assert QuorumStateFile.read(disk.session(), "/data/__cluster_metadata-0/quorum-state").hard_state == HardState(5)
+    assert (again.log.log_end_offset, again.log_summary().last_epoch) == (end + 1, 5)
+    raft = RaftStateMachine(again.local_replica, voters, again.persisted_hard_state, again.log_summary(), lambda: 0.5)
+    ready = raft.step(0, events.RaftStarted())
+    assert raft.is_leader
+    assert ready.hard_state == HardState(6, ME), "under an epoch that the others never heard of"
+
+
+def test_brokers_that_went_with_the_others_lead_nothing_after_it() -> None:
+    disk, identity = formatted_node(1, 2, 3)
+    store = opened(disk, identity)
+    rows = [partition(0, [1, 2, 3], [1, 2, 3]), partition(1, [4, 2], [4, 2]), partition(2, [3], [3, 2])]
+    brokers = [m.RegisterBrokerRecord(i, broker_epoch=i, fenced=i == 3) for i in (1, 2, 3, 4)]
+    append_as_follower(store, 4, *brokers, m.TopicRecord("t", TOPIC), *rows)
+    unsafe_quorum_recovery.recover_quorum(store, {}, 2_000)
+    image = unsafe_quorum_recovery._machine(opened(disk, identity)).latest_image
+    assert [image.brokers[i].fenced for i in (1, 2, 3, 4)] == [True, False, True, False], "4 decides nothing"
+    told = image.topics["t"].partitions
+    assert (told[0].leader, told[0].isr) == (2, (2, 3)), "3 was fenced before"
+    assert (told[1].leader, told[1].isr) == (4, (4, 2))
+    assert (told[2].leader, told[2].isr) == (3, (3,)), "nobody else has its records"
+
+
+def test_what_is_left_and_what_may_be_lost_is_told_before() -> None:
+    disk, identity = formatted_node(1, 2, 3)
+    store = opened(disk, identity)
+    rows = [partition(0, [2, 1], [1, 2]), partition(1, [1], [1, 2]), partition(2, [1, 3], [1, 3])]
+    append_as_follower(store, 4, m.TopicRecord("t", TOPIC), *rows)
+    before = contents(disk)
+    told = unsafe_quorum_recovery.preview_recovery(opened(disk, identity))
+    assert told == unsafe_quorum_recovery.QuorumRecoveryPreview(
+        ME, (1, 3), store.log.log_end_offset, 4, 1_000, 1, ("t:1",), ("t:2",)
+    )
+    assert contents(disk) == before
+
+
+@pytest.mark.parametrize(
+    ("voters", "node", "why"),
+    [
+        ((), ME, "kraft.version 0"),
+        ((2,), ME, "the only controller"),
+        ((1, 3, 4), ME, r"node 2 is none of the controllers that decide: \[1, 3, 4\]"),
+    ],
+)
+def test_who_has_no_vote_among_others_is_refused(voters: tuple[int, ...], node: int, why: str) -> None:
+    disk, identity = formatted_node(*voters, node=node)
+    store = opened(disk, identity)
+    end = store.log.log_end_offset
+    for attempt in (
+        lambda: unsafe_quorum_recovery.preview_recovery(store),
+        lambda: unsafe_quorum_recovery.recover_quorum(store, {}, 0),
+    ):
+        with pytest.raises(unsafe_quorum_recovery.QuorumRecoveryError, match=why):
+            attempt()
+    assert store.log.log_end_offset == end
+
+
+def test_broken_off_after_the_epoch_it_is_done_again() -> None:
+    disk, identity = formatted_node(1, 2, 3)
+    store = opened(disk, identity)
+    append_as_follower(store, 4, m.TopicRecord("t", TOPIC))
+    store.prepare_state_write(HardState(5), store.voter_history(QuorumConfig(bootstrap_servers=(("x", 1),))))()
+    assert unsafe_quorum_recovery.recover_quorum(opened(disk, identity), {}, 0) == 6
+    assert [v.id for v in opened(disk, identity).voter_history(QuorumConfig()).current] == [ME]

@@ -1,0 +1,231 @@
+"""What is drawn and told in ``docs/explanation/when-a-node-dies.md``, by the rules themselves and by the simulator.
+
+``python -m devtools.docs.broker_failure`` writes it into the page: into each block that begins so: ```` ```text NAME ````, or with
+``mermaid`` for ``text``. ``python -m devtools.docs.broker_failure NAME`` prints one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from ottla.controller.control.broker_heartbeat import BrokerControlState, BrokerHeartbeatState, next_broker_state
+from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import metadata_records as m
+from sim.faults.node_lifecycle import NodeLifecycle
+from sim.scenarios.cluster import ClusterScenario
+from sim.workload.clients import create_topic
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "explanation" / "when-a-node-dies.md"
+BLOCK = re.compile(r"^```(text|mermaid) (\S+)\n(.*?)^```$", re.M | re.S)
+SEED = 3
+TOPIC = "payments"
+GONE_S = 20.0
+TOLD_S = 60.0
+HEARTBEAT_FIELDS = (
+    "it has caught up",
+    "wants to be fenced",
+    "wants to stop",
+    "leads something",
+    "others have not heard of that",
+)
+"""What decides a heartbeat, in the order of `outcome`."""
+
+# ---------------------------------------------------------------------- the states
+
+
+def outcome(
+    now: BrokerControlState, caught_up: bool, fence: bool, stop: bool, leads: bool, waits: bool
+) -> BrokerControlState:
+    """What a broker in a state is after a heartbeat."""
+    contacts = BrokerHeartbeatState(registration_offsets={1: 10})
+    broker = m.RegisterBrokerRecord(1, broker_epoch=10, fenced=now is BrokerControlState.FENCED)
+    other = m.RegisterBrokerRecord(2, broker_epoch=11, fenced=False)
+    if now is BrokerControlState.CONTROLLED_SHUTDOWN:
+        contacts.controlled_shutdown_offsets[1] = 20
+        contacts.metadata_offsets[2] = 15 if waits else 25
+    partition = PartitionRegistration(
+        replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0, directories=(bytes(16),)
+    )
+    topics = {TOPIC: TopicImage(TOPIC, b"t" * 16, {0: partition})} if leads else {}
+    image = MetadataImage(30, topics=topics, brokers={1: broker, 2: other})
+    request = bh.BrokerHeartbeatRequest(1, 10, 10 if caught_up else 9, fence, stop)
+    steps = next_broker_state(image, contacts, request)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: BrokerControlState = done.value
+            return found
+
+
+def edges() -> Iterator[tuple[BrokerControlState, BrokerControlState, str]]:
+    """Which state follows which, and what all heartbeats have in common that lead there."""
+    for now in (BrokerControlState.FENCED, BrokerControlState.UNFENCED, BrokerControlState.CONTROLLED_SHUTDOWN):
+        led: dict[BrokerControlState, list[tuple[bool, ...]]] = {}
+        for wishes in product((False, True), repeat=len(HEARTBEAT_FIELDS)):
+            led.setdefault(outcome(now, *wishes), []).append(wishes)
+        for after in BrokerControlState:
+            if after is not now and after in led:
+                told = [
+                    f"{'' if x[0] else 'not: '}{word}"
+                    for word, x in zip(HEARTBEAT_FIELDS, zip(*led[after], strict=True), strict=True)
+                    if len(set(x)) == 1
+                ]
+                yield now, after, ", ".join(told)
+
+
+def broker_state_diagram() -> list[str]:
+    """A broker's states as the controller has them: by what its heartbeats say, and without any."""
+    names = {state: state.value.title().replace(" ", "") for state in BrokerControlState}
+    out = ["stateDiagram-v2", f"    [*] --> {names[BrokerControlState.FENCED]}: it registers"]
+    out += [f"    {names[now]} --> {names[after]}: {why}" for now, after, why in edges()]
+    for state in (BrokerControlState.UNFENCED, BrokerControlState.CONTROLLED_SHUTDOWN):
+        out.append(f"    {names[state]} --> {names[BrokerControlState.FENCED]}: no heartbeat any more")
+    return [*out, f"    {names[BrokerControlState.SHUTDOWN_NOW]} --> [*]"]
+
+
+# ---------------------------------------------------------------------- the stories
+
+
+class BrokerFailureTrace(ClusterScenario):
+    """Three nodes, a topic with a partition led by each, and one that dies."""
+
+    def __init__(self, dies: Callable[[BrokerFailureTrace, str], None]) -> None:
+        super().__init__(SEED, only_late=True)
+        self.fault_plan.fault_kinds = []
+        for lives in self.lifecycles.values():
+            lives._settings |= {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}
+        self.trace_text: list[str] = []
+        self._dies = dies
+        self._since_s = 0.0
+        self._seen = MetadataImage()
+        self._heard: set[Any] = set()
+
+    async def run(self) -> None:
+        """Make the topic; then n1 dies, and comes back."""
+        async with trio.open_nursery() as everything:
+            for lives in self.lifecycles.values():
+                everything.start_soon(self._live, lives)
+            await self.wait_until_full()
+            await create_topic(
+                self.simulation, TOPIC, {"min.insync.replicas": "2"}, self.service, [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+            )
+            await self.wait_until_full()
+            await trio.sleep(3.0)
+            self._seen = self.image()
+            everything.start_soon(self._listen)
+            victim = self._victim()
+            self._since_s = self.simulation.now_s()
+            self._dies(self, victim)
+            await trio.sleep(TOLD_S)
+            everything.cancel_scope.cancel()
+
+    def _victim(self) -> str:
+        """A broker that does not decide: that is another story."""
+        active = {number for number, parts in self.live_nodes().items() if parts.controller.is_active}
+        return next(name for name, number in self.numbers.items() if number not in active)
+
+    async def _live(self, lives: NodeLifecycle) -> None:
+        while True:
+            await lives.run_once(None)
+            await trio.sleep(GONE_S)
+
+    def add(self, text: str) -> None:
+        """One line."""
+        self.trace_text.append(f"{(self.simulation.now_s() - self._since_s) * 1000:7.0f} ms  {text}")
+
+    async def _listen(self) -> None:
+        """Tell what has changed in the metadata, as soon as anybody knows."""
+        while True:
+            image = self.image()
+            for number, known in sorted(image.brokers.items()):
+                before = self._seen.brokers.get(number)
+                if before is not None and before.broker_epoch != known.broker_epoch:
+                    self.add(f"broker {number} has registered anew, and is fenced")
+                elif before is not None and bool(before.fenced) != bool(known.fenced):
+                    self.add(f"broker {number} is {'fenced' if known.fenced else 'unfenced'}")
+            for number, now in sorted(image.topics[TOPIC].partitions.items()):
+                before_ = self._seen.topics[TOPIC].partitions[number]
+                if (before_.leader, before_.isr) != (now.leader, now.isr):
+                    isr = ", ".join(map(str, sorted(now.isr)))
+                    self.add(f"{TOPIC}-{number}: led by {now.leader} in epoch {now.leader_epoch}, in sync: {isr}")
+            self._seen = image
+            await trio.sleep(0.001)
+
+
+def kill_broker(run: BrokerFailureTrace, name: str) -> None:
+    """Its process is gone."""
+    process = run.lifecycles[name].process
+    assert process is not None
+    run.add(f"broker {run.numbers[name]} is killed")
+    process.kill()
+
+
+def isolate_broker(run: BrokerFailureTrace, name: str) -> None:
+    """Nobody hears it, and it hears nobody, for a while."""
+    host = run.simulation.host(name)
+    host.inbound_cut_until = host.outbound_cut_until = run.simulation.now_s() + GONE_S
+    run.add(f"broker {run.numbers[name]} is cut off for {GONE_S:.0f} s")
+
+
+def trace_of(dies: Callable[[BrokerFailureTrace, str], None]) -> Callable[[], list[str]]:
+    """A story, made in a process whose hashes are the same each time."""
+
+    def told() -> list[str]:
+        if os.environ.get("PYTHONHASHSEED") == "0":
+            run = BrokerFailureTrace(dies)
+            run.simulation.run(run.run)
+            return run.trace_text
+        name = next(name for name, maker in MAKERS.items() if maker is told)
+        done = subprocess.run(
+            [sys.executable, "-m", "devtools.docs.broker_failure", name],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.splitlines()
+
+    return told
+
+
+MAKERS: dict[str, Callable[[], list[str]]] = {
+    "broker": broker_state_diagram,
+    "killed": trace_of(kill_broker),
+    "cut": trace_of(isolate_broker),
+}
+
+
+def render_page(text: str) -> str:
+    """The page with every block made anew.
+
+    Raises:
+        KeyError: a block has a name nobody makes.
+    """
+    return BLOCK.sub(lambda b: f"```{b[1]} {b[2]}\n" + "".join(f"{x}\n" for x in MAKERS[b[2]]()) + "```", text)
+
+
+def main() -> None:
+    """Write the blocks, or print one."""
+    if len(sys.argv) > 1:
+        logging.disable(logging.CRITICAL)
+        sys.stdout.write("".join(f"{line}\n" for line in MAKERS[sys.argv[1]]()))
+    else:
+        PAGE.write_text(render_page(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()

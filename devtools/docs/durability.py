@@ -1,0 +1,127 @@
+"""What is drawn and told in ``docs/explanation/how-a-record-becomes-durable.md``, made by the machine it tells of.
+
+``python -m devtools.docs.durability`` writes it into the page: into each block that begins so: ```` ```text NAME ````, or
+with ``mermaid`` for ``text``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from ottla.broker.replication.partition_state import (
+    AlterPartitionResult,
+    CommittedIsr,
+    IsrState,
+    LeaderState,
+    PendingExpandIsr,
+    PendingShrinkIsr,
+)
+from ottla.wire.errors import ErrorCode
+
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "how-a-record-becomes-durable.md"
+BLOCK = re.compile(r"^```(text|mermaid) (\S+)\n(.*?)^```$", re.M | re.S)
+LAG_MS = 30_000
+EPOCH, IMAGE = 4, 10
+
+
+def leader_state(isr: tuple[int, ...] = (1, 2, 3), log_end: int = 7) -> LeaderState:
+    """Broker 1 leads, 2 and 3 follow and have all there is."""
+    leading = LeaderState.start_epoch(1, EPOCH, IMAGE, (1, 2, 3), CommittedIsr(isr), log_end, 0)
+    for broker in (2, 3):
+        leading.update_follower(broker, 70, log_end, 0, log_end, 0)
+    return leading
+
+
+def trace() -> list[str]:
+    """Record 7 on its way, with ``min.insync.replicas=2``."""
+    leading, log_end = leader_state(), 7
+    out = [f"{'':<50} {'ends known to the leader':<26} high watermark"]
+
+    def told(what: str) -> None:
+        ends = ", ".join(f"{b}: {f.end_offset}" for b, f in sorted(leading.followers.items()))
+        high = leading.high_watermark(log_end, log_end, 1, LAG_MS, 2, lambda *_: True)
+        out.append(f"{what:<50} {f'1: {log_end}, {ends}':<26} {high}")
+
+    told("all have records 0 to 6")
+    log_end = 8
+    told("a client's Produce: record 7 at broker 1")
+    for broker, answer in ((2, "record 7"), (3, "record 7"), (2, "nothing yet"), (3, "high watermark 8")):
+        offset = 7 if answer == "record 7" else 8
+        leading.update_follower(broker, 70, offset, 0, log_end, 1)
+        told(f"{broker} fetches from {offset}, is answered: {answer}")
+    out.append("the client is answered")
+    return out
+
+
+def _image(leading: LeaderState) -> None:
+    leading.apply_partition_state(IMAGE + 1, (1, 2, 3), CommittedIsr((1, 2, 3)))
+
+
+def _expand(leading: LeaderState) -> None:
+    outside = next((b for b in (2, 3) if b not in leading.committed_isr), 3)
+    leading.maybe_expand_isr(outside, 7, lambda *_: True)
+
+
+def _shrink(leading: LeaderState) -> None:
+    leading.maybe_shrink_isr(LAG_MS + 1, 8, LAG_MS)
+
+
+def _accepted(leading: LeaderState) -> None:
+    isr = leading.committed_isr if isinstance(leading.isr, CommittedIsr) else leading.isr.requested_isr
+    leading.handle_alter_partition_result(AlterPartitionResult(ErrorCode.NONE, EPOCH, IMAGE + 1, isr))
+
+
+def _reverted(leading: LeaderState) -> None:
+    leading.handle_alter_partition_result(AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA))
+
+
+EVENTS: dict[str, Callable[[LeaderState], None]] = {
+    "one outside has caught up": _expand,
+    "members lag": _shrink,
+    "AlterPartition is taken": _accepted,
+    "is refused": _reverted,
+    "a newer image": _image,
+}
+WAYS_IN: dict[type[IsrState], Callable[[LeaderState], None]] = {
+    CommittedIsr: lambda _: None,
+    PendingExpandIsr: _expand,
+    PendingShrinkIsr: _shrink,
+}
+
+
+def states() -> list[str]:
+    """The states of the in-sync set: each event is tried in each of them."""
+    out = ["stateDiagram-v2", "    [*] --> Committed: elected, or told by an image"]
+    for state, way_in in WAYS_IN.items():
+        into: dict[str, list[str]] = {}
+        for event, happen in EVENTS.items():
+            leading = leader_state(
+                (1, 2) if state is PendingExpandIsr or event == "one outside has caught up" else (1, 2, 3)
+            )
+            way_in(leading)
+            assert type(leading.isr) is state
+            before = leading.isr
+            happen(leading)
+            if type(leading.isr) is not type(before):
+                into.setdefault(type(leading.isr).__name__, []).append(event)
+        out += [f"    {state.__name__} --> {after}: {', or '.join(events)}" for after, events in into.items()]
+    return out
+
+
+MAKERS: dict[str, Callable[[], list[str]]] = {"trace": trace, "states": states}
+
+
+def render_page(text: str) -> str:
+    """The page with every block made anew."""
+    return BLOCK.sub(lambda b: f"```{b[1]} {b[2]}\n" + "".join(f"{x}\n" for x in MAKERS[b[2]]()) + "```", text)
+
+
+def main() -> None:
+    """Write the blocks."""
+    PAGE.write_text(render_page(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""What is told in ``docs/explanation/how-a-group-shares-partitions.md``, made by the machines it tells of.
+
+``python -m devtools.docs.group_protocols`` writes it into the page: into each block that begins so: ```` ```text NAME ````.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture
+from ottla.broker.groups.share.tests import test_groups as shares
+from ottla.broker.share_partitions import acknowledgement as ack
+from ottla.broker.share_partitions.acquisition import AcquireRequest, FetchedOffsets, acquire_records
+from ottla.broker.share_partitions.in_flight import RecordState
+from ottla.broker.share_partitions.share_partition import SharePartition, SharePartitionLimits
+from ottla.broker.tests import streams_group_fixture as streams
+from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard, ConsumerMemberClient
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import sync_group as sg
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "explanation" / "how-a-group-shares-partitions.md"
+BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
+TOPIC = {"t": 4}
+LOCK_MS = 30_000
+
+
+def _row(what: str, answer: str, group: Any) -> str:
+    epoch = group.generation if hasattr(group, "generation") else group.epoch
+    state = getattr(group.state, "value", group.state)
+    return f"{what:<38} -> {answer:<28} | {state}, {epoch}"
+
+
+def _places(numbers: Any) -> str:
+    return "has " + (" ".join(map(str, sorted(numbers))) or "nothing")
+
+
+def _heard(answer: Any) -> str:
+    """What a member of a classic group is told."""
+    if answer is None:
+        return "waits"
+    if answer.error_code:
+        return ErrorCode(answer.error_code).name
+    if getattr(answer, "assignment", b""):
+        return str(answer.assignment.decode())
+    if hasattr(answer, "leader"):
+        return "is in, and shares out" if answer.leader == answer.member_id else "is in"
+    return "done"
+
+
+def classic() -> list[str]:
+    """All stop, and the leader shares out."""
+    stage, out, ids = GroupShardFixture(), [], {"a": "c-id-a", "b": "c-id-b"}
+
+    def tell(what: str, answer: Any) -> None:
+        out.append(_row(what, _heard(answer), stage.group))
+
+    def sync(ticket: str, generation: int, **given: str) -> Any:
+        rows = [sg.SyncGroupRequestAssignment(ids[name], text.encode()) for name, text in given.items()]
+        request = sg.SyncGroupRequest("g", generation, ids[ticket[0]], None, "consumer", "range", rows)
+        return stage.send(ticket, request, 5)
+
+    def beat(ticket: str, generation: int) -> Any:
+        return stage.send(ticket, hb.HeartbeatRequest("g", generation, ids[ticket[0]]), 4)
+
+    tell("a: JoinGroup", stage.join("a", version=3))
+    tell("a: SyncGroup, a has all", sync("a-1", 1, a="has 0 1 2 3"))
+    tell("b: JoinGroup", stage.join("b", version=3))
+    tell("a: Heartbeat", beat("a-2", 1))
+    tell("a: gives up all, JoinGroup", stage.join("a-3", ids["a"], version=3))
+    tell("b: hears of its JoinGroup", stage.answers["b"])
+    tell("b: SyncGroup", sync("b-1", 2))
+    tell("a: SyncGroup, half for each", sync("a-4", 2, a="has 0 1", b="has 2 3"))
+    tell("b: hears of its SyncGroup", stage.answers["b-1"])
+    tell("a: LeaveGroup", stage.send("a-5", lg.LeaveGroupRequest("g", ids["a"]), 2))
+    tell("b: Heartbeat", beat("b-2", 2))
+    tell("b: gives up all, JoinGroup", stage.join("b-3", ids["b"], version=3))
+    tell("b: SyncGroup, b has all", sync("b-4", 3, b="has 0 1 2 3"))
+    return out
+
+
+def consumer() -> list[str]:
+    """The coordinator shares out; each gives up only what is another's now."""
+    shard, out = ConsumerGroupShard(TOPIC), []
+    a, b = ConsumerMemberClient(shard, "a"), ConsumerMemberClient(shard, "b")
+
+    def tell(what: str, answer: Any) -> None:
+        given = answer.assignment
+        rows = [] if given is None else [n for row in given.topic_partitions for n in row.partitions]
+        out.append(
+            _row(what, f"{answer.member_epoch}" + ("" if given is None else f", {_places(rows)}"), shard.consumer)
+        )
+
+    tell("a: epoch 0, reads t", a.beat())
+    tell("b: epoch 0, reads t", b.beat())
+    tell("a: epoch 2, has 0 1 2 3", a.beat())
+    tell("b: epoch 3, has nothing", b.beat())
+    tell("a: epoch 2, has 0 1", a.beat())
+    tell("b: epoch 3, has nothing", b.beat())
+    tell("a: epoch -1", shard.heartbeat("a", -1))
+    tell("b: epoch 3, has 2 3", b.beat())
+    return out
+
+
+def share() -> list[str]:
+    """A partition may be with several; nobody waits for anybody."""
+    stage, out = shares.ShareGroupShard({"t": 1}), []
+
+    def tell(what: str, answer: Any) -> None:
+        given = answer.assignment
+        rows = [] if given is None else [n for row in given.topic_partitions for n in row.partitions]
+        out.append(_row(what, f"{answer.member_epoch}" + ("" if given is None else f", {_places(rows)}"), stage.group))
+        stage.now += 5_000
+
+    tell("a: epoch 0, reads t", stage.beat("a", 0, ["t"]))
+    stage.ready()
+    tell("a: epoch 2; the partition has a state", stage.beat("a", 2))
+    tell("b: epoch 0, reads t", stage.beat("b", 0, ["t"]))
+    tell("a: epoch 3", stage.beat("a", 3))
+    tell("a: epoch -1", stage.beat("a", -1))
+    return out
+
+
+def records() -> list[str]:
+    """What becomes of the records of one share partition."""
+    held = SharePartition(0, (), SharePartitionLimits(max_delivery_count=2, lock_duration_ms=LOCK_MS))
+    out: list[str] = []
+    letters = {RecordState.AVAILABLE: "free", RecordState.ACQUIRED: "held", RecordState.ACKNOWLEDGED: "done"}
+
+    def tell(what: str) -> None:
+        states = []
+        for offset in range(4):
+            batch = held.last_batch_at_or_before(offset)
+            if offset < held.start_offset or batch is None:
+                states.append("-")
+                continue
+            now = batch.state_at(offset)
+            states.append(letters.get(now.state, "given up") + f" x{now.delivery_count}")
+        out.append(f"{what:<38} | from {held.start_offset} on: " + ", ".join(states))
+
+    def take(member: str, now_ms: int) -> None:
+        acquire_records(
+            held, AcquireRequest(member, 100, 100), FetchedOffsets(held.next_fetch_offset(), [(0, 3)]), now_ms
+        )
+
+    def say(member: str, *words: tuple[int, int, list[int]], now_ms: int) -> None:
+        changes = ack.acknowledge_records(
+            held, member, [ack.ShareAcknowledgementBatch(*word) for word in words], now_ms
+        )
+        ack.complete_changes(held, changes, now_ms, written=True)
+
+    take("a", 0)
+    tell("a: ShareFetch")
+    say("a", (0, 0, [1]), (2, 2, [2]), now_ms=1)
+    tell("a: accepts 0, gives 2 back")
+    take("b", 2)
+    tell("b: ShareFetch")
+    ack.expire_locks(held, LOCK_MS + 1)
+    held.advance_start_offset()
+    tell("a has said nothing for half a minute")
+    take("b", LOCK_MS + 2)
+    say("b", (1, 1, [1]), (2, 2, [1]), (3, 3, [2]), now_ms=LOCK_MS + 3)
+    tell("b: fetches, accepts, gives 3 back")
+    return out
+
+
+def tasks() -> list[str]:
+    """As consumers, but what is shared are tasks, and a step is an epoch."""
+    stage, out = streams.StreamsGroupShard(TOPIC), []
+    a, b = streams.StreamsThreadClient(stage, "a"), streams.StreamsThreadClient(stage, "b")
+
+    def tell(what: str, answer: Any) -> None:
+        given = streams.from_task_ids(answer.active_tasks)
+        names = [] if given is None else [f"0_{n}" for n in given.get("0", ())]
+        out.append(_row(what, f"{answer.member_epoch}" + ("" if given is None else f", {_places(names)}"), stage.group))
+
+    tell("a: epoch 0, its topology", a.beat())
+    tell("b: epoch 0, its topology", b.beat())
+    tell("a: epoch 2, has 0_0 0_1 0_2 0_3", a.beat())
+    tell("b: epoch 3, has nothing", b.beat())
+    tell("a: epoch 2, has two", a.beat())
+    tell("b: epoch 3, has nothing", b.beat())
+    tell("a: epoch -1", stage.beat("a", -1))
+    tell("b: epoch 3, has two", b.beat())
+    return out
+
+
+MAKERS: dict[str, Callable[[], list[str]]] = {
+    "classic": classic,
+    "consumer": consumer,
+    "share": share,
+    "records": records,
+    "streams": tasks,
+}
+
+
+def render_page(text: str) -> str:
+    """The page with every block made anew."""
+
+    def made(match: re.Match[str]) -> str:
+        return f"```text {match[1]}\n" + "".join(f"{line}\n" for line in MAKERS[match[1]]()) + "```"
+
+    return BLOCK.sub(made, text)
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(render_page(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The bytes shown in ``docs/explanation/what-lies-on-the-disk.md``, made by the code that writes them.
+
+``python -m devtools.docs.hexdumps`` writes them into the page: each block that begins with three backticks and ``text FILE``.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+from ottla.env.memory_disk import MemoryDisk
+from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.log.file_dump import file_spans
+from ottla.log.log_config import LogConfig
+from ottla.log.log_validator import AppendOrigin
+from ottla.log.producers.transaction_verification import VERIFICATION_DISABLED, TxnAppendContext
+from ottla.wire import field_dump
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "what-lies-on-the-disk.md"
+NOW = 1_767_225_600_000
+"""2026-01-01."""
+BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
+
+
+def example_files() -> dict[str, bytes]:
+    """A data directory with one partition: a plain record, an aborted transaction, a clean stop."""
+    memory = MemoryDisk(random.Random(1), lambda: NOW)
+    directory = LogDirectory(memory.session(), "/data")
+    directory.lock()
+    directory.write_meta_properties(MetaProperties("MkU3OEVBNTcwNTJENDM2Qk", 1, bytes(range(16))), NOW)
+    directory.load_checkpoints()
+    settings = LogConfig(index_interval_bytes=50)
+    log = directory.create_partition("events", 0, bytes(range(16, 32)), settings, NOW)
+    plain = r.build_batch([r.NewRecord(b"car-7", b"21.5", NOW, (("unit", b"C"),))])
+    log.append_as_leader(bytearray(plain), 0, NOW)
+    for number in range(2):
+        transactional = r.build_batch(
+            [r.NewRecord(None, b"%d" % number, NOW + 1 + number)],
+            attributes=b.TRANSACTIONAL_BIT,
+            producer_id=1000,
+            producer_epoch=0,
+            base_sequence=number,
+        )
+        log.append_as_leader(bytearray(transactional), 0, NOW, txn=TxnAppendContext(VERIFICATION_DISABLED))
+    abort = r.build_batch(
+        [r.NewRecord(b"\0\0\0\0", b"\0\0\0\0\0\0", NOW + 5)],
+        attributes=b.TRANSACTIONAL_BIT | b.CONTROL_BIT,
+        producer_id=1000,
+        producer_epoch=0,
+        base_sequence=-1,
+    )
+    log.append_as_leader(bytearray(abort), 0, NOW, AppendOrigin.COORDINATOR)
+    log.set_high_watermark(log.log_end_offset)
+    directory.close(7)
+    return {path.removeprefix("/data/"): bytes(inode.data) for path, inode in memory.files.items()}
+
+
+def format_file(name: str, raw: bytes) -> list[str]:
+    """A file as the page shows it: its fields, or its text."""
+    spans = file_spans(raw, "." + name.rpartition(".")[2])
+    if spans is not None:
+        return list(field_dump.format_spans(list(spans), raw))
+    if name.endswith(".log"):
+        return list(field_dump.format_spans(list(field_dump.batch_spans(raw)), raw))
+    return raw.decode().splitlines()
+
+
+def render_page(text: str) -> str:
+    """The page with every block made anew.
+
+    Raises:
+        KeyError: a block names a file that is not there.
+    """
+    made = example_files()
+    return BLOCK.sub(
+        lambda m: "```text " + m[1] + "\n" + "".join(f"{x}\n" for x in format_file(m[1], made[m[1]])) + "```", text
+    )
+
+
+def main() -> None:
+    """Write the blocks."""
+    PAGE.write_text(render_page(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()

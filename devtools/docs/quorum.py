@@ -1,0 +1,151 @@
+"""The tables and the story in ``docs/explanation/who-decides.md``, made by the machine they tell of.
+
+``python -m devtools.docs.quorum`` writes them into the page: into each block that begins with ```` ```text NAME ````.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from ottla.controller.raft.state_machine.epoch_states import LEGAL_TRANSITIONS, PERSISTED_STATES
+from ottla.controller.raft.state_machine.events import BeginEpoch, EndEpoch, RaftEvent, RaftRequest, Resign, Vote
+from ottla.controller.raft.tests.simulated_quorum import SimulatedQuorum
+
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "who-decides.md"
+BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
+SEED = 4
+
+
+class QuorumTrace(SimulatedQuorum):
+    """A quorum of three that writes down what it does."""
+
+    def __init__(self) -> None:
+        super().__init__(SEED, 3, loss=0, kraft_version=1)
+        self.sync_ms = 2
+        self.accepts_proposals = False
+        self.trace_text: list[str] = []
+        self._since_ms = 0.0
+
+    def start_recording(self) -> list[str]:
+        """From now on; gives the lines of what follows."""
+        self.trace_text, self._since_ms = [], self.now_ms
+        return self.trace_text
+
+    def add(self, number: int, text: str) -> None:
+        """One line."""
+        self.trace_text.append(f"{self.now_ms - self._since_ms:6.0f} ms  node {number}  {text}")
+
+    def add_distinct(self, number: int, text: str) -> None:
+        """One line, unless it was told already: what is not answered is said again and again."""
+        if not any(line.endswith(f"node {number}  {text}") for line in self.trace_text):
+            self.add(number, text)
+
+    def step(self, number: int, event: RaftEvent) -> None:
+        """As it is, and what becomes of the node."""
+        machine = self.hosts[number].machine
+        before = None if machine is None else (type(machine.state), machine.epoch, machine.high_watermark)
+        super().step(number, event)
+        machine = self.hosts[number].machine
+        assert machine is not None
+        after = (type(machine.state), machine.epoch, machine.high_watermark)
+        if before is None or before[:2] != after[:2]:
+            led = f" of node {machine.leader_id}" if machine.leader_id not in (-1, number) else ""
+            self.add(number, f"{after[0].__name__}{led}, epoch {machine.epoch}")
+        if machine.is_leader and before is not None and before[2] != after[2]:
+            self.add(number, f"everything below offset {machine.high_watermark} is committed")
+
+    def _send(self, host: object, peer: int, request: RaftRequest) -> None:
+        match request:
+            case Vote(pre_vote=pre, epoch=epoch, candidate=candidate):
+                ask = f"would you vote for me after epoch {epoch}?" if pre else f"your vote for epoch {epoch}?"
+                self.add_distinct(candidate.id, f"-> node {peer}: {ask}")
+            case BeginEpoch(leader_id, epoch):
+                self.add_distinct(leader_id, f"-> node {peer}: I lead epoch {epoch}")
+            case EndEpoch(leader_id, epoch, successors):
+                names = ", ".join(str(s.id) for s in successors)
+                self.add(leader_id, f"-> node {peer}: I do not lead epoch {epoch} any more; best follow {names}")
+            case _:
+                pass  # fetches go on all the time
+        super()._send(host, peer, request)  # type: ignore[arg-type]
+
+    def elected(self, but: int = 0) -> int:
+        """Wait until somebody else leads and has committed its first record; gives who."""
+
+        def done() -> bool:
+            return any(n != but and self.hosts[n].committed >= self.hosts[n].log.end_offset for n in self.leaders())
+
+        self.run_until(done)
+        return next(n for n in self.leaders() if n != but)
+
+
+def states() -> list[str]:
+    """Which state follows which."""
+    out = [f"{'state':<12} {'on disk':<8} may become"]
+    for state, following in LEGAL_TRANSITIONS.items():
+        names = sorted(x.__name__ for x in following if x is not state)
+        out.append(f"{state.__name__:<12} {'yes' if state in PERSISTED_STATES else 'no':<8} {', '.join(names)}")
+    return out
+
+
+def election() -> list[str]:
+    """Three nodes that were never started before."""
+    story = QuorumTrace()
+    lines = story.start_recording()
+    story.start_all()
+    story.elected()
+    return lines
+
+
+def quorum_with_leader() -> tuple[QuorumTrace, int, list[str]]:
+    """Three nodes of which one has led for a while: the story, who leads, and the lines told from now on."""
+    story = QuorumTrace()
+    story.start_all()
+    first = story.elected()
+    story.run(story.now_ms + 5_000)
+    return story, first, story.start_recording()
+
+
+def killed() -> list[str]:
+    """The leader is killed."""
+    story, first, lines = quorum_with_leader()
+    story.add(first, "is killed")
+    story.crash(first)
+    story.elected(but=first)
+    return lines
+
+
+def stopped() -> list[str]:
+    """The leader is told to stop."""
+    story, first, lines = quorum_with_leader()
+    story.add(first, "is told to stop")
+    story.step(first, Resign())
+    story.elected(but=first)
+    return lines
+
+
+MAKERS: dict[str, Callable[[], list[str]]] = {
+    "states": states,
+    "election": election,
+    "killed": killed,
+    "stopped": stopped,
+}
+
+
+def render_page(text: str) -> str:
+    """The page with every block made anew.
+
+    Raises:
+        KeyError: a block has a name nobody makes.
+    """
+    return BLOCK.sub(lambda m: f"```text {m[1]}\n" + "".join(f"{x}\n" for x in MAKERS[m[1]]()) + "```", text)
+
+
+def main() -> None:
+    """Write the blocks."""
+    PAGE.write_text(render_page(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()

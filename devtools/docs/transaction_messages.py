@@ -1,0 +1,165 @@
+"""One transaction across three nodes, as they say it to one another: for ``docs/explanation/exactly-once.md``.
+
+``python -m devtools.docs.transaction_messages`` prints it. Three nodes of the simulator: n1 and n2 lead a partition each, n3 coordinates.
+What goes on at once stands in one order, whichever came first.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Any
+
+import trio
+
+from ottla.client.cluster_client import Channel
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import add_partitions_to_txn as ap
+from ottla.wire.messages import end_txn as et
+from ottla.wire.messages import init_producer_id as ip
+from ottla.wire.messages import produce
+from ottla.wire.messages import write_txn_markers as wm
+from sim.faults.node_lifecycle import NodeLifecycle
+from sim.faults.transaction_steps import TransactionStep, observe_steps
+from sim.scenarios.cluster import ClusterScenario
+from sim.workload.clients import create_topic
+from sim.workload.transactional_clients import SOURCE, TransactionalClient
+
+SEED = 1
+STATE = "__transaction_state"
+REPLICA_ASSIGNMENTS = {SOURCE: [[1, 2, 3], [2, 3, 1]], STATE: [[3, 1, 2], [3, 2, 1]]}
+STEP_TEXTS = {
+    TransactionStep.ID_WRITTEN: "writes: Empty",
+    TransactionStep.OPEN_WRITTEN: "writes: Ongoing",
+    TransactionStep.OPEN: "Ongoing stands on enough nodes",
+    TransactionStep.DECIDED_WRITTEN: "writes: PrepareCommit",
+    TransactionStep.DECIDED: "PrepareCommit stands on enough nodes: it is committed",
+    TransactionStep.COMPLETE_WRITTEN: "writes: CompleteCommit",
+}
+
+
+def describe_request(request: Any) -> str | None:
+    """A request in words; nothing for one that is not of transactions."""
+    match request:
+        case ip.InitProducerIdRequest():
+            return "InitProducerId"
+        case produce.ProduceRequest():
+            topic = request.topic_data[0]
+            return f"Produce: a batch for {topic.name}-{topic.partition_data[0].index}"
+        case ap.AddPartitionsToTxnRequest():
+            topic = request.transactions[0].topics[0]
+            return f"AddPartitionsToTxn: {topic.name}-{topic.partitions[0]}"
+        case et.EndTxnRequest():
+            return f"EndTxn: {'commit' if request.committed else 'abort'}, epoch {request.producer_epoch}"
+        case wm.WriteTxnMarkersRequest():
+            (marker,) = request.markers
+            topic = marker.topics[0]
+            how = "committed" if marker.transaction_result else "aborted"
+            return f"WriteTxnMarkers: {topic.name}-{topic.partition_indexes[0]}, {how}, epoch {marker.producer_epoch}"
+    return None
+
+
+def describe_response(answer: Any) -> str:
+    """An answer in words."""
+    match answer:
+        case ip.InitProducerIdResponse() | et.EndTxnResponse():
+            return f"{_name(answer.error_code)}, epoch {answer.producer_epoch}"
+        case produce.ProduceResponse():
+            row = answer.responses[0].partition_responses[0]
+            return f"{_name(row.error_code)}, at offset {row.base_offset}"
+        case ap.AddPartitionsToTxnResponse():
+            row = answer.results_by_transaction[0].topic_results[0].results_by_partition[0]
+            return _name(row.partition_error_code)
+        case wm.WriteTxnMarkersResponse():
+            return _name(answer.markers[0].topics[0].partitions[0].error_code)
+    raise AssertionError(answer)
+
+
+def _name(code: int) -> str:
+    return ErrorCode(code).name
+
+
+class TransactionTrace(ClusterScenario):
+    """Three nodes, nothing that goes wrong, and one transaction."""
+
+    def __init__(self) -> None:
+        super().__init__(SEED, transactions=2, only_late=True)
+        self.fault_plan.fault_kinds = []
+        self.trace_text: list[list[str]] = [[]]
+        """What was said between two steps of the coordinator."""
+
+    async def run(self) -> None:
+        """Make the topics, then the transaction."""
+        async with trio.open_nursery() as everything:
+            for lives in self.lifecycles.values():
+                everything.start_soon(self._live, lives)
+            await self.wait_until_full()
+            for name, placed in REPLICA_ASSIGNMENTS.items():
+                settings = {"cleanup.policy": "compact"} if name == STATE else {}
+                await create_topic(self.simulation, name, settings, self.service, placed)
+            await self.wait_until_full()
+            with observe_steps(self._reached):
+                await self._transact()
+                await trio.sleep(2.0)
+            everything.cancel_scope.cancel()
+
+    async def _live(self, lives: NodeLifecycle) -> None:
+        await lives.run_once(None)
+
+    def _reached(self, node_id: int, _name: str, step: TransactionStep) -> None:
+        if step in STEP_TEXTS:
+            self.trace_text += [[f"{f'n{node_id}':<16} {STEP_TEXTS[step]}"], []]
+
+    def on_message(self, channel: Any, text: str, *, answers: bool) -> None:
+        """A request, or the answer to one."""
+        here, there = channel.stream._owner.host.name, channel.stream.peer
+        ends = f"{there} -> {here}" if answers else f"{here} -> {there}"
+        self.trace_text[-1].append(f"{ends:<16} {text}")
+
+    async def _transact(self) -> None:
+        client = TransactionalClient(self.simulation, "producer", "payments", self.service, 2)
+
+        async def body() -> None:
+            for number in (0, 1):
+                await client.write((SOURCE, number), [number])
+                await client.sleep(0.5)
+
+        await client.init()
+        await client.transact(body, commit=True, asks=lambda: None)
+
+
+def trace_messages() -> list[str]:
+    """The story, line by line."""
+    run = TransactionTrace()
+    call = Channel.call
+
+    async def noted(self: Any, request: Any, version: int | None = None) -> Any:
+        text = describe_request(request)
+        if text is None:
+            return await call(self, request, version)
+        run.on_message(self, text, answers=False)
+        answer = await call(self, request, version)
+        run.on_message(self, describe_response(answer), answers=True)
+        return answer
+
+    planted: Any = Channel
+    planted.call = noted
+    run.simulation.run(run.run)
+    # What nodes say at once comes in one order: what the producer hears, then requests, then answers to them.
+    order = {"n3 -> producer": 0, "n3 -> n1": 1, "n3 -> n2": 2, "n1 -> n3": 3, "n2 -> n3": 4}
+    for at, lines in enumerate(run.trace_text):
+        if any("WriteTxnMarkers" in line for line in lines):
+            run.trace_text[at] = sorted(lines, key=lambda line: order[line[:16].strip()])
+    return [line for lines in run.trace_text for line in lines]
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "devtools.docs.transaction_messages"],
+            {**os.environ, "PYTHONHASHSEED": "0"},
+        )
+    logging.disable(logging.CRITICAL)
+    sys.stdout.write("".join(f"{line}\n" for line in trace_messages()))

@@ -1,0 +1,127 @@
+"""What is drawn and told in ``docs/explanation/exactly-once.md``, made by the machine it tells of.
+
+``python -m devtools.docs.transactions`` writes it into the page: into each block that begins so: ```` ```text NAME ````,
+or with ``mermaid`` for ``text``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.tests.transaction_coordinator_fixture import (
+    A,
+    TransactionCoordinatorNode,
+    response_of,
+    run,
+    states,
+    wait_until_idle,
+)
+from ottla.broker.transactions.transaction_metadata import IDLE_STATES, VALID_PREVIOUS_STATES, S
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "explanation" / "exactly-once.md"
+BLOCK = re.compile(r"^```(text|mermaid) (\S+)\n(.*?)^```$", re.M | re.S)
+NEVER_ON_DISK = frozenset({S.DEAD, S.PREPARE_EPOCH_FENCE})
+
+
+def state_diagram() -> list[str]:
+    """The same as a picture, of what stands in the log."""
+    out = ["stateDiagram-v2", "    [*] --> Empty"]
+    for state in S:
+        if state not in NEVER_ON_DISK:
+            out += [
+                f"    {state.state_name} --> {x.state_name}"
+                for x in S
+                if state in VALID_PREVIOUS_STATES[x] and x not in NEVER_ON_DISK
+            ]
+    return [*out, *(f"    {state.state_name} --> [*]" for state in S if state in IDLE_STATES)]
+
+
+def message_trace() -> list[str]:
+    """What three nodes say to one another, by the simulator: in a process whose hashes are the same each time."""
+    done = subprocess.run(
+        [sys.executable, "-m", "devtools.docs.transaction_messages"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.splitlines()
+
+
+def state_table() -> list[str]:
+    """Which state may become which."""
+    out = [f"{'state':<18} {'on disk':<8} {'may expire':<11} may become"]
+    for state in S:
+        after = ", ".join(x.state_name for x in S if state in VALID_PREVIOUS_STATES[x])
+        on_disk = "no" if state in NEVER_ON_DISK else "yes"
+        may_expire = "yes" if state in IDLE_STATES else "no"
+        out.append(f"{state.state_name:<18} {on_disk:<8} {may_expire:<11} {after}".rstrip())
+    return out
+
+
+def transaction_trace() -> list[str]:
+    """A transaction of two partitions, and a retry."""
+    node, out = TransactionCoordinatorNode(), []
+
+    def tell(what: str, ticket: PendingBrokerRequest) -> None:
+        _, state, epoch = states(node)[-1]
+        assert state is not None
+        answer = response_of(ticket)
+        heard = f"epoch {answer[1]}" if isinstance(answer, tuple) else answer.name
+        out.append(f"{what:<44} -> {heard:<24} | {state.state_name}, epoch {epoch}")
+
+    async def steps() -> None:
+        tell("InitProducerId", node.init())
+        tell("a leader adds t-0: Produce has come there", node.add(A, 0))
+        tell("a leader adds t-1: Produce has come there", node.add(A, 1))
+        tell("EndTxn, commit, epoch 0", node.end(A, commits=True))
+        tell("the same at once: its partitions do not know", node.end(A, commits=True))
+        await wait_until_idle()
+        for request in node.marked:
+            for marker in request.markers:
+                names = [f"{topic.name}-{number}" for topic in marker.topics for number in topic.partition_indexes]
+                _, state, epoch = states(node)[-1]
+                assert state is not None
+                what = f"markers: {', '.join(names)} of epoch {marker.producer_epoch}"
+                out.append(f"{what:<44} -> {'written':<24} | {state.state_name}, epoch {epoch}")
+        tell("EndTxn, commit, epoch 0: asked again", node.end(A, commits=True))
+        tell("EndTxn, abort, epoch 0: too late", node.end(A, commits=False))
+        tell("a late batch of epoch 0 wants to be part", node.add(A, 0))
+
+    run(node, steps)
+    return out
+
+
+MAKERS: dict[str, Callable[[], list[str]]] = {
+    "diagram": state_diagram,
+    "states": state_table,
+    "story": transaction_trace,
+    "nodes": message_trace,
+}
+
+
+def render_page(text: str) -> str:
+    """The page with every block made anew."""
+
+    def made(match: re.Match[str]) -> str:
+        lines = MAKERS[match[2]]()
+        return f"```{match[1]} {match[2]}\n" + "".join(f"{line}\n" for line in lines) + "```"
+
+    return BLOCK.sub(made, text)
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(render_page(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()

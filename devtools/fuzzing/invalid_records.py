@@ -1,0 +1,341 @@
+"""Records of internal topics that no coordinator writes, drawn by seed, and coordinators that load them.
+
+A `Case` is one log of drawn records. It is loaded, asked, and left alone for a while, in virtual time. Whatever the
+records hold, the node lives and a second partition of the topic, which holds none of them, serves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import struct
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import trio
+import trio.testing
+
+from compat_tests.support.random_requests import CORRUPTIBLE_FIELDS, RandomRequestGenerator
+from devtools.fuzzing.likely_requests import LIKELY, T, U
+from ottla.broker.coordinator import errors
+from ottla.broker.dispatch.dispatcher import BROKER_APIS, load_handler
+from ottla.broker.groups import records as group_records
+from ottla.broker.tests.handler_fixture import HandlerFixture, as_decoded, resolve
+from ottla.jobs.supervision import is_broken_invariant
+from ottla.log.log_validator import AppendOrigin
+from ottla.log.producers.transaction_verification import VERIFICATION_DISABLED, TxnAppendContext
+from ottla.wire.api_keys import ApiKey, request_class
+from ottla.wire.codec import compiler
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ProtocolError, WireError
+from ottla.wire.messages import consumer_group_records as consumer
+from ottla.wire.messages import offset_records, share_state_records, transaction_records
+from ottla.wire.record_batch import batch_header
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.compression import CompressionType
+
+Classes = Mapping[int, tuple[type[Message], type[Message]]]
+
+
+class InternalTopic(NamedTuple):
+    """The types of the records of an internal topic, and values that make some of the drawn ones fit each other."""
+
+    classes: Classes
+    samples: Callable[[random.Random], list[Message]]
+
+
+def _of_groups(rng: random.Random) -> list[Message]:
+    epoch = rng.randint(0, 5)
+    held = consumer.TopicPartitions(rng.choice((T, T, U)), [0, 1, 2], [epoch] * 3)
+    return [consumer.ConsumerGroupCurrentMemberAssignmentValue(epoch, max(epoch - 1, 0), rng.randint(0, 4)), held]
+
+
+def _of_transactions(rng: random.Random) -> list[Message]:
+    value = transaction_records.TransactionLogValue(
+        producer_id=rng.choice((1, 7)),
+        producer_epoch=rng.choice((0, 0, 1, 32_765, 32_766, 32_767)),
+        transaction_status=rng.randint(0, 5),
+        transaction_partitions=[transaction_records.PartitionsSchema("t", [0, 1])],
+        transaction_start_timestamp_ms=1_000_000,
+        transaction_last_update_timestamp_ms=1_000_000,
+    )
+    value.client_transaction_version = rng.randint(0, 2)
+    return [value]
+
+
+def _of_share_state(rng: random.Random) -> list[Message]:
+    first = rng.randint(0, 9)
+    rows = [
+        share_state_records.ShareSnapshotValueStateBatch(first, first + rng.randint(0, 3), rng.choice((0, 2, 4)), 1)
+    ]
+    key = share_state_records.ShareSnapshotKey("s", rng.choice((T, T, U)), 0)
+    return [key, share_state_records.ShareSnapshotValue(0, 0, 0, 0, 0, 1_000_000, 1_000_000, rows)]
+
+
+GROUPS = InternalTopic(
+    {
+        0: (offset_records.LegacyOffsetCommitKey, offset_records.LegacyOffsetCommitValue),
+        1: (offset_records.OffsetCommitKey, offset_records.OffsetCommitValue),
+        2: (offset_records.GroupMetadataKey, offset_records.GroupMetadataValue),
+        **group_records.modern_record_types(),
+    },
+    _of_groups,
+)
+TRANSACTIONS = InternalTopic(
+    {0: (transaction_records.TransactionLogKey, transaction_records.TransactionLogValue)}, _of_transactions
+)
+SHARE_STATE = InternalTopic(
+    {
+        0: (share_state_records.ShareSnapshotKey, share_state_records.ShareSnapshotValue),
+        1: (share_state_records.ShareUpdateKey, share_state_records.ShareUpdateValue),
+    },
+    _of_share_state,
+)
+IDS = ("g", "h", "s", "w")
+"""A group of each kind, as `RandomRequestGenerator` names them."""
+LONGEST_S = 10
+"""On the processor, for one case: what takes longer is taken for a loop without end."""
+ANSWER_S = 700.0
+"""In virtual time."""
+_INT16 = struct.Struct(">h")
+
+
+class RandomBatchOfRecords(NamedTuple):
+    """What a log is filled with."""
+
+    raw: bytes
+    origin: AppendOrigin
+    records: int
+
+
+class RandomRecordGenerator:
+    """Draws the records of one internal topic."""
+
+    def __init__(self, seed: int, topic: InternalTopic) -> None:
+        self.odd = RandomRequestGenerator(seed)
+        self._rng = self.odd.rng
+        if seed % 3:
+            self.odd.shares = (0.02, 0.0, 0.0, 0.0)  # few values of few records: all of them are replayed
+        self._samples = topic.samples
+        self._classes = topic.classes
+        if len(self._classes) > 2 and self._rng.random() < 0.75:  # the records of one kind of group
+            module = self._rng.choice(sorted({key.__module__ for key, _ in self._classes.values()}))
+            self._classes = {kind: two for kind, two in self._classes.items() if two[0].__module__ == module}
+
+    def record(self) -> tuple[bytes | None, bytes | None]:
+        """Draw the key and the value of a record; few do not parse."""
+        rng = self._rng
+        for sample in self._samples(rng):
+            self.odd.learn_from(sample)
+        kind = rng.choice(sorted(self._classes))
+        key_class, value_class = self._classes[kind]
+        key: Any = self.odd.generate(key_class, 0)
+        if hasattr(key, "group_id") and rng.random() < 0.1:
+            key.group_id = rng.choice(IDS)  # of a group of another kind, perhaps
+        low, high, *_ = self._versions(value_class)
+        version = rng.randint(low, high)
+        value = self.odd.generate(value_class, version)
+        self.odd.learn_from(key)
+        self.odd.learn_from(value)
+        raw_key: bytes | None = _INT16.pack(kind) + compiler.encode(key, 0)
+        raw_value: bytes | None = _INT16.pack(version) + compiler.encode(value, version)
+        if rng.random() < 0.12:
+            return raw_key, None
+        if self.odd.shares[0] == 1.0 and rng.random() < 0.02:
+            return self._torn(raw_key), self._torn(raw_value)
+        return raw_key, raw_value
+
+    @staticmethod
+    def _versions(value_class: type[Message]) -> tuple[int, int]:
+        low, high = value_class.SPEC.versions  # type: ignore[attr-defined]
+        return low, high
+
+    def _torn(self, raw: bytes | None) -> bytes | None:
+        """Draw what is left of bytes that were cut, lengthened, changed, or are of an unknown type or version."""
+        rng = self._rng
+        if raw is None or rng.random() < 0.2:
+            return raw
+        match rng.randrange(5):
+            case 0:
+                return raw[: rng.randrange(len(raw) + 1)]
+            case 1:
+                return raw + rng.randbytes(5)
+            case 2:
+                return _INT16.pack(rng.choice((-1, 5, 9, 18, 99, 32767))) + raw[2:]
+            case 3:
+                at = rng.randrange(len(raw))
+                return (
+                    raw[:at] + rng.choice((b"\xff", b"\x00", b"\x80", b"\x7f\xff\xff\xff", b"\xff" * 5)) + raw[at + 1 :]
+                )
+            case _:
+                return None
+
+    def batch(self) -> RandomBatchOfRecords:
+        """Draw a batch of one or several records."""
+        rng = self._rng
+        count = rng.choice((1, 1, 2, 4, 8))
+        some = [r.NewRecord(*self.record(), rng.choice((0, -1, 1_000_000))) for _ in range(count)]
+        named: dict[str, Any] = {}
+        if rng.random() < 0.12:
+            named = {"producer_id": rng.choice((0, 1, 7)), "producer_epoch": 1, "attributes": 16, "base_sequence": 0}
+        raw = r.build_batch(
+            some,
+            codec=rng.choice(
+                (
+                    CompressionType.NONE,
+                    CompressionType.NONE,
+                    CompressionType.NONE,
+                    CompressionType.GZIP,
+                    CompressionType.ZSTD,
+                )
+            ),
+            **named,
+        )
+        if self.odd.shares[0] == 1.0 and rng.random() < 0.03:
+            field, bits = rng.choice(CORRUPTIBLE_FIELDS)
+            header = batch_header.parse_header(raw)._replace(
+                **{field: rng.choice((0, -1, 1, 100, 127 if "8" in bits else 30_000))}
+            )
+            raw = batch_header.pack_batch(header, raw[batch_header.HEADER_BYTES :])
+        return RandomBatchOfRecords(raw, AppendOrigin.COORDINATOR if named else AppendOrigin.CLIENT, count)
+
+
+class CoordinatorFixture(NamedTuple):
+    """Coordinators of one internal topic: partition 0 holds the drawn records, partition 1 none."""
+
+    broker_fixture: HandlerFixture
+    topic: str
+    run: Callable[[], Awaitable[None]]
+    lead: Callable[[Any], None]
+    resign: Callable[[Any], None]
+    advance: Callable[[Any], None]
+    apis: tuple[ApiKey, ...]
+    serves: Callable[[], Any]
+    """What the second partition answers; a `ProtocolError` where it does not serve."""
+    is_failed: Callable[[], bool]
+    """Whether the partition with the drawn records could not be loaded."""
+    disturb: Callable[[RandomRequestGenerator], None]
+    """Something that is no request: the metadata changes, say."""
+
+
+class FuzzingResult:
+    """What became of the cases so far."""
+
+    def __init__(self) -> None:
+        self.cases = self.records = self.requests = 0
+        self.failed: Counter[str] = Counter()
+        """Exceptions that failed a shard."""
+        self.closed: Counter[str] = Counter()
+        """Exceptions that closed a connection."""
+        self.invalid = 0
+
+    def count_failure(self, error: errors.CoordinatorStateError, topic: str, partition: int, event: str) -> None:
+        """Count a failure of a coordinator, in place of `errors.report_failure`."""
+        assert partition == 0, f"another shard of {topic} failed at {event}"
+        self.failed[f"{topic} {event}: {error_location(error.__cause__)}"] += 1
+
+
+def error_location(error: BaseException | None) -> str:
+    """Return an exception and the line that raised it."""
+    assert error is not None
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    at = "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rpartition('/ottla/')[2]}:{trace.tb_lineno}"
+    return f"{type(error).__name__} {at} {str(error)[:80]}"
+
+
+@contextlib.contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raise where the body takes longer on the processor."""
+
+    def over(*_: object) -> None:
+        raise AssertionError(f"not done within {seconds} s")
+
+    before = signal.signal(signal.SIGVTALRM, over)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+async def send_random_requests(
+    coordinators: CoordinatorFixture, odd: RandomRequestGenerator, found: FuzzingResult
+) -> None:
+    """Ask anything, as a client whose connection ends with an exception of the handler."""
+    key = odd.rng.choice(coordinators.apis)
+    version = odd.rng.randint(BROKER_APIS[key].min_version, BROKER_APIS[key].max_version)
+    request = odd.generate(request_class(key), version)
+    if key in LIKELY and odd.rng.random() < 0.7:
+        version, request = BROKER_APIS[key].max_version, LIKELY[key](odd.rng)
+    context = coordinators.broker_fixture.context(key, version, odd.rng.choice(("client", "__admin_client")))
+    found.requests += 1
+    try:
+        with trio.move_on_after(ANSWER_S) as limit:
+            answer = await resolve(load_handler(BROKER_APIS[key].handler_module)(context, request))
+        if not limit.cancelled_caught:
+            odd.learn_from(as_decoded(answer, version))
+        else:
+            found.closed[f"{key.name}: not answered"] += 1
+    except (ProtocolError, WireError):
+        pass
+    except Exception as error:
+        if is_broken_invariant(error):
+            raise
+        found.closed[f"{key.name}: {error_location(error)}"] += 1
+
+
+async def run_log(coordinators: CoordinatorFixture, records: RandomRecordGenerator, found: FuzzingResult) -> None:
+    """Load one log of drawn records, then ask and wait; more is written meanwhile."""
+    rng, hosted = records.odd.rng, coordinators.broker_fixture.hosted.replicas
+    poisoned, sound = hosted[coordinators.topic, 0], hosted[coordinators.topic, 1]
+
+    def write(batches: int) -> None:
+        for _ in range(batches):
+            drawn = records.batch()
+            with contextlib.suppress(ProtocolError, WireError):
+                now_ms, txn = coordinators.broker_fixture.env.now_ms(), TxnAppendContext(VERIFICATION_DISABLED)
+                poisoned.append(bytearray(drawn.raw), now_ms, drawn.origin, txn=txn)
+                found.records += drawn.records
+        poisoned.log.set_high_watermark(poisoned.log.log_end_offset)
+        coordinators.advance(poisoned)
+
+    write(rng.choice((1, 2, 4, 8)))
+    coordinators.lead(sound)
+    coordinators.lead(poisoned)
+    await trio.testing.wait_all_tasks_blocked()
+    found.invalid += coordinators.is_failed()
+    async with trio.open_nursery() as nursery:
+        for _ in range(rng.choice((4, 8, 16))):
+            nursery.start_soon(send_random_requests, coordinators, records.odd, found)
+            await trio.sleep(rng.choice((0, 0, 0, 0.1, 5, 50)))
+            if rng.random() < 0.1:
+                coordinators.disturb(records.odd)
+        if rng.random() < 0.3:
+            write(1)
+        await trio.sleep(rng.choice((1, 60, 700)))
+        answer = coordinators.serves()
+        assert not isinstance(answer, ProtocolError), f"the other shard answers {answer}"
+        coordinators.resign(poisoned)
+    found.cases += 1
+
+
+def run_seed(
+    seed: int, make: Callable[[trio.Nursery], CoordinatorFixture], topic: InternalTopic, found: FuzzingResult
+) -> None:
+    """Run the case of a seed."""
+    records = RandomRecordGenerator(seed, topic)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            coordinators = make(nursery)
+            nursery.start_soon(coordinators.run)
+            await run_log(coordinators, records, found)
+            nursery.cancel_scope.cancel()
+
+    with limited(LONGEST_S):
+        trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

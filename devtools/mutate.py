@@ -1,0 +1,384 @@
+"""Do the tests of a room notice when its rules are wrong? `python -m devtools.mutate log` changes 100 of them to see.
+
+Each change runs in a process forked from one that has pytest and the rooms below already loaded; there the changed
+module is compiled from the changed source, and of the room's own tests (and the golden peer file) those run that
+pass through the changed line, the fastest first, until one fails. A change that no test notices survives. Changes that
+cannot matter stand in `equivalent_mutants.txt`, each with its reason, and are not made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from devtools.fork_pool import ForkPool
+from devtools.mutations import KINDS, Mutant, find_mutants, statement_spans
+
+ROOT = Path(__file__).resolve().parent.parent
+EQUIVALENT = ROOT / "tests" / "equivalent_mutants.txt"
+PAGE = ROOT / "docs" / "reference" / "mutation.md"
+GOLDEN = ROOT / "tests" / "test_golden_peer.py"
+UNITS = ("wire", "log", "controller")
+UNITS += tuple(f"broker/{wing}" for wing in ("groups", "coordinator", "replica", "metadata", "server"))
+# What a room stands on: loaded once, before the forks.
+LOWER_UNITS = {"wire": (), "log": ("wire",), "controller": ("wire", "log"), "broker": ("wire", "log", "controller")}
+PRELOADED_MODULES = (
+    "pytest",
+    "_pytest.pytester",
+    "hypothesis",
+    "trio",
+    "trio.testing",
+    "msgspec",
+    "crc32c",
+    "zstandard",
+)
+PRELOADED_MODULES += (
+    "lz4.frame",
+    "snappy",
+    "prometheus_client",
+    "logging.config",
+    "asyncio",
+    "ssl",
+    "hypothesis.extra.pytestplugin",
+)
+# What these make is kept for the process's life (compiled codecs): later tests use it without passing there.
+CACHING_MODULES = (
+    "wire/codec/codegen.py",
+    "wire/codec/codegen_decoder.py",
+    "wire/codec/codegen_encoder.py",
+    "wire/codec/compiler.py",
+    "wire/codec/schema.py",
+    "wire/codec/interpreter.py",
+)
+PYTEST = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--hypothesis-seed=0"]
+PYTEST += ["--assert=plain"]  # pytest would load our modules in its own way, past ours
+
+
+class BaselineRun(NamedTuple):
+    """What the tests did before any change: who passes each line, and how long each test takes."""
+
+    covering_tests: dict[str, dict[int, set[str]]]
+    seconds: dict[str, float]
+    failing: list[str]
+
+
+class MutantResult(NamedTuple):
+    """A change, and whether a test noticed."""
+
+    mutant: Mutant
+    killed: bool
+    why: str
+
+
+def unit_files(unit: str) -> list[str]:
+    """The unit's sources, from the repository's root."""
+    start = ROOT / unit
+    found = [start] if start.is_file() else sorted(start.rglob("*.py"))
+    return [str(p.relative_to(ROOT)) for p in found if "tests" not in p.relative_to(ROOT).parts]
+
+
+def unit_tests(unit: str) -> list[str]:
+    """The test files of the unit's room, and the golden peer file."""
+    room = ROOT / unit.split("/", maxsplit=1)[0]
+    found = sorted(p for p in room.rglob("test_*.py") if p.parent.name == "tests")
+    return [str(p.relative_to(ROOT)) for p in [*found, GOLDEN] if p.exists()]
+
+
+def load_equivalent_mutants() -> dict[tuple[str, str, str], str]:
+    """(path, old line, new line) -> why nobody could notice. The file has those four in lines, then an empty one."""
+    out = {}
+    for block in EQUIVALENT.read_text().split("\n\n"):
+        lines = [line for line in block.splitlines() if not line.startswith("#")]
+        if lines:
+            path, old, new, why = lines
+            out[path, old.removeprefix("- "), new.removeprefix("+ ")] = why
+    return out
+
+
+def all_mutants(unit: str) -> list[Mutant]:
+    """All the changes a unit has room for, without those that cannot matter."""
+    listed, out = load_equivalent_mutants(), []
+    for path in unit_files(unit):
+        source = (ROOT / path).read_bytes()
+        out += [c for c in find_mutants(path, source) if (path, *c.source_diff(source)) not in listed]
+    return out
+
+
+def choose_mutants(unit: str, count: int, seed: int) -> list[Mutant]:
+    """So many changes by the seed, each kind as often as the others while there are any of it."""
+    rng = random.Random(f"{seed} {unit}")
+    by_kind = {kind: [c for c in all_mutants(unit) if c.kind == kind] for kind in KINDS}
+    for pool in by_kind.values():
+        rng.shuffle(pool)
+    out: list[Mutant] = []
+    while len(out) < count and any(by_kind.values()):
+        out += [pool.pop() for pool in by_kind.values() if pool]
+    return out[:count]
+
+
+# What runs in the forks
+
+
+def _pytest(arguments: list[str], folder: Path, plugins: list[Any] | None = None) -> int:
+    import hypothesis
+    import pytest
+
+    phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+    hypothesis.settings.register_profile("mutate", phases=phases, database=None, deadline=None)
+    hypothesis.settings.load_profile("mutate")
+    return int(pytest.main([*PYTEST, f"--basetemp={folder}", *arguments], plugins=plugins))
+
+
+def _with(change: Mutant) -> None:
+    """Modules load as they are, but for the changed one."""
+    target, real = ROOT / change.path, SourceFileLoader.get_code
+    source = change.apply_to(target.read_bytes())
+
+    def get_code(loader: SourceFileLoader, name: str) -> Any:
+        if Path(loader.path).resolve() == target:
+            return compile(source, loader.path, "exec", dont_inherit=True)
+        return real(loader, name)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+
+
+def _watched(test_file: str, unit: str, folder: Path) -> BaselineRun:
+    """Run one test file and note which test passes which lines of the unit."""
+    import coverage
+
+    measured = [str(ROOT / path) for path in unit_files(unit)]
+    watch = coverage.Coverage(data_file=None, include=measured, config_file=False, messages=False)
+    seconds, red = dict[str, float](), list[str]()
+
+    class Recorder:
+        def pytest_runtest_logstart(self, nodeid: str) -> None:
+            seconds[nodeid] = time.perf_counter()
+            watch.switch_context(nodeid)
+
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            if report.failed:
+                red.append(report.nodeid)
+
+        def pytest_runtest_logfinish(self, nodeid: str) -> None:
+            watch.switch_context("")
+            seconds[nodeid] = time.perf_counter() - seconds[nodeid]
+
+    watch.start()
+    code = _pytest(["--maxfail=1000", test_file], folder, [Recorder()])
+    watch.stop()
+    if code not in (0, 1, 5):
+        red.append(test_file)
+    data, lines = watch.get_data(), dict[str, dict[int, set[str]]]()
+    for path in data.measured_files():
+        contexts = data.contexts_by_lineno(path)
+        lines[str(Path(path).relative_to(ROOT))] = {line: set(tests) for line, tests in contexts.items()}
+    return BaselineRun(lines, seconds, red)
+
+
+# The parent
+
+
+def run_baseline(unit: str, test_files: list[str], pool: ForkPool, folder: Path) -> BaselineRun:
+    """Run the unit's tests unchanged, each file in a fork of its own so that none finds what another has cached."""
+    all_seen = BaselineRun({}, {}, [])
+    for number, test_file in enumerate(test_files):
+        kept = folder / f"seen-{number}"
+
+        def work(test_file: str = test_file, kept: Path = kept) -> int:
+            seen = _watched(test_file, unit, kept.with_suffix(".tmp"))
+            kept.write_bytes(pickle.dumps(tuple(seen)))
+            return 0
+
+        def done(status: int | None, test_file: str = test_file, kept: Path = kept) -> None:
+            if status != 0:
+                raise SystemExit(f"{test_file} does not run:\n{kept.with_suffix('.out').read_text()[-2000:]}")
+            lines, seconds, red = pickle.loads(kept.read_bytes())
+            for path, by_line in lines.items():
+                mine = all_seen.covering_tests.setdefault(path, {})
+                for line, tests in by_line.items():
+                    mine.setdefault(line, set()).update(tests)
+            all_seen.seconds.update(seconds)
+            all_seen.failing.extend(red)
+
+        pool.start(work, 600, done, str(kept.with_suffix(".out")))
+    pool.finish()
+    for name in all_seen.failing:
+        print(f"red before any change, left out: {name}")
+        all_seen.seconds.pop(name, None)
+    return all_seen
+
+
+def tests_for(change: Mutant, seen: BaselineRun, spans: dict[int, range]) -> list[str]:
+    """The tests that pass the changed line, the fastest first; all of them where it runs at import."""
+    by_line = seen.covering_tests.get(change.path, {})
+    passing = set[str]()
+    for line in spans.get(change.lineno, range(change.lineno, change.lineno + 1)):
+        passing |= by_line.get(line, set())
+    everywhere = "" in passing  # though some test may have been the first to load it in its file
+    if everywhere or (passing and change.path in CACHING_MODULES):
+        near = {test for tests in by_line.values() for test in tests}
+        rest = set(seen.seconds) if everywhere else near
+        return _fastest_first(seen, near) + _fastest_first(seen, rest - near)
+    return _fastest_first(seen, passing)
+
+
+def _fastest_first(seen: BaselineRun, tests: set[str]) -> list[str]:
+    known = [t for t in tests if t in seen.seconds]
+    return sorted(known, key=lambda t: (t.startswith("tests/"), seen.seconds[t], t))
+
+
+def _pass_unchanged(seen: BaselineRun, path: str, pool: ForkPool, folder: Path) -> None:
+    """No change, all tests: else a fork's own trouble would count as a change noticed."""
+    nothing, said = Mutant(path, "nothing", 1, 0, 0, ""), folder / "unchanged.out"
+
+    def work() -> int:
+        _with(nothing)
+        return _pytest(_fastest_first(seen, set(seen.seconds)), folder / "unchanged")
+
+    def done(status: int | None) -> None:
+        if status != 0:
+            raise SystemExit(f"tests fail here though nothing was changed:\n{said.read_text()[-3000:]}")
+
+    pool.start(work, 600, done, str(said))
+    pool.finish()
+
+
+def run_mutants(
+    unit: str, which: list[Mutant], test_files: list[str], pool: ForkPool, folder: Path
+) -> Iterator[MutantResult]:
+    """Make each change and see whether a test notices."""
+    seen = run_baseline(unit, test_files, pool, folder)
+    _pass_unchanged(seen, which[0].path, pool, folder)
+    spans = {path: statement_spans((ROOT / path).read_bytes()) for path in {c.path for c in which}}
+    results: list[MutantResult] = []
+    for number, change in enumerate(which):
+        tests = tests_for(change, seen, spans[change.path])
+        if not tests:
+            results.append(MutantResult(change, False, "no test passes here"))
+            continue
+        where = folder / f"change-{number}"
+
+        def work(change: Mutant = change, tests: list[str] = tests, where: Path = where) -> int:
+            _with(change)
+            return _pytest(tests, where)
+
+        def done(status: int | None, change: Mutant = change, where: Path = where) -> None:
+            shutil.rmtree(where, ignore_errors=True)
+            assert status != 5, f"pytest ran nothing for {change}"  # 4: a module could not be loaded any more
+            results.append(MutantResult(change, status != 0, "no time" if status is None else f"status {status}"))
+
+        pool.start(work, 5 + 4 * sum(seen.seconds[t] for t in tests), done)
+        yield from results
+        results.clear()
+    pool.finish()
+    yield from results
+
+
+def load(unit: str) -> None:
+    """Everything a fork needs that no change touches."""
+    for name in PRELOADED_MODULES:
+        import_module(name)
+    for room in LOWER_UNITS.get(unit.split("/", maxsplit=1)[0], ()):
+        for path in unit_files(room):
+            if not path.endswith("__main__.py"):
+                import_module(_name(path))
+    early = {_name(path) for path in unit_files(unit)} & set(sys.modules)
+    assert not early, f"loaded before they were changed: {early}"
+
+
+def _name(path: str) -> str:
+    """A source's import name."""
+    return "ottla." + path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
+def run(unit: str, which: list[Mutant], jobs: int, test_files: list[str] | None = None) -> list[MutantResult]:
+    """Judge the changes of one unit in a process of its own kind of warmth."""
+    load(unit)
+    folder = Path(tempfile.mkdtemp(prefix="mutate-"))
+    results: list[MutantResult] = []
+    try:
+        for result in run_mutants(unit, which, test_files or unit_tests(unit), ForkPool(jobs), folder):
+            results.append(result)
+            print(f"\r{unit}: {len(results)}/{len(which)}", end="", file=sys.stderr, flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(file=sys.stderr)
+    return results
+
+
+def report(unit: str, results: list[MutantResult]) -> str:
+    """Survivors as small differences, then killed/total by module."""
+    out = []
+    for result in sorted(results):
+        if not result.killed:
+            old, new = result.mutant.source_diff((ROOT / result.mutant.path).read_bytes())
+            out.append(
+                f"{result.mutant.path}:{result.mutant.lineno} {result.mutant.kind} ({result.why})\n- {old}\n+ {new}"
+            )
+    out += [f"{path}: {killed}/{total}" for path, killed, total in by_module(results)]
+    killed = sum(r.killed for r in results)
+    out.append(
+        f"{unit}: {killed} of {len(results)} wrong changes noticed ({100 * killed / max(len(results), 1):.0f} %)"
+    )
+    return "\n".join(out)
+
+
+def by_module(results: list[MutantResult]) -> list[tuple[str, int, int]]:
+    """(path, killed, made) of each file."""
+    made, killed = Counter(r.mutant.path for r in results), Counter(r.mutant.path for r in results if r.killed)
+    return [(path, killed[path], made[path]) for path in sorted(made)]
+
+
+def write(unit: str, results: list[MutantResult], seed: int) -> None:
+    """Replace the unit's part of the page of scores."""
+    killed = sum(r.killed for r in results)
+    part = (
+        f"## {unit}\n\n{killed} of {len(results)} noticed (seed {seed}).\n\n| file | noticed | made |\n|---|---|---|\n"
+    )
+    part += "".join(f"| `{path}` | {k} | {n} |\n" for path, k, n in by_module(results))
+    head, *parts = PAGE.read_text().split("\n## ")
+    kept = {p.split("\n")[0]: f"## {p.rstrip()}\n" for p in parts}
+    kept[unit] = part
+    PAGE.write_text("\n".join([head.rstrip() + "\n", *(kept[u] for u in UNITS if u in kept)]))
+
+
+def main() -> None:
+    """`python -m devtools.mutate [UNIT or file]...`; without any, all the units one after the other."""
+    parser = argparse.ArgumentParser(prog="python -m devtools.mutate", description=__doc__)
+    parser.add_argument("units", nargs="*", default=UNITS, help="a room, a wing, or one file; all units if none")
+    parser.add_argument("--changes", type=int, default=100, help="how many a unit; 0: every one there is")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--write", action="store_true", help=f"put the scores into {PAGE.relative_to(ROOT)}")
+    told = parser.parse_args()
+    options = [f"--{name}={getattr(told, name)}" for name in ("changes", "seed", "jobs")] + ["--write"] * told.write
+    if len(told.units) > 1 or os.environ.get("PYTHONHASHSEED") != "0":
+        # Each unit starts afresh, so that none of its modules is loaded before it is changed.
+        for unit in told.units:
+            command = [sys.executable, "-m", "devtools.mutate", unit, *options]
+            subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}, cwd=ROOT, check=True)
+        return
+    os.nice(10)
+    unit, started = told.units[0].rstrip("/"), time.monotonic()
+    which = choose_mutants(unit, told.changes, told.seed) if told.changes else all_mutants(unit)
+    results = run(unit, which, told.jobs)
+    print(report(unit, results), f"in {time.monotonic() - started:.0f} s", flush=True)
+    if told.write and unit in UNITS:
+        write(unit, results, told.seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""The long campaigns, and the page of their last results: `python -m devtools.soak` runs all, `... NAME` one of them.
+
+A campaign of the simulator is cut into pieces of some seeds, and the pieces go to all processes; one of pytest has its
+own. A campaign that finds something ends with status 1 and prints what was found, with the line that replays it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "reference" / "campaigns.md"
+PIECE = 20
+HEAD = """# The long campaigns
+
+What takes too long for every change: `make soak` runs all of it, `python -m devtools.soak NAME` one campaign
+(`--seeds` fewer of it, `--from` other ones), `--write` puts the result here. A short sample of each is in the test
+suite. Each row is the last whole run, with the commit it ran on.
+
+| campaign | what it holds | run | found | took | at |
+|---|---|---|---|---|---|
+"""
+
+
+class Campaign(NamedTuple):
+    """A long run: of the simulator where it has seeds, else of pytest."""
+
+    name: str
+    description: str
+    arguments: str
+    seeds: int = 0
+    settings: str = ""
+    expected_violations: str = ""
+    """What some seed must find, and no seed anything else: where Kafka, too, breaks a promise."""
+
+
+DELAY_VIOLATIONS = (
+    "G1a precommitted-read torn-txn unseen lost-write poll-skip int-poll-skip copy-twice copy-lost copy-ghost "
+    + ("lso-stuck txn-refused undecided-read")
+)
+"""What a delayed request does to transactions of version 1: that is why there is version 2 (KIP-890)."""
+SEEDED_FAULTS = "sim/scenarios/tests/test_single_node.py sim/scenarios/tests/test_cluster.py sim/checkers/tests/test_group_checkers.py -k planted"
+SEPARATE_CONTROLLERS = "--cluster --nodes 4 --apart 3 --moves --transactions 2"
+KILLS = "OTTLA_KILLS=40 OTTLA_STOPS=12 OTTLA_PAUSES=10"
+GROUP_KILLS, NEW_CLIENTS = "compat_tests/groups/test_coordinator_kills.py", "OTTLA_NEW_CLIENTS=both"
+MIXED = "compat_tests/cluster/test_mixed_cluster.py compat_tests/cluster/test_mixed_quorum.py"
+WORKLOADS = "compat_tests/workloads/test_workloads.py -k on_kafka"
+PLANTED_WORKLOADS = "compat_tests/workloads/test_workloads.py -k planted_fault"
+SETTINGS = "compat_tests/vs_kafka/test_settings.py -k drawn"
+MANY_SETTINGS = "OTTLA_SETTINGS=9,1000 OTTLA_SETTINGS_CHANGES=2000"
+STARTS = "compat_tests/vs_kafka/test_settings.py -k starts_with_settings"
+CAMPAIGNS = (
+    Campaign("one-node", "a node under all faults of disk, clock, network and clients", "", 2000),
+    Campaign("synced", "every acknowledgement waits for the disk; power cuts", "--synced", 200),
+    Campaign("cluster", "three nodes, 60 s of faults, then all is well again", "--cluster --seconds 60", 300),
+    Campaign("transactions", "the same with transactions of version 2", "--cluster --transactions 2", 500),
+    Campaign("late", "all that clients of transactions say comes late", "--cluster --transactions 2 --late", 100),
+    Campaign(
+        "late-classic",
+        "the same in version 1",
+        "--cluster --transactions 1 --late",
+        100,
+        expected_violations=DELAY_VIOLATIONS,
+    ),
+    Campaign(
+        "deaths", "coordinators die at each step", "sim/scenarios/tests/test_coordinator_crash.py", 0, "OTTLA_DEATHS=20"
+    ),
+    Campaign("moves", "replicas are moved among five nodes", "--cluster --nodes 5 --moves", 100),
+    Campaign("apart", "the same among four that are brokers only, with transactions", SEPARATE_CONTROLLERS, 100),
+    Campaign("quorum", "one to five controllers; voters added, removed, wiped", "--quorum", 5000),
+    Campaign("groups", "a node with members of the groups of Kafka 4 who come and go", "--groups", 500),
+    Campaign("groups-moved", "three nodes with such members", "--cluster --groups", 100),
+    Campaign("coordinators", "the nodes that coordinate such groups killed, 20 a seed", "--kills 20", 20),
+    Campaign("planted", "bugs planted in one node and between nodes are found", SEEDED_FAULTS, 0, "OTTLA_PLANTS=1"),
+    Campaign("compaction", "random histories", "log/cleaner/tests/test_compaction.py", 0, "OTTLA_HISTORIES=10000"),
+    Campaign(
+        "damage", "files with bytes changed", "log/recovery/tests/test_corrupted_files.py", 0, "OTTLA_MUTATIONS=10000"
+    ),
+    Campaign("faults", "each call of the disk fails once", "sim/tests/test_disk_fault_sweep.py", 0, "OTTLA_FAULTS=1"),
+    Campaign(
+        "power", "power cuts beneath a real node", "compat_tests/storage/test_power_cuts.py", 0, "OTTLA_POWER_CUTS=200"
+    ),
+    Campaign(
+        "invalid-records",
+        "records no coordinator writes, in every internal topic",
+        "tests/test_invalid_records.py compat_tests/robustness/test_invalid_records.py",
+        0,
+        "OTTLA_INVALID_RECORDS=20000 OTTLA_INVALID_NODES=10",
+    ),
+    Campaign("odd", "requests nobody means", "compat_tests/robustness/test_random_requests.py", 0, "OTTLA_ODD=600"),
+    Campaign("settings", "values, pairs and changes of settings beside Kafka", SETTINGS, 0, MANY_SETTINGS),
+    Campaign("settings-starts", "starts beside Kafka, for every rule", STARTS, 0, "OTTLA_SETTINGS_STARTS=all"),
+    Campaign("embedded", "brokers of one process", "compat_tests/tools/test_embedded.py", 0, "OTTLA_CYCLES=1000"),
+    Campaign(
+        "kills",
+        "leaders killed, stopped, paused under clients",
+        "compat_tests/cluster/test_leader_failures.py",
+        0,
+        KILLS,
+    ),
+    Campaign("group-kills", "members as who coordinates them is killed", GROUP_KILLS, 0, "OTTLA_GROUP_KILLS=20"),
+    Campaign(
+        "new-clients",
+        "clients in Kafka 4's groups",
+        "compat_tests/clients/test_group_protocol_clients.py",
+        0,
+        NEW_CLIENTS,
+    ),
+    Campaign(
+        "walks", "members at random, beside Kafka", "compat_tests/groups/test_random_members.py", 0, "OTTLA_WALKS=200"
+    ),
+    Campaign(
+        "mixed", "Kafka's nodes and ours in one cluster, killed and elected, 5 min each", MIXED, 0, "OTTLA_MIXED_S=300"
+    ),
+    Campaign(
+        "cuts", "networks cut between real nodes", "compat_tests/cluster/test_network_partitions.py", 0, "OTTLA_CUTS=3"
+    ),
+    Campaign(
+        "streams",
+        "Kafka Streams, processors killed",
+        "compat_tests/groups/test_streams_smoke.py",
+        0,
+        "OTTLA_STREAMS=60",
+    ),
+    Campaign("connect", "exactly-once workers killed", "compat_tests/clients/test_connect.py", 0, "OTTLA_CONNECT=8"),
+    Campaign(
+        "steps",
+        "coordinators die for real",
+        "compat_tests/transactions/test_coordinator_steps.py",
+        0,
+        "OTTLA_STEPS=all",
+    ),
+    Campaign("spark", "read_committed", "spark_it/test_spark_transactions.py", 0, "OTTLA_SPARK_TXNS=2000"),
+    Campaign("spark-tokens", "Spark by Kerberos", "spark_it/test_spark_tokens.py", 0, "OTTLA_SPARK_TOKENS=1"),
+    Campaign(
+        "copier",
+        "transactional copiers and brokers killed",
+        "compat_tests/transactions/test_transactional_copier.py",
+        0,
+        "OTTLA_COPIES=20",
+    ),
+    Campaign(
+        "rules", "access rules beside Kafka", "compat_tests/security/test_acls_vs_kafka.py", 0, "OTTLA_ACL_CELLS=all"
+    ),
+    Campaign(
+        "apps", "Streams and Connect under rules", "compat_tests/security/test_apps_under_acls.py", 0, "OTTLA_APPS=all"
+    ),
+    Campaign(
+        "audit", "what the audit log tells of them", "compat_tests/security/test_audit_log.py", 0, "OTTLA_ACL_CELLS=all"
+    ),
+    Campaign("quotas", "quotas beside Kafka", "compat_tests/vs_kafka/test_quotas.py", 0, "OTTLA_QUOTAS=all"),
+    Campaign("kerberos", "tickets beside Kafka", "compat_tests/security/test_kerberos.py", 0, "OTTLA_KERBEROS=all"),
+    Campaign("tokens", "tokens beside Kafka", "compat_tests/security/test_oauthbearer.py", 0, "OTTLA_TOKENS=all"),
+    Campaign("workloads", "drawn workloads beside Kafka", WORKLOADS, 0, "OTTLA_WORKLOADS=1-200"),
+    Campaign(
+        "workloads-planted", "planted faults are found by them", PLANTED_WORKLOADS, 0, "OTTLA_WORKLOADS_PLANTED=1"
+    ),
+    Campaign(
+        "mechanisms", "logins beside Kafka", "compat_tests/security/test_sasl_matrix.py", 0, "OTTLA_MECHANISMS=all"
+    ),
+)
+
+
+class CampaignOutcome(NamedTuple):
+    """How a campaign ended."""
+
+    summary: str
+    failures: list[str]
+    took_s: float
+
+
+def run_simulator(campaign: Campaign, first: int, seeds: int, jobs: int) -> CampaignOutcome:
+    """Run seeds of the simulator over some processes."""
+    began = time.monotonic()
+    pieces = [(seed, min(PIECE, first + seeds - seed)) for seed in range(first, first + seeds, PIECE)]
+
+    def piece(of: tuple[int, int]) -> list[str]:
+        command = [sys.executable, "-m", "sim", "--quiet", f"--seed={of[0]}", f"--seeds={of[1]}"]
+        command += campaign.arguments.split()
+        hashed = {**os.environ, "PYTHONHASHSEED": "0"}
+        done = subprocess.run(command, check=False, env=hashed, cwd=ROOT, capture_output=True, text=True)
+        ended = [line for line in done.stdout.splitlines() if line.startswith("seed ")]
+        bad = [line for line in ended if not line.endswith(" ok")]
+        if len(ended) != of[1]:
+            bad.append(f"seed {of[0] + len(ended)} ended the simulator: {done.stderr.strip()[-2000:]}")
+        for line in bad:
+            print(line, flush=True)
+        return bad
+
+    with ThreadPoolExecutor(jobs) as processes:
+        found = [line for lines in processes.map(piece, pieces) for line in lines]
+    return CampaignOutcome(f"seeds {first} to {first + seeds - 1}", found, time.monotonic() - began)
+
+
+def evaluate_outcome(campaign: Campaign, outcome: CampaignOutcome) -> CampaignOutcome:
+    """The same, where something had to be found: that is counted, and what is bad is anything else, or nothing."""
+    if not campaign.expected_violations:
+        return outcome
+    counted: Counter[str] = Counter()
+    bad = []
+    for line in outcome.failures:
+        names = set(line.partition("VIOLATION ")[2].split(","))
+        if names <= set(campaign.expected_violations.split()):
+            counted.update(names)
+        else:
+            bad.append(line)
+    told = ", ".join(f"{name} in {count}" for name, count in sorted(counted.items()))
+    if not counted:
+        bad.append("nothing, where something had to be")
+    return outcome._replace(summary=f"{outcome.summary}: as in Kafka {told or 'nothing'}", failures=bad)
+
+
+def run_pytest(campaign: Campaign) -> CampaignOutcome:
+    """Run a campaign of pytest, with its output shown."""
+    began = time.monotonic()
+    settings = dict(each.split("=") for each in campaign.settings.split())
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", *campaign.arguments.split()]
+    with subprocess.Popen(command, env={**os.environ, **settings}, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        last = ""
+        for line in run.stdout:
+            print(line, end="", flush=True)
+            last = line.strip() or last
+    counted = re.findall(r"\d+ (?:passed|skipped)", last)
+    ran = f"`{campaign.settings}`: {', '.join(counted) or 'nothing'}"
+    return CampaignOutcome(ran, [] if run.returncode == 0 else [last], time.monotonic() - began)
+
+
+def read_results() -> Iterator[tuple[str, str]]:
+    """The rows the page has, by campaign."""
+    for line in PAGE.read_text().splitlines() if PAGE.exists() else ():
+        if match := re.match(r"\| ([a-z-]+) \| ", line):
+            yield match[1], line
+
+
+def write(campaign: Campaign, outcome: CampaignOutcome) -> None:
+    """Put a result into the page, in place of the last one."""
+    others = ["--", ".", f":!{PAGE.relative_to(ROOT)}"]
+    asked = (["git", "describe", "--always"], ["git", "status", "--porcelain", "-uno", *others])
+    commit, changed = (subprocess.run(x, check=True, cwd=ROOT, capture_output=True, text=True).stdout for x in asked)
+    at = commit.strip() + ("-dirty" if changed else "")  # the page itself changes with each row
+    found = "nothing" if not outcome.failures else "; ".join(outcome.failures)[:300].replace("|", "/")
+    took = f"{outcome.took_s / 60:.0f} min" if outcome.took_s >= 90 else f"{outcome.took_s:.0f} s"
+    kept = dict(read_results())
+    kept[campaign.name] = f"| {campaign.name} | {campaign.description} | {outcome.summary} | {found} | {took} | {at} |"
+    PAGE.write_text(HEAD + "".join(kept[each.name] + "\n" for each in CAMPAIGNS if each.name in kept))
+
+
+def main() -> int:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser("python -m devtools.soak", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(each.name for each in CAMPAIGNS))
+    parser.add_argument("--seeds", type=int, help="so many of the simulator's")
+    parser.add_argument("--from", type=int, default=1, dest="first", metavar="SEED", help="the first of them")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes of the simulator")
+    parser.add_argument("--write", action="store_true", help=f"put the results into {PAGE.relative_to(ROOT)}")
+    told = parser.parse_args()
+    if unknown := set(told.names) - {each.name for each in CAMPAIGNS}:
+        parser.error(f"no such campaign: {', '.join(sorted(unknown))}")
+    bad = 0
+    for campaign in CAMPAIGNS:
+        if told.names and campaign.name not in told.names:
+            continue
+        print(f"--- {campaign.name}: {campaign.description}", flush=True)
+        seeds = told.seeds or campaign.seeds
+        outcome = run_simulator(campaign, told.first, seeds, told.jobs) if campaign.seeds else run_pytest(campaign)
+        outcome = evaluate_outcome(campaign, outcome)
+        print(f"{campaign.name}: {outcome.summary}, {len(outcome.failures)} bad, {outcome.took_s:.0f} s", flush=True)
+        bad += bool(outcome.failures)
+        if told.write:
+            write(campaign, outcome)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

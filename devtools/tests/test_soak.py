@@ -1,0 +1,30 @@
+"""A campaign that must find something is judged by what it found."""
+
+from __future__ import annotations
+
+import pytest
+
+from devtools.soak import Campaign, CampaignOutcome, evaluate_outcome
+
+PLAIN = Campaign("plain", "", "", 9)
+FINDS = PLAIN._replace(expected_violations="torn-txn G1a")
+TORN, READ = "seed 2 digest ab VIOLATION G1a,torn-txn", "seed 4 digest cd VIOLATION G1a"
+LOST, ENDED = "seed 5 digest ef VIOLATION G1a,lost", "seed 6 ended the simulator: why"
+NOTHING = "nothing, where something had to be"
+
+
+@pytest.mark.parametrize(
+    ("campaign", "found", "ran", "bad"),
+    [
+        (PLAIN, [], "seeds", []),
+        (PLAIN, [TORN], "seeds", [TORN]),
+        (FINDS, [TORN, READ], "seeds: as in Kafka G1a in 2, torn-txn in 1", []),
+        (FINDS, [], "seeds: as in Kafka nothing", [NOTHING]),
+        (FINDS, [TORN, LOST], "seeds: as in Kafka G1a in 1, torn-txn in 1", [LOST]),
+        (FINDS, [ENDED], "seeds: as in Kafka nothing", [ENDED, NOTHING]),
+    ],
+)
+def test_what_had_to_be_found_is_counted_and_anything_else_is_bad(
+    campaign: Campaign, found: list[str], ran: str, bad: list[str]
+) -> None:
+    assert evaluate_outcome(campaign, CampaignOutcome("seeds", found, 1.0)) == CampaignOutcome(ran, bad, 1.0)

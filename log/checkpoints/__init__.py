@@ -1,0 +1,1 @@
+"""Checkpoint files of a log directory and of its partitions."""

@@ -1,0 +1,168 @@
+"""The small text files of a log directory, read and written exactly as Kafka does.
+
+Sources: ``CheckpointFile.java``, ``OffsetCheckpointFile.java``, ``LeaderEpochCheckpointFile.java``,
+``PartitionMetadataFile.java``, ``CleanShutdownFileHandler.java``, ``PropertiesUtils.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from ottla.env.disk import Disk, read_file, write_file
+from ottla.log import java_properties
+from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
+
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+META_PROPERTIES_FILE = "meta.properties"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
+
+TopicPartition = tuple[str, int]
+
+
+class CorruptFile(Exception):
+    """A file of the data directory is not what it should be; the message names it and says why."""
+
+
+def _read_entries(disk: Disk, path: str) -> list[str]:
+    """The entry lines of a checkpoint: version 0, count, entries. An absent or empty file has none."""
+    if not disk.exists(path):
+        return []
+    text = read_file(disk, path).decode("utf-8", "replace")
+    if not text.strip():
+        return []
+    lines = text.split("\n")
+    if lines.pop():
+        raise CorruptFile(f"{path}: its last line is cut off")  # a power cut may leave a number that is too small
+    try:
+        version, count = int(lines[0]), int(lines[1])
+    except (ValueError, IndexError):
+        raise CorruptFile(f"{path}: no checkpoint header") from None
+    entries = [line for line in lines[2:] if line]
+    if version != 0 or count != len(entries):
+        raise CorruptFile(f"{path}: version {version}, {count} entries announced, {len(entries)} found")
+    return entries
+
+
+def write_entries(
+    disk: Disk, path: str, entries: list[str], *, sync: bool, sync_dir: bool | None = None, keep: str | None = None
+) -> None:
+    """Write a checkpoint of these lines: version 0, their count, they themselves; as `write_file` does."""
+    text = "".join(f"{line}\n" for line in ["0", str(len(entries)), *entries])
+    write_file(disk, path, text.encode(), sync=sync, sync_dir=sync_dir, keep=keep)
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """``topic partition offset`` lines.
+
+    Raises:
+        CorruptFile: not such a file.
+    """
+    out = {}
+    for line in _read_entries(disk, path):
+        try:
+            topic, partition, offset = line.split(" ")
+            out[topic, int(partition)] = int(offset)
+        except ValueError:
+            raise CorruptFile(f"{path}: {line!r}") from None
+    return out
+
+
+def write_offsets(
+    disk: Disk, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True, sync_dir: bool | None = None
+) -> None:
+    """Write a file of ``topic partition offset`` lines, as `write_file` does."""
+    write_entries(disk, path, [f"{t} {p} {o}" for (t, p), o in offsets.items()], sync=sync, sync_dir=sync_dir)
+
+
+def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
+    """``epoch start_offset`` lines.
+
+    Raises:
+        CorruptFile: not such a file.
+    """
+    out = []
+    for line in _read_entries(disk, path):
+        try:
+            epoch, start = line.split(" ")
+            out.append((int(epoch), int(start)))
+        except ValueError:
+            raise CorruptFile(f"{path}: {line!r}") from None
+    return out
+
+
+def write_epochs(disk: Disk, path: str, epochs: Iterable[tuple[int, int]], *, sync: bool) -> None:
+    """Write a file of ``epoch start_offset`` lines."""
+    write_entries(disk, path, [f"{epoch} {start}" for epoch, start in epochs], sync=sync)
+
+
+def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
+    """The topic id a partition directory belongs to; None where the file is missing.
+
+    Raises:
+        CorruptFile: not such a file.
+    """
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
+    if not disk.exists(path):
+        return None
+    text = read_file(disk, path).decode("utf-8", "replace")
+    fields = dict(line.split(": ", 1) for line in text.split("\n") if ": " in line)
+    try:
+        if fields["version"] != "0":
+            raise CorruptFile(f"{path}: version {fields['version']}")
+        return uuid_from_string(fields["topic_id"])
+    except (KeyError, ValueError) as error:
+        raise CorruptFile(f"{path}: {error}") from None
+
+
+def write_partition_metadata(disk: Disk, directory: str, topic_id: bytes, *, sync: bool) -> None:
+    """Say which topic id a partition directory belongs to."""
+    text = f"version: 0\ntopic_id: {uuid_to_string(topic_id)}"
+    write_file(disk, f"{directory}/{PARTITION_METADATA_FILE}", text.encode(), sync=sync)
+
+
+def read_properties(disk: Disk, path: str) -> dict[str, str]:
+    """Read a Java properties file.
+
+    Raises:
+        CorruptFile: Java cannot read it either.
+    """
+    try:
+        return java_properties.loads(read_file(disk, path))
+    except java_properties.MalformedProperties as error:
+        raise CorruptFile(f"{path}: {error}") from None
+
+
+def write_properties(disk: Disk, path: str, values: Mapping[str, str], now_ms: int) -> None:
+    """A Java properties file, headed by its date as Java writes it."""
+    date = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+    write_file(disk, path, f"#\n#{date}\n{java_properties.dumps(values)}".encode())
+
+
+def read_clean_shutdown_file(disk: Disk, directory: str) -> int | None:
+    """The mark of a clean stop: the broker epoch it carries, -1 for one without, None if absent."""
+    path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
+    if not disk.exists(path):
+        return None
+    try:
+        return int(json.loads(read_file(disk, path)).get("brokerEpoch", -1))
+    except (ValueError, AttributeError):
+        return -1
+
+
+def remove_clean_shutdown_file(disk: Disk, directory: str) -> None:
+    """Remove it: from now on logs change."""
+    disk.unlink(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
+    disk.fsync_dir(directory)
+
+
+def write_clean_shutdown_file(disk: Disk, directory: str, broker_epoch: int) -> None:
+    """Leave the mark of a clean stop: the next start need not scan."""
+    text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    write_file(disk, f"{directory}/{CLEAN_SHUTDOWN_FILE}", text.encode())

@@ -1,0 +1,146 @@
+"""Leader epochs of one partition: where each began, and so where each ended.
+
+Kept in ``leader-epoch-checkpoint``. A follower or a consumer asks "where did epoch E end?" and cuts its log, or its
+position, there (KIP-101, KIP-279, KIP-320). Source: ``LeaderEpochFileCache.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from ottla.env.disk import Disk
+from ottla.log.checkpoints.checkpoint_files import LEADER_EPOCH_CHECKPOINT, CorruptFile, read_epochs, write_epochs
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class LeaderEpochFileCache:
+    """A growing list of (epoch, start offset)."""
+
+    __slots__ = ("_disk", "entries", "is_corrupt", "path", "has_unsaved_entries", "is_file_unsynced", "write_count")
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        self.has_unsaved_entries = False
+        """Whether the file lacks something that is known here."""
+        self.is_file_unsynced = True
+        """Whether a power cut could take back what the file says."""
+        self.write_count = 0
+        """How often the file was written: a sync begun before says nothing of the newest."""
+        self.is_corrupt = False
+        """Whether the file says nothing that can be believed: all batches must tell their epochs again."""
+        try:
+            self.entries = read_epochs(disk, self.path)
+            self.is_corrupt = not self.entries and disk.exists(self.path) and disk.stat(self.path).size_bytes == 0
+        except CorruptFile:
+            self.entries = []
+            self.is_corrupt = True
+
+    def set_directory(self, directory: str) -> None:
+        """The partition's directory has another name now."""
+        self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+
+    def copy_from(self, other: LeaderEpochFileCache) -> None:
+        """Know what a log of the same records knows. The file follows.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self.entries != other.entries:
+            self.entries = list(other.entries)
+            self.save()
+
+    def latest_epoch(self) -> int:
+        """The newest epoch, -1 where there is none."""
+        return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
+
+    def assign(self, epoch: int, start_offset: int, *, save: bool = True) -> None:
+        """A new epoch begins at ``start_offset``. Entries that contradict it are dropped.
+
+        Raises:
+            OSError: the file could not be written. It is tried again with the next call, whatever epoch that names.
+        """
+        if epoch >= 0 and (not self.entries or self.entries[-1][0] < epoch):
+            self.entries = [*(e for e in self.entries if e[1] < start_offset), (epoch, start_offset)]
+            self.has_unsaved_entries = True
+        if save and self.has_unsaved_entries:
+            self.save()
+
+    def assign_from_batch(self, epoch: int, offset: int) -> None:
+        """A batch that was read there is of this epoch, whatever was noted; the file is not written yet.
+
+        One older than noted was cut once, and a power cut brought it back. What it was cut for is not there, and a
+        leader that is told of the batch's own epoch has it cut again.
+        """
+        if epoch < 0 or epoch == self.epoch_for_offset(offset):
+            return
+        before = [(e, start) for e, start in self.entries if e <= epoch and start < offset]
+        if not before or before[-1][0] < epoch:
+            before.append((epoch, offset))
+        self.entries = before + [(e, start) for e, start in self.entries if e > epoch and start > offset]
+        self.has_unsaved_entries = True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(largest epoch <= asked, its end offset); (-1, -1) for an epoch the log does not know.
+
+        ``LeaderEpochFileCache.endOffsetFor``: the current epoch ends at the log end; one above it is undefined; one
+        before the first known gives (asked, start of the first).
+        """
+        if epoch == UNDEFINED_EPOCH or not self.entries:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.entries[-1][0]:
+            return epoch, log_end_offset
+        above = [i for i, (e, _) in enumerate(self.entries) if e > epoch]
+        if not above:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        first = above[0]
+        if first == 0:
+            return epoch, self.entries[0][1]
+        return self.entries[first - 1][0], self.entries[first][1]
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch of the record at ``offset``, -1 where it is not known."""
+        at = bisect_right(self.entries, offset, key=lambda entry: entry[1])
+        return self.entries[at - 1][0] if at else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, offset: int, *, save: bool = True) -> None:
+        """Forget epochs that begin at or after ``offset``. Not saved, the next epoch takes it along."""
+        kept = [(e, s) for e, s in self.entries if s < offset]
+        if kept != self.entries:
+            self.entries = kept
+            self.has_unsaved_entries = True
+        if save and self.has_unsaved_entries:
+            self.save()
+
+    def truncate_from_start(self, offset: int) -> None:
+        """The log now begins at ``offset``: older epochs go, the one that covers it begins there."""
+        older = [e for e in self.entries if e[1] <= offset]
+        if older and (len(older) > 1 or older[0][1] < offset):
+            self.entries = [(older[-1][0], offset), *(e for e in self.entries if e[1] > offset)]
+            self.has_unsaved_entries = True
+        if self.has_unsaved_entries:
+            self.save()
+
+    def clear(self) -> None:
+        """Forget every epoch."""
+        self.entries = []
+        self.save()
+
+    def save(self, *, sync: bool = False) -> None:
+        """Write the file; while the log is open not synced, since the batches carry the epochs too.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        self.has_unsaved_entries = True
+        write_epochs(self._disk, self.path, self.entries, sync=sync)
+        self.write_count += 1
+        self.has_unsaved_entries = False
+        self.is_file_unsynced = not sync
+
+    def on_synced(self, written: int) -> None:
+        """The file and its name were synced when it had been written so often."""
+        if written == self.write_count:
+            self.is_file_unsynced = False

@@ -1,0 +1,1 @@
+"""Log compaction: selection of logs, offset map, rewriting and swapping of segments."""

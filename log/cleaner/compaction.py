@@ -1,0 +1,408 @@
+"""Compaction: of each key only the last record stays, and nothing else moves.
+
+A pass has two halves. The first reads the new part of a log and notes where each key was seen last. The second copies
+the segments up to there, batch by batch, leaving out records whose key was seen again. Offsets, sequences and epochs
+stay as they were: a batch that loses records keeps its base and last offset, and the last batch of a producer stays
+even when it is empty. A batch that unpacks to more than anybody looks into stays as it lies.
+
+Tombstones (no value) stay for ``delete.retention.ms`` after the first pass that saw them: that pass stamps their batch
+with the time they may go. Records of aborted transactions go at once; a marker goes when nothing of its
+transaction is left and its time has come. Behind a batch that was not looked into all tombstones stay: what they
+delete may lie in it.
+
+A pass runs beside the node, in a process of its own where there is one: it reads sealed segments and writes files under
+names of its own. Only then does the node exchange them (`log.exchange`).
+
+Source: ``LogCleaner.java``, ``CleanedTransactionMetadata.java``, ``MemoryRecords.filterTo`` (apache/kafka 4.3.1).
+
+How long a tombstone and a marker stay: KIP-534.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from heapq import heapify, heappop
+from typing import NamedTuple
+
+from ottla.env.disk import Disk
+from ottla.log.cleaner.key_scan import (
+    RECORDS_AT_ONCE,
+    RecordRange,
+    iterate_keys,
+    record_last_offsets,
+    record_ranges,
+    retained_records,
+)
+from ottla.log.cleaner.offset_map import OffsetMap
+from ottla.log.file_names import CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX, parse_segment_file
+from ottla.log.log_config import LogConfig
+from ottla.log.producers.producer_table import ENTRY
+from ottla.log.segment.indexes import AbortedTxn, write_txn_index
+from ottla.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from ottla.wire.codec.primitives import Buffer, read_varlong, write_varlong
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.compression import DecompressedSizeExceeded, compress, compression_type_of
+from ottla.wire.record_batch.control_record import ControlRecordType, read_control_type
+
+
+class CleanedTransactionMetadata:
+    """Which transactions are aborted, and whether anything of each is still there, as the batches go by."""
+
+    def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
+        self._pending_aborted = [(entry.first_offset, entry) for entry in aborted]
+        heapify(self._pending_aborted)
+        self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
+        """Producer id -> its aborted transaction, and whether a batch of it was seen."""
+        self._committed: set[int] = set()
+        self.retained_txns: list[AbortedTxn] = []
+        """Entries of the transaction index that readers still need."""
+
+    def _advance_to(self, offset: int) -> None:
+        while self._pending_aborted and self._pending_aborted[0][0] <= offset:
+            _, entry = heappop(self._pending_aborted)
+            self._aborted[entry.producer_id] = (entry, False)
+
+    def on_batch_read(self, header: b.BatchHeader) -> bool:
+        """A data batch goes by; says whether it was aborted."""
+        self._advance_to(header.last_offset)
+        if not header.is_transactional:
+            return False
+        found = self._aborted.get(header.producer_id)
+        if found is None:
+            self._committed.add(header.producer_id)
+            return False
+        self._aborted[header.producer_id] = (found[0], True)
+        return True
+
+    def on_control_batch_read(self, header: b.BatchHeader, kind: int) -> bool:
+        """A marker goes by; says whether nothing of its transaction is left."""
+        self._advance_to(header.last_offset)
+        if kind == ControlRecordType.ABORT:
+            entry, seen = self._aborted.pop(header.producer_id, (None, False))
+            if entry is not None and seen:
+                self.retained_txns.append(entry)
+            return not seen
+        if kind == ControlRecordType.COMMIT:
+            empty = header.producer_id not in self._committed
+            self._committed.discard(header.producer_id)
+            return empty
+        return False
+
+
+def control_batch_type(header: b.BatchHeader, raw: Buffer) -> int:
+    """ABORT, COMMIT, or another control record's type; -1 where it cannot be told."""
+    first = next(iter(r.iterate_records(raw, header)), None)
+    kind = None if first is None else read_control_type(first)
+    return -1 if kind is None else kind
+
+
+@dataclass(slots=True)
+class CleanerStats:
+    """What a pass did."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    keys: int = 0
+    oversized_batches: int = 0
+    """Batches that unpack to more than is looked into."""
+    last_oversized_offset: int = -1
+    """The base offset of the last of them."""
+
+
+@dataclass(slots=True)
+class CompactionPlan:
+    """One pass over a log, decided on the node's loop."""
+
+    directory: str
+    base_offsets: list[int]
+    """Base offsets of the sealed segments, from the first on, up to the last one the pass may reach."""
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    """No batch at or behind this offset is touched."""
+    config: LogConfig
+    now_ms: int
+    producer_snapshot: bytes
+    """The body of a producer snapshot: what a table of very many is copied as while nothing moves."""
+    aborted_txns: list[AbortedTxn]
+    map_bytes: int
+
+
+class CleanedSegment(NamedTuple):
+    """A new segment, complete and synced under its ``.cleaned`` names, and those it stands for."""
+
+    base_offset: int
+    size_bytes: int
+    sources: list[int]
+
+
+class CompactionResult(NamedTuple):
+    """What a pass made: up to which offset, the new segments in order, and what it saw."""
+
+    end: int
+    cleaned: list[CleanedSegment]
+    stats: CleanerStats
+
+
+def run_compaction(disk: Disk, plan: CompactionPlan) -> CompactionResult:
+    """One pass.
+
+    Raises:
+        WireError: records on disk cannot be read; OSError: the disk failed.
+    """
+    stats = CleanerStats()
+    sources = [LogSegment.load(disk, plan.directory, base, plan.config) for base in plan.base_offsets]
+    try:
+        keys = build_offset_map(plan, sources, stats)
+        copier = SegmentRewriter(disk, plan, sources, keys, stats)
+        return CompactionResult(copier.end, list(copier.rewrite()), stats)
+    except (struct.error, IndexError, OverflowError) as error:  # numbers that a record claims and no field can hold
+        raise WireError(f"{plan.directory}: records cannot be read: {error}") from error
+
+
+def build_offset_map(plan: CompactionPlan, sources: list[LogSegment], stats: CleanerStats) -> OffsetMap:
+    """Note where each key of the new part was seen last, as far as memory goes."""
+    found = OffsetMap(plan.map_bytes)
+    transactions = CleanedTransactionMetadata(plan.aborted_txns)
+    found.latest_offset = plan.first_dirty_offset - 1
+    ends = [*plan.base_offsets[1:], plan.first_uncleanable_offset]
+    for segment, end in zip(sources, ends, strict=True):
+        for _, header, raw in segment.scan():
+            if header.magic < 2:
+                raise WireError(f"message format {header.magic} at offset {header.base_offset} is only read")
+            aborted = False
+            if header.is_control:
+                transactions.on_control_batch_read(header, control_batch_type(header, raw))
+            else:
+                aborted = transactions.on_batch_read(header)
+            if header.last_offset < plan.first_dirty_offset:
+                continue
+            if not (header.is_control or aborted or _note_keys(plan, found, header, raw)):
+                stats.keys = len(found)
+                segment.close()
+                return found
+            found.latest_offset = header.last_offset
+        segment.close()
+        # The last offsets of a segment may have been compacted away: they are done with too.
+        found.latest_offset = max(found.latest_offset, end - 1)
+    stats.keys = len(found)
+    return found
+
+
+def _decompress(header: b.BatchHeader, raw: memoryview) -> bytes | None:
+    """A batch's records; None where they are more than is looked into."""
+    try:
+        return bytes(r.decompress_records(raw, header))
+    except DecompressedSizeExceeded:
+        return None
+
+
+def _note_keys(plan: CompactionPlan, found: OffsetMap, header: b.BatchHeader, raw: memoryview) -> bool:
+    data, base_offset = _decompress(header, raw), header.base_offset
+    if data is None:
+        return True
+    if found.has_capacity_for(header.records_count):
+        record_last_offsets(data, header.records_count, base_offset, plan.first_dirty_offset, found.offsets)
+        return True
+    for delta, key in iterate_keys(data, header.records_count):
+        if (
+            key is not None
+            and base_offset + delta >= plan.first_dirty_offset
+            and not found.put(key, base_offset + delta)
+        ):
+            found.latest_offset = base_offset + delta - 1
+            return False
+    return True
+
+
+def group_segments_by_size(
+    segments: list[LogSegment], settings: LogConfig, next_base: int
+) -> Iterator[list[LogSegment]]:
+    """Neighbours that fit one segment together, so that what shrank does not stay in many small files."""
+    at = 0
+    while at < len(segments):
+        group = [segments[at]]
+        size = segments[at].size_bytes
+        at += 1
+        while at < len(segments):
+            following = segments[at + 1].base_offset if at + 1 < len(segments) else next_base
+            fits = size + segments[at].size_bytes <= settings.segment_bytes
+            if not fits or following - 1 - group[0].base_offset > MAX_RELATIVE_OFFSET:
+                break
+            size += segments[at].size_bytes
+            group.append(segments[at])
+            at += 1
+        yield group
+
+
+class SegmentRewriter:
+    """The second half of a pass."""
+
+    def __init__(
+        self, disk: Disk, plan: CompactionPlan, sources: list[LogSegment], keys: OffsetMap, stats: CleanerStats
+    ) -> None:
+        self._disk = disk
+        self._sources = sources
+        self._plan = plan
+        self._keys = keys
+        self._stats = stats
+        self._transactions = CleanedTransactionMetadata(plan.aborted_txns)
+        self._last_of_producers = {row[0]: (row[3], row[1]) for row in ENTRY.iter_unpack(plan.producer_snapshot)}
+        """Producer id -> (its last data offset or -1, its epoch)."""
+        self.end = keys.latest_offset + 1
+
+    def rewrite(self) -> Iterator[CleanedSegment]:
+        """Each group of segments anew, synced and ready to take its place."""
+        reach = [s for s in self._sources if s.base_offset < self.end]
+        following = next(
+            (s.base_offset for s in self._sources if s.base_offset >= self.end), self._plan.first_uncleanable_offset
+        )
+        for group in group_segments_by_size(reach, self._plan.config, following):
+            size_bytes = self._rewrite_group(group)
+            yield CleanedSegment(group[0].base_offset, size_bytes, [s.base_offset for s in group])
+
+    def _rewrite_group(self, group: list[LogSegment]) -> int:
+        """Write a group's new segment; gives its size."""
+        created = max(s.created_ms for s in group)
+        target = LogSegment.create_without_indexes(
+            self._disk, self._plan.directory, group[0].base_offset, self._plan.config, created, CLEANED_FILE_SUFFIX
+        )
+        self._transactions.retained_txns = []
+        gone: b.BatchHeader | None = None
+        for source in group:
+            for _, header, raw in source.scan():
+                self._stats.bytes_read += header.size_bytes
+                kept = self._filter_batch(header, raw)
+                gone = header if kept is None else None
+                if kept is not None:
+                    self._append(target, kept)
+            source.close()
+        if gone is not None and len(group) > 1:
+            self._append(target, _empty_batch(gone))  # so that the new segment reaches over all that it stands for
+        target.fsync()
+        target.write_index_files(sync=True, suffix=CLEANED_FILE_SUFFIX)
+        if self._transactions.retained_txns:
+            write_txn_index(
+                self._disk, f"{target.path}.txnindex{CLEANED_FILE_SUFFIX}", self._transactions.retained_txns, sync=True
+            )
+        target.close()
+        return target.size_bytes
+
+    def _append(self, target: LogSegment, batch: Buffer) -> None:
+        header = b.parse_header(batch)
+        self._stats.bytes_written += len(batch)
+        target.append(batch, header.last_offset, header.max_timestamp)
+
+    def _filter_batch(self, header: b.BatchHeader, raw: memoryview) -> Buffer | None:
+        """A batch as it shall be kept; None where nothing of it stays."""
+        self._stats.records_read += header.records_count
+        horizon = header.base_timestamp if header.attributes & b.DELETE_HORIZON_BIT else None
+        if header.is_control:
+            return self._filter_control_batch(header, raw, horizon)
+        if self._transactions.on_batch_read(header):
+            return self._retain_empty_batch(header)
+        return self._filter_data_batch(header, raw, horizon)
+
+    def _filter_control_batch(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> Buffer | None:
+        alone = self._transactions.on_control_batch_read(header, control_batch_type(header, raw))
+        if alone and horizon is not None and horizon <= self._plan.now_ms:
+            return self._retain_empty_batch(header)
+        self._stats.records_kept += header.records_count
+        if not alone or horizon is not None:
+            return raw
+        data = bytes(r.decompress_records(raw, header))
+        return self._rebuild_batch(header, data, [record_ranges(data, header.records_count)], stamp=True)
+
+    def _filter_data_batch(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> Buffer | None:
+        data = _decompress(header, raw)
+        if data is None:
+            self._stats.oversized_batches += 1
+            self._stats.last_oversized_offset = header.base_offset
+            self._stats.records_kept += header.records_count
+            return raw
+        keep_deletes = horizon is None or self._plan.now_ms < horizon or self._stats.oversized_batches > 0
+        offsets, latest, total = self._keys.offsets, self._keys.latest_offset, header.records_count
+        found = partial(retained_records, data, total, header.base_offset, offsets, latest, keep_deletes=keep_deletes)
+        slices: Iterable[list[RecordRange]] = ()
+        count, tombstones = 0, False
+        for kept, some in found():
+            slices, count, tombstones = (kept,), count + len(kept), tombstones or some
+        self._stats.records_kept += count
+        if not count:
+            return self._retain_empty_batch(header)
+        if count == total and not (tombstones and horizon is None):
+            return raw
+        if total > RECORDS_AT_ONCE:  # gone through once more: all their places together take gigabytes
+            slices = (kept for kept, _ in found())
+        return self._rebuild_batch(header, data, slices, stamp=tombstones and horizon is None)
+
+    def _retain_empty_batch(self, header: b.BatchHeader) -> bytes | None:
+        """An empty batch where offsets or a producer's sequence hang on it, else nothing."""
+        last, epoch = self._last_of_producers.get(header.producer_id, (-1, -1))
+        of_producer = header.producer_id >= 0 and (
+            last == header.last_offset if last >= 0 else header.is_control and epoch == header.producer_epoch
+        )
+        if not of_producer and header.next_offset != self.end:
+            return None
+        return _empty_batch(header)
+
+    def _rebuild_batch(
+        self, header: b.BatchHeader, data: bytes, slices: Iterable[list[RecordRange]], *, stamp: bool
+    ) -> bytes:
+        """A batch with fewer records, or with the time stamped into it at which its tombstones or marker may go.
+
+        Bit 6 says that the base timestamp is that time; then every record's delta counts from it.
+        """
+        base, attributes = header.base_timestamp, header.attributes
+        if stamp:
+            base = self._plan.now_ms + self._plan.config.delete_retention_ms
+            attributes |= b.DELETE_HORIZON_BIT
+        parts, times, count = [], [], 0
+        for kept in slices:
+            if stamp:
+                parts.append(
+                    b"".join([_shift_timestamp_delta(data, place, header.base_timestamp - base) for place in kept])
+                )
+            else:
+                parts.append(b"".join([data[place[0] : place[1]] for place in kept]))
+            if kept and not header.has_log_append_time:
+                times.append(max(_time_delta(data, place)[0] for place in kept))
+            count += len(kept)
+        newest = header.base_timestamp + max(times) if times else header.max_timestamp
+        new = header._replace(attributes=attributes, base_timestamp=base, max_timestamp=newest, records_count=count)
+        return b.pack_batch(new, compress(compression_type_of(attributes), b"".join(parts), None))
+
+
+def _empty_batch(header: b.BatchHeader) -> bytes:
+    """A batch without its records."""
+    attributes = header.attributes & ~(0x07 | b.DELETE_HORIZON_BIT)
+    return b.pack_batch(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
+
+
+def _time_delta(data: bytes, place: RecordRange) -> tuple[int, int, int]:
+    """A record's timestamp delta, with the positions of its attributes and behind the delta."""
+    _, head = read_varlong(data, place[0])
+    delta, after = read_varlong(data, head + 1)
+    return delta, head, after
+
+
+def _shift_timestamp_delta(data: bytes, place: RecordRange, shift: int) -> bytes:
+    """A record whose timestamp delta counts from elsewhere: ``shift`` is added to it."""
+    delta, head, after = _time_delta(data, place)
+    inner = data[head : head + 1] + write_varlong(delta + shift) + data[after : place[1]]
+    return write_varlong(len(inner)) + inner
+
+
+def delete_unfinished_files(disk: Disk, directory: str) -> None:
+    """Throw new segments away that never took their place."""
+    if disk.exists(directory):
+        for name in disk.list_files(directory):
+            file = parse_segment_file(name)
+            if file is not None and file.state in (CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX):
+                disk.unlink(f"{directory}/{name}")

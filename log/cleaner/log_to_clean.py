@@ -1,0 +1,82 @@
+"""Which logs are worth compacting, and how far: whole segments below the active one and below what may still change.
+
+Source: ``LogCleanerManager.java``, ``LogToClean.java`` (apache/kafka 4.3.1).
+
+The least age: KIP-58; the largest: KIP-354.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.log.log_config import FOREVER_MS
+from ottla.log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from ottla.log.cleaner.compaction import CompactionPlan
+
+
+class LogToClean(NamedTuple):
+    """A log with something to compact."""
+
+    log: PartitionLog
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    cleanable_ratio: float
+    """The share of the bytes up to ``first_uncleanable_offset`` that is new."""
+    needs_compaction_now: bool
+    """Whether some record has waited longer than ``max.compaction.lag.ms``."""
+
+
+def find_log_to_clean(log: PartitionLog, now_ms: int) -> LogToClean | None:
+    """What could be compacted of a log now; None for nothing, or for a log that is not compacted."""
+    settings = log.config
+    if not settings.compact or log.closed or log.has_future_log or len(log.segments) < 2:
+        return None
+    first_dirty = max(log.cleaner_offset, log.log_start_offset)
+    # Whole segments only: the one in which something may still change is left alone.
+    end = log.segment_for(min(log.active_segment.base_offset, log.last_stable_offset)).base_offset
+    clean_bytes = dirty_bytes = 0
+    oldest_ms: int | None = None
+    for number, segment in enumerate(log.segments[:-1]):
+        if segment.base_offset >= end:
+            break
+        if log.base_offsets[number + 1] <= first_dirty:
+            clean_bytes += segment.size_bytes
+            continue
+        segment.load_max_timestamp()
+        if settings.min_compaction_lag_ms and segment.max_timestamp > now_ms - settings.min_compaction_lag_ms:
+            end = segment.base_offset
+            break
+        oldest_ms = segment.max_timestamp if oldest_ms is None else min(oldest_ms, segment.max_timestamp)
+        dirty_bytes += segment.size_bytes
+    if end <= first_dirty or dirty_bytes == 0:
+        return None
+    lag = settings.max_compaction_lag_ms
+    overdue = lag != FOREVER_MS and oldest_ms is not None and now_ms - oldest_ms > lag
+    return LogToClean(log, first_dirty, end, dirty_bytes / (clean_bytes + dirty_bytes), overdue)
+
+
+def select_dirtiest_log(found: Iterable[LogToClean]) -> LogToClean | None:
+    """The one that needs it most; None where none does."""
+    due = [c for c in found if c.needs_compaction_now or c.cleanable_ratio > c.log.config.min_cleanable_dirty_ratio]
+    return max(due, key=lambda c: (c.needs_compaction_now, c.cleanable_ratio), default=None)
+
+
+def plan_compaction(found: LogToClean, now_ms: int, map_bytes: int) -> CompactionPlan:
+    """Everything a pass must know of a log, taken while nothing moves."""
+    from ottla.log.cleaner.compaction import CompactionPlan  # most nodes never compact anything
+
+    log = found.log
+    return CompactionPlan(
+        log.directory,
+        [base for base in log.base_offsets[:-1] if base < found.first_uncleanable_offset],
+        found.first_dirty_offset,
+        found.first_uncleanable_offset,
+        log.config,
+        now_ms,
+        bytes(log.producers.producers.snapshot_body),
+        log.collect_aborted_txns(log.log_start_offset, found.first_uncleanable_offset),
+        map_bytes,
+    )

@@ -1,0 +1,165 @@
+"""Put compacted segments in the place of those they were made from, so that a power cut at any point loses nothing.
+
+A directory keeps its names in any order it likes until it is synced. So there are three steps, and a sync of the
+directory, in a thread, behind each:
+
+1. `add_swap_suffix`: the new segments get their ``.swap`` names. A crash cannot undo it then: `recovery` takes each for
+   all segments within its range.
+2. `replace_segments`: the old segments leave the log, and those whose place a new one does not take by name are renamed
+   ``.deleted``. Before that is on the disk no new segment may lose its ``.swap`` name: else an old segment could come
+   back behind one that covers it, and recovery would take both for damage.
+3. `remove_swap_suffix`: the new segments get their own names.
+
+Reads go on meanwhile: a new segment holds its file open and its indexes in memory until it has its own name.
+
+Source: ``LocalLog.replaceSegments`` (apache/kafka 4.3.1), which syncs the directory only once, at the end.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ottla.env.disk import Disk
+from ottla.log.cleaner.compaction import CleanedSegment
+from ottla.log.file_names import CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment.log_segment import LogSegment
+
+# In this order: while `.log` has its first name, nothing has happened yet.
+_SUFFIXES = (".txnindex", ".timeindex", ".index", ".log")
+
+
+def rename_files(disk: Disk, path: str, old: str, new: str) -> None:
+    """Give a segment's files, those that are there, another ending."""
+    for suffix in _SUFFIXES:
+        if disk.exists(f"{path}{suffix}{old}"):
+            disk.rename(f"{path}{suffix}{old}", f"{path}{suffix}{new}")
+
+
+class SegmentSwap:
+    """One pass's new segments on their way into a log. They lie complete and synced under their ``.cleaned`` names."""
+
+    def __init__(self, log: PartitionLog, cleaned: list[CleanedSegment]) -> None:
+        self._log = log
+        self._truncations = log.truncations
+        self._cleaned = cleaned
+        self._new: list[LogSegment] = []
+        self.removes_base_offsets = False
+        """Whether segments left that no new one replaces by name: then their leaving must be synced of its own."""
+
+    def _find_sources(self, done: CleanedSegment) -> list[LogSegment] | None:
+        """The segments a new one stands for, neighbours in the log; None where the log has changed since."""
+        log = self._log
+        if log.closed or log.truncations != self._truncations or done.sources[0] not in log.base_offsets:
+            return None
+        at = log.base_offsets.index(done.sources[0])
+        sources = log.segments[at : at + len(done.sources)]
+        unchanged = [s.base_offset for s in sources] == done.sources and sources[-1] is not log.active_segment
+        return sources if unchanged else None
+
+    def add_swap_suffix(self) -> bool:
+        """Say that the new segments count; False where the log has changed and nothing was done. Then `sync_directory`.
+
+        Raises:
+            OSError: final for this directory.
+        """
+        if any(self._find_sources(done) is None for done in self._cleaned):
+            return False
+        log = self._log
+        for done in self._cleaned:
+            rename_files(log.disk, f"{log.directory}/{done.base_offset:020d}", CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX)
+        return True
+
+    def sync_directory(self) -> None:
+        """Wait until the names are on the disk: for a thread.
+
+        Raises:
+            OSError: final for this directory.
+        """
+        try:
+            self._log.disk.fsync_dir(self._log.directory)
+        except FileNotFoundError:
+            if not self._log.closed:  # else its directory was just renamed for deletion
+                raise
+
+    def replace_segments(self, now_ms: int) -> bool:
+        """Let the new segments serve in the place of the old ones; False where the log has changed and none does.
+
+        Then `sync_directory` where `removes_base_offsets`, then `remove_swap_suffix`.
+
+        Raises:
+            OSError: before anything was taken over, or final: then the log is out of service.
+        """
+        log = self._log
+        found = [self._find_sources(done) for done in self._cleaned]
+        if None in found:
+            return False
+        pairs = [
+            (self._open_swap_segment(done, sources), sources)
+            for done, sources in zip(self._cleaned, found, strict=True)
+            if sources
+        ]
+        with self._set_offline_on_error():
+            for new, sources in pairs:
+                for source in sources:
+                    if source.base_offset == new.base_offset:
+                        source.detach_file()
+                    else:
+                        log.retire_segment(source, now_ms)
+                        self.removes_base_offsets = True
+                log.replace_segments(log.base_offsets.index(new.base_offset), len(sources), [new])
+                self._new.append(new)
+        return True
+
+    def _open_swap_segment(self, done: CleanedSegment, sources: list[LogSegment]) -> LogSegment:
+        """A new segment with its files open: once it serves, only the disk itself may fail."""
+        log, created_ms = self._log, max(source.created_ms for source in sources)
+        return LogSegment.open_pinned(
+            log.disk, log.directory, done.base_offset, log.config, created_ms, SWAP_FILE_SUFFIX
+        )
+
+    @contextmanager
+    def _set_offline_on_error(self) -> Iterator[None]:
+        """Half an exchange cannot be gone on with: the next pass would read old files under the names of new ones."""
+        try:
+            yield
+        except OSError as error:
+            self._log.set_offline()
+            raise OSError(errno.EIO, f"{self._log.describe()}: not exchanged to the end: {error}") from error
+
+    def remove_swap_suffix(self) -> None:
+        """Give the new segments their names. The caller syncs the log's names then.
+
+        Raises:
+            OSError: final: the log is out of service.
+        """
+        log = self._log
+        with self._set_offline_on_error():
+            for new in self._new:
+                if log.closed or new not in log.segments:
+                    continue  # removed since: its files bear other names already
+                if not new.aborted_txns and log.disk.exists(f"{new.path}.txnindex"):
+                    log.disk.unlink(f"{new.path}.txnindex")
+                rename_files(log.disk, new.path, SWAP_FILE_SUFFIX, "")
+                new.unpin()
+        log.record_directory_change()
+
+
+def swap_segments(log: PartitionLog, cleaned: list[CleanedSegment], now_ms: int) -> bool:
+    """All steps at once, for whoever may wait for the disk.
+
+    Raises:
+        OSError: final for this directory.
+    """
+    work = SegmentSwap(log, cleaned)
+    if not work.add_swap_suffix():
+        return False
+    work.sync_directory()
+    if not work.replace_segments(now_ms):
+        return False
+    work.sync_directory()
+    work.remove_swap_suffix()
+    work.sync_directory()
+    return True

@@ -1,0 +1,377 @@
+"""Tables of rules for compaction: ``LogCleaner.java``, ``LogCleanerManager.java``, ``CleanedTransactionMetadata.java``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ottla.log.cleaner import compaction as cp
+from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
+from ottla.log.cleaner.offset_map import OffsetMap
+from ottla.log.cleaner.segment_swap import swap_segments
+from ottla.log.cleaner.tests.test_compaction import the_dirtiest
+from ottla.log.log_config import FOREVER_MS, LogConfig
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment.indexes import AbortedTxn
+from ottla.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from ottla.log.tests.log_fixtures import (
+    NOW,
+    append_committed,
+    make_marker,
+    make_transactional_batch,
+    memory_disk,
+    new_log,
+)
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+
+SETTINGS = LogConfig(compact=True, delete=False, delete_retention_ms=1000, min_cleanable_dirty_ratio=0.5)
+MAP_BYTES = 1 << 20
+
+
+def record(key: bytes | None, value: bytes | None, at: int = NOW) -> r.NewRecord:
+    return r.NewRecord(key, value, at)
+
+
+def segments(log: PartitionLog, count: int, size: int = 1) -> None:
+    """Sealed segments of ``size`` one-record batches each, and an empty one that is active."""
+    for number in range(count):
+        for _ in range(size):
+            append_committed(log, bytearray(r.build_batch([record(b"k", b"v%d" % number)])))
+        log.roll(NOW)
+
+
+def one_pass(log: PartitionLog, now: int = NOW) -> cp.CleanerStats:
+    log.set_high_watermark(log.log_end_offset)
+    found = find_log_to_clean(log, now)
+    assert found is not None
+    outcome = cp.run_compaction(log.disk, plan_compaction(found, now, MAP_BYTES))
+    assert swap_segments(log, outcome.cleaned, now)
+    log.raise_cleaner_offset(outcome.end)
+    return outcome.stats
+
+
+def left(log: PartitionLog) -> list[tuple[int, int]]:
+    """(base offset, records) of every batch."""
+    return [(h.base_offset, h.records_count) for h, _ in log.batches()]
+
+
+# ---------------------------------------------------------------- what could be compacted
+
+
+@pytest.mark.parametrize(
+    ("clean_up_to", "start", "high_watermark", "found"),
+    [
+        # -> (first dirty offset, end, share of the bytes that is new)
+        (0, 0, 8, (0, 8, 1.0)),
+        (2, 0, 8, (2, 8, 0.75)),
+        (3, 0, 8, (3, 8, 0.75)),  # in the midst of a segment: it counts as new
+        (4, 0, 8, (4, 8, 0.5)),
+        (6, 0, 8, (6, 8, 0.25)),
+        (8, 0, 8, None),
+        (0, 4, 8, (4, 8, 0.5)),  # what lies below the log start is nothing new
+        (0, 0, 7, (0, 6, 1.0)),  # only whole segments below the high watermark
+        (0, 0, 6, (0, 6, 1.0)),
+        (0, 0, 5, (0, 4, 1.0)),
+        (4, 0, 5, None),
+        (0, 0, 1, None),
+    ],
+)
+def test_what_could_be_compacted(
+    clean_up_to: int, start: int, high_watermark: int, found: tuple[int, int, float] | None
+) -> None:
+    log = new_log(memory_disk().session(), SETTINGS)
+    for _ in range(4):
+        for _ in range(2):
+            log.append_as_leader(bytearray(r.build_batch([record(b"k", b"v")])), 0, NOW)
+        log.roll(NOW)
+    log.set_high_watermark(high_watermark)
+    log.raise_cleaner_offset(clean_up_to)
+    log.maybe_increment_log_start_offset(start)
+    seen = find_log_to_clean(log, NOW)
+    assert (
+        None if seen is None else (seen.first_dirty_offset, seen.first_uncleanable_offset, seen.cleanable_ratio)
+    ) == found
+
+
+def test_an_open_transaction_a_single_segment_another_policy_or_a_closed_log_is_left_alone() -> None:
+    log = new_log(memory_disk().session(), SETTINGS)
+    append_committed(log, bytearray(r.build_batch([record(b"k", b"v")])))
+    assert find_log_to_clean(log, NOW) is None, "only what is not written to any more"
+    log.roll(NOW)
+    assert find_log_to_clean(log, NOW) is not None
+    append_committed(log, make_transactional_batch(1, 0))
+    log.roll(NOW)
+    found = find_log_to_clean(log, NOW)
+    assert found is not None
+    assert found.first_uncleanable_offset == 1
+    log.update_config(replace(SETTINGS, compact=False))
+    assert find_log_to_clean(log, NOW) is None
+    log.update_config(SETTINGS)
+    log.set_offline()
+    assert find_log_to_clean(log, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("min_lag", "max_lag", "now", "found"),
+    [
+        # -> (end, overdue); the segments' newest records are of NOW, NOW + 100, NOW + 200
+        (0, FOREVER_MS, NOW + 200, (3, False)),
+        (100, FOREVER_MS, NOW + 200, (2, False)),
+        (101, FOREVER_MS, NOW + 200, (1, False)),
+        (200, FOREVER_MS, NOW + 200, (1, False)),
+        (201, FOREVER_MS, NOW + 200, None),
+        (0, 200, NOW + 200, (3, False)),
+        (0, 199, NOW + 200, (3, True)),
+        (101, 50, NOW + 200, (1, True)),
+    ],
+)
+def test_lags_of_compaction(min_lag: int, max_lag: int, now: int, found: tuple[int, bool] | None) -> None:
+    """``LogCleanerManager.cleanableOffsets`` and ``maxCompactionDelay`` (KIP-354)."""
+    log = new_log(memory_disk().session(), SETTINGS)
+    for at in (0, 100, 200):
+        append_committed(log, bytearray(r.build_batch([record(b"k", b"v", NOW + at)])))
+        log.roll(NOW)
+    log.update_config(replace(SETTINGS, min_compaction_lag_ms=min_lag, max_compaction_lag_ms=max_lag))
+    seen = find_log_to_clean(log, now)
+    assert (None if seen is None else (seen.first_uncleanable_offset, seen.needs_compaction_now)) == found
+
+
+def test_the_dirtiest_is_overdue_or_else_above_its_ratio() -> None:
+    half, most, late = (new_log(memory_disk().session(), SETTINGS) for _ in range(3))
+    for log, clean in ((half, 2), (most, 1), (late, 3)):
+        segments(log, 4)
+        log.raise_cleaner_offset(clean)
+    found = the_dirtiest([half, most, late], NOW)
+    assert found is not None
+    assert found.log is most
+    most.set_offline()
+    assert the_dirtiest([half, most, late], NOW) is None, "a ratio of one half is not above one half"
+    late.update_config(replace(SETTINGS, max_compaction_lag_ms=10))
+    found = the_dirtiest([half, late], NOW + 11)
+    assert found is not None
+    assert found.log is late
+    assert the_dirtiest([], NOW) is None
+
+
+# ---------------------------------------------------------------- which segments become one
+
+
+@pytest.mark.parametrize(
+    ("sizes", "bases", "limit", "next_base", "groups"),
+    [
+        ([100], [0], 100, 5, [[0]]),
+        ([100, 100], [0, 5], 200, 9, [[0, 5]]),
+        ([100, 100], [0, 5], 199, 9, [[0], [5]]),
+        ([300, 100], [0, 5], 200, 9, [[0], [5]]),  # one that is too large stays alone
+        ([50, 50, 50, 50], [0, 1, 2, 3], 100, 4, [[0, 1], [2, 3]]),
+        ([50, 60, 40, 50], [0, 1, 2, 3], 100, 4, [[0], [1, 2], [3]]),
+        ([0, 0, 0], [0, 1, 2], 0, 3, [[0, 1, 2]]),
+        # Offsets must fit the new segment's index.
+        ([1, 1], [0, 9], 100, MAX_RELATIVE_OFFSET + 1, [[0, 9]]),
+        ([1, 1], [0, 9], 100, MAX_RELATIVE_OFFSET + 2, [[0], [9]]),
+        ([1, 1, 1], [0, 9, MAX_RELATIVE_OFFSET + 2], 100, MAX_RELATIVE_OFFSET + 9, [[0], [9, MAX_RELATIVE_OFFSET + 2]]),
+        ([1, 1, 1], [0, 9, MAX_RELATIVE_OFFSET + 1], 100, MAX_RELATIVE_OFFSET + 9, [[0, 9], [MAX_RELATIVE_OFFSET + 1]]),
+    ],
+)
+def test_groups(sizes: list[int], bases: list[int], limit: int, next_base: int, groups: list[list[int]]) -> None:
+    """``LogCleaner.groupSegmentsBySize``."""
+    found = [LogSegment(memory_disk().session(), "/d", base, SETTINGS, 0) for base in bases]
+    for segment, size in zip(found, sizes, strict=True):
+        segment.size_bytes = size
+    made = cp.group_segments_by_size(found, replace(SETTINGS, segment_bytes=limit), next_base)
+    assert [[s.base_offset for s in group] for group in made] == groups
+
+
+# ---------------------------------------------------------------- transactions
+
+
+def header(pid: int, offset: int, *, transactional: bool = True) -> b.BatchHeader:
+    attributes = b.TRANSACTIONAL_BIT if transactional else 0
+    raw = r.build_batch([record(b"k", b"v")], attributes=attributes, producer_id=pid, producer_epoch=0, base_sequence=0)
+    return b.parse_header(raw)._replace(base_offset=offset)
+
+
+ABORTED = AbortedTxn(1, 5, 9, 9)
+
+
+@pytest.mark.parametrize(
+    ("story", "told", "kept"),
+    [
+        # d: a data batch goes by (aborted?); a, c: an abort, a commit marker (nothing of it left?); o: another control
+        (["d1@5", "a1@9"], [True, False], [ABORTED]),
+        (["a1@9"], [True], []),  # its records went in an earlier pass
+        (["d1@4", "d1@5", "a1@9"], [False, True, False], [ABORTED]),  # before the transaction began
+        (["d2@6", "c2@7", "c2@8"], [False, False, True], []),
+        (["c2@7"], [True], []),
+        (["n1@6", "a1@9"], [False, True], []),  # not transactional: none of its records
+        (["d1@5", "a1@9", "d1@10", "c1@11", "a1@12"], [True, False, False, False, True], [ABORTED]),
+        (["d2@6", "o2@7", "c2@8"], [False, False, False], []),
+    ],
+)
+def test_transactions_as_the_batches_go_by(story: list[str], told: list[bool], kept: list[AbortedTxn]) -> None:
+    transactions = cp.CleanedTransactionMetadata([ABORTED])
+    found = []
+    for step in story:
+        what, pid, offset = step[0], int(step[1]), int(step[3:])
+        if what in "dn":
+            found.append(transactions.on_batch_read(header(pid, offset, transactional=what == "d")))
+        else:
+            found.append(transactions.on_control_batch_read(header(pid, offset), {"a": 0, "c": 1, "o": 5}[what]))
+    assert found == told
+    assert transactions.retained_txns == kept
+
+
+def test_what_a_marker_says_is_told_from_its_key() -> None:
+    for kind in (0, 1, 3):
+        raw = make_marker(1, kind)
+        assert cp.control_batch_type(b.parse_header(raw), raw) == kind
+    for key in (None, b"\0\0\0"):
+        raw = bytearray(r.build_batch([record(key, b"\0" * 6)], attributes=b.CONTROL_BIT))
+        assert cp.control_batch_type(b.parse_header(raw), raw) == -1
+    short = bytearray(r.build_batch([record(b"\0\0\0\1", b"")], attributes=b.CONTROL_BIT))
+    assert cp.control_batch_type(b.parse_header(short), short) == 1
+
+
+def test_a_committed_marker_goes_a_while_after_its_records() -> None:
+    """It is stamped when nothing of its transaction is left, and goes when that time has come."""
+    log = new_log(memory_disk().session(), SETTINGS)
+    append_committed(log, make_transactional_batch(1, 0))
+    append_committed(log, make_marker(1, 1))
+    append_committed(log, make_transactional_batch(1, 1))
+    append_committed(log, make_marker(1, 1))
+    segments(log, 1)
+    for _ in range(2):
+        append_committed(log, bytearray(r.build_batch([record(b"k0", b"new"), record(b"k1", b"new")])))
+        log.roll(NOW)
+    one_pass(log)
+    assert left(log)[:4] == [(1, 1), (2, 0), (3, 1), (4, 1)], "the last data batch of the producer stays though empty"
+    first = next(h for h, _ in log.batches())
+    assert not first.attributes & b.DELETE_HORIZON_BIT, "its records went in this very pass"
+    segments(log, 1)
+    one_pass(log)
+    first = next(h for h, _ in log.batches())
+    assert first.attributes & b.DELETE_HORIZON_BIT
+    assert (first.base_offset, first.base_timestamp) == (1, NOW + 1000)
+    for now, stays in ((NOW + 999, True), (NOW + 1000, False)):
+        segments(log, 2)
+        one_pass(log, now)
+        assert ((1, 1) in left(log)) == stays
+
+
+# ---------------------------------------------------------------- tombstones and what is counted
+
+
+def test_a_tombstone_stays_until_its_time_and_is_stamped_once() -> None:
+    log = new_log(memory_disk().session(), SETTINGS)
+    append_committed(log, bytearray(r.build_batch([record(b"a", b"1"), record(b"gone", b"2", NOW + 7)])))
+    append_committed(log, bytearray(r.build_batch([record(b"gone", None, NOW + 9), record(b"b", b"3", NOW + 30)])))
+    log.roll(NOW)
+    stats = one_pass(log)
+    assert (stats.records_read, stats.records_kept, stats.keys) == (4, 3, 3)
+    raws = [bytes(raw) for _, raw in log.batches()]
+    assert stats.bytes_written == sum(map(len, raws))
+    assert stats.bytes_read > stats.bytes_written
+    for now, count in ((NOW + 999, 2), (NOW + 1000, 1)):
+        segments(log, 1)
+        one_pass(log, now)
+        found = list(log.batches())[1]
+        assert found[0].records_count == count
+        assert [x.timestamp_ms for x in r.iterate_records(found[1], found[0])] == [NOW + 9, NOW + 30][2 - count :]
+        assert (found[0].base_timestamp, found[0].max_timestamp) == (NOW + 1000, NOW + 30)
+        assert found[0].attributes & b.DELETE_HORIZON_BIT
+
+
+def test_the_newest_time_of_what_is_kept_is_the_batches() -> None:
+    log = new_log(memory_disk().session(), SETTINGS)
+    append_committed(log, bytearray(r.build_batch([record(b"a", b"1", NOW + 5), record(b"b", b"2", NOW + 90)])))
+    append_committed(log, bytearray(r.build_batch([record(b"b", b"3", NOW + 20)])))
+    log.roll(NOW)
+    one_pass(log)
+    assert [(h.base_offset, h.last_offset, h.max_timestamp) for h, _ in log.batches()] == [
+        (0, 1, NOW + 5),
+        (2, 2, NOW + 20),
+    ]
+
+
+def test_a_batch_that_keeps_all_is_the_same_bytes() -> None:
+    log = new_log(memory_disk().session(), SETTINGS)
+    append_committed(log, bytearray(r.build_batch([record(b"a", b"1"), record(b"b", b"2")])))
+    log.roll(NOW)
+    before = [bytes(raw) for _, raw in log.batches()]
+    one_pass(log)
+    assert [bytes(raw) for _, raw in log.batches()] == before
+
+
+def test_the_end_of_a_pass_keeps_its_offset_though_nothing_is_left_of_it() -> None:
+    log = new_log(memory_disk().session(), SETTINGS)
+    segments(log, 1, 2)
+    append_committed(log, bytearray(r.build_batch([record(b"k", None)])))
+    log.roll(NOW)
+    one_pass(log)
+    log.update_config(replace(SETTINGS, min_compaction_lag_ms=0))
+    assert left(log) == [(2, 1)]
+    segments(log, 1)
+    one_pass(log, NOW + 1001)
+    assert left(log) == [(3, 1)]
+
+
+@pytest.mark.parametrize(("keys", "end"), [(1, 1), (2, 2), (3, 6), (4, 6)])
+def test_a_pass_reaches_as_far_as_its_map(keys: int, end: int) -> None:
+    """A map that is full ends the pass before the record it has no room for (``LogCleaner.buildOffsetMap``)."""
+    log = new_log(memory_disk().session(), SETTINGS)
+    for key in (b"a", b"b", b"c", b"a", b"b", b"c"):
+        append_committed(log, bytearray(r.build_batch([record(key, b"v")])))
+    log.roll(NOW)
+    found = find_log_to_clean(log, NOW)
+    assert found is not None
+    plan = plan_compaction(found, NOW, 0)
+    sources = [LogSegment.load(log.disk, plan.directory, base, plan.config) for base in plan.base_offsets]
+    import ottla.log.cleaner.compaction as module
+
+    class Small(OffsetMap):
+        def __init__(self, _: int) -> None:
+            super().__init__(MAP_BYTES)
+
+        def has_capacity_for(self, count: int) -> bool:
+            return False
+
+        def put(self, key: bytes, offset: int) -> bool:
+            if key not in self.offsets and len(self.offsets) >= keys:
+                return False
+            self.offsets[key] = offset
+            return True
+
+    real, module.OffsetMap = module.OffsetMap, Small  # type: ignore[misc]
+    try:
+        made = cp.build_offset_map(plan, sources, cp.CleanerStats())
+    finally:
+        module.OffsetMap = real  # type: ignore[misc]
+    assert made.latest_offset == end - 1
+
+
+def test_old_message_formats_are_not_compacted() -> None:
+    log = new_log(memory_disk().session(), SETTINGS)
+    segments(log, 1)
+    log.segments[0].file.pwrite(b"\x01", 16)
+    found = find_log_to_clean(log, NOW)
+    assert found is not None
+    with pytest.raises(WireError):
+        cp.run_compaction(log.disk, plan_compaction(found, NOW, MAP_BYTES))
+
+
+def test_a_pass_leaves_no_file_open_and_discard_takes_what_never_counted() -> None:
+    log = new_log(memory_disk().session(), SETTINGS)
+    segments(log, 3)
+    found = find_log_to_clean(log, NOW)
+    assert found is not None
+    cp.run_compaction(log.disk, plan_compaction(found, NOW, MAP_BYTES))
+    names = [n for n in log.disk.listdir(log.directory) if n.endswith(cp.CLEANED_FILE_SUFFIX)]
+    assert names
+    log.disk.open(f"{log.directory}/{0:020d}.log.swap", create=True)
+    cp.delete_unfinished_files(log.disk, log.directory)
+    assert not [n for n in log.disk.listdir(log.directory) if n.endswith((cp.CLEANED_FILE_SUFFIX, ".swap"))]
+    assert len(log.disk.listdir(log.directory)) > 3
+    cp.delete_unfinished_files(log.disk, "/data/not-there")

@@ -1,0 +1,262 @@
+"""Compacted segments take the place of others: at every point of it the power may go, or the log may change."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+from dataclasses import replace
+
+import pytest
+
+from ottla.env.disk import read_file
+from ottla.env.memory_disk import DiskSession, MemoryDisk, ProcessKilled
+from ottla.log.cleaner import compaction as cp
+from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
+from ottla.log.cleaner.segment_swap import SegmentSwap, swap_segments
+from ottla.log.log_config import LogConfig
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery.log_loader import open_log
+from ottla.log.segment.indexes import AbortedTxn
+from ottla.log.tests.log_fixtures import (
+    NOW,
+    append_committed,
+    make_marker,
+    make_transactional_batch,
+    memory_disk,
+    new_log,
+    record_offsets,
+    record_values,
+    reopen_in_new_session,
+)
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+
+SETTINGS = LogConfig(segment_bytes=1200, index_interval_bytes=200, compact=True, delete=False)
+MERGED = replace(SETTINGS, segment_bytes=6000)
+"""What lies in several segments fits one."""
+
+
+def written(disk: DiskSession, count: int = 160) -> PartitionLog:
+    """Many small segments, most of whose records are superseded soon, some for ever; committed and synced."""
+    log = new_log(disk, SETTINGS)
+    for number in range(count):
+        item = r.NewRecord(b"k%d" % (number // 12 * 3 + number % 3), b"v%d" % number * 5, NOW)
+        log.append_as_leader(bytearray(r.build_batch([item])), 0, NOW)
+    log.set_high_watermark(log.log_end_offset)
+    log.flush()
+    log.update_config(MERGED)
+    return log
+
+
+def compacted(log: PartitionLog, disk: DiskSession) -> cp.CompactionResult:
+    found = find_log_to_clean(log, NOW)
+    assert found is not None
+    return cp.run_compaction(disk, plan_compaction(found, NOW, 1 << 20))
+
+
+def last_of_keys(log: PartitionLog) -> dict[bytes | None, tuple[int, bytes | None]]:
+    out = {}
+    for header, raw in log.batches(log.log_start_offset):
+        for record in r.iterate_records(raw, header):
+            out[record.key] = (record.offset, record.value)
+    return out
+
+
+def test_a_power_cut_at_any_point_of_an_exchange_leaves_every_last_value() -> None:
+    for seed in range(200):
+        memory: MemoryDisk = memory_disk(seed)
+        disk = memory.session()
+        log = written(disk)
+        expected, end = last_of_keys(log), log.log_end_offset
+        outcome = compacted(log, disk)
+        assert any(len(done.sources) > 1 for done in outcome.cleaned), "groups are merged"
+        disk.kill_at = memory.calls + random.Random(seed).randrange(1, 260)
+        with contextlib.suppress(ProcessKilled):
+            swap_segments(log, outcome.cleaned, NOW)
+            disk.kill()
+        memory.lose_power()
+        if seed % 2:  # and once more, in the midst of the recovery
+            disk = memory.session()
+            disk.kill_at = memory.calls + random.Random(seed).randrange(20, 160)
+            with contextlib.suppress(ProcessKilled):
+                open_log(disk, log.directory, "t", 0, SETTINGS, NOW, clean=False, recovery_point=end)
+                disk.kill()
+            memory.lose_power()
+        again = reopen_in_new_session(memory, SETTINGS, point=end)
+        assert again.log_end_offset == end, seed
+        assert last_of_keys(again) == expected, seed
+        found = record_offsets(again)
+        assert found == sorted(set(found)), seed
+        assert not [n for n in disk.disk.files if n.endswith((".swap", ".cleaned"))], seed
+
+
+def test_a_key_deleted_in_the_pass_does_not_come_back_with_an_old_segment() -> None:
+    """The new segment reaches over all it stands for, even where nothing of the last source was kept."""
+    disk = memory_disk().session()
+    log = new_log(disk, SETTINGS)
+    for number in range(200):
+        item = r.NewRecord(b"same" if number >= 10 else b"k%d" % number, b"v" * 40, NOW)
+        log.append_as_leader(bytearray(r.build_batch([item])), 0, NOW)
+    log.set_high_watermark(200)
+    log.update_config(MERGED)
+    first, *more = compacted(log, disk).cleaned
+    assert len(first.sources) > 1
+    assert more
+    raw = read_file(disk, f"{log.directory}/{first.base_offset:020d}.log.cleaned")
+    assert [header for _, header in b.iterate_batches(raw)][-1].next_offset == log.base_offsets[
+        log.base_offsets.index(first.sources[-1]) + 1
+    ]
+
+
+def test_reads_go_on_between_all_steps() -> None:
+    disk = memory_disk().session()
+    log = written(disk)
+    work = SegmentSwap(log, compacted(log, disk).cleaned)
+    before = record_values(log)
+    assert work.add_swap_suffix()
+    assert record_values(log) == before
+    assert work.replace_segments(NOW)
+    after = record_values(log)
+    assert len(after) < len(before)
+    for _ in range(3):
+        log.close_idle_files()  # whatever the disk takes to sync: the new segments stay open
+        assert [s for s in log.segments if s.is_open]
+    assert record_values(log) == after
+    work.remove_swap_suffix()
+    for _ in range(3):
+        log.close_idle_files()
+    assert not [s for s in log.segments[:-1] if s.is_open]
+    assert record_values(log) == after
+
+
+def test_an_exchange_is_given_up_where_the_log_has_changed_meanwhile() -> None:
+    for step in ("before", "between"):
+        disk = memory_disk().session()
+        log = written(disk)
+        work = SegmentSwap(log, compacted(log, disk).cleaned)
+        if step == "between":
+            assert work.add_swap_suffix()
+        log.maybe_increment_log_start_offset(log.base_offsets[2])
+        log.delete_segments_below_start(NOW)
+        left = record_values(log)
+        done = work.add_swap_suffix() if step == "before" else work.replace_segments(NOW)
+        assert not done
+        assert record_values(log) == left
+        cp.delete_unfinished_files(disk, log.directory)
+        assert not [n for n in disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
+
+
+@pytest.mark.parametrize("step", ["announced", "taken over"])
+def test_a_log_that_is_cut_or_closed_meanwhile_is_left_alone(step: str) -> None:
+    disk = memory_disk().session()
+    log = written(disk)
+    work = SegmentSwap(log, compacted(log, disk).cleaned)
+    assert work.add_swap_suffix()
+    if step == "announced":
+        log.truncate_to(3, NOW)
+        assert not work.replace_segments(NOW)
+        assert not [n for n in disk.listdir(log.directory) if n.endswith(".swap")], "else a crash would bring it back"
+        assert record_offsets(log) == [0, 1, 2]
+        return
+    assert work.replace_segments(NOW)
+    log.set_offline()
+    disk.rmtree(log.directory)
+    work.sync_directory()
+    work.remove_swap_suffix()
+    assert not disk.exists(log.directory)
+
+
+def test_aborted_transactions_go_along_and_an_older_index_of_them_goes() -> None:
+    for aborted in (True, False):
+        disk = memory_disk().session()
+        settings = replace(SETTINGS, segment_bytes=500)
+        log = new_log(disk, settings)
+        if aborted:
+            append_committed(log, make_transactional_batch(1, 0))
+            append_committed(log, make_transactional_batch(2, 0))
+            append_committed(log, make_marker(1, 0))
+            append_committed(log, make_marker(2, 1))
+        else:
+            append_committed(log, make_transactional_batch(2, 0))
+            append_committed(log, make_marker(2, 1))
+            log.active_segment.add_aborted_txn(AbortedTxn(3, 0, 1, 1))
+        for number in range(20):
+            append_committed(log, bytearray(r.build_batch([r.NewRecord(b"k", b"%d" % number * 40, NOW)])))
+        log.flush()
+        assert swap_segments(log, compacted(log, disk).cleaned, NOW)
+        names = [n for n in disk.listdir(log.directory) if n == f"{0:020d}.txnindex"]
+        assert bool(names) == aborted
+        assert bool(log.segments[0].aborted_txns) == aborted
+
+
+def test_what_is_replaced_is_given_up_and_its_place_taken_by_name_or_with_a_new_name() -> None:
+    disk = memory_disk().session()
+    log = written(disk)
+    work = SegmentSwap(log, compacted(log, disk).cleaned)
+    old = log.segments[:]
+    assert all(segment.file for segment in old)
+    assert work.add_swap_suffix()
+    assert work.replace_segments(NOW)
+    assert not [s.base_offset for s in old if s not in log.segments and s.is_open]
+    assert work.removes_base_offsets
+    work.remove_swap_suffix()
+    assert not [n for n in disk.listdir(log.directory) if n.endswith(".swap")]
+
+
+def test_an_exchange_that_is_short_of_something_has_not_begun_or_puts_the_log_out_of_service() -> None:
+    """Half of it would be read as damage, or compacted again without what was merged."""
+    ends = set()
+    for at in range(1, 200):
+        memory = memory_disk(at)
+        disk = memory.session()
+        log = written(disk)
+        before, last = record_values(log), last_of_keys(log)
+        work = SegmentSwap(log, compacted(log, disk).cleaned)
+        assert work.add_swap_suffix()
+        target = memory.calls + at
+        disk.fault = lambda what, path, m=memory, t=target: OSError(errno.EMFILE, "short") if m.calls == t else None  # type: ignore[misc]
+        failed: OSError | None = None
+        try:
+            work.replace_segments(NOW)
+            work.remove_swap_suffix()
+        except OSError as error:
+            failed = error
+        disk.fault = None
+        ends.add((failed is not None, log.closed))
+        if failed is None:
+            assert last_of_keys(log) == last
+            if memory.calls < target:
+                break
+            continue  # an index that could not be read was made anew
+        if not log.closed:
+            assert failed.errno == errno.EMFILE
+            cp.delete_unfinished_files(disk, log.directory)
+            assert record_values(log) == before
+            assert swap_segments(log, compacted(log, disk).cleaned, NOW)
+            assert last_of_keys(log) == last
+            continue
+        assert failed.errno == errno.EIO
+        disk.kill()
+        again = reopen_in_new_session(memory, MERGED)
+        assert last_of_keys(again) == last
+        assert again.log_end_offset == log.log_end_offset
+    assert ends == {(True, False), (True, True), (False, False)}
+
+
+def test_an_exchange_that_a_start_finished_is_not_undone_by_the_next_compaction_and_a_power_cut() -> None:
+    """Simulator seed 1015: the old name came back beside half a compaction's file, and both were thrown away."""
+    for seed in range(20):
+        memory = MemoryDisk(random.Random(seed), lambda: NOW)
+        disk = memory.session()
+        log = written(disk)
+        work = SegmentSwap(log, compacted(log, disk).cleaned)
+        assert work.add_swap_suffix()
+        work.sync_directory()  # killed here
+        log = reopen_in_new_session(memory, MERGED)
+        before, disk = record_values(log), memory.session()
+        half = disk.open(f"{log.directory}/00000000000000000000.log.cleaned", create=True)
+        half.pwrite(b"half", 0)
+        half.fsync()
+        memory.lose_power()
+        assert record_values(reopen_in_new_session(memory, MERGED)) == before, seed

@@ -1,0 +1,1 @@
+"""A log directory: its identity, lock and checkpoints, the partitions and future logs in it."""

@@ -1,0 +1,105 @@
+"""What recovery makes of each partition of a data directory: a report, or with a real disk the deed.
+
+The rules are `recovery`'s own; on a `DryRunDisk` nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.env.disk import Disk
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.log_config import LogConfig
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery.dry_run_disk import DryRunDisk
+from ottla.log.recovery.log_loader import open_log
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import records as r
+
+
+class PartitionReport(NamedTuple):
+    """One partition."""
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+    truncated_bytes: int
+    """Bytes at the end of segments that would go."""
+    removed_files: list[str]
+    """Files that would go."""
+    recovery_notes: list[str]
+    """What would be done and why, in words."""
+    problem: str | None
+    """Why it cannot be opened, or what is wrong with a batch that recovery believes."""
+
+
+def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
+    """Recover every partition for real, as a node's next start would, and write what is derived anew; gives its notes.
+
+    The mark of a clean stop is taken: a node started on the directory looks at everything again.
+
+    Raises:
+        CorruptFile: not a data directory; OSError.
+    """
+    directory = LogDirectory(disk, data_dir)
+    if directory.read_meta_properties() is None:
+        raise CorruptFile(f"{data_dir} has no meta.properties: it is no data directory")
+    directory.load_checkpoints()
+    directory.remove_clean_shutdown_file()
+    directory.ignore_checkpoints()
+    for topic, partition in sorted(directory.partition_dirs()):
+        try:
+            log = directory.open_partition(topic, partition, LogConfig(compact=True), now_ms)
+        except (CorruptFile, WireError) as error:
+            yield f"{topic}-{partition}: left as it is: {error}"
+            continue
+        yield from log.recovery_notes
+        log.close()
+    directory.write_checkpoints()
+
+
+def check(disk: Disk, data_dir: str, now_ms: int, *, deep: bool = True) -> Iterator[PartitionReport]:
+    """Rehearse the recovery of every partition, from its first batch on; ``deep`` reads every record too.
+
+    Raises:
+        CorruptFile: not a data directory.
+    """
+    directory = LogDirectory(disk, data_dir)
+    if directory.read_meta_properties() is None:
+        raise CorruptFile(f"{data_dir} has no meta.properties: it is no data directory")
+    for (topic, partition), path in sorted(directory.partition_dirs().items()):
+        rehearsal = DryRunDisk(disk)
+        yield _check_partition(rehearsal, path, topic, partition, now_ms, deep=deep)
+
+
+def _check_partition(
+    disk: DryRunDisk, path: str, topic: str, partition: int, now_ms: int, *, deep: bool
+) -> PartitionReport:
+    problem, notes = None, []
+    start = end = -1
+    try:
+        # Compacted logs may have holes; without the metadata at hand every log is allowed them.
+        log = open_log(disk, path, topic, partition, LogConfig(compact=True), now_ms, clean=False)
+        start, end, notes = log.log_start_offset, log.log_end_offset, log.recovery_notes
+        problem = _find_malformed_records(log) if deep else None
+    except (CorruptFile, OSError, WireError) as error:
+        problem = str(error)
+    gone = sorted(name.rpartition("/")[2] for name in disk.removed_files if name not in disk.changed_files)
+    return PartitionReport(topic, partition, start, end, sum(disk.truncated_bytes.values()), gone, notes, problem)
+
+
+def _find_malformed_records(log: PartitionLog) -> str | None:
+    """What is wrong with the records of a batch whose checksum is right; None for nothing."""
+    for segment in log.segments:
+        try:
+            for _, header, raw in segment.scan():
+                try:
+                    sum(1 for _ in r.iterate_records(raw, header))
+                except WireError as error:
+                    return f"the batch at offset {header.base_offset} has a right checksum and wrong records: {error}"
+        finally:
+            segment.close()
+    return None

@@ -1,0 +1,55 @@
+"""The settings a partition's log lives by: the topic keys, as typed values. Defaults are Kafka's.
+
+Source: ``LogConfig.java``, ``TopicConfig.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ottla.wire.record_batch.compression import CompressionType
+
+FOREVER_MS = 2**63 - 1
+
+
+@dataclass(slots=True, frozen=True)
+class LogConfig:
+    """One topic's effective settings."""
+
+    segment_bytes: int = 1_073_741_824
+    segment_ms: int = 604_800_000
+    segment_jitter_ms: int = 0
+    """Segments are rolled up to so much earlier, so that not all partitions do it at once."""
+    segment_index_bytes: int = 10_485_760
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1_048_588
+    log_append_time: bool = False
+    timestamp_before_max_ms: int = FOREVER_MS
+    timestamp_after_max_ms: int = 3_600_000
+    compact: bool = False
+    delete: bool = True
+    flush_messages: int = FOREVER_MS
+    """So many records at most wait for the disk: the append that brings the last of them is answered after a sync."""
+    flush_ms: int = FOREVER_MS
+    delete_retention_ms: int = 86_400_000
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = FOREVER_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    retention_ms: int = 604_800_000
+    retention_bytes: int = -1
+    retention_by_claimed_time: bool = False
+    """Kafka's rule: a segment's age counts from its largest timestamp, however far in the future that lies."""
+    validate_records: bool = False
+    """Look at every record of every batch, as Kafka does, not only where another setting needs it."""
+    compression_type: CompressionType | None = None
+    """None keeps what the producer sent."""
+    compression_level: int | None = None
+    file_delete_delay_ms: int = 60_000
+    min_insync_replicas: int = 1
+    """So many must hold a record before acks=all is answered and the high watermark moves (KIP-966)."""
+    always_validates_records: bool = field(init=False, repr=False, default=False)
+    """Whether some setting needs to see every record, whatever a batch's header says."""
+
+    def __post_init__(self) -> None:
+        limits_age = self.timestamp_before_max_ms != FOREVER_MS and not self.log_append_time
+        object.__setattr__(self, "always_validates_records", self.compact or self.validate_records or limits_age)

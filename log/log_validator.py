@@ -1,0 +1,376 @@
+"""What a leader checks of a client's batch before it appends: the header, and records only where a rule needs them.
+
+`check_client_batch` looks at the header and at the first bytes of the records: that is all an ordinary batch gets, and
+it costs a microsecond. `needs_record_validation` says whether a topic's settings need more; then `validate_records` goes through the records a
+piece at a time, in bounded memory, and pauses between the pieces, so that a caller can let others have their turn.
+
+Source: ``LogValidator.java``, ``UnifiedLog.analyzeAndValidateRecords``, ``ProduceRequest.validateRecords``,
+``ByteBufferLogInputStream.java`` (apache/kafka 4.3.1).
+
+Timestamps: KIP-32, KIP-937.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from enum import Enum
+from typing import NamedTuple
+
+from ottla.log.log_config import LogConfig
+from ottla.wire.codec.primitives import Buffer, read_varlong
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import (
+    ATTRIBUTES_OFFSET,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_OFFSET,
+    BatchHeader,
+)
+from ottla.wire.record_batch.compression import (
+    MAX_COMPRESSION_RATIOS,
+    MAX_DECOMPRESSED_BYTES,
+    CompressionType,
+    DecompressedSizeExceeded,
+    StreamDecompressor,
+    compression_type_of,
+    create_compressor,
+)
+from ottla.wire.record_batch.compression_headers import check_compressed_prefix
+from ottla.wire.record_batch.crc import crc32c
+from ottla.wire.record_batch.incremental_parser import (
+    MIN_RECORD_BYTES,
+    IncrementalRecordParser,
+    MalformedRecord,
+    RecordSummary,
+)
+
+RecordErrors = list[tuple[int, str | None]]
+WritableBuffer = bytearray | memoryview
+
+MAX_RECORD_ERRORS = 1000
+"""So many records at fault are named; the rest of their batch is not looked at."""
+PIECE_BYTES = 32 * 1024
+"""So much of a batch's records is looked at without a pause: some five thousand at most, a few milliseconds."""
+_VALID = ErrorCode.NONE
+_MAX_COMPRESSION_TYPE = int(CompressionType.ZSTD)
+_MAX_RECORDS_PER_BYTE = [most // MIN_RECORD_BYTES + 1 for most in MAX_COMPRESSION_RATIOS]
+"""So many records at most are packed into a byte, by codec: a batch that says it has more of them lies."""
+_MIN_BATCH_SIZE = 14
+"""``LegacyRecord.RECORD_OVERHEAD_V0``: a batch of any format is at least as long behind its size."""
+
+
+class AppendOrigin(Enum):
+    """Who appends: decides how much is checked."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    RAFT_LEADER = "raft"
+
+
+class RecordValidationError(ProtocolError):
+    """A refusal that names the records at fault."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: RecordErrors) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class ValidatedBatch(NamedTuple):
+    """A client's batch that was looked at under these settings, as it shall be appended."""
+
+    data: WritableBuffer
+    header: BatchHeader
+    config: LogConfig
+
+
+ValidationJob = Generator[bool, None, ValidatedBatch]
+"""A look at a batch's records, in pauses; with True where much is kept meanwhile, or will be then (`StreamDecompressor`)."""
+
+
+def _invalid(message: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID_RECORD, message)
+
+
+def batch_size(data: Buffer, at: int = 0) -> int | None:
+    """Size of the batch at ``at``, of any format; None where it is not all there.
+
+    Raises:
+        ProtocolError: CORRUPT_MESSAGE: no batch of any format begins so.
+    """
+    if len(data) - at < LOG_OVERHEAD_BYTES:
+        return None
+    size = b.read_offset_and_size(data, at)[1]
+    if size - LOG_OVERHEAD_BYTES < _MIN_BATCH_SIZE:
+        text = f"Record size {size - LOG_OVERHEAD_BYTES} is less than the minimum record overhead ({_MIN_BATCH_SIZE})"
+        raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
+    if len(data) - at <= MAGIC_OFFSET:
+        return None
+    magic = data[at + MAGIC_OFFSET]
+    if magic > 2:
+        text = f"Invalid magic found in record: {magic if magic < 128 else magic - 256}"
+        raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
+    return size if size <= len(data) - at else None
+
+
+def parse_single_batch(data: Buffer) -> BatchHeader:
+    """The header of a produce request's data: exactly one whole batch. A piece of another behind it does not count.
+
+    Raises:
+        ProtocolError: CORRUPT_MESSAGE, INVALID_RECORD.
+    """
+    if len(data) >= HEADER_BYTES and data[MAGIC_OFFSET] == 2:
+        try:
+            header = b.parse_header(data)
+        except WireError:
+            pass  # said below, in Kafka's order
+        else:
+            if header.batch_length + LOG_OVERHEAD_BYTES == len(data):
+                return header
+    size = batch_size(data)
+    if size is None:
+        raise _invalid("there must be at least one record batch per partition")
+    if data[MAGIC_OFFSET] != 2:
+        raise _invalid(f"only format 2 can be written, not {data[MAGIC_OFFSET]}")
+    if batch_size(data, size) is not None:
+        raise _invalid("one batch for each partition, not more")
+    try:
+        return b.parse_header(memoryview(data)[:size])
+    except WireError as error:
+        raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+
+
+def check_crc(data: Buffer, header: BatchHeader) -> None:
+    """Raise CORRUPT_MESSAGE where the checksum is wrong."""
+    if not b.crc_matches(data, header):
+        raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, "Record is corrupt (bad CRC)")
+
+
+def check_size(size_bytes: int, settings: LogConfig, where: str) -> None:
+    """Raise MESSAGE_TOO_LARGE where a client's batch is larger than ``max.message.bytes``."""
+    if size_bytes > settings.max_message_bytes:
+        raise ProtocolError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {where} is {size_bytes} bytes "
+            f"which exceeds the maximum configured value of {settings.max_message_bytes}.",
+        )
+
+
+def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogConfig, where: str) -> None:
+    """What the header of a client's batch and the beginning of its records must keep to, in Kafka's order.
+
+    ``where`` names the partition in messages.
+
+    Raises:
+        ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, and UNKNOWN_SERVER_ERROR for data that is
+            not of the codec it names, as Kafka has it.
+    """
+    base_offset, length, _, _, crc, attributes, last_delta, _, _, producer_id, _, sequence, count = header
+    if base_offset != 0:
+        raise _invalid(f"a batch for {where} comes with a base offset that is not 0: {base_offset}")
+    size_bytes = length + LOG_OVERHEAD_BYTES
+    if size_bytes > settings.max_message_bytes:
+        check_size(size_bytes, settings, where)
+    view = memoryview(data)
+    if crc32c(view[ATTRIBUTES_OFFSET:size_bytes]) != crc:
+        check_crc(data, header)
+    codec = attributes & 0x07
+    if codec > _MAX_COMPRESSION_TYPE:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown codec {codec}")
+    if count <= 0 or last_delta != count - 1:
+        raise _invalid(f"{count} records and a last offset delta of {last_delta}")
+    if attributes & b.CONTROL_BIT:
+        raise _invalid("Clients are not allowed to write control records")
+    if producer_id >= 0 and sequence < 0:
+        raise _invalid(f"Invalid sequence number {sequence} in record batch with producerId {producer_id}")
+    if codec == 0:
+        if not _first_record_fits(data, size_bytes, count):
+            raise _invalid(f"the first of {count} records is none")
+    elif (code := check_compressed_prefix(codec, view[HEADER_BYTES:size_bytes])) is not _VALID:
+        raise ProtocolError(code, f"the records are no {CompressionType(codec).name.lower()} data")
+    elif count > (size_bytes - HEADER_BYTES) * _MAX_RECORDS_PER_BYTE[codec]:
+        raise _invalid(f"{size_bytes} bytes cannot hold {count} records")
+
+
+def _first_record_fits(data: WritableBuffer, end: int, count: int) -> bool:
+    """Whether the first of some uncompressed records fits its batch, as far as its size and its key's say."""
+    if HEADER_BYTES + count * MIN_RECORD_BYTES > end:
+        return False
+    size, at = data[HEADER_BYTES], HEADER_BYTES + 1
+    if size > 0x7F and (high := data[at]) < 0x80:
+        size, at = size & 0x7F | high << 7, at + 1
+    elif size > 0x7F:
+        try:
+            size, at = read_varlong(data, HEADER_BYTES)
+        except (WireError, IndexError):
+            return False
+        size += size
+    # Twice the size here, and twice that of the key: odd numbers are negative.
+    stop = at + (size >> 1)
+    if size & 1 or size < 2 * MIN_RECORD_BYTES - 2 or (stop != end if count == 1 else stop >= end):
+        return False
+    key = data[at + 3]
+    if key > 0x7F or data[at + 1] or data[at + 2]:
+        return True  # a long key, or deltas that are not 0, as a producer's first ones are: the key lies further on
+    return key == 1 or (not key & 1 and key <= size - 2 * MIN_RECORD_BYTES + 2)
+
+
+def needs_record_validation(header: BatchHeader, settings: LogConfig, now_ms: int) -> bool:
+    """Whether a rule must see the records themselves."""
+    if settings.always_validates_records:
+        return True
+    attributes = header.attributes
+    if settings.compression_type is not None and attributes & 0x07 != settings.compression_type:
+        return True
+    if settings.log_append_time:
+        return attributes & b.TIMESTAMP_TYPE_BIT != 0
+    time_ms = header.max_timestamp
+    if time_ms == b.NO_TIMESTAMP:
+        return attributes & b.TIMESTAMP_TYPE_BIT != 0
+    return time_ms > now_ms + settings.timestamp_after_max_ms
+
+
+class _RecordRules:
+    """The rules for single records, and which of them were broken."""
+
+    def __init__(self, header: BatchHeader, settings: LogConfig, now_ms: int, where: str) -> None:
+        self._header = header
+        self._settings = settings
+        self._where = where
+        self._oldest_ms = now_ms - settings.timestamp_before_max_ms
+        self._newest_ms = now_ms + settings.timestamp_after_max_ms
+        self._record_count = 0
+        self._has_timestamp_error = False
+        self.max_timestamp = b.NO_TIMESTAMP
+        self.errors: RecordErrors = []
+
+    def check_record(self, record: RecordSummary) -> None:
+        """Hold one record against the rules."""
+        header, settings = self._header, self._settings
+        index, self._record_count = self._record_count, self._record_count + 1
+        time_ms = header.max_timestamp if header.has_log_append_time else header.base_timestamp + record.time_delta
+        if time_ms > self.max_timestamp:
+            self.max_timestamp = time_ms
+        if settings.compact and record.key_bytes < 0:
+            text = f"Compacted topic cannot accept message without key in topic partition {self._where}"
+        elif not settings.log_append_time and time_ms != b.NO_TIMESTAMP:
+            if self._oldest_ms <= time_ms <= self._newest_ms:
+                return
+            self._has_timestamp_error = True
+            text = (
+                f"Timestamp {time_ms} of message with offset {index} is out of range. "
+                f"The timestamp should be within [{self._oldest_ms}, {self._newest_ms}]"
+            )
+        elif header.has_log_append_time:
+            self._has_timestamp_error = True
+            kind = "DefaultRecord" if header.attributes & 0x07 == 0 else "PartialDefaultRecord"
+            text = (
+                f"Invalid timestamp type in message {kind}(offset={index}, timestamp={time_ms}, "
+                f"key={max(record.key_bytes, 0)} bytes, value={max(record.value_bytes, 0)} bytes). "
+                "Producer should not set timestamp type to LogAppendTime."
+            )
+        else:
+            return
+        if len(self.errors) < MAX_RECORD_ERRORS:
+            self.errors.append((index, text))
+
+    def raise_errors(self) -> None:
+        """Raise what the records broke.
+
+        Raises:
+            InvalidRecords: INVALID_RECORD, INVALID_TIMESTAMP.
+        """
+        bad = self.errors
+        if self._has_timestamp_error:
+            text = "One or more records have been rejected due to invalid timestamp"
+            raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, text, bad)
+        if bad:
+            shown = ", ".join(f"RecordError(batchIndex={i}, message='{text}')" for i, text in bad[:3])
+            text = (
+                f"One or more records have been rejected due to {len(bad)} record errors in total, "
+                f"and only showing the first three errors at most: [{shown}]"
+            )
+            raise RecordValidationError(ErrorCode.INVALID_RECORD, text, bad)
+
+
+def validate_records(
+    data: WritableBuffer, header: BatchHeader, settings: LogConfig, now_ms: int, where: str
+) -> ValidationJob:
+    """Go through a batch's records, pausing after each piece; gives the batch as it shall be appended.
+
+    Packs them anew where ``compression.type`` asks for another codec, and stops as soon as that is too large. So it
+    does where they unpack to more than whoever looks into the batch later takes: compaction could not read it.
+
+    Raises:
+        InvalidRecords: INVALID_RECORD, INVALID_TIMESTAMP; ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE,
+            UNKNOWN_SERVER_ERROR where the records cannot be unpacked.
+    """
+    codec, claimed = compression_type_of(header.attributes), header.max_timestamp
+    rules = _RecordRules(header, settings, now_ms, where)
+    walk = IncrementalRecordParser(header.records_count)
+    wanted = codec if settings.compression_type is None else settings.compression_type
+    pack = None if wanted is codec else create_compressor(wanted, settings.compression_level)
+    packed = bytearray()
+    try:
+        first, raw = True, memoryview(data)[HEADER_BYTES : header.size_bytes]
+        for piece in (unpacking := StreamDecompressor(codec, raw, PIECE_BYTES, MAX_DECOMPRESSED_BYTES)):
+            if not first or not piece:
+                yield unpacking.is_memory_heavy
+            first = False
+            for record in walk.feed(piece):
+                rules.check_record(record)
+            if len(rules.errors) >= MAX_RECORD_ERRORS:
+                rules.raise_errors()
+            if pack is not None and not rules.errors:
+                packed += pack.add(piece)
+                check_size(HEADER_BYTES + len(packed), settings, where)
+        walk.finish()
+    except MalformedRecord as error:
+        raise _invalid(str(error)) from None
+    except DecompressedSizeExceeded as error:
+        text = f"The record batch in the append to {where} is refused: its {error}."
+        raise ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, text) from None
+    except WireError as error:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+    rules.raise_errors()
+    if not settings.log_append_time:
+        header = header._replace(max_timestamp=rules.max_timestamp)
+    if pack is not None:
+        packed += pack.finish()
+        header = header._replace(attributes=header.attributes & ~0x07 | wanted)
+        data = bytearray(b.pack_batch(header, packed))
+        check_size(len(data), settings, where)
+        header = b.parse_header(data)
+    elif header.max_timestamp != claimed:
+        header = b.set_max_timestamp(data, 0, header)
+    return ValidatedBatch(data, header, settings)
+
+
+class ValidationPending(Exception):
+    """A batch has so many records to look at that others shall have their turn meanwhile: go on with ``steps``."""
+
+    def __init__(self, steps: ValidationJob) -> None:
+        super().__init__()
+        self.steps = steps
+
+
+def run_validation(steps: ValidationJob, *, at_once: bool) -> ValidatedBatch:
+    """Go through a batch's records: all of them at once, or no further than the first pause.
+
+    Raises:
+        LookFirst: there is more than one piece of them.
+    """
+    while True:
+        try:
+            heavy = next(steps)
+        except StopIteration as done:
+            checked: ValidatedBatch = done.value
+            return checked
+        if not at_once:
+            raise ValidationPending(_resume_validation(steps, heavy=heavy))
+
+
+def _resume_validation(steps: ValidationJob, *, heavy: bool) -> ValidationJob:
+    if heavy:
+        yield heavy
+    return (yield from steps)

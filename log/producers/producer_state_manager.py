@@ -1,0 +1,276 @@
+"""What a partition remembers of its idempotent and transactional producers.
+
+Per producer id: its epoch, its last five batches (so a retry is answered, not appended), and the first offset of
+its open transaction (`producer_table`). Restored from the newest ``.snapshot`` and the batches behind it.
+
+Sources: ``ProducerStateManager.java``, ``ProducerStateEntry.java``, ``ProducerAppendInfo.java`` (apache/kafka 4.3.1).
+
+From KIP-98, KIP-360.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+
+from ottla.jobs.state_machine import VerificationGuard
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.producers.producer_table import (
+    BATCHES_TO_RETAIN,
+    ENTRY_BYTES,
+    BatchMetadata,
+    ProducerStateEntry,
+    ProducerTable,
+)
+from ottla.log.producers.transaction_verification import VERIFICATION_DISABLED, VerificationStateEntry
+from ottla.log.segment.indexes import AbortedTxn
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.record_batch.batch_header import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
+from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker
+from ottla.wire.record_batch.crc import crc32c
+
+__all__ = ["BATCHES_TO_RETAIN", "BatchMetadata", "ProducerStateEntry", "ProducerStateManager"]
+
+SNAPSHOT_VERSION = 1
+_HEAD = struct.Struct(">hIi")
+_COUNT = struct.Struct(">i")
+_PRODUCERS_PER_YIELD = 5000
+_MIN_COMPACTED_HEAP = 64
+NO_PRODUCER = -1
+_MAX_EPOCH = 32767
+_TRANSACTION_V2 = 2
+"""From this ``transaction.version`` on each transaction has an epoch of its own."""
+
+
+class ProducerStateManager:
+    """All producers of one partition."""
+
+    __slots__ = ("_ongoing_heap", "completed_txns", "last_txn_end_offset", "ongoing_txns", "producers")
+
+    def __init__(self, producers: ProducerTable | None = None) -> None:
+        self.producers = ProducerTable() if producers is None else producers
+        self.ongoing_txns: dict[int, int] = dict(self.producers.open_transactions())
+        """Producer id -> first offset of its open transaction."""
+        self._ongoing_heap = [(first, pid) for pid, first in self.ongoing_txns.items()]
+        """The same as a heap; one that has ended stays until it is the first, or there are many such."""
+        heapify(self._ongoing_heap)
+        self.completed_txns: list[tuple[int, int]] = []
+        """(first, last) of ended transactions whose marker may still lie above the high watermark, both growing. One
+        that began before another and ended after it stands for both.
+        """
+        self.last_txn_end_offset = -1
+        """Offset of the last marker that ended a transaction, as far as is known: a cut below it opens that again."""
+
+    def check_batch(self, header: BatchHeader) -> BatchMetadata | None:
+        """Hold a client's batch against what is known: a remembered batch means "already appended, answer success".
+
+        Raises:
+            ProtocolError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER; INVALID_TXN_STATE: the producer has a
+                transaction open here, and the batch is not of it.
+        """
+        entry = self.producers.entry(header.producer_id)
+        if entry is None:
+            return None  # unknown, or expired: any sequence is taken (KAFKA-5793, KIP-360)
+        _, epoch, last_sequence, last_offset, _, _, _, txn_first = entry
+        if header.producer_epoch == epoch:
+            if last_offset < 0:
+                last_sequence = NO_SEQUENCE
+            if header.base_sequence == (last_sequence + 1) & 0x7FFFFFFF:
+                if txn_first >= 0 and not header.is_transactional:
+                    raise _not_in_transaction_error(header)
+                return None
+            known = self.producers.find_duplicate_batch(header.producer_id, header.base_sequence, header.last_sequence)
+            if known is not None:
+                return known
+        elif header.producer_epoch < epoch:
+            raise _invalid_epoch_error(header, epoch)
+        elif header.base_sequence == 0 or epoch == NO_PRODUCER_EPOCH:
+            if txn_first >= 0 and not header.is_transactional:
+                raise _not_in_transaction_error(header)
+            return None
+        raise ProtocolError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {header.producer_id}: sequence {header.base_sequence} after {last_sequence}",
+        )
+
+    def check_epoch(self, producer_id: int, epoch: int) -> bool:
+        """Whether this producer has a transaction open here under this epoch.
+
+        Raises:
+            ProtocolError: INVALID_PRODUCER_EPOCH: a newer one was seen.
+        """
+        entry = self.producers.entry(producer_id)
+        if entry is None:
+            return False
+        if epoch < entry[1]:
+            text = f"producer {producer_id} has epoch {entry[1]}, not {epoch}"
+            raise ProtocolError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+        return entry[7] >= 0 and entry[1] == epoch
+
+    def check_transactional(
+        self,
+        header: BatchHeader,
+        guard: VerificationGuard | None,
+        verifying: VerificationStateEntry | None,
+        *,
+        client: bool,
+    ) -> BatchMetadata | None:
+        """`check_batch` for a batch of a transaction: where none is open, its coordinator must have confirmed this one.
+
+        What a coordinator writes itself (``client`` False) has no sequence.
+
+        Raises:
+            ProtocolError: as `check_batch`; INVALID_TXN_STATE: not confirmed, or something was written in between.
+        """
+        entry = self.producers.entry(header.producer_id)
+        if client and entry is not None and header.producer_epoch == entry[1]:
+            known = self.producers.find_duplicate_batch(header.producer_id, header.base_sequence, header.last_sequence)
+            if known is not None:
+                return known
+        is_open = self.check_epoch(header.producer_id, header.producer_epoch)
+        if not is_open and guard is not VERIFICATION_DISABLED and (verifying is None or verifying.guard is not guard):
+            raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        if not client:
+            return None
+        if verifying is not None:
+            lowest = verifying.lowest_sequence
+            if verifying.supports_epoch_bump and (entry is None or entry[3] < 0):
+                lowest = min(lowest, 0)
+            if header.base_sequence > lowest:
+                text = f"producer {header.producer_id}: sequence {header.base_sequence} before {lowest}"
+                raise ProtocolError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        return self.check_batch(header)
+
+    def check_marker(self, header: BatchHeader, end: EndTransactionMarker, version: int) -> None:
+        """Hold a marker against what is known, as the leader does; ``version`` is the protocol's it is written under.
+
+        From version 2 on its epoch is one more than its transaction's. The same once more is its repetition, where no
+        transaction is open: it is written again.
+
+        Raises:
+            ProtocolError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self.producers.entry(header.producer_id)
+        if entry is None:
+            return
+        _, epoch, _, _, _, _, coordinator_epoch, txn_first = entry
+        is_again = header.producer_epoch == epoch and (txn_first < 0 or epoch == _MAX_EPOCH)
+        newer = header.producer_epoch > epoch or (version < _TRANSACTION_V2 and header.producer_epoch == epoch)
+        if not newer and not is_again:
+            raise _invalid_epoch_error(header, epoch)
+        if end.coordinator_epoch < coordinator_epoch:
+            text = f"a coordinator of epoch {end.coordinator_epoch}, after one of {coordinator_epoch}"
+            raise ProtocolError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
+
+    def update(self, header: BatchHeader, base_offset: int) -> None:
+        """Remember an appended data batch (its header may still carry the client's base offset)."""
+        pid, delta = header.producer_id, header.last_offset_delta
+        first = self.ongoing_txns.get(pid, -1)
+        if first < 0 and header.is_transactional:
+            first = self.ongoing_txns[pid] = base_offset
+            heappush(self._ongoing_heap, (base_offset, pid))
+        batch = BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
+        self.producers.add_batch(pid, header.producer_epoch, batch, first)
+
+    def aborted_txn(self, producer_id: int, offset: int) -> AbortedTxn | None:
+        """What an abort marker at ``offset`` puts into the transaction index; None where nothing is open."""
+        first = self.ongoing_txns.get(producer_id)
+        if first is None:
+            return None
+        return AbortedTxn(producer_id, first, offset, self._oldest_first_offset(producer_id, offset + 1))
+
+    def _oldest_first_offset(self, but: int, default: int) -> int:
+        """First offset of the oldest open transaction of any producer but one."""
+        begun = self._ongoing_heap
+        self._drop_completed()
+        if not begun or begun[0][1] != but:
+            return begun[0][0] if begun else default
+        its = heappop(begun)
+        self._drop_completed()
+        first = begun[0][0] if begun else default
+        heappush(begun, its)
+        return first
+
+    def _drop_completed(self) -> None:
+        """Let the first of the heap be one that is open."""
+        begun, ongoing = self._ongoing_heap, self.ongoing_txns
+        while begun and ongoing.get(begun[0][1]) != begun[0][0]:
+            heappop(begun)
+
+    def end_transaction(
+        self, header: BatchHeader, offset: int, marker: int, coordinator_epoch: int
+    ) -> AbortedTxn | None:
+        """Take a marker into account; gives what belongs into the transaction index if it was an abort."""
+        pid = header.producer_id
+        aborted = self.aborted_txn(pid, offset) if marker == ControlRecordType.ABORT else None
+        self.producers.add_end_marker(pid, header.producer_epoch, coordinator_epoch, header.max_timestamp)
+        first = self.ongoing_txns.pop(pid, -1)
+        if first < 0:
+            return None
+        self.last_txn_end_offset = offset
+        if len(self._ongoing_heap) > max(
+            _MIN_COMPACTED_HEAP, 4 * len(self.ongoing_txns)
+        ):  # one that stays open lets none behind it go
+            self._ongoing_heap = [(its_first, its_pid) for its_pid, its_first in self.ongoing_txns.items()]
+            heapify(self._ongoing_heap)
+        while self.completed_txns and self.completed_txns[-1][0] >= first:
+            self.completed_txns.pop()
+        self.completed_txns.append((first, offset))
+        return aborted
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """First offset of the oldest transaction that is open, or whose marker is not yet below the high watermark."""
+        done = 0
+        for _, last in self.completed_txns:
+            if last >= high_watermark:
+                break
+            done += 1
+        if done:
+            del self.completed_txns[:done]
+        first = self._oldest_first_offset(NO_PRODUCER, -1)
+        if self.completed_txns and (first < 0 or self.completed_txns[0][0] < first):
+            first = self.completed_txns[0][0]
+        return None if first < 0 else first
+
+    def expire_job(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
+        """Forget producers that have been silent for ``producer.id.expiration.ms`` and have nothing open; pauses."""
+        return self.producers.expire_job(now_ms, expiration_ms, _PRODUCERS_PER_YIELD)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """`expire_job`, all at once."""
+        for _ in self.expire_job(now_ms, expiration_ms):
+            pass
+
+    def pack(self) -> bytes:
+        """The bytes of a ``.snapshot``: only the last batch of each producer is kept."""
+        rows = self.producers.snapshot_body
+        count = _COUNT.pack(len(self.producers))
+        return _HEAD.pack(SNAPSHOT_VERSION, crc32c(rows, crc32c(count)), len(self.producers)) + rows
+
+    @classmethod
+    def unpack(cls, raw: bytes, path: str = "") -> ProducerStateManager:
+        """Read a ``.snapshot``.
+
+        Raises:
+            CorruptFile: wrong version, checksum or size.
+        """
+        if len(raw) < _HEAD.size:
+            raise CorruptFile(f"{path}: {len(raw)} bytes are no producer snapshot")
+        version, crc, count = _HEAD.unpack_from(raw)
+        if version != SNAPSHOT_VERSION or crc32c(raw[6:]) != crc or len(raw) != _HEAD.size + count * ENTRY_BYTES:
+            raise CorruptFile(f"{path}: version {version}, {count} entries, or a bad checksum")
+        try:
+            return cls(ProducerTable(raw[_HEAD.size :]))
+        except ValueError as error:
+            raise CorruptFile(f"{path}: {error}") from None
+
+
+def _invalid_epoch_error(header: BatchHeader, epoch: int) -> ProtocolError:
+    text = f"producer {header.producer_id} has epoch {epoch}, the batch {header.producer_epoch}"
+    return ProtocolError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+
+
+def _not_in_transaction_error(header: BatchHeader) -> ProtocolError:
+    text = f"producer {header.producer_id} has a transaction open, and the batch is not of it"
+    return ProtocolError(ErrorCode.INVALID_TXN_STATE, text)

@@ -1,0 +1,278 @@
+"""What a leader takes of transactions: facts 144, 145, 147 to 149, as rows.
+
+Sources: ``ProducerAppendInfo.java``, ``VerificationStateEntry.java``, ``UnifiedLog.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from ottla.jobs.state_machine import VerificationGuard
+from ottla.log.log_config import LogConfig
+from ottla.log.log_validator import AppendOrigin
+from ottla.log.partition_log import PartitionLog
+from ottla.log.producers.transaction_verification import VERIFICATION_DISABLED, TxnAppendContext
+from ottla.log.tests.log_fixtures import (
+    NOW,
+    UNVERIFIED_TXN,
+    append_committed,
+    make_batch,
+    make_marker,
+    make_transactional_batch,
+    memory_disk,
+    new_log,
+)
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
+
+FENCED, STATE, GAP = (
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+)
+ZOMBIE = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+PID = 9
+TOP = 32767
+
+
+def a_log() -> PartitionLog:
+    return new_log(memory_disk().session(), LogConfig())
+
+
+def data(epoch: int, sequence: int, *, txn: bool = True, count: int = 1) -> bytearray:
+    attributes = b.TRANSACTIONAL_BIT if txn else 0
+    return make_batch(0, count, producer_id=PID, producer_epoch=epoch, base_sequence=sequence, attributes=attributes)
+
+
+def ending(epoch: int, coordinator_epoch: int = 0, kind: int = ControlRecordType.COMMIT) -> bytearray:
+    return bytearray(build_end_transaction_batch(EndTransactionMarker(kind, coordinator_epoch), PID, epoch, NOW))
+
+
+def refusal(log: PartitionLog, raw: bytearray, origin: AppendOrigin, txn: TxnAppendContext) -> ErrorCode | None:
+    end = log.log_end_offset
+    try:
+        log.append_as_leader(raw, 0, NOW, origin, txn=txn)
+    except ProtocolError as error:
+        assert log.log_end_offset == end, "what is refused is not written"
+        return error.code
+    assert log.log_end_offset > end
+    return None
+
+
+class MarkerCase(NamedTuple):
+    what: str
+    before: list[bytearray]
+    epoch: int
+    version: int
+    refused: ErrorCode | None
+    coordinator_epoch: int = 0
+
+
+OPEN, SHUT = [data(5, 0)], [data(5, 0), ending(5)]
+MARKERS = [
+    MarkerCase("an unknown producer's", [], 3, 2, None),
+    MarkerCase("version 1, the epoch of what is open", OPEN, 5, 1, None),
+    MarkerCase("version 1, a newer epoch", OPEN, 6, 1, None),
+    MarkerCase("version 1, an older epoch", OPEN, 4, 1, FENCED),
+    MarkerCase("version 0, an older epoch", OPEN, 4, 0, FENCED),
+    MarkerCase("version 1, once more", SHUT, 5, 1, None),
+    MarkerCase("version 2, one more than what is open", OPEN, 6, 2, None),
+    MarkerCase("version 2, the epoch of what is open: a late one", OPEN, 5, 2, FENCED),
+    MarkerCase("version 2, an older epoch", OPEN, 4, 2, FENCED),
+    MarkerCase("version 2, once more, and nothing is open", SHUT, 5, 2, None),
+    MarkerCase("version 2, an older one, and nothing is open", SHUT, 4, 2, FENCED),
+    MarkerCase("version 2, the last epoch there is", [data(TOP, 0)], TOP, 2, None),
+    MarkerCase("version 1, an older coordinator", [data(5, 0), ending(5, 7)], 5, 1, ZOMBIE, 6),
+    MarkerCase("the same coordinator", [data(5, 0), ending(5, 7)], 5, 1, None, 7),
+    MarkerCase("the epoch is looked at before the coordinator's", [data(5, 0), ending(5, 7)], 4, 1, FENCED, 6),
+]
+
+
+@pytest.mark.parametrize("row", MARKERS, ids=lambda row: row.what)
+def test_fact_144_which_markers_a_leader_takes(row: MarkerCase) -> None:
+    log = a_log()
+    for raw in row.before:
+        append_committed(log, bytearray(raw))
+    raw = ending(row.epoch, row.coordinator_epoch)
+    assert refusal(log, raw, AppendOrigin.COORDINATOR, TxnAppendContext(transaction_version=row.version)) is row.refused
+
+
+def test_fact_144_followers_take_every_marker() -> None:
+    log = a_log()
+    append_committed(log, data(5, 0))
+    append_committed(log, ending(5, 7))
+    late = ending(4, 6)
+    b.set_offset_and_epoch(late, 0, 2, 0)
+    log.append_as_follower(late, NOW)
+    assert log.log_end_offset == 3
+
+
+def test_fact_145_a_marker_without_a_transaction_moves_the_epoch_and_aborts_nothing() -> None:
+    log = a_log()
+    append_committed(log, data(5, 0, txn=False))
+    append_committed(log, ending(6, kind=ControlRecordType.ABORT))
+    assert log.active_segment.aborted_txns == []
+    producer = log.producers.producers[PID]
+    assert (producer.epoch, producer.batches) == (6, ())
+    assert refusal(log, data(6, 1, txn=False), AppendOrigin.CLIENT, TxnAppendContext()) is GAP
+    assert refusal(log, data(6, 0, txn=False), AppendOrigin.CLIENT, TxnAppendContext()) is None
+
+
+class DataBatchCase(NamedTuple):
+    what: str
+    before: list[bytearray]
+    epoch: int
+    sequence: int
+    guard: str | None
+    """``own``, ``foreign``, ``off``: verification is off; None: none was made."""
+    refused: ErrorCode | None
+    bumps: bool = True
+    lowest: int | None = None
+    """A sequence that was seen meanwhile."""
+    origin: AppendOrigin = AppendOrigin.CLIENT
+
+
+BATCHES = [
+    DataBatchCase("confirmed", [], 5, 0, "own", None),
+    DataBatchCase("not confirmed", [], 5, 0, None, STATE),
+    DataBatchCase("confirmed by another answer", [], 5, 0, "foreign", STATE),
+    DataBatchCase("verification is off", [], 5, 0, "off", None),
+    DataBatchCase("one is open", OPEN, 5, 1, None, None),
+    DataBatchCase("one is open under an older epoch", OPEN, 6, 0, None, STATE),
+    DataBatchCase("the last one has ended", SHUT, 5, 1, None, STATE),
+    DataBatchCase("the last one has ended, and this is confirmed", SHUT, 5, 1, "own", None, bumps=False),
+    DataBatchCase("an older epoch, told before the guard", SHUT, 4, 0, None, FENCED),
+    DataBatchCase("an older epoch while one is open", OPEN, 4, 0, None, FENCED),
+    DataBatchCase("149: each its epoch, nothing known, and not the first", [], 5, 3, "own", GAP),
+    DataBatchCase("149: nothing known, and not the first", [], 5, 3, "own", None, bumps=False),
+    DataBatchCase("149: beyond the lowest that was seen", [], 5, 3, "own", GAP, bumps=False, lowest=2),
+    DataBatchCase("149: the lowest that was seen", [], 5, 2, "own", None, bumps=False, lowest=2),
+    DataBatchCase("149: a new epoch begins elsewhere", SHUT, 6, 3, "own", GAP, bumps=False),
+    DataBatchCase("149: a gap within the open one", OPEN, 5, 2, None, GAP),
+    DataBatchCase("a coordinator's has no sequence", SHUT, 5, 0, "own", None, origin=AppendOrigin.COORDINATOR),
+    DataBatchCase("a coordinator's must be confirmed too", SHUT, 5, 0, None, STATE, origin=AppendOrigin.COORDINATOR),
+    DataBatchCase("a coordinator's of an older epoch", SHUT, 4, 0, None, FENCED, origin=AppendOrigin.COORDINATOR),
+]
+
+
+@pytest.mark.parametrize("row", BATCHES, ids=lambda row: row.what)
+def test_facts_147_and_149_which_batches_of_a_transaction_a_leader_takes(row: DataBatchCase) -> None:
+    log = a_log()
+    for raw in row.before:
+        append_committed(log, bytearray(raw))
+    guard: VerificationGuard | None = None
+    if row.guard in ("own", "foreign"):
+        guard = log.maybe_start_transaction_verification(PID, row.epoch, row.sequence, NOW, bumps=row.bumps)
+        if row.lowest is not None:
+            assert log.maybe_start_transaction_verification(PID, row.epoch, row.lowest, NOW, bumps=row.bumps) is guard
+    if row.guard == "foreign":
+        guard = VerificationGuard()
+    if row.guard == "off":
+        guard = VERIFICATION_DISABLED
+    raw = data(row.epoch, row.sequence)
+    assert refusal(log, raw, row.origin, TxnAppendContext(guard)) is row.refused
+
+
+def test_a_batch_sent_again_is_answered_though_its_transaction_has_ended() -> None:
+    log = a_log()
+    for raw in (data(5, 0), ending(5)):
+        append_committed(log, raw)
+    assert log.append_as_leader(data(5, 0), 0, NOW).duplicate
+
+
+def test_fact_145_data_of_no_transaction_is_refused_while_one_is_open() -> None:
+    log = a_log()
+    append_committed(log, data(5, 0))
+    assert refusal(log, data(5, 1, txn=False), AppendOrigin.CLIENT, TxnAppendContext()) is STATE
+    assert refusal(log, data(6, 0, txn=False), AppendOrigin.CLIENT, TxnAppendContext()) is STATE
+    assert refusal(log, data(5, 2, txn=False), AppendOrigin.CLIENT, TxnAppendContext()) is GAP
+    append_committed(log, ending(5))
+    assert refusal(log, data(5, 1, txn=False), AppendOrigin.CLIENT, TxnAppendContext()) is None
+
+
+def begun(log: PartitionLog, epoch: int = 5, *, bumps: bool = False) -> VerificationGuard:
+    guard = log.maybe_start_transaction_verification(PID, epoch, 0, NOW, bumps=bumps)
+    assert guard is not None
+    return guard
+
+
+def test_fact_147_no_guard_is_made_where_the_transaction_is_open_and_none_for_an_older_epoch() -> None:
+    log = a_log()
+    append_committed(log, data(5, 0))
+    assert log.maybe_start_transaction_verification(PID, 5, 1, NOW, bumps=True) is None
+    assert log.maybe_start_transaction_verification(PID, 6, 0, NOW, bumps=True) is not None, (
+        "that one has ended, as its epoch says"
+    )
+    with pytest.raises(ProtocolError) as raised:
+        log.maybe_start_transaction_verification(PID, 4, 0, NOW, bumps=True)
+    assert raised.value.code is FENCED
+
+
+def test_fact_148_the_first_batch_takes_the_guard_away() -> None:
+    log = a_log()
+    guard = begun(log)
+    assert begun(log) is guard, "asked twice, it is the same"
+    log.append_as_leader(data(5, 0), 0, NOW, txn=TxnAppendContext(guard))
+    assert log.verification_states == {}
+
+
+def test_fact_148_an_abort_that_overtakes_the_answer_takes_the_guard_away() -> None:
+    log = a_log()
+    guard = begun(log)
+    append_committed(log, ending(5, kind=ControlRecordType.ABORT))
+    assert refusal(log, data(5, 0), AppendOrigin.CLIENT, TxnAppendContext(guard)) is STATE
+    again = begun(log)
+    assert again is not guard
+    assert refusal(log, data(5, 0), AppendOrigin.CLIENT, TxnAppendContext(guard)) is STATE, (
+        "an answer to the question before"
+    )
+    assert refusal(log, data(5, 0), AppendOrigin.CLIENT, TxnAppendContext(again)) is None
+
+
+def test_fact_148_a_marker_before_the_next_transaction_leaves_the_next_ones_guard() -> None:
+    """Each transaction has its epoch: the marker of the one before bears the epoch of the next."""
+    log = a_log()
+    guard = begun(log, 6, bumps=True)
+    log.append_as_leader(ending(6), 0, NOW, AppendOrigin.COORDINATOR, txn=TxnAppendContext(transaction_version=2))
+    assert refusal(log, data(6, 0), AppendOrigin.CLIENT, TxnAppendContext(guard)) is None
+
+
+def test_fact_148_a_followers_marker_takes_the_guard_of_an_earlier_lead_away() -> None:
+    log = a_log()
+    guard = begun(log)
+    log.append_as_follower(ending(5), NOW)
+    assert refusal(log, data(5, 0), AppendOrigin.CLIENT, TxnAppendContext(guard)) is STATE
+
+
+def test_fact_148_guards_expire_with_producers_and_are_gone_behind_a_cut() -> None:
+    log = a_log()
+    begun(log)
+    list(log.expire_producers_job(NOW + 999, 1000))
+    assert log.verification_states
+    list(log.expire_producers_job(NOW + 1000, 1000))
+    assert log.verification_states == {}
+    append_committed(log, make_batch(0))
+    begun(log)
+    log.truncate_to(0, NOW)
+    assert log.verification_states == {}
+
+
+def test_a_newer_epoch_forgets_the_sequences_seen_under_the_older() -> None:
+    log = a_log()
+    assert log.maybe_start_transaction_verification(
+        PID, 5, 3, NOW, bumps=False
+    ) is log.maybe_start_transaction_verification(PID, 6, 8, NOW, bumps=False)
+    log.maybe_start_transaction_verification(PID, 5, 0, NOW, bumps=False)
+    assert (log.verification_states[PID].epoch, log.verification_states[PID].lowest_sequence) == (6, 8)
+
+
+def test_the_end_of_a_transaction_is_written_as_kafka_does() -> None:
+    assert bytes(ending(5, 7))[61:] == bytes(make_marker(PID, 1, 5, 7))[61:]
+    log = a_log()
+    append_committed(log, make_transactional_batch(PID, 0))
+    log.append_as_leader(ending(0), 0, NOW, AppendOrigin.COORDINATOR, txn=UNVERIFIED_TXN)
+    header = next(h for h, _ in log.batches(1))
+    assert (header.producer_id, header.base_sequence, header.attributes) == (PID, -1, 0x30)

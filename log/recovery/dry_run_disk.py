@@ -1,0 +1,190 @@
+"""A disk on which everything can be tried and nothing happens: reads come from a real one, changes stay in memory.
+
+Recovery run on it tells what it would do. What was changed can be asked for afterwards.
+"""
+
+from __future__ import annotations
+
+from ottla.env.disk import Disk, File, FileStat, PrivateDisk
+from ottla.wire.codec.primitives import Buffer
+
+
+class DryRunFile:
+    """A file whose changes are kept in memory: where it would end, and its bytes once one of them would change.
+
+    The real file is open only while somebody reads; there may be more of them than descriptors.
+    """
+
+    def __init__(self, disk: DryRunDisk, path: str, real_path: str | None) -> None:
+        self._disk = disk
+        self._path = path
+        self._real_path = real_path
+        self._real: File | None = None
+        self._size = disk.real_size(real_path) if real_path is not None else 0
+        self._own: bytearray | None = None if real_path is not None else bytearray()
+
+    def _read(self, size_bytes: int, offset: int) -> bytes:
+        if self._real is None:
+            assert self._real_path is not None
+            self._real = self._disk.open_real(self._real_path)
+        return self._real.pread(max(min(size_bytes, self._size - offset), 0), offset)
+
+    def _copy(self) -> bytearray:
+        if self._own is None:
+            self._own = bytearray(self._read(self._size, 0))
+            self.close()
+        return self._own
+
+    def size(self) -> int:
+        """Its length as it would be."""
+        return self._size
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """Remember the change."""
+        own = self._copy()
+        own.extend(bytes(max(offset - len(own), 0)))
+        own[offset : offset + len(data)] = data
+        self._size = len(own)
+        self._disk.changed_files.add(self._path)
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """The bytes as they would be."""
+        return self._read(size_bytes, offset) if self._own is None else bytes(self._own[offset : offset + size_bytes])
+
+    def truncate(self, size_bytes: int) -> None:
+        """Remember the change, and that bytes would go."""
+        if size_bytes == self._size:
+            return
+        self._disk.changed_files.add(self._path)
+        if size_bytes < self._size:
+            self._disk.truncated_bytes[self._path] = (
+                self._disk.truncated_bytes.get(self._path, 0) + self._size - size_bytes
+            )
+        if size_bytes > self._size or self._own is not None:
+            own = self._copy()
+            del own[size_bytes:]
+            own.extend(bytes(size_bytes - len(own)))
+        self._size = size_bytes
+
+    def fsync(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """The state stays for whoever opens it again; the real file's descriptor goes back."""
+        if self._real is not None:
+            self._real.close()
+            self._real = None
+
+    def fileno(self) -> int:
+        """None."""
+        return -1
+
+
+class DryRunDisk:
+    """A `Disk` over another one."""
+
+    def __init__(self, under: Disk) -> None:
+        self._real_disk = under
+        self._files: dict[str, DryRunFile] = {}
+        self._removed_paths: set[str] = set()
+        self.changed_files: set[str] = set()
+        """Files that would be written."""
+        self.truncated_bytes: dict[str, int] = {}
+        """Files that would lose bytes at their end, and how many."""
+        self.removed_files: set[str] = set()
+        """Files of the real disk that would be removed."""
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
+        """Open a file as it would be."""
+        known = self._files.get(path)
+        if known is not None:
+            return known
+        if path in self._removed_paths or not self._real_disk.exists(path):
+            if not create:
+                raise FileNotFoundError(2, "no such file", path)
+            real_path = None
+        else:
+            real_path = path
+        self._removed_paths.discard(path)
+        made = self._files[path] = DryRunFile(self, path, real_path)
+        return made
+
+    def open_real(self, path: str) -> File:
+        """A file of the disk beneath, to be read."""
+        return self._real_disk.open(path, readonly=True)
+
+    def real_size(self, path: str) -> int:
+        """How long it is there."""
+        return self._real_disk.stat(path).size_bytes
+
+    def exists(self, path: str) -> bool:
+        """As it would be."""
+        return path in self._files or (path not in self._removed_paths and self._real_disk.exists(path))
+
+    def is_dir(self, path: str) -> bool:
+        """As it would be."""
+        return path not in self._removed_paths and self._real_disk.is_dir(path)
+
+    def listdir(self, path: str) -> list[str]:
+        """As it would be."""
+        names = {n for n in self._real_disk.listdir(path) if f"{path}/{n}" not in self._removed_paths}
+        names |= {p[len(path) + 1 :] for p in self._files if p.rpartition("/")[0] == path}
+        return sorted(names)
+
+    def list_files(self, path: str) -> list[str]:
+        """As it would be."""
+        names = {n for n in self._real_disk.list_files(path) if f"{path}/{n}" not in self._removed_paths}
+        names |= {p[len(path) + 1 :] for p in self._files if p.rpartition("/")[0] == path}
+        return sorted(names)
+
+    def makedirs(self, path: str, mode: int = 0o777) -> None:
+        """Take it back where it was removed: all else that is rehearsed is there."""
+        self._removed_paths.discard(path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Remember it."""
+        file = self.open(old)
+        assert isinstance(file, DryRunFile)
+        self.unlink(old)
+        self._removed_paths.discard(new)
+        self._files[new] = file
+        self.changed_files.add(new)
+
+    def unlink(self, path: str) -> None:
+        """Remember it."""
+        self._files.pop(path, None)
+        self._removed_paths.add(path)
+        if self._real_disk.exists(path):
+            self.removed_files.add(path)
+
+    def rmtree(self, path: str) -> None:
+        """Remember it, for everything beneath."""
+        for name in self.listdir(path):
+            inner = f"{path}/{name}"
+            if self.is_dir(inner):
+                self.rmtree(inner)
+            else:
+                self.unlink(inner)
+        self.unlink(path)
+
+    def fsync_dir(self, path: str) -> None:
+        """Nothing to do."""
+
+    def stat(self, path: str) -> FileStat:
+        """The size as it would be, the age as it is."""
+        known = self._files.get(path)
+        if known is None:
+            return self._real_disk.stat(path)
+        return FileStat(known.size(), self._real_disk.stat(path).mtime_ms if self._real_disk.exists(path) else 0)
+
+    def usage(self, path: str) -> tuple[int, int]:
+        """The real one."""
+        return self._real_disk.usage(path)
+
+    def lock(self, path: str) -> File | None:
+        """The real lock: nobody may write meanwhile."""
+        return self._real_disk.lock(path)
+
+    def private(self) -> PrivateDisk:
+        """The same disk; new files are for their owner alone."""
+        return PrivateDisk(self)

@@ -1,0 +1,104 @@
+"""Read old segments again, a little at a time: does the disk still give what was written?
+
+Kafka trusts what lies below the recovery point for ever. Here a batch that is found damaged is remembered, and never
+served: whoever asks for it gets CORRUPT_MESSAGE, and everything around it is still there.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import NamedTuple
+
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment.log_segment import LogSegment
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch.legacy_records import (
+    MAGIC_PREFIX_BYTES,
+    any_crc_matches,
+    min_batch_bytes,
+    parse_any_header,
+)
+
+
+class DamagedRange(NamedTuple):
+    """Bytes of a segment that are not what was written."""
+
+    path: str
+    position: int
+    end: int
+    offset: int
+    """The first offset that cannot be read."""
+
+
+class ScrubResult(NamedTuple):
+    """What one look came to."""
+
+    next_position: int | None
+    """Where to go on; None at the segment's end."""
+    damaged_ranges: list[DamagedRange]
+
+
+def list_sealed_segments(log: PartitionLog) -> list[LogSegment]:
+    """Segments nothing is written to any more, whole and synced."""
+    return [s for s, end in zip(log.segments, log.base_offsets[1:], strict=False) if end <= log.recovery_point]
+
+
+def scrub_batches(segment: LogSegment, position: int, at_most_bytes: int) -> ScrubResult:
+    """Check the batches from ``next_position`` on, about so many bytes of them.
+
+    Raises:
+        OSError: the file cannot be opened now, or is gone.
+    """
+    start, offset, found = position, segment.base_offset, []
+    while position < segment.size_bytes and position - start < at_most_bytes:
+        good = position
+        try:
+            for at, header, _ in segment.scan(position):
+                good, offset = at + header.size_bytes, header.next_offset
+                if good - start >= at_most_bytes:
+                    break
+            position = good
+        except (WireError, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EIO:
+                raise  # the file is gone, or the process is short of something: that says nothing of the bytes
+            position = _end_of_damage(segment, good)
+            found.append(DamagedRange(f"{segment.path}.log", good, position, _offset_at(segment, good, offset)))
+    return ScrubResult(position if position < segment.size_bytes else None, found)
+
+
+def _end_of_damage(segment: LogSegment, position: int) -> int:
+    """The next whole batch: right behind this one if its size can be believed, else where the index knows one."""
+    size = _size_at(segment, position)
+    candidates = [] if size is None else [position + size]
+    candidates += [p for p in segment.offset_index.positions if p > position]
+    for at in candidates:
+        if at == segment.size_bytes or (_size_at(segment, at) is not None and _is_valid_batch(segment, at)):
+            return at
+    return segment.size_bytes
+
+
+def _offset_at(segment: LogSegment, position: int, at_least: int) -> int:
+    """What the damaged batch says its first offset is, unless that cannot be."""
+    try:
+        return max(parse_any_header(segment.file.pread(64, position)).base_offset, at_least)
+    except (WireError, OSError):
+        return at_least
+
+
+def _size_at(segment: LogSegment, position: int) -> int | None:
+    try:
+        raw = segment.file.pread(64, position)
+        if len(raw) < MAGIC_PREFIX_BYTES:
+            return None
+        size = parse_any_header(raw).size_bytes
+    except (WireError, OSError):
+        return None
+    return size if min_batch_bytes(raw) <= size <= segment.size_bytes - position else None
+
+
+def _is_valid_batch(segment: LogSegment, position: int) -> bool:
+    try:
+        raw = segment.file.pread(_size_at(segment, position) or 0, position)
+        return any_crc_matches(raw, parse_any_header(raw))
+    except (WireError, OSError):
+        return False

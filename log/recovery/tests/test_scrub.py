@@ -1,0 +1,116 @@
+"""Bit rot in old segments: found, told exactly, and never served."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ottla.env.memory_disk import MemoryDisk
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery.scrub import DamagedRange, list_sealed_segments, scrub_batches
+from ottla.log.tests.log_fixtures import append_batches, memory_disk, new_log, record_offsets
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.record_batch import batch_header as b
+
+
+def cold_log() -> tuple[MemoryDisk, PartitionLog]:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    append_batches(log, 60)
+    log.flush()
+    return memory, log
+
+
+def served(log: PartitionLog, offset: int) -> list[int]:
+    """Base offsets of the batches a fetch gets."""
+    part = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True)
+    return [] if part is None else [header.base_offset for _, header in b.iterate_batches(part.read())]
+
+
+def scrub(log: PartitionLog, at_most_bytes: int = 1 << 20) -> list[DamagedRange]:
+    found = []
+    for segment in list_sealed_segments(log):
+        position: int | None = 0
+        while position is not None:
+            step = scrub_batches(segment, position, at_most_bytes)
+            found += step.damaged_ranges
+            segment.damaged_ranges += [(x.position, x.end) for x in step.damaged_ranges]
+            position = step.next_position
+    return found
+
+
+@pytest.mark.parametrize("at_most_bytes", [1, 300, 1 << 20])
+def test_a_whole_log_has_no_damage_however_small_the_steps(at_most_bytes: int) -> None:
+    _, log = cold_log()
+    assert len(list_sealed_segments(log)) == len(log.segments) - 1
+    assert scrub(log, at_most_bytes) == []
+    assert record_offsets(log) == list(range(180))
+
+
+@pytest.mark.parametrize("byte", [70, 22, 17])
+@pytest.mark.parametrize("at_most_bytes", [1, 1 << 20])
+def test_one_damaged_batch_is_told_exactly_and_its_neighbours_are_served(byte: int, at_most_bytes: int) -> None:
+    memory, log = cold_log()
+    segment = log.segments[1]
+    bad = list(b.iterate_batches(bytes(memory.files[segment.path + ".log"].data)))[4]
+    position, header = bad
+    memory.files[segment.path + ".log"].data[position + byte] ^= 1
+    assert header.base_offset in served(log, header.base_offset), "nobody has looked yet"
+    found = scrub(log, at_most_bytes)
+    assert found == [DamagedRange(segment.path + ".log", position, position + header.size_bytes, header.base_offset)]
+    for offset in (header.base_offset, header.last_offset):
+        with pytest.raises(ProtocolError) as error:
+            served(log, offset)
+        assert error.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert served(log, segment.base_offset)[-1] == header.base_offset - 3
+    assert served(log, header.next_offset)[0] == header.next_offset
+
+
+def test_where_the_size_itself_is_damaged_the_index_knows_the_next_batch() -> None:
+    memory, log = cold_log()
+    segment = log.segments[1]
+    batches = list(b.iterate_batches(bytes(memory.files[segment.path + ".log"].data)))
+    position, header = batches[1]
+    memory.files[segment.path + ".log"].data[position + 9] ^= 1
+    (damage,) = scrub(log)
+    assert (damage.position, damage.offset) == (position, header.base_offset)
+    assert damage.end == min(p for p in segment.offset_index.positions if p > position)
+    behind = next(h for at, h in batches if at == damage.end)
+    assert served(log, behind.base_offset)[0] == behind.base_offset
+
+
+def test_what_the_disk_does_not_give_is_damage_too() -> None:
+    memory = memory_disk()
+    disk = memory.session()
+    log = new_log(disk)
+    append_batches(log, 60)
+    log.flush()
+    path = log.segments[0].path + ".log"
+    disk.fault = lambda what, p: OSError(errno.EIO, "unreadable", p) if (what, p) == ("pread", path) else None
+    damage = scrub(log)[0]
+    assert (damage.path, damage.position, damage.end) == (path, 0, log.segments[0].size_bytes)
+
+
+def test_what_is_not_synced_or_still_written_is_left_alone() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    append_batches(log, 60)
+    assert list_sealed_segments(log) == []
+    log.flush()
+    memory.files[log.active_segment.path + ".log"].data[70] ^= 1
+    assert scrub(log) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EMFILE])
+def test_a_file_that_is_gone_or_cannot_be_opened_now_is_not_called_damaged(number: int) -> None:
+    memory = memory_disk()
+    disk = memory.session()
+    log = new_log(disk)
+    append_batches(log, 60)
+    log.flush()
+    log.close_idle_files()
+    log.close_idle_files()
+    disk.fault = lambda what, p: OSError(number, "injected", p) if what == "open" and p.endswith(".log") else None
+    with pytest.raises(OSError, match="injected"):
+        scrub_batches(log.segments[0], 0, 1 << 20)

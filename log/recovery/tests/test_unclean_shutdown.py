@@ -1,0 +1,323 @@
+"""Opening a log after any end: clean, killed, cut from power, damaged."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from ottla.env.memory_disk import DiskSession, MemoryDisk, ProcessKilled
+from ottla.log.checkpoints.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.partition_log import PartitionLog
+from ottla.log.tests.log_fixtures import (
+    NOW,
+    SMALL,
+    append_batches,
+    expected_values,
+    make_batch,
+    memory_disk,
+    new_log,
+    record_offsets,
+    record_values,
+    reopen_log,
+)
+from ottla.log.tests.test_truncatable_log import again_in_directory, in_directory
+from ottla.log.timestamp_lookup import find_offset_by_timestamp
+from ottla.wire.errors import ProtocolError
+from ottla.wire.record_batch import batch_header as b
+
+
+def test_after_a_clean_stop_the_files_are_believed_and_nothing_is_missing() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk)
+    append_batches(log, 40)
+    log.append_as_leader(make_batch(120, producer_id=5, producer_epoch=0, base_sequence=0), 0, NOW)
+    bases = log.base_offsets
+    log.close()
+    again = reopen_log(disk, clean=True)
+    assert again.base_offsets == bases
+    assert again.log_end_offset == 123
+    assert record_values(again) == expected_values(123)
+    assert again.producers.producers[5].last_sequence == 2
+    found = find_offset_by_timestamp(again, NOW + 77, 123)
+    assert found is not None
+    assert found.offset == 77
+
+
+def test_after_a_kill_indexes_and_producers_are_made_anew() -> None:
+    memory = memory_disk()
+    first = memory.session()
+    log = new_log(first)
+    for start in range(0, 120, 3):
+        log.append_as_leader(make_batch(start, producer_id=5, producer_epoch=0, base_sequence=start), 0, NOW)
+    first.kill()
+    again = reopen_log(memory.session())
+    assert record_values(again) == expected_values(120)
+    assert again.producers.producers[5].last_sequence == 119
+    again.append_as_leader(make_batch(120, producer_id=5, producer_epoch=0, base_sequence=120), 0, NOW)
+    assert again.log_end_offset == 123
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "garbage"])
+def test_the_log_ends_before_the_first_damaged_batch_and_later_segments_go(damage: str) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    append_batches(log, 60)
+    path = log.segments[2].path + ".log"
+    inode = memory.files[path]
+    position = len(inode.data) // 2
+    starts = [at for at, _ in b.iterate_batches(inode.data)]
+    kept = max(s for s in starts if s <= position)
+    end = b.parse_header(inode.data, kept).base_offset
+    if damage == "flip":
+        inode.data[position] ^= 0x40
+    elif damage == "cut":
+        del inode.data[position:]
+    else:
+        inode.data[position:] = random.Random(1).randbytes(len(inode.data) - position)
+    again = reopen_log(memory.session())
+    assert record_values(again) == expected_values(end)
+    assert again.active_segment.path + ".log" == path
+    assert len(memory.files[path].data) == kept
+
+
+def four_batches() -> tuple[DiskSession, PartitionLog, str, list[int]]:
+    """A log of four batches under leader epoch 1: its disk, itself, its file, and where each batch begins there."""
+    disk = memory_disk().session()
+    log = new_log(disk)
+    for start in range(0, 12, 3):
+        log.append_as_leader(make_batch(start), 1, NOW)
+    path = log.active_segment.path + ".log"
+    return disk, log, path, [at for at, _ in b.iterate_batches(disk.disk.files[path].data)]
+
+
+def test_bytes_cut_away_once_and_brought_back_by_a_power_cut_are_known_by_their_older_epoch() -> None:
+    """The cut was never synced, and the old bytes stand behind new ones at the very offset that comes next."""
+    disk, log, path, starts = four_batches()
+    stale = bytes(disk.disk.files[path].data[starts[2] :])
+    log.truncate_to(3, NOW)
+    log.append_as_leader(make_batch(3), 2, NOW)
+    assert log.log_end_offset == 6
+    disk.disk.files[path].data += stale
+    disk.kill()
+    again = reopen_log(disk.disk.session())
+    assert again.log_end_offset == 6
+    assert again.epochs.entries == [(1, 0), (2, 3)]
+    assert again.active_segment.size_bytes == starts[2]
+
+
+def test_one_batch_whose_epoch_no_checkpoint_knows_costs_only_itself() -> None:
+    """The epoch lies outside the checksum: what follows under the epoch before it must not go for one flipped bit."""
+    disk, _, path, starts = four_batches()
+    disk.disk.files[path].data[starts[1] + 12] ^= 0x40
+    disk.kill()
+    assert reopen_log(disk.disk.session()).log_end_offset == 12
+
+
+def test_a_batch_without_an_epoch_is_none_that_goes_back() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk)
+    log.append_as_leader(make_batch(0), 4, NOW)
+    path = log.active_segment.path + ".log"
+    old = bytearray(make_batch(3))
+    b.set_offset_and_epoch(old, 0, 3, -1)
+    disk.disk.files[path].data += bytes(old)
+    disk.kill()
+    assert reopen_log(disk.disk.session()).log_end_offset == 6
+
+
+def test_below_the_recovery_point_nothing_is_read_but_the_end_of_the_segment_before_it() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    append_batches(log, 60)
+    for segment in log.segments[:-1]:
+        memory.files[segment.path + ".log"].data[70] ^= 1  # whoever reads and checks it finds it
+    session, read = memory.session(), list[str]()
+    session.fault = lambda what, path: read.append(path) if what == "pread" else None
+    again = reopen_log(session, point=log.base_offsets[-1])
+    assert again.log_end_offset == 180
+    believed = {segment.path + ".log" for segment in log.segments[:-2]}
+    assert not believed & set(read)
+    assert log.active_segment.path + ".log" in read, "what lies behind the recovery point is"
+
+
+@pytest.mark.parametrize("back", ["rubbish", "batches"])
+def test_what_was_cut_once_and_is_back_behind_a_believed_segment_goes(back: str) -> None:
+    """A power cut takes a cut back that was not synced; the next segment begins where it was, and so do the readers."""
+    memory = memory_disk()
+    log = new_log(memory.session())
+    append_batches(log, 20)
+    log.roll(NOW)
+    append_batches(log, 20)
+    log.roll(NOW)
+    append_batches(log, 2)
+    log.flush()
+    inode = memory.files[log.segments[-2].path + ".log"]
+    size, point = len(inode.data), log.base_offsets[-1]
+    inode.data += bytes(70) if back == "rubbish" else memory.files[log.active_segment.path + ".log"].data
+    again = reopen_log(memory.session(), point=point)
+    assert record_values(again) == expected_values(again.log_end_offset)
+    assert len(inode.data) == size
+    assert not inode.pending, "and synced: nobody looks again"
+    assert [note for note in again.recovery_notes if "cut before" in note]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_damage_in_what_is_believed_does_not_keep_a_log_without_snapshots_from_opening(*, clean: bool) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    for start in range(0, 180, 3):
+        log.append_as_leader(make_batch(start, producer_id=5, producer_epoch=0, base_sequence=start), 0, NOW)
+    log.close()
+    memory.files[log.segments[1].path + ".log"].data[70] ^= 1
+    for path in [p for p in memory.files if p.endswith(".snapshot")]:
+        del memory.files[path]
+    again = reopen_log(memory.session(), clean=clean, point=180)
+    assert again.log_end_offset == 180
+    assert again.producers.producers[5].last_sequence == 179
+    assert "its producers are known up to there only" in again.recovery_notes[0]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", ".txnindex"])
+@pytest.mark.parametrize("what", ["garbage", "gone", "cut"])
+def test_derived_files_may_be_damaged_or_gone(suffix: str, what: str) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    append_batches(log, 60)
+    log.append_as_leader(make_batch(180, producer_id=5, producer_epoch=0, base_sequence=0), 0, NOW)
+    log.close()
+    for path in [p for p in memory.files if p.endswith(suffix)]:
+        if what == "gone":
+            del memory.files[path]
+        elif what == "cut":
+            del memory.files[path].data[len(memory.files[path].data) // 2 + 1 :]
+        else:
+            memory.files[path].data[:] = random.Random(3).randbytes(37)
+    again = reopen_log(memory.session(), clean=True)
+    assert record_values(again) == expected_values(183)
+    assert again.producers.producers[5].last_sequence == 2
+    part = again.read(100, 1000, 183, at_least_one=True)
+    assert part is not None
+    assert b.parse_header(part.read()).base_offset == 99
+
+
+def appended_until_it_ends(log: PartitionLog, limit: int = 60) -> int:
+    """Append until something happens; gives how many records were acknowledged."""
+    done = log.log_end_offset
+    try:
+        while done < limit * 3:
+            log.append_as_leader(make_batch(done), 0, NOW)
+            done = log.log_end_offset
+            if done % 30 == 0:
+                log.flush()
+    except (ProcessKilled, OSError):
+        pass
+    return done
+
+
+def test_killed_at_every_io_call_nothing_acknowledged_is_lost() -> None:
+    calls = 0
+    for at in range(1, 400):
+        memory = memory_disk(at)
+        session = memory.session()
+        log = new_log(session)
+        session.kill_at = memory.calls + at
+        acknowledged = appended_until_it_ends(log)
+        calls = memory.calls
+        again = reopen_log(memory.session())
+        assert again.log_end_offset >= acknowledged
+        assert record_values(again) == expected_values(again.log_end_offset)
+        if not session.dead:
+            break
+    assert calls > 150
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EROFS, errno.EMFILE])
+def test_an_error_at_every_io_call_loses_nothing_acknowledged(number: int) -> None:
+    for at in range(1, 200):
+        memory = memory_disk(at)
+        session = memory.session()
+        log = new_log(session)
+        target = memory.calls + at
+
+        def fault(what: str, path: str, memory: MemoryDisk = memory, target: int = target) -> OSError | None:
+            return OSError(number, "injected", path) if memory.calls == target else None
+
+        session.fault = fault
+        acknowledged = appended_until_it_ends(log)
+        session.kill()
+        again = reopen_log(memory.session())
+        assert again.log_end_offset >= acknowledged
+        assert record_values(again) == expected_values(again.log_end_offset)
+
+
+def test_200_power_cuts_keep_what_was_synced_and_never_serve_a_bad_checksum() -> None:
+    for seed in range(200):
+        memory = memory_disk(seed)
+        session = memory.session()
+        log = new_log(session)
+        log.flush()
+        session.kill_at = memory.calls + random.Random(seed).randrange(1, 250)
+        appended_until_it_ends(log)
+        synced = log.recovery_point
+        memory.lose_power()
+        again = reopen_log(memory.session(), point=0)
+        assert again.log_end_offset >= synced, seed
+        assert record_values(again) == expected_values(again.log_end_offset), seed
+
+
+def test_a_failed_write_leaves_nothing_of_the_batch() -> None:
+    memory = memory_disk()
+    session = memory.session()
+    log = new_log(session)
+    append_batches(log, 2)
+    before = {path: bytes(inode.data) for path, inode in memory.files.items()}
+    session.fault = lambda what, path: OSError(errno.ENOSPC, "full", path) if what == "pwrite" else None
+    for _ in range(5):  # each leaves another part of it
+        with pytest.raises(OSError, match="full"):
+            log.append_as_leader(make_batch(6), 0, NOW)
+    session.fault = None
+    assert log.log_end_offset == 6
+    assert {path: bytes(inode.data) for path, inode in memory.files.items()} == before
+    append_batches(log, 1)
+    assert record_values(log) == expected_values(9)
+
+
+def test_a_log_that_was_refused_a_batch_goes_on() -> None:
+    log = new_log(memory_disk().session())
+    append_batches(log, 1)
+    with pytest.raises(ProtocolError):
+        log.append_as_leader(bytearray(b"nonsense" * 20), 0, NOW)
+    append_batches(log, 1)
+    assert record_values(log) == expected_values(6)
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_cut_of_a_recovery_that_a_power_cut_takes_back_does_not_end_in_the_middle(*, torn: bool) -> None:
+    """The recovery point is just there: no later sync, and no later start, looks at the segment again; though this one
+    looked at all, where a file beside it was torn.
+    """
+    for seed in range(30):
+        memory = memory_disk(seed)
+        directory, log = in_directory(memory)
+        append_batches(log, 3)
+        log.flush()
+        directory.write_checkpoints()
+        log.active_segment.file.pwrite(bytes(161), log.active_segment.size_bytes)  # the rest of a batch
+        log.active_segment.file.fsync()
+        memory.lose_power()
+        if torn:
+            memory.files[f"/data/t-0/{LEADER_EPOCH_CHECKPOINT}"].data[:] = b"0"
+        memory.locks.clear()
+        directory = LogDirectory(memory.session(), "/data")
+        directory.load_checkpoints()
+        log = directory.open_partition("t", 0, SMALL, NOW)
+        end = log.log_end_offset
+        log.roll(NOW)
+        append_batches(log, 3, epoch=1)
+        memory.lose_power()
+        again = again_in_directory(memory)
+        assert record_offsets(again) == list(range(again.log_end_offset)), seed
+        assert again.log_end_offset >= end, seed

@@ -1,0 +1,1 @@
+"""One segment of a log: its batches, its offset, time and transaction index."""

@@ -1,0 +1,115 @@
+"""Reading a segment's batches one after the other: header by header up to one, or whole and in large pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from ottla.env.disk import File
+from ottla.log.segment.damaged_ranges import ByteRange, damaged_bytes_from
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch.batch_header import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_OFFSET,
+    BatchHeader,
+    read_offset_and_size,
+)
+from ottla.wire.record_batch.legacy_records import (
+    MAGIC_PREFIX_BYTES,
+    any_crc_matches,
+    min_batch_bytes,
+    parse_any_header,
+)
+
+_PIECE_BYTES = 1 << 20
+WINDOW_BYTES = 16 * 1024
+"""So much is read at once where batches are passed header by header."""
+
+
+class LogOffsetPosition(NamedTuple):
+    """Where a batch lies in a segment, and what its first bytes say."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+
+
+class ScannableSegment(Protocol):
+    """What is read: a segment, which may grow, and whose file may be closed and opened meanwhile."""
+
+    path: str
+    size_bytes: int
+    damaged_ranges: list[ByteRange]
+
+    @property
+    def file(self) -> File:
+        """Its file, open."""
+
+
+def locate_batch(segment: ScannableSegment, offset: int, position: int) -> LogOffsetPosition | None:
+    """The first batch, from the one at ``position`` on, whose last offset is at or above ``offset``.
+
+    Raises:
+        WireError: as `LogSegment.locate`.
+    """
+    window, start = b"", position
+    while position < segment.size_bytes:
+        at = position - start
+        if len(window) - at < HEADER_BYTES:
+            window, start, at = segment.file.pread(WINDOW_BYTES, position), position, 0
+            if len(window) < LOG_OVERHEAD_BYTES:
+                return None
+        if segment.damaged_ranges:
+            size = damaged_bytes_from(segment.damaged_ranges, position)
+            behind = segment.file.pread(LOG_OVERHEAD_BYTES, position + size)
+            if size and (len(behind) < LOG_OVERHEAD_BYTES or read_offset_and_size(behind)[0] > offset):
+                return LogOffsetPosition(position, size, offset, offset)  # it may well lie in what is damaged
+            if size:
+                position += size
+                continue
+        base, size = read_offset_and_size(window, at)
+        if len(window) - at < MAGIC_PREFIX_BYTES or size < min_batch_bytes(window, at):
+            raise WireError(f"{segment.path}.log: batch of {size} bytes at {position}")
+        if window[at + MAGIC_OFFSET] == 2:
+            last = base + int.from_bytes(window[at + 23 : at + 27], "big", signed=True)
+        else:
+            last = base  # formats 0 and 1 carry the offset of the last message
+        if last >= offset:
+            return LogOffsetPosition(position, size, base, last)
+        position += size
+    return None
+
+
+def iterate_batches(
+    segment: ScannableSegment, position: int, *, check: bool
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Every batch from ``position`` on: where it lies, its header, its bytes.
+
+    Raises:
+        WireError: a batch that does not parse or (with ``check``) has a bad checksum; all before it were given.
+    """
+    name = f"{segment.path}.log"
+    while position < segment.size_bytes:
+        window = memoryview(segment.file.pread(_PIECE_BYTES, position))
+        at = 0
+        while len(window) - at >= MAGIC_PREFIX_BYTES:
+            size = read_offset_and_size(window, at)[1]
+            if size < min_batch_bytes(window, at) or position + at + size > segment.size_bytes:
+                raise WireError(f"{name}: batch of {size} bytes at {position + at}")
+            if size > len(window) - at:
+                if at == 0:
+                    window = memoryview(segment.file.pread(size, position))
+                    if len(window) < size:
+                        raise WireError(f"{name} ends inside the batch at {position}")
+                    continue
+                break
+            header = parse_any_header(window, at)
+            if check and not any_crc_matches(window, header, at):
+                raise WireError(f"{name}: bad CRC at {position + at}")
+            yield position + at, header, window[at : at + size]
+            at += size
+        if at == 0:
+            raise WireError(f"{name}: {segment.size_bytes - position} bytes at {position} are no batch")
+        position += at

@@ -1,0 +1,262 @@
+"""The three indexes of a segment: by offset, by time, of aborted transactions.
+
+Offset and time index are sparse and live in memory; their files are written when the segment is rolled or closed.
+A node that dies without closing rebuilds them from the segment, as Kafka does, so nothing rests on them.
+
+Layouts: ``.index`` int32 relative offset, int32 position; ``.timeindex`` int64 timestamp, int32 relative offset;
+``.txnindex`` int16 version, int64 producer id, first offset, last offset, last stable offset.
+Sources: ``OffsetIndex.java``, ``TimeIndex.java``, ``TransactionIndex.java``, ``AbortedTxn.java`` (apache/kafka 4.3.1).
+
+Times: KIP-33; aborted transactions: KIP-98.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from ottla.env.disk import Disk, read_file, write_file
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
+_TXN_ENTRY = struct.Struct(">hqqqq")
+_LITTLE_ENDIAN = sys.byteorder == "little"
+
+
+# A segment of 1 GiB has 262,144 entries: columns are packed as a whole, in C, since the loop waits for it at a roll.
+def _unpack_int32s(raw: bytes) -> array[int]:
+    """The big-endian 32-bit numbers of some bytes."""
+    words = array("i", raw)
+    if _LITTLE_ENDIAN:
+        words.byteswap()
+    return words
+
+
+def _pack_int32s(words: array[int]) -> bytes:
+    if _LITTLE_ENDIAN:
+        words.byteswap()
+    return words.tobytes()
+
+
+def _is_sorted(numbers: array[int]) -> bool:
+    """Whether no number is smaller than the one before it, as far as a look at 16,384 of them or more tells.
+
+    Damage comes in sectors of 512 bytes, 42 entries or more: with the largest index every sixteenth is looked at.
+    """
+    some = numbers[:: max(len(numbers) >> 14, 1)].tolist()
+    return some == sorted(some) and (not some or (some[0] >= 0 and some[-1] <= numbers[-1]))
+
+
+def _entry_count(numbers: array[int], start: int) -> int:
+    """How many entries there are before the zeros of a preallocated file; the first ``start`` may be zero."""
+    if len(numbers) <= start or numbers[-1] != 0:
+        return len(numbers)
+    return numbers.index(0, start)
+
+
+class OffsetIndex:
+    """Relative offset of a batch's last record -> position of that batch, for some of the batches."""
+
+    __slots__ = ("base_offset", "offsets", "positions")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.offsets = array("i")
+        self.positions = array("i")
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; offsets only grow."""
+        self.offsets.append(offset - self.base_offset)
+        self.positions.append(position)
+
+    def lookup(self, offset: int) -> int:
+        """A position at or before the batch that holds ``offset``."""
+        at = bisect_right(self.offsets, offset - self.base_offset)
+        return self.positions[at - 1] if at else 0
+
+    def entries_below(self, offset: int) -> OffsetIndex:
+        """An index of the batches that end below ``offset``."""
+        index, at = OffsetIndex(self.base_offset), bisect_left(self.offsets, offset - self.base_offset)
+        index.offsets, index.positions = self.offsets[:at], self.positions[:at]
+        return index
+
+    def upper_bound_offset(self, position: int) -> int | None:
+        """The last offset of the first batch known to begin at or behind ``position``; None where none is known."""
+        at = bisect_left(self.positions, position)
+        return self.base_offset + self.offsets[at] if at < len(self.positions) else None
+
+    def pack(self) -> bytes:
+        """The file's bytes."""
+        words = array("i", bytes(len(self.offsets) * OFFSET_ENTRY_BYTES))
+        words[0::2] = self.offsets
+        words[1::2] = self.positions
+        return _pack_int32s(words)
+
+    @classmethod
+    def unpack(cls, base_offset: int, raw: bytes, path: str = "") -> OffsetIndex:
+        """Read a file's bytes. What follows an entry of zeros is the rest of a preallocated file.
+
+        Raises:
+            CorruptFile: a size that is no multiple of 8, or entries that are negative or out of order.
+        """
+        if len(raw) % OFFSET_ENTRY_BYTES:
+            raise CorruptFile(f"{path}: {len(raw)} bytes are no offset index")
+        words = _unpack_int32s(raw)
+        offsets, positions = words[0::2], words[1::2]
+        end = _entry_count(offsets, 0)
+        if end < len(offsets) and positions[end] != 0:
+            raise CorruptFile(f"{path}: entry {end} has offset 0 and position {positions[end]}")
+        index = cls(base_offset)
+        index.offsets, index.positions = offsets[:end], positions[:end]
+        if not (_is_sorted(index.offsets) and _is_sorted(index.positions)):
+            raise CorruptFile(f"{path}: its entries are negative or out of order")
+        return index
+
+
+class TimeIndex:
+    """Largest timestamp so far -> relative offset of the batch that brought it."""
+
+    __slots__ = ("base_offset", "offsets", "timestamps")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.timestamps = array("q")
+        self.offsets = array("i")
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if it says something new: timestamps only grow."""
+        if timestamp > self.last_entry()[0]:
+            self.timestamps.append(timestamp)
+            self.offsets.append(offset - self.base_offset)
+
+    def entries_below(self, offset: int) -> TimeIndex:
+        """An index of what is known of the offsets below ``offset``."""
+        index, at = TimeIndex(self.base_offset), bisect_left(self.offsets, offset - self.base_offset)
+        index.timestamps, index.offsets = self.timestamps[:at], self.offsets[:at]
+        return index
+
+    def last_entry(self) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry; (-1, base offset) where there is none."""
+        if not self.timestamps:
+            return -1, self.base_offset
+        return self.timestamps[-1], self.base_offset + self.offsets[-1]
+
+    def lookup(self, timestamp: int) -> int:
+        """An offset before which no record is as late as ``timestamp``."""
+        at = bisect_right(self.timestamps, timestamp - 1)
+        return self.base_offset + self.offsets[at - 1] if at else self.base_offset
+
+    def pack(self) -> bytes:
+        """The file's bytes."""
+        halves = array("i", self.timestamps.tobytes())
+        high, low = (1, 0) if _LITTLE_ENDIAN else (0, 1)
+        words = array("i", bytes(len(self.offsets) * TIME_ENTRY_BYTES))
+        words[0::3] = halves[high::2]
+        words[1::3] = halves[low::2]
+        words[2::3] = self.offsets
+        return _pack_int32s(words)
+
+    @classmethod
+    def unpack(cls, base_offset: int, raw: bytes, path: str = "") -> TimeIndex:
+        """Read a file's bytes. What follows an entry of zeros is the rest of a preallocated file.
+
+        Raises:
+            CorruptFile: a size that is no multiple of 12, or entries that are negative or out of order.
+        """
+        if len(raw) % TIME_ENTRY_BYTES:
+            raise CorruptFile(f"{path}: {len(raw)} bytes are no time index")
+        words = _unpack_int32s(raw)
+        high, low = (1, 0) if _LITTLE_ENDIAN else (0, 1)
+        halves = array("i", bytes(len(words) // 3 * 8))
+        halves[high::2] = words[0::3]
+        halves[low::2] = words[1::3]
+        timestamps, offsets = array("q", halves.tobytes()), words[2::3]
+        zeros = bool(timestamps) and timestamps[0] == offsets[0] == 0
+        end = 0 if zeros else _entry_count(timestamps, 1)  # the first entry may well be of 1970
+        if end < len(timestamps) and offsets[end] != 0:
+            raise CorruptFile(f"{path}: entry {end} has time 0 and offset {offsets[end]}")
+        index = cls(base_offset)
+        index.timestamps, index.offsets = timestamps[:end], offsets[:end]
+        if not (_is_sorted(index.timestamps) and _is_sorted(index.offsets)):
+            raise CorruptFile(f"{path}: its entries are negative or out of order")
+        return index
+
+
+def read_last_time_entry(disk: Disk, path: str, base_offset: int) -> tuple[int, int] | None:
+    """(timestamp, offset) of a file's last entry, from its last two alone: a look-up passes many segments by.
+
+    None where they cannot be believed.
+    """
+    try:
+        file = disk.open(path, readonly=True)
+        try:
+            size = file.size()
+            tail = file.pread(2 * TIME_ENTRY_BYTES, max(size - 2 * TIME_ENTRY_BYTES, 0))
+        finally:
+            file.close()
+        index = TimeIndex.unpack(base_offset, tail)
+    except (CorruptFile, OSError):
+        return None
+    return None if size % TIME_ENTRY_BYTES or not any(tail[-TIME_ENTRY_BYTES:]) else index.last_entry()
+
+
+class AbortedTxn(NamedTuple):
+    """One aborted transaction: ``last_offset`` is its marker's, ``last_stable_offset`` the one right after it."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def read_txn_index(disk: Disk, path: str) -> list[AbortedTxn]:
+    """The entries of a ``.txnindex``; an absent file has none.
+
+    Raises:
+        CorruptFile: not such a file.
+    """
+    if not disk.exists(path):
+        return []
+    raw = read_file(disk, path)
+    if len(raw) % _TXN_ENTRY.size:
+        raise CorruptFile(f"{path}: {len(raw)} bytes are no transaction index")
+    out = []
+    last = -1
+    for version, *fields in _TXN_ENTRY.iter_unpack(raw):
+        entry = AbortedTxn(*fields)
+        if version != 0 or entry.last_offset <= last:
+            raise CorruptFile(f"{path}: version {version}, offset {entry.last_offset} after {last}")
+        last = entry.last_offset
+        out.append(entry)
+    return out
+
+
+def rewrite_txn_index(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
+    """Write a ``.txnindex`` anew where it says anything else."""
+    try:
+        if read_txn_index(disk, path) == entries:
+            return
+    except CorruptFile:
+        pass
+    write_txn_index(disk, path, entries)
+
+
+def append_to_txn_index(disk: Disk, path: str, count: int, entry: AbortedTxn) -> None:
+    """Add an entry behind the ``count`` there are."""
+    file = disk.open(path, create=True)
+    try:
+        file.pwrite(_TXN_ENTRY.pack(0, *entry), count * _TXN_ENTRY.size)
+    finally:
+        file.close()
+
+
+def write_txn_index(disk: Disk, path: str, entries: list[AbortedTxn], *, sync: bool = False) -> None:
+    """Write a ``.txnindex``; nothing is written for no entries, and an older file is removed."""
+    if entries:
+        write_file(disk, path, b"".join(_TXN_ENTRY.pack(0, *entry) for entry in entries), sync=sync, sync_dir=False)
+    elif disk.exists(path):
+        disk.unlink(path)

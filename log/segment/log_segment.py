@@ -1,0 +1,402 @@
+"""One segment: a file of batches with its offset and time index.
+
+Source: ``LogSegment.java``, ``FileRecords.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from ottla.env.disk import Disk, File, read_file, write_file
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.log_config import LogConfig
+from ottla.log.segment.batch_scan import LogOffsetPosition, iterate_batches, locate_batch
+from ottla.log.segment.damaged_ranges import ByteRange
+from ottla.log.segment.indexes import (
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
+    AbortedTxn,
+    OffsetIndex,
+    TimeIndex,
+    append_to_txn_index,
+    read_last_time_entry,
+    read_txn_index,
+    write_txn_index,
+)
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch.batch_header import HEADER_BYTES, MAGIC_OFFSET, BatchHeader, parse_header
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+class SegmentOffsetOverflow(WireError):
+    """An offset lies further behind the segment's base than its indexes can say."""
+
+
+MAX_UNSYNCED_INDEX_BYTES = 1536
+"""A disk tears files at 512 bytes. An index below three times that shows it: by its size, or by what is missing."""
+
+
+class IndexedBatch(NamedTuple):
+    """A batch an index knows of."""
+
+    position: int
+    last_offset: int
+
+
+SEGMENT_START = IndexedBatch(0, -1)
+
+
+def segment_file_name(offset: int, suffix: str) -> str:
+    """``00000000000000000042.log``."""
+    return f"{offset:020d}{suffix}"
+
+
+class LogSegment:
+    """Batches from ``base_offset`` on. The indexes of a segment that is only read are loaded when first asked."""
+
+    __slots__ = (
+        "_aborted_txns",
+        "_disk",
+        "_file",
+        "_is_pinned",
+        "_offset_index",
+        "_max_timestamp_loaded",
+        "_time_index",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "damaged_ranges",
+        "first_timestamp",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "path",
+        "config",
+        "size_bytes",
+        "are_index_files_stale",
+        "used_since_idle_check",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, settings: LogConfig, created_ms: int) -> None:
+        self._disk = disk
+        self.path = f"{directory}/{base_offset:020d}"
+        self.base_offset = base_offset
+        self.config = settings
+        self.created_ms = created_ms
+        self._file: File | None = None
+        self._is_pinned = False
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._aborted_txns: list[AbortedTxn] | None = None
+        self._max_timestamp_loaded = False
+        self.size_bytes = 0
+        self.bytes_since_index_entry = 0
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self.first_timestamp: int | None = None
+        self.damaged_ranges: list[ByteRange] = []
+        """Ranges of bytes that were found to be damaged (`scrub`); they are never served."""
+        self.used_since_idle_check = False
+        """Whether the file was asked for since the last `close_if_idle`."""
+        self.are_index_files_stale = False
+        """Whether the index files on disk are not what the indexes in memory are."""
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig, now_ms: int) -> LogSegment:
+        """A new, empty segment with its files."""
+        segment = cls.create_without_indexes(disk, directory, base_offset, settings, now_ms)
+        for suffix in (".index", ".timeindex"):
+            disk.open(segment.path + suffix, create=True).close()
+        segment.are_index_files_stale = False
+        return segment
+
+    @classmethod
+    def create_without_indexes(
+        cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig, created_ms: int, suffix: str = ""
+    ) -> LogSegment:
+        """A new, empty segment without index files; with a suffix its file has a name of its own until it counts."""
+        segment = cls(disk, directory, base_offset, settings, created_ms)
+        segment._file = disk.open(f"{segment.path}.log{suffix}", create=True)
+        segment._file.truncate(0)
+        segment._offset_index = OffsetIndex(base_offset)
+        segment._time_index = TimeIndex(base_offset)
+        segment._aborted_txns = []
+        segment.are_index_files_stale = segment._max_timestamp_loaded = True
+        return segment
+
+    @classmethod
+    def load(cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig) -> LogSegment:
+        """A segment that was there before. Its indexes are believed until they turn out to be wrong."""
+        found = disk.stat(f"{directory}/{base_offset:020d}.log")
+        segment = cls(disk, directory, base_offset, settings, found.mtime_ms)
+        segment.size_bytes = found.size_bytes
+        return segment
+
+    @classmethod
+    def open_pinned(
+        cls, disk: Disk, directory: str, base: int, settings: LogConfig, created_ms: int, suffix: str
+    ) -> LogSegment:
+        """A segment whose files bear another ending for a while: file and indexes are held until `unpin`."""
+        segment = cls(disk, directory, base, settings, created_ms)
+        segment._file = disk.open(f"{segment.path}.log{suffix}")
+        segment.size_bytes = segment._file.size()
+        segment._is_pinned = True
+        segment._load_indexes(suffix)
+        segment._aborted_txns = read_txn_index(disk, f"{segment.path}.txnindex{suffix}")
+        return segment
+
+    def set_directory(self, directory: str) -> None:
+        """Its directory has another name now."""
+        self.path = f"{directory}/{segment_file_name(self.base_offset, '')}"
+
+    def unpin(self) -> None:
+        """The files bear their own names now: they need not be held any more."""
+        self._is_pinned = False
+
+    def is_open_file(self, file: File) -> bool:
+        """Return whether ``file`` is this segment's, open now."""
+        return self._file is file
+
+    @property
+    def file(self) -> File:
+        """The segment file, opened where it is not."""
+        self.used_since_idle_check = True
+        file = self._file  # another thread may read while the loop parks it
+        if file is None:
+            file = self._file = self._disk.open(self.path + ".log")
+        return file
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open now."""
+        return self._file is not None
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The offset index; rebuilt from the batches where its file is missing or damaged."""
+        if self._offset_index is None:
+            self._load_indexes()
+        assert self._offset_index is not None
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index; rebuilt from the batches where its file is missing or damaged."""
+        if self._time_index is None:
+            self._load_indexes()
+        assert self._time_index is not None
+        return self._time_index
+
+    @property
+    def aborted_txns(self) -> list[AbortedTxn]:
+        """Transactions whose abort marker lies in this segment."""
+        if self._aborted_txns is None:
+            self._aborted_txns = read_txn_index(self._disk, self.path + ".txnindex")
+        return self._aborted_txns
+
+    def load_max_timestamp(self) -> None:
+        """Make `max_timestamp` known: the time index says it, and it stays known when the index leaves memory."""
+        if not self._max_timestamp_loaded:
+            found = read_last_time_entry(self._disk, f"{self.path}.timeindex", self.base_offset)
+            if found is None:
+                self._load_indexes()
+            else:
+                self._max_timestamp_loaded, (self.max_timestamp, self.max_timestamp_offset) = True, found
+
+    def _load_indexes(self, suffix: str = "") -> None:
+        self._max_timestamp_loaded = True
+        try:
+            raw = read_file(self._disk, f"{self.path}.index{suffix}")
+            self._offset_index = OffsetIndex.unpack(self.base_offset, raw, self.path + ".index")
+            raw = read_file(self._disk, f"{self.path}.timeindex{suffix}")
+            self._time_index = TimeIndex.unpack(self.base_offset, raw, self.path + ".timeindex")
+            if self._offset_index.positions and self._offset_index.positions[-1] >= self.size_bytes:
+                raise CorruptFile(f"{self.path}.index points behind the segment")
+            if self.size_bytes and not self._time_index.timestamps:
+                raise CorruptFile(f"{self.path}.timeindex is empty")  # a power cut may leave no more of it
+        except (CorruptFile, OSError):
+            self.rebuild_indexes()
+        else:
+            self.max_timestamp, self.max_timestamp_offset = self._time_index.last_entry()
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes anew from the batches; a batch that does not parse ends them."""
+        self.reset_indexes()
+        try:
+            for position, header, _ in self.scan():
+                self.index_batch(header, position)
+        except WireError:
+            pass
+
+    def reset_indexes(self) -> None:
+        """Empty both indexes: the batches will be told again, one `index_batch` each."""
+        self._offset_index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self.are_index_files_stale = self._max_timestamp_loaded = True
+        self.bytes_since_index_entry = 0
+        self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
+        self.first_timestamp = None
+
+    def truncate_indexes(self, offset: int) -> IndexedBatch:
+        """Leave in both indexes only what they know below ``offset``; gives the last such batch, which is to be told
+        again with all behind it. Source: ``LogSegment.truncateTo``.
+        """
+        index, times = self.offset_index.entries_below(offset), self.time_index.entries_below(offset)
+        first = self.first_timestamp
+        self.reset_indexes()
+        self._offset_index, self._time_index = index, times
+        if not index.positions:
+            self._time_index = TimeIndex(self.base_offset)
+            return SEGMENT_START
+        self.max_timestamp, self.max_timestamp_offset = times.last_entry()
+        self.first_timestamp = first
+        return IndexedBatch(index.positions[-1], self.base_offset + index.offsets[-1])
+
+    def index_batch(self, header: BatchHeader, position: int) -> None:
+        """Take a batch at ``position`` into the indexes (its header carries its real base offset)."""
+        self._index_entry(header.last_offset, header.max_timestamp, header.size_bytes, position)
+
+    def _index_entry(self, last_offset: int, max_timestamp: int, size_bytes: int, position: int) -> None:
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
+        if self.first_timestamp is None:
+            self.first_timestamp = max_timestamp
+        if self.bytes_since_index_entry > self.config.index_interval_bytes:
+            if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+                raise SegmentOffsetOverflow(f"{self.path}.log: offset {last_offset}")
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self.bytes_since_index_entry = 0
+            self.are_index_files_stale = True
+        self.bytes_since_index_entry += size_bytes
+
+    def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch, already stamped, at the end.
+
+        Raises:
+            OSError: it could not be written whole; what was written of it has been cut off again.
+        """
+        size = len(data)
+        position = self.size_bytes
+        try:
+            self.file.pwrite(data, position)
+        except OSError:
+            self.file.truncate(position)
+            raise
+        self.size_bytes = position + size
+        self._index_entry(last_offset, max_timestamp, size, position)
+
+    def should_roll(self, now_ms: int, size_bytes: int, max_timestamp: int, last_offset: int) -> bool:
+        """Whether the next batch belongs into a new segment: size, age by message time, full index, offset range."""
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        if self.size_bytes == 0:
+            return False
+        settings = self.config
+        if self.size_bytes > settings.segment_bytes - size_bytes:
+            return True
+        longest_ms = settings.max_compaction_lag_ms if settings.compact else settings.segment_ms
+        longest_ms = min(longest_ms, settings.segment_ms)
+        if self.first_timestamp is None:
+            self._load_first_timestamp()
+        if settings.segment_jitter_ms:
+            longest_ms -= crc32(self.path.encode()) % min(settings.segment_jitter_ms, longest_ms + 1)
+        first = self.first_timestamp
+        waited = now_ms - self.created_ms if first is None or first < 0 else max_timestamp - first
+        must = waited > longest_ms or len(self.offset_index.offsets) >= settings.segment_index_bytes // 8
+        return must or len(self.time_index.offsets) >= settings.segment_index_bytes // 12 - 1
+
+    def exceeds_offset_range(self, offset: int) -> bool:
+        """Whether an offset lies further behind the base than the indexes can say."""
+        return offset - self.base_offset > MAX_RELATIVE_OFFSET
+
+    def _load_first_timestamp(self) -> None:
+        raw = self.file.pread(HEADER_BYTES, 0)
+        if len(raw) == HEADER_BYTES and raw[MAGIC_OFFSET] == 2:
+            self.first_timestamp = parse_header(raw).max_timestamp
+
+    def locate(self, offset: int) -> LogOffsetPosition | None:
+        """The first batch whose last offset is at or above ``offset``; None where all lie below.
+
+        Raises:
+            WireError: a batch on the way names a size that no batch has: nothing behind it can be found.
+        """
+        return locate_batch(self, offset, self.offset_index.lookup(offset))
+
+    def scan(self, position: int = 0, *, check: bool = True) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Every batch from ``position`` on: where it lies, its header, its bytes. Raises as `scan.iterate_batches` does."""
+        return iterate_batches(self, position, check=check)
+
+    def add_aborted_txn(self, entry: AbortedTxn) -> None:
+        """Remember an aborted transaction and write the index file."""
+        append_to_txn_index(self._disk, self.path + ".txnindex", len(self.aborted_txns), entry)
+        self.aborted_txns.append(entry)
+
+    def truncate_txn_index(self, offset: int) -> None:
+        """Drop aborted transactions whose marker lies at or behind ``offset``."""
+        kept = [entry for entry in self.aborted_txns if entry.last_offset < offset]
+        if len(kept) != len(self.aborted_txns):
+            write_txn_index(self._disk, self.path + ".txnindex", kept)
+            self._aborted_txns = kept
+
+    def reset_txn_index(self) -> None:
+        """Recovery tells the transaction index again, in place: who dies on the way may never look here again."""
+        self._aborted_txns = []
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the segment file; the caller makes the indexes right."""
+        self.file.truncate(size_bytes)
+        self.size_bytes = size_bytes
+
+    def write_index_files(self, *, sync: bool = False, suffix: str = "") -> None:
+        """Write the index files: the segment is rolled, or (synced, since they will be believed) the log closes."""
+        if self._offset_index is None or self._time_index is None:
+            return
+        self._time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+        for ending, raw in ((".index", self._offset_index.pack()), (".timeindex", self._time_index.pack())):
+            path = f"{self.path}{ending}{suffix}"
+            if not sync and self._disk.exists(path):
+                self._disk.unlink(path)  # put over an old file, the new one would have to be on the disk at once
+            write_file(self._disk, path, raw, sync=sync, sync_dir=False)
+        self.are_index_files_stale = False
+
+    def close_if_idle(self, *, sealed: bool) -> None:
+        """Close the file unless it was used since the last call; indexes of a sealed segment leave memory too."""
+        if self.used_since_idle_check or self._is_pinned:
+            self.used_since_idle_check = False
+            return
+        self._file = None  # whoever still sends from it closes it by being done
+        if sealed and self._offset_index is not None:
+            if self.are_index_files_stale:
+                self.write_index_files()
+            self._offset_index = self._time_index = self._aborted_txns = None
+
+    def index_files_to_sync(self, *, sealed: bool) -> list[str]:
+        """Index files that are not written again, and whose loss would not be noticed."""
+        out = [f"{self.path}.txnindex"] if self._aborted_txns else []
+        if sealed and (
+            self._offset_index is None
+            or len(self._offset_index.offsets) * OFFSET_ENTRY_BYTES >= MAX_UNSYNCED_INDEX_BYTES
+        ):
+            out.append(f"{self.path}.index")
+        times = self._time_index
+        if sealed and (times is None or len(times.offsets) * TIME_ENTRY_BYTES >= MAX_UNSYNCED_INDEX_BYTES):
+            out.append(f"{self.path}.timeindex")
+        return out
+
+    def fsync(self) -> None:
+        """Make the batches survive a power cut."""
+        self.file.fsync()
+
+    def detach_file(self) -> None:
+        """Give the file up without closing it: who still sends from it closes it by being done."""
+        self._file = None
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

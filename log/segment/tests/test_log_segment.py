@@ -1,0 +1,347 @@
+"""One segment: when the next begins, where a batch is found, which of its files are written, open and believed.
+
+Sources: ``LogSegment.shouldRoll``, ``LogSegment.append``, ``FileRecords.searchForOffsetFromPosition``
+(apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from zlib import crc32
+
+import pytest
+
+from ottla.env.memory_disk import DiskSession
+from ottla.log.log_config import FOREVER_MS, LogConfig
+from ottla.log.segment.batch_scan import LogOffsetPosition
+from ottla.log.segment.indexes import AbortedTxn
+from ottla.log.segment.log_segment import (
+    MAX_RELATIVE_OFFSET,
+    MAX_UNSYNCED_INDEX_BYTES,
+    LogSegment,
+    SegmentOffsetOverflow,
+)
+from ottla.log.tests.log_fixtures import NOW, append_batches, make_batch, memory_disk, new_log, reopen_log
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+
+BASE = 1000
+PATH = "/d/00000000000000001000"
+
+
+def segment(settings: LogConfig | None = None, disk: DiskSession | None = None, base: int = BASE) -> LogSegment:
+    disk = memory_disk().session() if disk is None else disk
+    disk.makedirs("/d")
+    return LogSegment.create(disk, "/d", base, LogConfig() if settings is None else settings, NOW)
+
+
+def written(target: LogSegment, *batches: tuple[int, int, int]) -> list[LogOffsetPosition]:
+    """Append batches of (first offset, last offset, bytes), of which only the header is real; gives where they lie."""
+    out = []
+    for first, last, size in batches:
+        data = bytearray(size)
+        data[: b.HEADER_BYTES] = bytes(make_batch(0, 1))[: b.HEADER_BYTES]
+        data[0:8] = first.to_bytes(8, "big")
+        data[8:12] = (size - b.LOG_OVERHEAD_BYTES).to_bytes(4, "big")
+        data[23:27] = (last - first).to_bytes(4, "big")
+        out.append(LogOffsetPosition(target.size_bytes, size, first, last))
+        target.append(data, last, NOW + first)
+    return out
+
+
+# ---------------------------------------------------------------- when the next one begins
+
+FULL = LogConfig(segment_bytes=1000, segment_ms=500)
+# (what, settings, bytes that come, newest time of those, last offset of those, whether they begin a new segment)
+ROLLS = [
+    ("as many bytes as fit", FULL, 800, 0, BASE + 9, False),
+    ("one byte more", FULL, 801, 0, BASE + 9, True),
+    ("as old as may be", FULL, 100, 500, BASE + 9, False),
+    ("a millisecond older", FULL, 100, 501, BASE + 9, True),
+    ("of before", FULL, 100, -900, BASE + 9, False),
+    ("as far as an index can say", FULL, 100, 0, BASE + MAX_RELATIVE_OFFSET, False),
+    ("one offset further", FULL, 100, 0, BASE + MAX_RELATIVE_OFFSET + 1, True),
+    ("compacted soon", replace(FULL, compact=True, max_compaction_lag_ms=50), 100, 51, BASE + 9, True),
+    ("not yet to be compacted", replace(FULL, compact=True, max_compaction_lag_ms=50), 100, 50, BASE + 9, False),
+    ("compacted some day", replace(FULL, compact=True, max_compaction_lag_ms=9000), 100, 501, BASE + 9, True),
+    ("a lag of a topic that is not compacted", replace(FULL, max_compaction_lag_ms=50), 100, 500, BASE + 9, False),
+]
+
+
+@pytest.mark.parametrize(("what", "settings", "size", "time_ms", "last", "rolls"), ROLLS, ids=[row[0] for row in ROLLS])
+def test_when_a_batch_begins_the_next_segment(
+    what: str, settings: LogConfig, size: int, time_ms: int, last: int, *, rolls: bool
+) -> None:
+    target = segment(settings)
+    target.append(bytes(200), BASE, NOW)
+    assert target.should_roll(NOW, size, NOW + time_ms, last) == rolls
+
+
+def test_an_empty_segment_takes_any_batch_whose_offsets_it_can_say() -> None:
+    target = segment(FULL)
+    assert not target.should_roll(NOW + 10**9, 5000, NOW + 10**9, BASE + MAX_RELATIVE_OFFSET)
+    assert target.should_roll(NOW, 100, NOW, BASE + MAX_RELATIVE_OFFSET + 1)
+    assert not target.exceeds_offset_range(BASE + MAX_RELATIVE_OFFSET)
+    assert target.exceeds_offset_range(BASE + MAX_RELATIVE_OFFSET + 1)
+
+
+@pytest.mark.parametrize(("waited", "rolls"), [(500, False), (501, True)])
+def test_where_the_first_batch_has_no_time_the_segments_own_age_counts(waited: int, *, rolls: bool) -> None:
+    target = segment(FULL)
+    target.append(bytes(100), BASE, -1)
+    assert target.should_roll(NOW + waited, 100, NOW + 10**9, BASE + 1) == rolls
+
+
+def test_the_first_batchs_time_is_read_again_after_a_restart() -> None:
+    disk = memory_disk().session()
+    target = segment(FULL, disk)
+    target.append(make_batch(0, 1), BASE, NOW)
+    target.append(make_batch(70, 1), BASE + 1, NOW + 70)
+    again = LogSegment.load(disk, "/d", BASE, FULL)
+    assert not again.should_roll(NOW + 10**9, 100, NOW + 500, BASE + 2)
+    assert again.should_roll(NOW, 100, NOW + 501, BASE + 2)
+
+
+def test_each_segment_takes_its_own_share_of_the_jitter_off_its_age() -> None:
+    settings = replace(FULL, segment_jitter_ms=100)
+    target = segment(settings)
+    target.append(bytes(100), BASE, NOW)
+    longest = 500 - crc32(PATH.encode()) % 100
+    assert not target.should_roll(NOW, 100, NOW + longest, BASE + 1)
+    assert target.should_roll(NOW, 100, NOW + longest + 1, BASE + 1)
+    short = replace(settings, segment_ms=9, segment_jitter_ms=10_000)
+    target.config = short
+    longest = 9 - crc32(PATH.encode()) % 10
+    assert not target.should_roll(NOW, 100, NOW + longest, BASE + 1)
+    assert target.should_roll(NOW, 100, NOW + longest + 1, BASE + 1)
+
+
+@pytest.mark.parametrize(("index_bytes", "entries", "grows"), [(80, 10, False), (80, 9, False), (96, 7, True)])
+def test_a_full_index_ends_a_segment(index_bytes: int, entries: int, *, grows: bool) -> None:
+    """``segment.index.bytes``: eight bytes an entry of the offset index, twelve of the time index, which keeps one free
+    for the close.
+    """
+    settings = LogConfig(segment_index_bytes=index_bytes, index_interval_bytes=0, segment_ms=FOREVER_MS)
+    target = segment(settings)
+    for number in range(entries + 1):  # the first batch has no entry
+        assert not target.should_roll(NOW, 50, NOW, BASE + number)
+        target.append(bytes(50), BASE + number, NOW + (number if grows else 0))
+    assert target.should_roll(NOW, 50, NOW, BASE + 50) == (entries != 9)
+
+
+# ---------------------------------------------------------------- where a batch is found
+
+
+def test_an_offset_is_found_in_the_first_batch_that_reaches_it() -> None:
+    target = segment(LogConfig(index_interval_bytes=500))
+    far = 1 << 24
+    placed = written(
+        target,
+        (BASE, BASE, 70),
+        (BASE + 1, BASE + 300, 61),
+        (BASE + 301, BASE + 70_000, 900),
+        (BASE + 70_001, BASE + 70_001 + far + 5, 20_000),  # its last offset needs all four bytes
+        (BASE + 70_010 + far, BASE + 70_010 + far, 16_500),
+        (BASE + 90_000 + far, BASE + 90_001 + far, 80),
+    )
+    ends = {end + d for one in placed for end in (one.base_offset, one.last_offset) for d in (-2, -1, 0, 1, 2)}
+    for offset in sorted(ends):
+        want = next((one for one in placed if one.last_offset >= offset), None)
+        assert target.locate(offset) == want, offset
+
+
+def test_old_messages_are_found_by_their_own_offset() -> None:
+    """Formats 0 and 1: the offset in front is the last one's, and bytes 23 to 26 are others."""
+    target = segment()
+    for number in (0, 4, 9):
+        data = bytearray(b"\xff" * 40)
+        data[0:8] = (BASE + number).to_bytes(8, "big")
+        data[8:12] = (28).to_bytes(4, "big")
+        data[16] = 1
+        target.append(data, BASE + number, NOW)
+    assert target.locate(BASE + 4) == LogOffsetPosition(40, 40, BASE + 4, BASE + 4)
+    assert target.locate(BASE + 5) == LogOffsetPosition(80, 40, BASE + 9, BASE + 9)
+    assert target.locate(BASE + 10) is None
+
+
+def test_a_file_that_is_shorter_than_it_was_holds_nothing_there() -> None:
+    target = segment()
+    written(target, (BASE, BASE + 1, 100), (BASE + 2, BASE + 3, 100))
+    target.file.truncate(100 + b.LOG_OVERHEAD_BYTES - 1)
+    assert target.locate(BASE + 3) is None
+    target.file.truncate(100 + b.LOG_OVERHEAD_BYTES)
+    with pytest.raises(WireError, match="at 100"):
+        target.locate(BASE + 3)
+
+
+def test_an_offset_that_no_index_can_say_is_an_error_where_an_entry_is_due() -> None:
+    target = segment(LogConfig(index_interval_bytes=0))
+    target.append(bytes(70), BASE, NOW)
+    with pytest.raises(SegmentOffsetOverflow):
+        target.append(bytes(70), BASE + MAX_RELATIVE_OFFSET + 1, NOW)
+
+
+# ---------------------------------------------------------------- its files
+
+
+def test_an_index_entry_comes_with_the_first_batch_behind_more_than_the_interval() -> None:
+    target = segment(LogConfig(index_interval_bytes=200))
+    for number in range(6):
+        target.append(bytes(100), BASE + number, NOW + (0, 5, 5, 3, 9, 9)[number])
+    assert target.offset_index.offsets.tolist() == [3]
+    assert target.offset_index.positions.tolist() == [300]
+    assert (target.time_index.timestamps.tolist(), target.time_index.offsets.tolist()) == ([NOW + 5], [1])
+    assert target.bytes_since_index_entry == 300
+    assert (target.max_timestamp, target.max_timestamp_offset, target.first_timestamp) == (NOW + 9, BASE + 4, NOW)
+    target.write_index_files()
+    assert target.time_index.timestamps.tolist() == [NOW + 5, NOW + 9], "the newest is known after a restart"
+
+
+def renames(disk: DiskSession) -> list[str]:
+    seen: list[str] = []
+
+    def watch(what: str, path: str) -> None:
+        if what == "rename":
+            seen.append(path.rpartition("/")[2])
+
+    disk.fault = watch
+    return seen
+
+
+def test_what_was_sealed_and_did_not_change_is_not_written_again() -> None:
+    disk = memory_disk().session()
+    log = new_log(disk)
+    append_batches(log, 40)
+    seen = renames(disk)
+    log.flush()
+    for _ in range(3):
+        log.close_idle_files()
+    assert seen == []
+    assert all(s._offset_index is None for s in log.segments[:-1])
+    base = f"{log.active_segment.base_offset:020d}"
+    log.close()
+    assert [name for name in seen if name.endswith("index.tmp")] == [f"{base}.index.tmp", f"{base}.timeindex.tmp"]
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_sealed_indexes_are_synced_where_that_is_asked_for(*, sync: bool) -> None:
+    disk = memory_disk().session()
+    target = segment(LogConfig(index_interval_bytes=0), disk)
+    for number in range(3):
+        target.append(bytes(70), BASE + number, NOW + number)
+    assert target.are_index_files_stale
+    target.write_index_files(sync=sync)
+    assert not target.are_index_files_stale
+    for ending, size in ((".index", 16), (".timeindex", 36 - 12)):
+        inode = disk.disk.files[PATH + ending]
+        assert len(inode.data) == size
+        assert bytes(inode.durable) == (bytes(inode.data) if sync else b"")
+
+
+def test_a_new_segments_empty_files_are_right_as_they_are() -> None:
+    disk = memory_disk().session()
+    target = segment(disk=disk)
+    assert not target.are_index_files_stale
+    assert target.is_open
+    assert {p: len(i.data) for p, i in disk.disk.files.items()} == {
+        f"{PATH}{e}": 0 for e in (".log", ".index", ".timeindex")
+    }
+
+
+@pytest.mark.parametrize(("entries", "named"), [(127, []), (192, [".index", ".timeindex"]), (128, [".timeindex"])])
+def test_only_an_index_that_could_be_torn_unseen_is_named_for_a_sync(entries: int, named: list[str]) -> None:
+    target = segment(LogConfig(index_interval_bytes=0))
+    for number in range(entries + 1):
+        target.append(bytes(70), BASE + number, NOW + number)
+    assert len(target.offset_index.offsets) == len(target.time_index.offsets) == entries
+    assert (entries * 12 >= MAX_UNSYNCED_INDEX_BYTES) == (".timeindex" in named)
+    assert target.index_files_to_sync(sealed=True) == [PATH + ending for ending in named]
+    assert target.index_files_to_sync(sealed=False) == []
+    target.add_aborted_txn(AbortedTxn(1, BASE, BASE + 1, BASE + 2))
+    assert target.index_files_to_sync(sealed=False) == [f"{PATH}.txnindex"]
+    assert target.index_files_to_sync(sealed=True)[0] == f"{PATH}.txnindex"
+
+
+def test_indexes_nobody_has_loaded_may_be_large() -> None:
+    disk = memory_disk().session()
+    segment(disk=disk).close()
+    assert LogSegment.load(disk, "/d", BASE, LogConfig()).index_files_to_sync(sealed=True) == [
+        f"{PATH}.index",
+        f"{PATH}.timeindex",
+    ]
+
+
+def test_an_index_torn_at_any_sector_is_made_anew_as_long_as_it_is_small() -> None:
+    disk = memory_disk().session()
+    target = segment(LogConfig(index_interval_bytes=0), disk)
+    today = 1_790_000_000_000  # the upper half of a time of 1970 is zero, torn or not
+    for number in range(127):
+        one = bytearray(r.build_batch([r.NewRecord(b"k", b"v", today + number)]))
+        b.set_offset_and_epoch(one, 0, BASE + number, 0)
+        target.append(one, BASE + number, today + number)
+    target.write_index_files()
+    whole = {ending: bytes(disk.disk.files[PATH + ending].data) for ending in (".index", ".timeindex")}
+    want = (today + 126, BASE + 126)
+    for ending, full in whole.items():
+        size = len(full)
+        torn = [full[:at] for at in range(0, size, 512)]
+        for at in range(0, size, 512):
+            torn.append(full[:at] + bytes(min(512, size - at)) + full[at + 512 :])
+        for raw in torn:
+            for other, right in whole.items():
+                disk.disk.files[PATH + other].data[:] = raw if other == ending else right
+            again = LogSegment.load(disk, "/d", BASE, LogConfig(index_interval_bytes=0))
+            again.load_max_timestamp()
+            assert (again.max_timestamp, again.max_timestamp_offset) == want
+            assert again.time_index.last_entry() == want
+            assert again.locate(BASE + 100) == target.locate(BASE + 100)
+
+
+def test_bytes_that_could_not_be_written_whole_are_cut_off_and_the_indexes_know_nothing_of_them() -> None:
+    disk = memory_disk().session()
+    target = segment(LogConfig(index_interval_bytes=0), disk)
+    target.append(bytes(70), BASE, NOW)
+    disk.fault = lambda what, path: OSError(errno.ENOSPC, "full") if what == "pwrite" else None
+    with pytest.raises(OSError, match="full"):
+        target.append(bytes(70), BASE + 1, NOW + 9)
+    disk.fault = None
+    assert target.size_bytes == target.file.size() == 70
+    assert (target.max_timestamp, len(target.offset_index.offsets)) == (NOW, 0)
+
+
+def test_an_index_goes_on_after_a_clean_stop_as_if_there_had_been_none() -> None:
+    for stop_at in range(1, 12):
+        memory, other = memory_disk(), memory_disk()
+        settings = LogConfig(index_interval_bytes=400)
+        log, never = new_log(memory.session(), settings), new_log(other.session(), settings)
+        append_batches(log, stop_at)
+        append_batches(never, stop_at + 12)
+        log.close()
+        again = reopen_log(memory.session(), settings, clean=True)
+        assert again.log_end_offset == stop_at * 3
+        append_batches(again, 12)
+        assert again.active_segment.offset_index.offsets.tolist() == never.active_segment.offset_index.offsets.tolist()
+        assert (
+            again.active_segment.offset_index.positions.tolist() == never.active_segment.offset_index.positions.tolist()
+        )
+        assert again.active_segment.bytes_since_index_entry == never.active_segment.bytes_since_index_entry
+
+
+@pytest.mark.parametrize("left", [1, 30, 100])
+def test_after_a_clean_stop_damage_at_the_end_ends_the_log_before_it(left: int) -> None:
+    """The mark says that all was synced; the disk may have lost it since."""
+    memory = memory_disk()
+    settings = LogConfig()
+    log = new_log(memory.session(), settings)
+    append_batches(log, 9)
+    last = [position for position, _, _ in log.active_segment.scan()][-1]
+    log.close()
+    del memory.files[f"{log.directory}/{0:020d}.log"].data[last + left :]
+    again = reopen_log(memory.session(), settings, clean=True)
+    assert again.log_end_offset == 24
+    assert again.active_segment.size_bytes == last
+    assert again.recovery_notes
+    append_batches(again, 1)
+    assert reopen_log(memory.session(), settings).log_end_offset == 27

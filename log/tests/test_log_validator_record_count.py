@@ -1,0 +1,46 @@
+"""How many records a batch says that it has: as far as its size tells, without a look at them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.log import log_validator as v
+from ottla.log.log_config import LogConfig
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.compression import CompressionType, compress
+
+PACKED = [codec for codec in CompressionType if codec is not CompressionType.NONE]
+MOST = (1 << 31) - 2
+
+
+def claiming(count: int, codec: CompressionType, data: bytes) -> bytes:
+    header = b.parse_header(r.build_batch([r.NewRecord(None, None, 0)]))
+    said = header._replace(attributes=int(codec), last_offset_delta=count - 1, records_count=count)
+    return b.pack_batch(said, data)
+
+
+def code_of(raw: bytes) -> ErrorCode:
+    try:
+        v.check_client_batch(bytearray(raw), v.parse_single_batch(raw), LogConfig(max_message_bytes=1 << 30), "t-0")
+    except ProtocolError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_batch_that_cannot_hold_as_many_records_as_it_says_is_refused(codec: CompressionType) -> None:
+    """Kafka, which goes through all records, says the same: INVALID_RECORD."""
+    few = compress(codec, b"x" * 70)
+    assert code_of(claiming(10, codec, few)) is ErrorCode.NONE
+    assert code_of(claiming(MOST, codec, few)) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_no_batch_of_a_producer_is_refused_for_how_well_it_packs(codec: CompressionType) -> None:
+    """The smallest records there are, and data that packs better than any records do."""
+    count = 300_000
+    assert code_of(r.build_batch([r.NewRecord(None, None, 0)] * count, codec=codec)) is ErrorCode.NONE
+    size_bytes = 20_000_000
+    assert code_of(claiming(size_bytes // 7, codec, compress(codec, bytes(size_bytes)))) is ErrorCode.NONE

@@ -1,0 +1,130 @@
+"""What is known of producers below a cut, told before it: the same as after it, some batches at a time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from ottla.log.log_config import LogConfig
+from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_state_rebuild import producer_state_below_job
+from ottla.log.producers.producer_state_manager import ProducerStateManager
+from ottla.log.tests.log_fixtures import (
+    NOW,
+    append_committed,
+    make_batch,
+    make_marker,
+    make_producer_batch,
+    make_transactional_batch,
+    memory_disk,
+    new_log,
+    reopen_in_new_session,
+)
+
+
+def a_history(seed: int) -> PartitionLog:
+    """Producers with and without transactions, some of them open, over several segments."""
+    chance = random.Random(seed)
+    log = new_log(memory_disk().session())
+    sequences, open_ids = dict.fromkeys(range(1, 6), 0), set[int]()
+    for _ in range(60):
+        pid = chance.randrange(0, 6)
+        if chance.random() < 0.1:
+            log.roll(NOW)
+        if pid == 0:
+            append_committed(log, make_batch(0, chance.randrange(1, 4)))
+        elif pid in open_ids and chance.random() < 0.4:
+            append_committed(log, make_marker(pid, chance.randrange(2)))
+            open_ids.discard(pid)
+        else:
+            append_committed(
+                log,
+                make_transactional_batch(pid, sequences[pid]) if pid > 2 else make_producer_batch(pid, sequences[pid]),
+            )
+            sequences[pid] += 1
+            if pid > 2:
+                open_ids.add(pid)
+    log.set_high_watermark(log.log_end_offset)
+    return log
+
+
+def to_the_end(steps: Generator[None, None, ProducerStateManager | None]) -> tuple[int, ProducerStateManager | None]:
+    """How many steps it took, and what came of it."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return count, end.value
+        count += 1
+
+
+def words(states: ProducerStateManager | None) -> Any:
+    assert states is not None
+    return states.pack(), states.ongoing_txns
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_producers_told_before_a_cut_are_those_found_after_it(seed: int) -> None:
+    for offset in range(0, a_history(seed).log_end_offset, 3):
+        log, other = a_history(seed), a_history(seed)
+        _, told = to_the_end(producer_state_below_job(log, offset))
+        assert words(log.producers) == words(other.producers), "nothing has changed yet"
+        log.truncate_to(offset, NOW, told)
+        other.truncate_to(offset, NOW)
+        assert words(log.producers) == words(other.producers)
+        assert log.last_stable_offset == other.last_stable_offset
+        assert [x.aborted_txns for x in log.segments] == [x.aborted_txns for x in other.segments]
+
+
+def of_one_segment(batches: int) -> PartitionLog:
+    log = new_log(memory_disk().session(), LogConfig())
+    for sequence in range(batches):
+        append_committed(log, make_producer_batch(1, sequence))
+    return log
+
+
+def test_they_are_told_a_few_batches_at_a_time() -> None:
+    log = of_one_segment(200)
+    steps, _ = to_the_end(producer_state_below_job(log, log.log_end_offset - 1))
+    assert steps >= 10
+
+
+@pytest.mark.parametrize("change", ["append", "roll", "start", "cut"])
+def test_of_a_log_that_has_changed_meanwhile_nothing_is_told(change: str) -> None:
+    log = of_one_segment(40)
+    steps = producer_state_below_job(log, log.log_end_offset)
+    next(steps)
+    match change:
+        case "append":
+            append_committed(log, make_producer_batch(1, 40))
+        case "roll":
+            log.roll(NOW)
+        case "start":
+            log.maybe_increment_log_start_offset(3)
+        case _:
+            log.truncate_to(30, NOW)
+    assert to_the_end(steps)[1] is None
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_cut_opens_a_transaction_again_whose_marker_goes_though_its_producer_was_forgotten(again: bool) -> None:
+    """Else what it wrote counts as committed, also where the log was opened since, by a snapshot that names nobody."""
+    memory = memory_disk()
+    log = new_log(memory.session(), LogConfig())
+    append_committed(log, make_batch(0, 1))
+    append_committed(log, make_transactional_batch(7, 0))
+    end = log.log_end_offset
+    append_committed(log, make_marker(7, 0))
+    for _ in range(2):
+        log.producers.expire(NOW * 10, 1)
+    assert not log.producers.producers
+    if again:
+        log.close()
+        log = reopen_in_new_session(memory, LogConfig(), clean=True, point=log.log_end_offset)
+    log.truncate_to(end, NOW)
+    log.set_high_watermark(log.log_end_offset)
+    assert (log.producers.ongoing_txns, log.last_stable_offset) == ({7: 1}, 1)

@@ -1,0 +1,399 @@
+"""Cutting a log: what stays, what goes along, and what a crash finds afterwards. Rules: ``UnifiedLog.truncateTo``."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.env.memory_disk import MemoryDisk, ProcessKilled
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.log_config import LogConfig
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment.log_segment import LogSegment
+from ottla.log.tests.log_fixtures import (
+    NOW,
+    SMALL,
+    TOPIC_ID,
+    append_batches,
+    append_committed,
+    expected_values,
+    make_batch,
+    make_marker,
+    make_producer_batch,
+    make_transactional_batch,
+    memory_disk,
+    new_log,
+    record_offsets,
+    record_values,
+    reopen_in_new_session,
+)
+from ottla.wire.record_batch.batch_header import BatchHeader
+
+
+def in_directory(memory: MemoryDisk) -> tuple[LogDirectory, PartitionLog]:
+    directory = LogDirectory(memory.session(), "/data")
+    directory.lock()
+    directory.load_checkpoints()
+    return directory, directory.create_partition("t", 0, TOPIC_ID, SMALL, NOW)
+
+
+def again_in_directory(memory: MemoryDisk) -> PartitionLog:
+    directory = LogDirectory(memory.session(), "/data")
+    directory.load_checkpoints()
+    return directory.open_partition("t", 0, SMALL, NOW)
+
+
+@pytest.mark.parametrize(
+    ("offset", "end"),
+    [(0, 0), (1, 0), (2, 0), (3, 3), (40, 39), (42, 42), (59, 57), (60, 60), (88, 87), (89, 87), (90, 90), (91, 90)],
+)
+def test_a_log_ends_where_its_last_whole_batch_does(offset: int, end: int) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    append_batches(log, 30)
+    assert log.truncate_to(offset, NOW) == end
+    assert (log.log_end_offset, log.high_watermark) == (end, end)
+    assert record_values(log) == expected_values(end)
+    append_batches(log, 30)
+    assert record_values(log) == expected_values(end + 90)
+    log.close()
+    for clean in (True, False):
+        assert record_values(reopen_in_new_session(memory, clean=clean)) == expected_values(end + 90)
+
+
+def test_a_cut_at_a_segments_base_leaves_it_empty_and_one_behind_it_removes_it() -> None:
+    for less in (0, 1):
+        log = new_log(memory_disk().session())
+        append_batches(log, 30)
+        at = log.base_offsets[2]
+        log.truncate_to(at - less, NOW)
+        assert len(log.base_offsets) == (3 if less == 0 else 2)
+        assert log.log_end_offset == (at if less == 0 else at - 3)
+
+
+def test_what_was_synced_counts_up_to_the_cut_only() -> None:
+    log = new_log(memory_disk().session())
+    append_batches(log, 30)
+    log.flush()
+    assert log.recovery_point == 90
+    log.truncate_to(30, NOW)
+    assert log.recovery_point == 30
+    assert log.sealed_end_offset == -1
+
+
+def test_a_cut_before_a_clean_stop_is_on_the_disk() -> None:
+    """All that is left was synced before; what is believed after a clean stop must not grow again."""
+    for seed in range(20):
+        memory = memory_disk(seed)
+        directory, log = in_directory(memory)
+        append_batches(log, 30)
+        log.flush()
+        log.truncate_to(30, NOW)
+        directory.close(5)
+        memory.lose_power()
+        assert again_in_directory(memory).log_end_offset == 30, seed
+
+
+@pytest.mark.parametrize("synced", [30, 90])
+def test_a_cut_that_a_power_cut_takes_back_is_made_again(synced: int) -> None:
+    """Where the next segment begins just at the cut nobody would look at the one before it."""
+    for seed in range(30):
+        memory = memory_disk(seed)
+        directory, log = in_directory(memory)
+        append_batches(log, 30)
+        log.flush()
+        log.recovery_point = synced
+        directory.write_checkpoints()
+        log.truncate_to(30, NOW)
+        log.roll(NOW)
+        assert log.base_offsets[-1] == 30
+        append_batches(log, 3, epoch=1)
+        if seed % 2:
+            log.flush()
+            directory.write_checkpoints()
+        memory.lose_power()
+        again = again_in_directory(memory)
+        assert record_offsets(again) == list(range(again.log_end_offset)), seed
+
+
+def test_a_sync_under_way_does_not_speak_for_what_was_cut_and_written_anew() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    append_batches(log, 10)
+    job = log.start_flush(30)
+    job()
+    log.truncate_to(12, NOW)
+    append_batches(log, 10)
+    assert log.complete_flush(job) == 0, "nothing was synced before it"
+    assert log.recovery_point == 0
+    job = log.start_flush(21)
+    job()
+    assert log.complete_flush(job) == 21
+    late = log.start_flush(15)
+    late()
+    assert log.complete_flush(late) == 21, "never back"
+
+
+def test_a_cut_takes_aborted_transactions_and_epochs_along() -> None:
+    """``LogSegment.truncateTo`` cuts all three indexes: else committed records would be hidden as aborted later."""
+    memory = memory_disk()
+    log = new_log(memory.session(), LogConfig())
+    append_committed(log, make_transactional_batch(1, 0))
+    append_committed(log, make_marker(1, 0))
+    append_committed(log, make_transactional_batch(2, 0))
+    append_committed(log, make_marker(2, 0))
+    log.assign_epoch_start_offset(3)
+    append_batches(log, 2, epoch=3)
+    assert [a.producer_id for a in log.collect_aborted_txns(0, 9)] == [1, 2]
+    log.truncate_to(3, NOW)
+    assert [a.producer_id for a in log.collect_aborted_txns(0, 9)] == [1]
+    assert log.epochs.entries == [(0, 0)]
+    assert log.last_stable_offset == 2, "its transaction is open again"
+    append_committed(log, make_marker(2, 1))
+    assert log.last_stable_offset == 4
+    log.close()
+    again = reopen_in_new_session(memory, LogConfig(), clean=True)
+    assert [a.producer_id for a in again.collect_aborted_txns(0, 9)] == [1]
+    assert again.epochs.entries == [(0, 0)]
+
+
+def test_producers_are_known_up_to_the_cut_and_their_later_snapshots_go() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    for number in range(60):
+        append_committed(log, make_producer_batch(5, number))
+    assert len(log.base_offsets) > 2
+    log.truncate_to(log.base_offsets[1] + 2, NOW)
+    assert log.producers.producers[5].last_sequence == log.log_end_offset - 1
+    names = [int(n[:20]) for n in log.disk.listdir(log.directory) if n.endswith(".snapshot")]
+    assert max(names) <= log.log_end_offset
+
+
+def test_starting_over_leaves_nothing_of_before() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    for number in range(30):
+        append_committed(log, make_producer_batch(5, number))
+    log.flush()
+    log.truncate_fully_and_start_at(500, NOW)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (500, 500, 500)
+    assert log.base_offsets == [500]
+    assert log.epochs.entries == []
+    assert log.producers.producers == {}
+    assert log.recovery_point == 30
+    names = log.disk.listdir(log.directory)
+    assert sorted(n for n in names if n[0] == "0") == [f"{500:020d}{s}" for s in (".index", ".log", ".timeindex")]
+    append_batches(log, 30)
+    again = reopen_in_new_session(memory)
+    assert record_offsets(again) == list(range(500, 590))
+    assert again.log_start_offset == 500
+
+
+def test_a_cut_below_the_first_segment_starts_over() -> None:
+    memory = memory_disk()
+    directory, log = in_directory(memory)
+    append_batches(log, 30)
+    log.flush()
+    log.maybe_increment_log_start_offset(60)
+    directory.write_checkpoints()
+    log.delete_segments_below_start(NOW)
+    assert log.base_offsets[0] > 30
+    assert log.truncate_to(30, NOW) == 30
+    assert (log.log_start_offset, log.log_end_offset) == (30, 30)
+    append_batches(log, 2)
+    assert record_offsets(again_in_directory(memory)) == list(range(30, 36)), (
+        "the checkpoint of the log start came down too"
+    )
+
+
+def test_what_is_synced_after_starting_over_outlives_power_cuts() -> None:
+    for seed in range(60):
+        memory = memory_disk(seed)
+        log = new_log(memory.session())
+        append_batches(log, 30)
+        log.flush()
+        log.truncate_fully_and_start_at(500, NOW)
+        append_batches(log, 20)
+        log.flush()
+        memory.lose_power()
+        again = reopen_in_new_session(memory)
+        assert again.log_start_offset == 500, seed
+        assert record_offsets(again) == list(range(500, 560)), seed
+
+
+def test_a_power_cut_after_a_cut_never_brings_unsynced_records_back_as_believed() -> None:
+    """The checkpoint of the recovery point comes down before anything is cut (``LogManager.truncateTo``)."""
+    for seed in range(60):
+        memory = memory_disk(seed)
+        directory, log = in_directory(memory)
+        append_batches(log, 40)
+        log.flush()
+        directory.write_checkpoints()
+        log.truncate_to(30, NOW)
+        append_batches(log, 30, epoch=1)
+        memory.lose_power()
+        again = again_in_directory(memory)
+        assert record_offsets(again) == list(range(again.log_end_offset)), seed
+        assert again.log_end_offset >= 30, seed
+
+
+def test_checkpoints_are_written_for_a_cut_only_where_they_say_more() -> None:
+    memory = memory_disk()
+    directory, log = in_directory(memory)
+    append_batches(log, 30)
+    written = []
+    real = directory.write_checkpoints
+    log.set_checkpoint_writer(lambda: (written.append(1), real())[1], 0, 0)
+    log.truncate_to(60, NOW)
+    assert written == []
+    log.flush()
+    directory.write_checkpoints()
+    log.truncate_to(45, NOW)
+    assert written == [1]
+    log.truncate_to(44, NOW)
+    assert written == [1, 1]
+    log.truncate_to(44, NOW)
+    assert written == [1, 1]
+
+
+def test_a_cut_that_fails_on_the_way_puts_the_log_out_of_service() -> None:
+    for target in range(1, 40):
+        memory = memory_disk()
+        session = memory.session()
+        log = new_log(session)
+        append_batches(log, 30)
+        calls = iter(range(1, 1000))
+        session.fault = lambda what, path, c=calls, t=target: OSError(errno.EMFILE, "short") if next(c) == t else None
+        failure = None
+        try:
+            log.truncate_to(40, NOW)
+        except OSError as error:
+            failure = error.errno
+        assert log.closed == (failure == errno.EIO)
+        if not log.closed:
+            assert log.log_end_offset == (39 if failure is None else 90), "done, or nothing was"
+        session.fault = None
+        session.kill()
+        again = reopen_in_new_session(memory)
+        assert again.log_end_offset >= 39
+        assert record_offsets(again) == [*range(again.log_end_offset)]
+
+
+def test_a_crash_anywhere_in_a_cut_leaves_a_log_that_can_be_cut_again() -> None:
+    for seed in range(80):
+        memory = memory_disk(seed)
+        session = memory.session()
+        log = new_log(session)
+        append_batches(log, 40)
+        log.flush()
+        session.kill_at = memory.calls + random.Random(seed).randrange(1, 80)
+        with contextlib.suppress(ProcessKilled):
+            log.truncate_to(30, NOW)
+            session.kill()
+        again = reopen_in_new_session(memory)
+        assert again.log_end_offset >= 30, seed
+        again.truncate_to(30, NOW)
+        assert record_values(again) == expected_values(30), seed
+
+
+# ---------------------------------------------------------------- how much is looked at
+
+
+def indexes(log: PartitionLog) -> list[tuple[list[int], ...]]:
+    return [
+        (
+            s.offset_index.offsets.tolist(),
+            s.offset_index.positions.tolist(),
+            s.time_index.timestamps.tolist(),
+            [s.max_timestamp],
+        )
+        for s in log.segments
+    ]
+
+
+def test_a_cut_leaves_what_the_batches_below_it_would_have_made() -> None:
+    """``LogSegment.truncateTo``: both indexes are cut, and go on as if nothing had ever been behind the cut."""
+    for at in range(0, 90, 3):
+        cut, never = (new_log(memory_disk().session()) for _ in range(2))
+        append_batches(cut, 30)
+        cut.truncate_to(at, NOW)
+        append_batches(never, at // 3)
+        assert cut.base_offsets[-1] <= at
+        if cut.base_offsets == never.base_offsets:  # else it ends with the empty segment that began at the cut
+            assert indexes(cut) == indexes(never)
+        append_batches(cut, 30 - at // 3)
+        append_batches(never, 30 - at // 3)
+        assert indexes(cut) == indexes(never)
+        assert cut.active_segment.bytes_since_index_entry == never.active_segment.bytes_since_index_entry
+
+
+def test_a_cut_looks_only_at_what_lies_behind_the_last_index_entry_below_it() -> None:
+    session = memory_disk().session()
+    log = new_log(session, LogConfig(index_interval_bytes=200))
+    append_batches(log, 400)
+    read: list[str] = []
+    log.active_segment.offset_index  # noqa: B018 - loaded
+    data = session.disk.files[f"{log.directory}/{0:020d}.log"].data
+    data[:1000] = bytes(1000)  # who reads it finds no batch
+
+    def watch(what: str, path: str) -> None:
+        if what == "pread":
+            read.append(path)
+
+    session.fault = watch
+    assert log.truncate_to(1100, NOW) == 1098
+    assert len(read) == 1
+    assert not log.recovery_notes
+
+
+@pytest.mark.parametrize("what", ["a size", "an index that lies", "an index of another batch"])
+def test_damage_below_the_cut_ends_the_log_before_it(what: str) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session(), LogConfig(index_interval_bytes=200))
+    append_batches(log, 30)
+    segment = log.active_segment
+    known = segment.offset_index.entries_below(60)
+    if what == "a size":
+        position = known.positions[-1]
+        memory.files[f"{segment.path}.log"].data[position + 8 : position + 12] = b"\xff\xff\xff\xf4"
+        assert log.truncate_to(60, NOW) == known.base_offset + known.offsets[-1] - 2
+        assert log.recovery_notes
+    else:
+        segment.offset_index.positions[len(known.positions) - 1] += (
+            5 if what == "an index that lies" else -len(make_batch(0))
+        )
+        assert log.truncate_to(60, NOW) == 60
+        assert not log.recovery_notes
+    end = log.log_end_offset
+    assert not log.closed
+    assert record_values(log) == expected_values(end)
+    append_batches(log, 3)
+    assert record_values(log) == expected_values(end + 9)
+    assert record_values(reopen_in_new_session(memory)) == expected_values(end + 9)
+
+
+def test_a_cut_of_a_log_without_producers_reads_no_batch_for_them() -> None:
+    log = new_log(memory_disk().session())
+    append_batches(log, 60)
+    names = [n for n in log.disk.listdir(log.directory) if n.endswith(".snapshot")]
+    assert len(names) > 2
+    whole: list[bool] = []
+    real = LogSegment.scan
+
+    def scan(
+        self: LogSegment, position: int = 0, *, check: bool = True
+    ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        whole.append(check)
+        return real(self, position, check=check)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LogSegment, "scan", scan)
+        log.truncate_to(log.base_offsets[2] + 4, NOW)
+    assert whole == [False]
+    left = [n for n in log.disk.listdir(log.directory) if n.endswith(".snapshot")]
+    assert left == names[: len(left)]
+    assert int(left[-1][:20]) <= log.log_end_offset

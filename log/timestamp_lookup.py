@@ -1,0 +1,146 @@
+"""Records found by their time: what ListOffsets asks for.
+
+Source: ``UnifiedLog.fetchOffsetByTimestamp`` (apache/kafka 4.3.1).
+
+From KIP-79, and the largest timestamp: KIP-734.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Generator
+from typing import NamedTuple
+
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment.batch_scan import WINDOW_BYTES
+from ottla.log.segment.log_segment import LogSegment
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import HEADER_BYTES, BatchHeader
+from ottla.wire.record_batch.legacy_records import parse_any_header
+
+
+class TimestampAndOffset(NamedTuple):
+    """A record found by time."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+TimestampLookupJob = Generator[bool | None, None, TimestampAndOffset | None]
+"""A look-up that pauses now and then; with True where much is kept meanwhile, as `records.find_first_by_timestamp_job` has it."""
+
+
+def find_offset_by_timestamp(log: PartitionLog, timestamp: int, upper_offset: int) -> TimestampAndOffset | None:
+    """`find_offset_by_timestamp_job`, all at once."""
+    return _run(find_offset_by_timestamp_job(log, timestamp, upper_offset))
+
+
+def find_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
+    """`find_max_timestamp_job`, all at once."""
+    return _run(find_max_timestamp_job(log))
+
+
+def _run(steps: TimestampLookupJob) -> TimestampAndOffset | None:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: TimestampAndOffset | None = done.value
+            return found
+
+
+def find_offset_by_timestamp_job(log: PartitionLog, timestamp: int, upper_offset: int) -> TimestampLookupJob:
+    """The first record, in offset order, as late as ``timestamp`` and below ``upper_offset``.
+
+    Pauses often: there may be thousands of segments, and megabytes in a batch. What changes in a pause is seen.
+
+    Raises:
+        WireError: a batch is damaged.
+    """
+    offset = log.log_start_offset
+    while offset < log.log_end_offset and not log.closed:
+        segment = log.segment_for(offset)
+        segment.load_max_timestamp()
+        found = None
+        if segment.max_timestamp >= timestamp:
+            found = yield from _find_batch_by_timestamp(log, segment, timestamp, offset)
+            if log.closed:
+                break
+        if found is None:
+            number = bisect_right(log.base_offsets, offset)
+            if number == len(log.base_offsets):
+                break
+            offset = log.base_offsets[number]
+        else:
+            raw, header = found
+            record = yield from r.find_first_by_timestamp_job(raw, header, timestamp, log.log_start_offset)
+            if record is not None:
+                return None if record[0] >= upper_offset else _with_leader_epoch(header, *record)
+            offset = header.next_offset
+        yield None
+    return None
+
+
+def _with_leader_epoch(header: BatchHeader, offset: int, timestamp_ms: int) -> TimestampAndOffset:
+    """Return a record with the leader epoch of its batch, as ``FileRecords.maybeLeaderEpoch``: the epoch cache holds
+    nothing below the log start, and nothing of formats 0 and 1.
+    """
+    return TimestampAndOffset(timestamp_ms, offset, header.partition_leader_epoch)
+
+
+def _find_batch_by_timestamp(
+    log: PartitionLog, segment: LogSegment, timestamp: int, from_offset: int
+) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
+    """A segment's first batch, from ``from_offset`` on, that holds a record as late as ``timestamp``.
+
+    Raises:
+        WireError: a header on the way is damaged.
+    """
+    start = segment.locate(max(segment.time_index.lookup(timestamp), from_offset, segment.base_offset))
+    if start is None:
+        return None
+    position = begin = start.position
+    window, file, truncations = b"", segment.file, log.truncations
+    while position < segment.size_bytes:
+        at = position - begin
+        if len(window) - at < HEADER_BYTES:
+            if window:
+                yield
+                if log.closed or log.truncations != truncations:
+                    return None
+            window, begin, at = file.pread(WINDOW_BYTES, position), position, 0
+        header = parse_any_header(window, at)
+        if header.max_timestamp >= timestamp:
+            return file.pread(header.size_bytes, position), header
+        position += header.size_bytes
+    return None
+
+
+def find_max_timestamp_job(log: PartitionLog) -> TimestampLookupJob:
+    """The record with the largest timestamp; the first of them where several have it. Pauses as `find_offset_by_timestamp_job`.
+
+    Neither the log start nor the high watermark bounds the look-up: the caller compares the offset, as Kafka does.
+    """
+    best, base = None, -1
+    while not log.closed and (number := bisect_right(log.base_offsets, base)) < len(log.base_offsets):
+        segment, base = log.segments[number], log.base_offsets[number]
+        segment.load_max_timestamp()
+        if best is None or segment.max_timestamp > best.max_timestamp:
+            best = segment
+        yield None
+    if best is None or best.max_timestamp < 0 or log.closed or log.segment_for(best.base_offset) is not best:
+        return None
+    found = best.locate(best.max_timestamp_offset)
+    if found is None:
+        return None
+    raw = best.file.pread(found.size_bytes, found.position)
+    try:
+        header = parse_any_header(raw)
+        record = yield from r.find_first_by_timestamp_job(raw, header, header.max_timestamp, header.base_offset)
+        if record is None:
+            record = yield from r.find_max_timestamp_job(raw, header)
+    except WireError:
+        return None
+    return None if record is None else _with_leader_epoch(header, *record)

@@ -1,0 +1,291 @@
+"""``ottla cluster elect | reassign | drain | rebalance``: leaders and replicas are moved, on any Kafka.
+
+A drain or a rebalance is planned here and carried out by reassignments, so many partitions at a time. Whoever stops the
+command stops nothing that has begun: ``reassign`` shows what is under way, ``reassign --cancel`` gives it up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Any, Protocol
+
+from ottla.cli.common import CommandFailed, add_connection, print_output, raise_for_error
+from ottla.controller.control.controller_result import run_to_end
+from ottla.controller.metadata.image import RESOURCE_BROKER
+from ottla.controller.partitions.reassignment_plan import PlannedPartition, PlannedReassignment, drain, rebalance
+from ottla.runtime import blocking_env
+from ottla.tools.reassignment_throttle import throttle_configs, throttle_removals
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import list_partition_reassignments as lr
+
+TIMEOUT_MS = 30_000
+CONCURRENT_MOVES = 50
+POLL_INTERVAL_S = 0.5
+_TEXTS = {
+    "elect": "let the first replica of each partition lead, where it is in sync",
+    "reassign": "show the moves that are under way; begin, change or give up some",
+    "drain": "move everything off a broker, so that it can be removed",
+    "rebalance": "spread replicas and leaders evenly over all live brokers",
+}
+
+
+class ReassignmentClient(Protocol):
+    """The part of a client that is needed here."""
+
+    async def metadata(self, topics: list[str] | None) -> Any:
+        """Brokers, and topics with their partitions; None means all."""
+
+    async def call(self, request: Any) -> Any:
+        """Ask a broker."""
+
+    async def broker(self, node_id: int) -> Any:
+        """Return a connection to a broker that the metadata named."""
+
+
+def add_verbs(verbs: Any) -> None:
+    """Add the parsers to the subparsers of ``ottla cluster``."""
+    for name, text in _TEXTS.items():
+        verb = verbs.add_parser(name, help=text, description=text)
+        add_connection(verb)
+        if name == "elect":
+            verb.add_argument("partitions", nargs="*", metavar="TOPIC:PARTITION", help="only these (default: all)")
+            verb.add_argument(
+                "--unclean", action="store_true", help="whoever lives leads what nobody leads: it may lose records"
+            )
+        elif name == "reassign":
+            verb.add_argument(
+                "moves", nargs="*", metavar="TOPIC:PARTITION=ID,ID,...", help="the replicas it shall have"
+            )
+            verb.add_argument("--cancel", action="append", default=[], metavar="TOPIC:PARTITION", help="give a move up")
+        else:
+            if name == "drain":
+                verb.add_argument("broker", type=int, help="its node id")
+            add_throttle_options(verb)
+
+
+def add_throttle_options(verb: argparse.ArgumentParser) -> None:
+    """How moves are made: not at all, so many at a time, so fast."""
+    verb.add_argument("--dry-run", action="store_true", help="only show what would move")
+    verb.add_argument(
+        "--at-once",
+        type=int,
+        default=CONCURRENT_MOVES,
+        metavar="N",
+        help=f"so many partitions (default {CONCURRENT_MOVES})",
+    )
+    verb.add_argument(
+        "--throttle", type=int, metavar="BYTES", help="so many bytes a second on each broker (default: no limit)"
+    )
+
+
+def parse_partition(text: str) -> PlannedPartition:
+    """``TOPIC:PARTITION``.
+
+    Raises:
+        Failed: it is something else.
+    """
+    topic, colon, number = text.rpartition(":")
+    if not (colon and topic and number.isdigit()):
+        raise CommandFailed(f"{text}: write TOPIC:PARTITION")
+    return topic, int(number)
+
+
+def parse_reassignment(text: str) -> PlannedReassignment:
+    """``TOPIC:PARTITION=ID,ID,...``.
+
+    Raises:
+        Failed: it is something else.
+    """
+    at, equals, ids = text.partition("=")
+    words = ids.split(",")
+    if not equals or not all(word.isdigit() for word in words):
+        raise CommandFailed(f"{text}: write TOPIC:PARTITION=ID,ID,...")
+    return PlannedReassignment(parse_partition(at), tuple(int(word) for word in words))
+
+
+def _by_topic(partitions: Iterable[PlannedPartition]) -> dict[str, list[int]]:
+    out: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        out.setdefault(topic, []).append(number)
+    return out
+
+
+async def _elect_in(
+    client: ReassignmentClient, kind: int, partitions: Collection[PlannedPartition] | None
+) -> list[dict[str, Any]]:
+    """Ask for elections; gives the rows of those that were held or failed."""
+    named = None
+    if partitions is not None:
+        named = [el.TopicPartitions(topic, numbers) for topic, numbers in _by_topic(partitions).items()]
+    answer = await client.call(el.ElectLeadersRequest(kind, named, TIMEOUT_MS))
+    raise_for_error(answer.error_code, None, "elect")
+    return [
+        {"topic": topic.topic, "partition": row.partition_id, "result": ErrorCode(row.error_code).name.lower()}
+        for topic in answer.replica_election_results
+        for row in topic.partition_result
+        if row.error_code != ErrorCode.ELECTION_NOT_NEEDED
+    ]
+
+
+async def _elect(client: ReassignmentClient, options: argparse.Namespace) -> None:
+    wanted = [parse_partition(text) for text in options.partitions] or None
+    print_output(await _elect_in(client, int(options.unclean), wanted), options.output)
+
+
+async def _ongoing_reassignments(client: ReassignmentClient) -> dict[PlannedPartition, lr.OngoingPartitionReassignment]:
+    answer = await client.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS, None))
+    raise_for_error(answer.error_code, answer.error_message, "reassign")
+    return {(t.name, p.partition_index): p for t in answer.topics for p in t.partitions}
+
+
+async def _request_reassignments(
+    client: ReassignmentClient, moves: Sequence[tuple[PlannedPartition, list[int] | None]]
+) -> None:
+    topics: dict[str, ar.ReassignableTopic] = {}
+    for (topic, number), replicas in moves:
+        row = topics.setdefault(topic, ar.ReassignableTopic(topic))
+        row.partitions.append(ar.ReassignablePartition(number, replicas))
+    answer = await client.call(ar.AlterPartitionReassignmentsRequest(TIMEOUT_MS, topics=list(topics.values())))
+    raise_for_error(answer.error_code, answer.error_message, "reassign")
+    for done in answer.responses:
+        for row in done.partitions:
+            raise_for_error(row.error_code, row.error_message, f"{done.name}:{row.partition_index}")
+
+
+async def _reassign(client: ReassignmentClient, options: argparse.Namespace) -> None:
+    moves: list[tuple[PlannedPartition, list[int] | None]] = [(parse_partition(text), None) for text in options.cancel]
+    moves += [(change.partition, list(change.replicas)) for change in map(parse_reassignment, options.moves)]
+    if moves:
+        await _request_reassignments(client, moves)
+    rows = [
+        {
+            "topic": topic,
+            "partition": number,
+            "replicas": p.replicas,
+            "adding": p.adding_replicas,
+            "removing": p.removing_replicas,
+        }
+        for (topic, number), p in sorted((await _ongoing_reassignments(client)).items())
+    ]
+    print_output(rows, options.output)
+
+
+async def _live_brokers_and_replicas(
+    client: ReassignmentClient,
+) -> tuple[dict[int, str | None], dict[PlannedPartition, list[int]]]:
+    """Live brokers with their racks, and the replicas of all partitions that do not move already."""
+    answer, moving = await client.metadata(None), await _ongoing_reassignments(client)
+    partitions = {
+        (topic.name or "", p.partition_index): list(p.replica_nodes)
+        for topic in answer.topics
+        for p in topic.partitions
+        if (topic.name, p.partition_index) not in moving
+    }
+    return {b.node_id: b.rack for b in answer.brokers}, partitions
+
+
+async def _drain(client: ReassignmentClient, options: argparse.Namespace) -> None:
+    racks, partitions = await _live_brokers_and_replicas(client)
+    moves, stuck = run_to_end(drain(racks, partitions, [options.broker]))
+    await _execute_plan(client, options, partitions, moves)
+    if stuck:
+        names = ", ".join(f"{topic}:{number}" for topic, number in stuck[:5])
+        raise CommandFailed(f"{len(stuck)} partitions have no other broker to go to: {names}")
+
+
+async def _rebalance(client: ReassignmentClient, options: argparse.Namespace) -> None:
+    racks, partitions = await _live_brokers_and_replicas(client)
+    await _execute_plan(client, options, partitions, run_to_end(rebalance(racks, partitions)))
+
+
+async def _execute_plan(
+    client: ReassignmentClient,
+    options: argparse.Namespace,
+    before: dict[PlannedPartition, list[int]],
+    moves: Sequence[PlannedReassignment],
+) -> None:
+    """Show a plan, or move so many partitions at a time until all are where they shall be; then let first ones lead."""
+    if options.dry_run:
+        rows: list[dict[str, Any]] = [
+            {"topic": m.partition[0], "partition": m.partition[1], "from": before[m.partition], "to": list(m.replicas)}
+            for m in moves
+        ]
+        print_output(rows, options.output)
+        return
+    await reassign(client, options, before, moves)
+    print_output([{"moved": len(moves)}], options.output)
+
+
+async def reassign(
+    client: ReassignmentClient,
+    options: argparse.Namespace,
+    before: dict[PlannedPartition, list[int]],
+    moves: Sequence[PlannedReassignment],
+) -> None:
+    """Have replicas moved, so many partitions at a time and so fast as the options say; then first ones lead.
+
+    A limit ends with the command, also where it is broken off.
+    """
+    held = [] if options.throttle is None else throttle_configs(moves, before, options.throttle)
+    if held:
+        await _set(client, held)
+    try:
+        await _move(client, moves, options.at_once)
+    finally:
+        if held:
+            await _set(client, throttle_removals(held))
+
+
+async def _move(client: ReassignmentClient, moves: Sequence[PlannedReassignment], at_once: int) -> None:
+    waiting = list(moves)
+    moving: set[PlannedPartition] = set()
+    world = blocking_env.BlockingEnv()
+    while waiting or moving:
+        room = max(0, at_once - len(moving))
+        begun, waiting = waiting[:room], waiting[room:]
+        if begun:
+            await _request_reassignments(client, [(move.partition, list(move.replicas)) for move in begun])
+        moving = {*moving, *(move.partition for move in begun)} & set(await _ongoing_reassignments(client))
+        _print_progress(len(moves) - len(waiting) - len(moving), len(moves))
+        if moving:
+            await world.sleep(POLL_INTERVAL_S)
+    if moves:
+        await _elect_in(client, 0, [move.partition for move in moves])
+
+
+async def _set(client: ReassignmentClient, rows: list[ia.AlterConfigsResource]) -> None:
+    """Alter the settings of topics at any broker, and those of each broker at that broker: others refuse them."""
+    topics = [row for row in rows if row.resource_type != RESOURCE_BROKER]
+    answers = [await client.call(ia.IncrementalAlterConfigsRequest(topics))] if topics else []
+    for row in rows:
+        if row.resource_type == RESOURCE_BROKER:
+            try:
+                broker = await client.broker(int(row.resource_name))
+                answers.append(await broker.call(ia.IncrementalAlterConfigsRequest([row])))
+            except (OSError, ProtocolError) as error:  # a broker that is down neither leads nor fetches
+                print(f"throttle of broker {row.resource_name} is not changed: {error}", file=sys.stderr)
+    for row in (row for answer in answers for row in answer.responses):
+        raise_for_error(row.error_code, row.error_message, f"throttle {row.resource_name}")
+
+
+def _print_progress(done: int, total: int) -> None:
+    """How far it is, where somebody looks."""
+    if sys.stderr.isatty():
+        width = 40 * done // total
+        end = "\n" if done == total else ""
+        print(
+            f"\r[{'#' * width}{'.' * (40 - width)}] {done} of {total} partitions", end=end, file=sys.stderr, flush=True
+        )
+
+
+VERBS: dict[str, Callable[[ReassignmentClient, argparse.Namespace], Awaitable[None]]] = {
+    "elect": _elect,
+    "reassign": _reassign,
+    "drain": _drain,
+    "rebalance": _rebalance,
+}

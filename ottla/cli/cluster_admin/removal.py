@@ -1,0 +1,209 @@
+"""``ottla cluster remove_nodes NODE...``: nodes leave for good. Empty them, see them stopped, take votes, strike them off.
+
+Each step is one that may be done again, so whoever broke the command off just runs it once more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
+
+from ottla.cli.cluster_admin import reassignment
+from ottla.cli.common import CommandFailed, add_connection, print_output, raise_for_error
+from ottla.controller.control.controller_result import run_to_end
+from ottla.controller.metadata.image import RESOURCE_BROKER
+from ottla.controller.partitions.reassignment_plan import PlannedPartition, PlannedReassignment, drain
+from ottla.log.directory.log_directory import METADATA_TOPIC
+from ottla.runtime import blocking_env
+from ottla.tools.node_removal import ClusterSnapshot, build_snapshot, must_remove_votes_first, removal_obstacle
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import describe_cluster as dc
+from ottla.wire.messages import describe_configs as cf
+from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import remove_raft_voter as rv
+from ottla.wire.messages import unregister_broker as ub
+
+TEXT = "have nodes leave for good: their replicas go to others, then their votes and their places"
+WAIT_S = 600
+ROUNDS = 5
+"""So often what came to a node while it was emptied is moved, too."""
+VOTER_CHANGE_TIMEOUT_S = 30.0
+AUTO_JOIN = "controller.quorum.auto.join.enable"
+
+
+class RemovalClient(reassignment.ReassignmentClient, Protocol):
+    """The part of a client that is needed here."""
+
+    def avoid_brokers(self, node_ids: Collection[int]) -> None:
+        """Ask others from now on."""
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the parser to the subparsers of ``ottla cluster``."""
+    verb = verbs.add_parser("remove", help=TEXT, description=TEXT)
+    add_connection(verb)
+    verb.add_argument("nodes", type=int, nargs="+", metavar="NODE", help="node ids: those that leave together")
+    reassignment.add_throttle_options(verb)
+    verb.add_argument(
+        "--fewer-copies", action="store_true", help="what has no other broker to go to has one replica less after it"
+    )
+    verb.add_argument(
+        "--wait", type=float, default=WAIT_S, metavar="SECONDS", help=f"for nodes to be stopped (default {WAIT_S})"
+    )
+
+
+async def _cluster_snapshot(client: RemovalClient) -> ClusterSnapshot:
+    cluster = await client.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
+    raise_for_error(cluster.error_code, cluster.error_message, "the cluster")
+    topics = await client.metadata(None)
+    asked = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
+    quorum = await client.call(dq.DescribeQuorumRequest([asked]))
+    raise_for_error(quorum.error_code, quorum.error_message, "the quorum")
+    raise_for_error(
+        quorum.topics[0].partitions[0].error_code, None, "the quorum has no leader: ottla cluster recover --help"
+    )
+    return build_snapshot(cluster, topics, quorum)
+
+
+async def _rejoins_as_voter(client: RemovalClient, seen: ClusterSnapshot, nodes: Collection[int]) -> bool:
+    """Whether one that runs takes its vote again; only a broker can be asked."""
+    for node in nodes:
+        if seen.brokers.get(node):
+            request = cf.DescribeConfigsRequest([cf.DescribeConfigsResource(RESOURCE_BROKER, str(node), [AUTO_JOIN])])
+            answer = await (await client.broker(node)).call(request)
+            raise_for_error(answer.results[0].error_code, answer.results[0].error_message, f"node {node}")
+            if any(row.value == "true" for row in answer.results[0].configs):
+                return True
+    return False
+
+
+def plan_removal(seen: ClusterSnapshot, leaving: Collection[int], *, fewer: bool) -> list[PlannedReassignment]:
+    """What has to lie elsewhere.
+
+    Raises:
+        Failed: something has nowhere to go.
+    """
+    partitions = {at: p.replicas for at, p in seen.partitions.items()}
+    moves, stuck = run_to_end(drain(seen.racks, partitions, leaving))
+    shorter = [PlannedReassignment(at, tuple(i for i in partitions[at] if i not in leaving)) for at in stuck if fewer]
+    impossible = stuck if not fewer else [change.partition for change in shorter if not change.replicas]
+    if impossible:
+        hint = "" if fewer else " (--fewer-copies leaves them with fewer replicas)"
+        raise CommandFailed(
+            f"{len(impossible)} partitions have no other broker to go to: {_partition_names(impossible)}{hint}"
+        )
+    waiting = [
+        change.partition for change in shorter if not set(change.replicas) <= set(seen.partitions[change.partition].isr)
+    ]
+    if waiting:
+        raise CommandFailed(
+            f"{len(waiting)} partitions keep their replicas until all that stay are in sync: {_partition_names(waiting)}; "
+            "wait, or remove the nodes that are dead together"
+        )
+    return sorted([*moves, *shorter])
+
+
+def _partition_names(partitions: Sequence[PlannedPartition]) -> str:
+    return ", ".join(f"{topic}:{number}" for topic, number in partitions[:5])
+
+
+def _plan_table(
+    seen: ClusterSnapshot, leaving: Sequence[int], moves: Sequence[PlannedReassignment]
+) -> list[dict[str, Any]]:
+    """What would be done, in its order."""
+    rows: list[dict[str, Any]] = [
+        {
+            "step": "move",
+            "what": f"{m.partition[0]}:{m.partition[1]}",
+            "from": list(seen.partitions[m.partition].replicas),
+            "to": list(m.replicas),
+        }
+        for m in moves
+    ]
+    steps = [
+        ("stop", [i for i in leaving if seen.is_running(i)]),
+        ("take the vote of", [i for i in leaving if i in seen.voters]),
+        ("strike off", [i for i in leaving if i in seen.brokers]),
+    ]
+    if must_remove_votes_first(seen, leaving):
+        steps[:2] = reversed(steps[:2])
+    return rows + [{"step": step, "what": f"node {i}", "from": "-", "to": "-"} for step, due in steps for i in due]
+
+
+async def _drain_nodes(client: RemovalClient, options: argparse.Namespace, seen: ClusterSnapshot) -> ClusterSnapshot:
+    """Move everything off the nodes, also what comes to them meanwhile."""
+    for _ in range(ROUNDS):
+        moves = plan_removal(seen, options.nodes, fewer=options.fewer_copies)
+        if not moves:
+            return seen
+        before = {at: list(p.replicas) for at, p in seen.partitions.items()}
+        await reassignment.reassign(client, options, before, moves)
+        seen = await _cluster_snapshot(client)
+    raise CommandFailed("new partitions come faster than they go: stop what leaves and run this again")
+
+
+async def _wait_until_stopped(
+    client: RemovalClient, options: argparse.Namespace, seen: ClusterSnapshot
+) -> ClusterSnapshot:
+    """Wait until none of the nodes runs."""
+    world = blocking_env.BlockingEnv()
+    until_ms = world.monotonic_ms() + options.wait * 1000
+    said: set[int] = set()
+    while runs := [i for i in options.nodes if seen.is_running(i)]:
+        for node in runs:
+            if node not in said:
+                print(f"node {node} holds nothing any more: stop it now", file=sys.stderr, flush=True)
+                said.add(node)
+        if world.monotonic_ms() > until_ms:
+            raise CommandFailed(f"node {runs[0]} still runs: stop it and run this again")
+        await world.sleep(reassignment.POLL_INTERVAL_S)
+        seen = await _cluster_snapshot(client)
+    return seen
+
+
+async def _remove_voter(client: RemovalClient, seen: ClusterSnapshot, node: int) -> None:
+    """One change of the voters at a time: where another is under way it is tried again."""
+    world = blocking_env.BlockingEnv()
+    until_ms = world.monotonic_ms() + VOTER_CHANGE_TIMEOUT_S * 1000
+    while True:
+        answer = await client.call(rv.RemoveRaftVoterRequest(seen.cluster_id, node, seen.voters[node].directory_id))
+        if answer.error_code == ErrorCode.VOTER_NOT_FOUND:
+            return
+        if answer.error_code != ErrorCode.REQUEST_TIMED_OUT or world.monotonic_ms() > until_ms:
+            raise_for_error(answer.error_code, answer.error_message, f"the vote of node {node}")
+            return
+        await world.sleep(reassignment.POLL_INTERVAL_S)
+
+
+async def remove_nodes(client: RemovalClient, options: argparse.Namespace) -> None:
+    """Do it all, or show what would be done."""
+    nodes, seen = list(dict.fromkeys(options.nodes)), await _cluster_snapshot(client)
+    why = removal_obstacle(seen, nodes, joins_again=await _rejoins_as_voter(client, seen, nodes))
+    if why is not None:
+        raise CommandFailed(why)
+    moves = plan_removal(seen, nodes, fewer=options.fewer_copies)
+    if options.dry_run:
+        print_output(_plan_table(seen, nodes, moves), options.output)
+        return
+    client.avoid_brokers(nodes)
+    seen = await _drain_nodes(client, options, seen)
+    if must_remove_votes_first(seen, nodes):
+        await _remove_voters(client, seen, nodes)
+        seen = await _cluster_snapshot(client)
+    seen = await _wait_until_stopped(client, options, seen)
+    seen = await _drain_nodes(client, options, seen)
+    await _remove_voters(client, seen, nodes)
+    for node in nodes:
+        if node in seen.brokers:
+            answer = await client.call(ub.UnregisterBrokerRequest(node))
+            if answer.error_code != ErrorCode.BROKER_ID_NOT_REGISTERED:
+                raise_for_error(answer.error_code, answer.error_message, f"node {node}")
+    print_output([{"removed": node} for node in nodes], options.output)
+
+
+async def _remove_voters(client: RemovalClient, seen: ClusterSnapshot, nodes: Sequence[int]) -> None:
+    """The dead first: each that goes makes the rest more of a majority."""
+    for node in sorted((i for i in nodes if i in seen.voters), key=lambda i: seen.voters[i].is_alive):
+        await _remove_voter(client, seen, node)

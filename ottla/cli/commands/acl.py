@@ -1,0 +1,195 @@
+"""``ottla acl``: list, add and remove access rules of any Kafka."""
+
+from __future__ import annotations
+
+import argparse
+
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
+from ottla.client.cluster_client import ClusterClient
+from ottla.controller.metadata.acl import (
+    CLUSTER_NAME,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+    StandardAcl,
+)
+from ottla.wire.messages import create_acls as ca
+from ottla.wire.messages import delete_acls as da
+from ottla.wire.messages import describe_acls as ds
+
+TEXT = """Rules say who may do what to topics, groups, transactional ids and the cluster. The brokers need an
+authorizer (authorizer.class.name). What no rule allows is refused; what one denies, whatever others allow.
+
+examples:
+  ottla acl list
+  ottla acl add --allow User:alice --operation read --topic events
+  ottla acl add --allow User:alice --operation read --group readers
+  ottla acl add --allow User:billing --operation all --topic billing. --prefixed
+  ottla acl add --deny User:bob --operation write --topic '*' --host 10.0.0.7
+  ottla acl remove --principal User:alice --topic events
+"""
+_KINDS = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+    "delegation-token": ResourceType.DELEGATION_TOKEN,
+    "user": ResourceType.USER,
+}
+_OPERATIONS = {o.name.lower().replace("_", "-"): o for o in AclOperation if o > AclOperation.ANY}
+
+
+def _parser() -> argparse.ArgumentParser:
+    out = command_parser("acl", TEXT)
+    verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, text in (
+        ("list", "rules, or those about something or somebody"),
+        ("add", "add rules; those that are there stay"),
+        ("remove", "remove the rules that match, and print them"),
+    ):
+        verb = verbs.add_parser(name, help=text, description=text)
+        add_connection(verb)
+        for kind in _KINDS:
+            verb.add_argument(f"--{kind}", metavar="NAME", help=f"about this {kind.replace('-', ' ')}")
+        verb.add_argument("--cluster", action="store_true", help="about the cluster")
+        verb.add_argument("--prefixed", action="store_true", help="the name is the beginning of names")
+        verb.add_argument("--host", help="from this address")
+        many = name == "add"
+        verb.add_argument(
+            "--operation",
+            action="append",
+            default=[],
+            choices=list(_OPERATIONS),
+            metavar="OPERATION",
+            help=f"{', '.join(_OPERATIONS)}{'; may stand several times' if many else ''}",
+        )
+        if name == "add":
+            verb.add_argument("--allow", action="append", default=[], metavar="User:NAME", help="who may")
+            verb.add_argument("--deny", action="append", default=[], metavar="User:NAME", help="who may not")
+        else:
+            verb.add_argument("--principal", metavar="User:NAME", help="about this one")
+        if name == "remove":
+            verb.add_argument("--all", action="store_true", help="every rule there is")
+    return out
+
+
+def _resources(options: argparse.Namespace) -> list[tuple[ResourceType, str]]:
+    """What the rules are about."""
+    out = [(kind, getattr(options, name.replace("-", "_"))) for name, kind in _KINDS.items()]
+    named = [(kind, name) for kind, name in out if name is not None]
+    return [*named, (ResourceType.CLUSTER, CLUSTER_NAME)] if options.cluster else named
+
+
+def _acls_to_add(options: argparse.Namespace) -> list[StandardAcl]:
+    """The rules that shall be.
+
+    Raises:
+        Failed: something that makes a rule is not said.
+    """
+    about, operations = _resources(options), [_OPERATIONS[o] for o in options.operation]
+    who = [(p, AclPermissionType.ALLOW) for p in options.allow] + [(p, AclPermissionType.DENY) for p in options.deny]
+    if not about or not operations or not who:
+        raise CommandFailed(
+            "say whom (--allow or --deny), what (--operation) and about what (--topic, --group, --cluster)"
+        )
+    for principal, _ in who:
+        if ":" not in principal:
+            raise CommandFailed(f"{principal}: write User:{principal}")
+    pattern = PatternType.PREFIXED if options.prefixed else PatternType.LITERAL
+    return [
+        StandardAcl(
+            kind,
+            name,
+            pattern if kind is not ResourceType.CLUSTER else PatternType.LITERAL,
+            principal,
+            options.host or "*",
+            o,
+            p,
+        )
+        for kind, name in about
+        for principal, p in who
+        for o in operations
+    ]
+
+
+def _row(acl: StandardAcl) -> dict[str, object]:
+    return {
+        "resource": acl.resource.name.lower(),
+        "name": acl.name,
+        "pattern": acl.pattern.name.lower(),
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": acl.operation.name.lower(),
+        "permission": acl.permission.name.lower(),
+    }
+
+
+def _filters(options: argparse.Namespace) -> list[tuple[int, str | None, int, str | None, str | None, int, int]]:
+    """What is asked for, as the fields of a filter."""
+    pattern = int(PatternType.PREFIXED if options.prefixed else PatternType.ANY)
+    operations = [int(_OPERATIONS[o]) for o in options.operation] or [int(AclOperation.ANY)]
+    about: list[tuple[int, str | None]] = [(int(kind), name) for kind, name in _resources(options)]
+    return [
+        (kind, name, pattern, options.principal, options.host, operation, int(AclPermissionType.ANY))
+        for kind, name in about or [(int(ResourceType.ANY), None)]
+        for operation in operations
+    ]
+
+
+async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
+    found: set[StandardAcl] = set()
+    for wanted in _filters(options):
+        answer = await client.call(ds.DescribeAclsRequest(*wanted))
+        raise_for_error(answer.error_code, answer.error_message, "rules")
+        for r in answer.resources:
+            at = ResourceType(r.resource_type), r.resource_name, PatternType(r.pattern_type)
+            for a in r.acls:
+                found.add(
+                    StandardAcl(
+                        *at, a.principal, a.host, AclOperation(a.operation), AclPermissionType(a.permission_type)
+                    )
+                )
+    print_output([_row(acl) for acl in sorted(found)], options.output)
+
+
+async def _add(client: ClusterClient, options: argparse.Namespace) -> None:
+    acls = _acls_to_add(options)
+    rows = [ca.AclCreation(r, name, pattern, who, host, o, p) for r, name, pattern, who, host, o, p in acls]
+    answer = await client.call(ca.CreateAclsRequest(rows))
+    for acl, row in zip(acls, answer.results, strict=True):
+        raise_for_error(row.error_code, row.error_message, f"{acl.resource.name.lower()} {acl.name}")
+    print_output([_row(acl) for acl in acls], options.output)
+
+
+async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
+    if not (options.all or _resources(options) or options.principal or options.host or options.operation):
+        raise CommandFailed("say which rules, or --all of them")
+    answer = await client.call(da.DeleteAclsRequest([da.DeleteAclsFilter(*x) for x in _filters(options)]))
+    gone: set[StandardAcl] = set()
+    for row in answer.filter_results:
+        raise_for_error(row.error_code, row.error_message, "rules")
+        for a in row.matching_acls:
+            raise_for_error(a.error_code, a.error_message, a.resource_name)
+            at = ResourceType(a.resource_type), a.resource_name, PatternType(a.pattern_type)
+            gone.add(
+                StandardAcl(*at, a.principal, a.host, AclOperation(a.operation), AclPermissionType(a.permission_type))
+            )
+    print_output([_row(acl) for acl in sorted(gone)], options.output)
+
+
+VERBS = {"list": _list, "add": _add, "remove": _remove}
+
+
+def run(arguments: list[str]) -> int:
+    """Run a verb; gives the exit status."""
+    options = _parser().parse_args(arguments)
+    return run_with_client(
+        options.bootstrap, lambda client: VERBS[options.verb](client, options), options.command_config
+    )

@@ -1,0 +1,136 @@
+"""``ottla cluster``: several nodes on this machine; how a cluster of any Kafka does, and what lies where in it."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+from ottla.cli.cluster_admin import reassignment, recovery, removal
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    parse_key_values,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
+from ottla.client.cluster_client import ClusterClient
+from ottla.tools.cluster_status import fetch_cluster_status
+
+TEXT = """Several nodes on this machine, each a process of its own; how any cluster does, and what lies where in it.
+
+examples:
+  ottla cluster start --nodes 3 --data-dir /var/lib/ottla --port 9092
+  ottla cluster status
+  ottla cluster drain 3 --dry-run
+  ottla cluster remove 3
+  ottla cluster recover --config node-1.properties
+  ottla cluster rebalance
+  ottla cluster reassign events:0=1,2,3
+  ottla cluster elect
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    out = command_parser("cluster", TEXT)
+    verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
+    text = "start nodes, each broker and controller, and stay until told to stop"
+    start = verbs.add_parser("start", help=text, description=text)
+    start.add_argument("--nodes", type=int, default=3, metavar="N", help="how many (default 3)")
+    start.add_argument("--data-dir", default="./ottla-data", metavar="D", help="a directory a node goes below it")
+    start.add_argument("--port", type=int, default=9092, metavar="P", help="the first node's port; the next follow")
+    start.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen at (default 127.0.0.1)")
+    start.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a setting for every node")
+    text = "which nodes there are, what they lead, and how far the metadata log has come on each"
+    add_connection(verbs.add_parser("status", help=text, description=text))
+    reassignment.add_verbs(verbs)
+    removal.add_verb(verbs)
+    recovery.add_verb(verbs)
+    return out
+
+
+class _StopSignal(BaseException):
+    """We were told to stop."""
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+    raise _StopSignal
+
+
+def _start(options: argparse.Namespace) -> int:
+    from ottla.broker.config.listener_config import ConfigException
+    from ottla.cluster import Cluster, ClusterFailed
+    from ottla.controller.storage_formatter import StorageFormatError
+    from ottla.log.checkpoints.checkpoint_files import CorruptFile
+
+    if options.nodes < 1:
+        raise ConfigException("--nodes: at least one")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    try:
+        cluster = Cluster(
+            options.nodes,
+            data_dir=options.data_dir,
+            port=options.port,
+            host=options.host,
+            settings=parse_key_values(options.set),
+        )
+        with cluster:
+            for node in cluster.nodes:
+                print(f"node {node.id}: {node.bootstrap_servers}, data in {node.data_dir}, process {node.pid}")
+            # Tools that start brokers wait for "Kafka Server started".
+            print(f"Kafka Server started: {cluster.bootstrap_servers}, data in {options.data_dir}", flush=True)
+            return _watch(cluster.nodes)
+    except _StopSignal:
+        return 0
+    except (ClusterFailed, StorageFormatError, CorruptFile, OSError) as error:
+        print(f"ottla cluster: {error}", file=sys.stderr)
+        return 1
+
+
+def _watch(nodes: list[Any]) -> int:
+    """Tell of nodes that end by themselves; 1 once none is left."""
+    running = {node.id: node for node in nodes}
+    never = threading.Event()
+    while running:
+        never.wait(0.2)
+        for node in list(running.values()):
+            if node.status is not None:
+                del running[node.id]
+                left = f"{len(running)} go on" if running else "none is left"
+                print(f"ottla cluster: node {node.id} ended with status {node.status}; {left}", file=sys.stderr)
+    return 1
+
+
+async def _status(client: ClusterClient, options: argparse.Namespace) -> None:
+    rows, code, why = await fetch_cluster_status(client)
+    raise_for_error(code, why, "the quorum")
+    print_output(rows, options.output)
+
+
+def run(arguments: list[str]) -> int:
+    """Run a verb; gives the exit status."""
+    from ottla.broker.config.listener_config import ConfigException
+
+    options = _parser().parse_args(arguments)
+    if options.verb == "recover":
+        return recovery.run(options)
+    if options.verb != "start":
+        asked = {"status": _status, "remove": removal.remove_nodes, **reassignment.VERBS}[options.verb]
+
+        async def work(client: ClusterClient) -> None:
+            await asked(client, options)
+
+        return run_with_client(options.bootstrap, work, options.command_config)
+    try:
+        return _start(options)
+    except (ConfigException, CommandFailed) as error:
+        print(f"ottla cluster: {error}", file=sys.stderr)
+        return 2

@@ -1,0 +1,84 @@
+"""``ottla decode``: a frame or a file, field by field, beside its bytes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ottla.cli.common import command_parser
+from ottla.log.file_dump import file_spans
+from ottla.wire import field_dump
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import WireError
+
+TEXT = """Takes hex digits, a file that holds a frame, or a segment file, and shows what each byte is for.
+A request names its own api and version; for a response they must be given.
+
+examples:
+  ottla decode 0000000a0012000000000001ffff         an ApiVersions request as it crosses the wire
+  ottla decode --response API_VERSIONS:3 HEX
+  ottla decode ottla-data/events-0/00000000000000000000.log
+  ottla decode --source FETCH:12                    the generated decoder of a message version
+"""
+
+
+def _bytes(text: str) -> bytes:
+    if os.path.exists(text):
+        with open(text, "rb") as file:
+            return file.read()
+    if text == "-":
+        text = sys.stdin.read()
+    return bytes.fromhex("".join(text.split()))
+
+
+def _is_text_file(what: str) -> bool:
+    """Checkpoints, quorum-state and the like need no taking apart."""
+    name = os.path.basename(what)
+    texts = ("meta.properties", "partition.metadata", "quorum-state", ".kafka_cleanshutdown")
+    return os.path.exists(what) and (name in texts or name.endswith("-checkpoint"))
+
+
+def _api(text: str) -> tuple[ApiKey, int]:
+    name, _, version = text.partition(":")
+    try:
+        return ApiKey[name.upper()], int(version)
+    except (KeyError, ValueError):
+        raise WireError(f"{text!r}: write API:VERSION, such as FETCH:12") from None
+
+
+def run(arguments: list[str]) -> int:
+    """Print fields; gives the exit status."""
+    parser = command_parser("decode", TEXT)
+    parser.add_argument("what", nargs="?", help="hex digits, a file, or - for standard input")
+    parser.add_argument("--response", metavar="API:VERSION", help="the frame is a response of this api")
+    parser.add_argument("--source", metavar="API:VERSION", help="print the codec that Ottla generates for a request")
+    options = parser.parse_args(arguments)
+    try:
+        if options.source:
+            from ottla.wire.api_keys import request_class
+            from ottla.wire.codec.compiler import generated_source
+
+            key, version = _api(options.source)
+            print(generated_source(request_class(key), version, "decode"))
+            return 0
+        if options.what is None:
+            parser.error("what shall be decoded?")
+        raw = _bytes(options.what)
+        known = file_spans(raw, os.path.splitext(options.what)[1])
+        if known is not None:
+            spans = list(known)
+        elif _is_text_file(options.what):
+            print(raw.decode("utf-8", "replace"))
+            return 0
+        elif options.response:
+            spans = field_dump.response_spans(*_api(options.response), raw)
+        elif options.what.endswith((".log", ".checkpoint")):
+            spans = list(field_dump.batch_spans(raw))
+        else:
+            spans = field_dump.request_spans(raw)
+        for line in field_dump.format_spans(spans, raw):
+            print(line)
+    except (WireError, ValueError, OSError) as error:
+        print(f"ottla decode: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,67 @@
+"""``ottla doctor``: what is wrong with a broker's configuration, and in which line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from ottla.broker.config.node_config import settings_from_environment
+from ottla.cli.common import command_parser, print_output
+from ottla.log.java_properties import MalformedProperties, Property
+from ottla.tools.doctor import WRONG, ConfigFinding, diagnose, parse_settings
+from ottla.tools.file_permissions import diagnose_directory, diagnose_files
+
+TEXT = """Reads a server.properties, or with --env the KAFKA_* variables of Kafka's container image, and names what is
+wrong in it: addresses clients cannot reach, listeners without a protocol, more copies than nodes, misspelt names,
+units that Kafka does not know, what belongs to ZooKeeper; and files with credentials that other users can read. Of a
+data directory it names those files alone.
+
+examples:
+  ottla doctor server.properties
+  ottla doctor ./ottla-data
+  ottla doctor --env
+Status: 0 nothing wrong, 1 something is, 2 the file cannot be read.
+"""
+
+
+def _text(finding: ConfigFinding, name: str) -> str:
+    where = f"{name}:{finding.lineno}" if finding.lineno else name
+    return f"{where}: {finding.severity}: {finding.key}: {finding.text}"
+
+
+def run(arguments: list[str]) -> int:
+    """Print findings; gives the exit status."""
+    parser = command_parser("doctor", TEXT)
+    parser.add_argument("file", nargs="?", help="a server.properties file, or a data directory")
+    parser.add_argument("--env", action="store_true", help="judge the KAFKA_* environment variables")
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
+    options = parser.parse_args(arguments)
+    if (options.file is None) == (not options.env):
+        parser.error("name a file, or --env")
+    lines, name = [], "environment"
+    if options.file is not None and os.path.isdir(options.file):
+        return _print(diagnose_directory(options.file), options, options.file, 0)
+    if options.env:
+        lines = [Property(0, key, value) for key, value in settings_from_environment(os.environ).items()]
+    else:
+        name = options.file
+        try:
+            with open(name, "rb") as file:
+                lines = parse_settings(file.read())
+        except (OSError, MalformedProperties) as error:
+            print(f"ottla doctor: {name}: {error}", file=sys.stderr)
+            return 2
+    findings = [*diagnose(lines), *diagnose_files(lines, options.file)]
+    return _print(findings, options, name, len(lines))
+
+
+def _print(findings: list[ConfigFinding], options: argparse.Namespace, name: str, settings: int) -> int:
+    """Print findings; return the exit status."""
+    if options.output == "json":
+        print_output([f._asdict() for f in findings], "json")
+    elif findings:
+        print("\n".join(_text(f, name) for f in findings))
+    else:
+        print(f"{name}: nothing wrong in {settings} settings")
+    return int(any(f.severity == WRONG for f in findings))

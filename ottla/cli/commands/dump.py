@@ -1,0 +1,68 @@
+"""``ottla dump``: any file of a data directory in words."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from ottla.cli.common import command_parser
+from ottla.env.log_escaping import escape
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.runtime.real_disk import RealDisk
+from ottla.tools.dump import dump_file
+from ottla.tools.file_verification import find_problems
+from ottla.wire.errors import WireError
+
+TEXT = """Prints segments, indexes, producer snapshots, metadata snapshots and checkpoints, of Ottla or of Kafka.
+Records of the metadata log, of __consumer_offsets and of __transaction_state are shown as what they say.
+
+examples:
+  ottla dump ottla-data/events-0/00000000000000000000.log
+  ottla dump --verify ottla-data/events-0/*
+  ottla dump -o json ottla-data/__cluster_metadata-0/00000000000000000000.log | jq .content
+"""
+
+
+def _verify(paths: list[str]) -> int:
+    """Print what is wrong with each file; gives the exit status."""
+    status = 0
+    for path in paths:
+        try:
+            found = list(find_problems(RealDisk(), os.path.abspath(path)))
+        except (ValueError, OSError) as error:
+            found = [str(error)]
+        for text in found:
+            status = 1
+            print(f"{path}: {text}")
+    return status
+
+
+def run(arguments: list[str]) -> int:
+    """Print files; gives the exit status."""
+    parser = command_parser("dump", TEXT)
+    parser.add_argument("file", nargs="+", help="a file of a data directory")
+    parser.add_argument("--shallow", action="store_true", help="batches only, not their records")
+    parser.add_argument("--verify", action="store_true", help="print only what is wrong; status 1 where something is")
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="json: one object a line")
+    options = parser.parse_args(arguments)
+    status = 0
+    if options.verify:
+        return _verify(options.file)
+    for path in options.file:
+        if options.output == "text":
+            print(path)
+        try:
+            for row in dump_file(RealDisk(), os.path.abspath(path), deep=not options.shallow):
+                if options.output == "json":
+                    print(json.dumps(row))
+                else:
+                    kind = row.pop("kind")
+                    indent = "    " if kind == "record" else "  "
+                    print(f"{indent}{kind} " + " ".join(f"{k}={escape(str(v))}" for k, v in row.items()))
+        except (CorruptFile, WireError, ValueError, OSError) as error:
+            print(f"ottla dump: {path}: {error}", file=sys.stderr)
+            status = 1
+        except BrokenPipeError:
+            return 0
+    return status

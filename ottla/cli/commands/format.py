@@ -1,0 +1,158 @@
+"""``ottla format``: make empty directories a cluster's, before their nodes are started."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from ottla.broker.config import listener_config
+from ottla.broker.config.listener_config import ConfigException
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.config.startup_checks import check_startup_values
+from ottla.cli.common import command_parser
+from ottla.cli.node_setup.settings import add_settings, configure, read_settings
+from ottla.controller.bootstrap_features import InvalidFeatureLevel, bootstrap_feature_levels
+from ottla.controller.storage_formatter import (
+    FormatPlan,
+    InitialVoter,
+    StorageFormatError,
+    format_directories,
+    parse_voters,
+)
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.directory.log_directory import LogDirectory, LogDirectoryInUse
+from ottla.runtime.system_env import SystemEnv
+from ottla.wire.codec.schema import Message
+
+TEXT = """Make empty data directories a cluster's. A node that is a cluster of its own does this by itself.
+
+Each node of a cluster is formatted with the same cluster id, and every controller with the same list of controllers,
+or none: it then learns them from those that have one. Options and files are those of Kafka's kafka-storage format.
+
+examples:
+  ottla random-uuid
+  ottla format -t 5L6g3nShT-eMCtK--X86sw -c server.properties --standalone
+  ottla format -t ID -c one.properties --initial-controllers 1@one:9093:DIR1,2@two:9093:DIR2,3@three:9093:DIR3
+  ottla format -t ID -c four.properties --no-initial-controllers
+  ottla format -t ID -c one.properties -s --add-scram 'SCRAM-SHA-512=[name=admin,password=...]'
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    out = command_parser("format", TEXT)
+    out.add_argument("-t", "--cluster-id", required=True, metavar="ID", help="id of the cluster")
+    add_settings(out)
+    who = out.add_mutually_exclusive_group()
+    who.add_argument("-s", "--standalone", action="store_true", help="this node is the only controller so far")
+    who.add_argument(
+        "-I", "--initial-controllers", metavar="LIST", help="ID@HOST:PORT:DIRECTORY_ID of each, with commas between"
+    )
+    who.add_argument(
+        "-N", "--no-initial-controllers", action="store_true", help="the controllers are learned from the others"
+    )
+    out.add_argument(
+        "-f", "--feature", action="append", default=[], metavar="NAME=LEVEL", help="where a feature starts"
+    )
+    out.add_argument(
+        "-S",
+        "--add-scram",
+        action="append",
+        default=[],
+        metavar="MECHANISM=[name=NAME,password=PASSWORD]",
+        help="a user there is from the beginning; more in the brackets: salt, iterations, saltedpassword",
+    )
+    out.add_argument("-r", "--release-version", metavar="R", help="start at the features of that Kafka release")
+    out.add_argument(
+        "-g", "--ignore-formatted", action="store_true", help="pass over directories that are formatted already"
+    )
+    return out
+
+
+def _features(items: list[str]) -> dict[str, int]:
+    out = {}
+    for item in items:
+        name, separator, level = item.partition("=")
+        if not separator or not level.strip().isdecimal():
+            raise InvalidFeatureLevel(f"--feature {item}: write NAME=LEVEL")
+        out[name.strip()] = int(level)
+    return out
+
+
+def _voters(options: argparse.Namespace, config: NodeConfig, new_id: bytes) -> tuple[InitialVoter, ...]:
+    """Who votes from the beginning, as the options say it; the rules are those of Kafka's tool."""
+    static = bool(config.values.get(listener_config.QUORUM_VOTERS, "").strip())
+    listed = options.standalone or options.initial_controllers is not None
+    is_controller = listener_config.CONTROLLER_ROLE in config.roles
+    if static and listed:
+        raise StorageFormatError(
+            f"{listener_config.QUORUM_VOTERS} fixes the voters: leave it out, or the option that lists them"
+        )
+    if options.standalone and not is_controller:
+        raise StorageFormatError("--standalone is for a controller; this node is a broker only (process.roles)")
+    if is_controller and not static and not listed and not options.no_initial_controllers:
+        raise StorageFormatError("say who decides: --standalone, --initial-controllers or --no-initial-controllers")
+    if options.standalone:
+        endpoints = config.quorum_config(*(x.port for x in config.controller_listeners)).endpoints
+        return (InitialVoter(config.node_id, new_id, endpoints[:1]),)
+    if options.initial_controllers is not None:
+        return parse_voters(options.initial_controllers, listener_config.controller_listener_names(config.values)[0])
+    return ()
+
+
+def _credentials(options: argparse.Namespace, fresh: Callable[[], bytes]) -> tuple[Message, ...]:
+    """Users there are from the beginning."""
+    if not options.add_scram:
+        return ()
+    from ottla.controller.control.scram_credentials import (
+        InvalidScramOption,
+        parse_scram_option,
+    )  # hashes take their time to load
+
+    try:
+        return tuple(parse_scram_option(text, fresh()) for text in options.add_scram)
+    except InvalidScramOption as error:
+        raise StorageFormatError(str(error)) from None
+
+
+def _format(options: argparse.Namespace) -> list[str]:
+    values = read_settings(options)
+    for text in check_startup_values(values):
+        print(f"ottla format: warning: {text}", file=sys.stderr)
+    config = configure(values, options.data_dir)
+    machine = SystemEnv()
+    voters = _voters(options, config, machine.uuid())
+    dynamic = not config.values.get(listener_config.QUORUM_VOTERS, "").strip()
+    levels = bootstrap_feature_levels(options.release_version, _features(options.feature), dynamic_quorum=dynamic)
+    plan = FormatPlan(config.node_id, options.cluster_id, levels, voters, _credentials(options, machine.uuid))
+    paths = dict.fromkeys([*config.data_dirs, *([config.metadata_dir] if config.metadata_dir else [])])
+    directories = {path: LogDirectory(machine.disk, path) for path in paths}
+    metadata = directories[config.metadata_dir or config.data_dirs[0]]
+    held: list[LogDirectory] = []
+    try:
+        for directory in directories.values():
+            directory.lock()
+            held.append(directory)
+        return format_directories(
+            list(directories.values()),
+            metadata,
+            plan,
+            machine.now_ms(),
+            machine.uuid,
+            ignore_formatted=options.ignore_formatted,
+        )
+    finally:
+        for directory in held:
+            directory.unlock()
+
+
+def run(arguments: list[str]) -> int:
+    """Format; gives the exit status."""
+    try:
+        said = _format(parser().parse_args(arguments))
+    except (ConfigException, InvalidFeatureLevel, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError) as error:
+        print(f"ottla format: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigException) else 1
+    print("\n".join(said) if said else "All of the log directories are already formatted.")
+    return 0

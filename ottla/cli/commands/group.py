@@ -1,0 +1,268 @@
+"""``ottla group``: groups of any Kafka, of all four kinds: list, describe, reset, delete."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    connect_to_coordinator,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
+from ottla.cli.group_admin import description as gs
+from ottla.cli.group_admin import reset as gr
+from ottla.cli.group_admin.offsets import format_table, resolve_partitions
+from ottla.client.cluster_client import ClusterClient
+from ottla.env.log_escaping import escape
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import list_groups as lg
+
+TEXT = """A group shares its topics among its members. In a classic or consumer group each partition is read by one of
+them, and it is stored how far that is; a share group hands each record to any; a streams group shares out tasks.
+
+examples:
+  ottla group list --type share,streams
+  ottla group describe billing              members, what each has, positions and lag
+  ottla group describe orders --records     of a share group: what became of deliveries
+  ottla group reset billing --topic events:0,1 --to-datetime 2026-01-31T00:00:00
+  ottla group reset billing --all-topics --shift-by -100 --execute
+  ottla group delete billing
+  ottla group delete-offsets billing --topic events
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    out = command_parser("group", TEXT)
+    verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, text in (
+        ("list", "groups, their type and state"),
+        ("describe", "members, assignments, positions and lag of groups"),
+        ("reset", "set where groups go on, or show what that would be (the default)"),
+        ("delete", "delete groups nobody is in"),
+        ("delete-offsets", "forget a group's positions in topics"),
+    ):
+        verb = verbs.add_parser(name, help=text, description=text)
+        add_connection(verb)
+        if name == "list":
+            verb.add_argument("--type", metavar="TYPES", help="only these: classic, consumer, share, streams")
+            verb.add_argument("--state", metavar="STATES", help="only those in these states: stable,empty, say")
+            continue
+        verb.add_argument("group", nargs=1 if name == "delete-offsets" else "*", help="ids of groups")
+        if name != "delete-offsets":
+            verb.add_argument("--all", action="store_true", help="all groups there are")
+        if name in ("reset", "delete-offsets"):
+            needed = name == "delete-offsets"
+            text = "a topic, or some partitions of it; may be said again"
+            verb.add_argument("--topic", action="append", required=needed, metavar="TOPIC[:0,1]", help=text)
+        if name in ("reset", "delete"):
+            text = "also delete the topics that streams groups have made for themselves"
+            verb.add_argument("--internal-topics", action="store_true", help=text)
+        if name == "describe":
+            text = "of share groups also the records of which it is stored what became of their deliveries"
+            verb.add_argument("--records", action="store_true", help=text)
+        if name == "reset":
+            verb.add_argument("--all-topics", action="store_true", help="all partitions the group has positions in")
+            text = "a group that is not there yet shall be a share group"
+            verb.add_argument("--share", action="store_true", help=text)
+            do = verb.add_mutually_exclusive_group()
+            do.add_argument("--dry-run", action="store_true", help="only show it (the default)")
+            do.add_argument("--execute", action="store_true", help="do it")
+            verb.add_argument("--export", action="store_true", help="print it as --from-file reads it")
+            gr.add_target_options(verb)
+    return out
+
+
+async def _listed(client: ClusterClient) -> list[dict[str, Any]]:
+    rows = []
+    for connection in await client.all_brokers():
+        answer = await connection.call(lg.ListGroupsRequest())
+        raise_for_error(answer.error_code, None, "groups")
+        rows += [
+            {"group": g.group_id, "state": g.group_state, "type": g.group_type, "protocol": g.protocol_type}
+            for g in answer.groups
+        ]
+    return sorted(rows, key=lambda row: str(row["group"]))
+
+
+def _only(rows: Iterable[dict[str, Any]], key: str, said: str | None) -> list[dict[str, Any]]:
+    wanted = None if said is None else {word.strip().lower() for word in said.split(",")}
+    return [row for row in rows if wanted is None or str(row[key]).lower() in wanted]
+
+
+async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
+    print_output(_only(_only(await _listed(client), "type", options.type), "state", options.state), options.output)
+
+
+async def _groups(client: ClusterClient, options: argparse.Namespace) -> list[str]:
+    if not options.all and not options.group:
+        raise CommandFailed("name a group, or say --all")
+    return [row["group"] for row in await _listed(client)] if options.all else list(dict.fromkeys(options.group))
+
+
+async def _each(groups: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
+    """Do it with each; those that fail do not keep the others from it."""
+    failed = []
+    for group in groups:
+        try:
+            await work(group)
+        except CommandFailed as error:
+            failed.append(str(error))
+    if failed:
+        raise CommandFailed("\nottla: ".join(failed))
+
+
+# ---------------------------------------------------------------------- describe
+
+
+async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
+    told: list[dict[str, Any]] = []
+
+    async def one(group_id: str) -> None:
+        seen = await gs.describe_group(client, group_id)
+        if seen is None:
+            raise_for_error(ErrorCode.GROUP_ID_NOT_FOUND, None, group_id)
+            return
+        row = {
+            **gs.summarize_group(seen),
+            "members": gs.describe_members(seen),
+            "positions": await gs.describe_offsets(client, seen),
+        }
+        if seen.group_type == gs.STREAMS:
+            row["topology"] = gs.describe_topology(seen)
+        if seen.group_type == gs.SHARE and options.records:
+            from ottla.cli.group_admin.share_offsets import describe_in_flight_records
+
+            row["records"] = await describe_in_flight_records(client, seen)
+        if options.output == "text":
+            _print(row, first=not told)
+        told.append(row)
+
+    try:
+        await _each(await _groups(client, options), one)
+    finally:
+        if options.output == "json":
+            print_output(told, "json")
+
+
+def _print(row: dict[str, Any], *, first: bool) -> None:
+    if not first:
+        print()
+    epochs = "" if row["epoch"] is None else f", epoch {row['epoch']}, target of epoch {row['target_epoch']}"
+    by = "" if row["assignor"] is None else f", assigned by {row['assignor']}"
+    count = len(row["members"])
+    head = f"{row['group']}: {row['type']} group, {row['state']}"
+    print(escape(f"{head}{epochs}{by}, {count} members, coordinated by node {row['coordinator']}"))
+    for part in ("topology", "positions", "records", "members"):
+        print_output(format_table(row.get(part, ())), "text")
+
+
+# ---------------------------------------------------------------------- reset, delete
+
+
+async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
+    groups, rows = await _groups(client, options), list[dict[str, Any]]()
+    to, plan = gr.parse_target(options), dict[str, dict[Any, int]]()
+    if to.mode == "from_file":
+        plan = gr.load_offsets_file(to.value, groups)
+
+    async def one(group_id: str) -> None:
+        where = to
+        if to.mode == "from_file":
+            if group_id not in plan:
+                raise CommandFailed(f"{to.value} says nothing of {group_id}")
+            where = gr.ResetTarget(to.mode, plan[group_id])
+        rows.extend(await gr.plan_reset(client, options, group_id, where))
+        seen = await gs.describe_group(client, group_id) if options.internal_topics and options.execute else None
+        if seen is not None and seen.group_type == gs.STREAMS:
+            await gr.delete_topics(client, gr.internal_topics(seen))
+
+    try:
+        await _each(groups, one)
+    finally:
+        if options.export:
+            for row in rows:
+                named_too = [escape(row["group"])] if len(groups) > 1 else []
+                print(*named_too, row["topic"], row["partition"], row["new"], sep=",")
+        else:
+            print_output(rows if options.output == "json" else format_table(rows), options.output)
+    if not options.execute and not options.export and options.output == "text" and rows:
+        print("nothing has been changed: say --execute to do it")
+
+
+async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
+    from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+
+    gone: list[dict[str, Any]] = []
+
+    async def one(group_id: str) -> None:
+        seen = await gs.describe_group(client, group_id) if options.internal_topics else None
+        answer = await (await connect_to_coordinator(client, group_id)).call(DeleteGroupsRequest([group_id]))
+        raise_for_error(answer.results[0].error_code, None, group_id)
+        topics = gr.internal_topics(seen) if seen is not None and seen.group_type == gs.STREAMS else []
+        await gr.delete_topics(client, topics)
+        gone.append({"group": group_id, "deleted": True, "topics": topics})
+
+    try:
+        await _each(await _groups(client, options), one)
+    finally:
+        print_output(gone if options.output == "json" else format_table(gone), options.output)
+
+
+async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) -> None:
+    (group_id,) = options.group
+    seen = await gs.describe_group(client, group_id)
+    if seen is None:
+        raise_for_error(ErrorCode.GROUP_ID_NOT_FOUND, None, group_id)
+        return
+    if seen.group_type == gs.SHARE:
+        from ottla.wire.messages import delete_share_group_offsets as ds
+
+        if any(":" in item for item in options.topic):
+            raise CommandFailed(f"{group_id} is a share group: it forgets whole topics only")
+        topics = [ds.DeleteShareGroupOffsetsRequestTopic(name) for name in options.topic]
+        answer = await seen.channel.call(ds.DeleteShareGroupOffsetsRequest(group_id, topics))
+        raise_for_error(answer.error_code, answer.error_message, group_id)
+        rows = [({"topic": x.topic_name}, x.error_code, x.error_message) for x in answer.responses]
+    else:
+        from ottla.wire.messages import offset_delete as od
+
+        parts: dict[str, list[od.OffsetDeleteRequestPartition]] = {}
+        for topic, number in await resolve_partitions(client, options.topic):
+            parts.setdefault(topic, []).append(od.OffsetDeleteRequestPartition(number))
+        asked = od.OffsetDeleteRequest(group_id, [od.OffsetDeleteRequestTopic(*item) for item in parts.items()])
+        answer = await seen.channel.call(asked)
+        raise_for_error(answer.error_code, None, group_id)
+        rows = [
+            ({"topic": topic.name, "partition": row.partition_index}, row.error_code, None)
+            for topic in answer.topics
+            for row in topic.partitions
+        ]
+    shown = [{**at, "result": (why or ErrorCode(code).text) if code else "deleted"} for at, code, why in rows]
+    print_output(sorted(shown, key=lambda row: (row["topic"], row.get("partition", 0))), options.output)
+    if any(code for _, code, _ in rows):
+        raise CommandFailed(f"{group_id}: not all of it is deleted")
+
+
+VERBS = {
+    "list": _list,
+    "describe": _describe,
+    "reset": _reset,
+    "delete": _delete,
+    "delete-offsets": _delete_offsets,
+}
+
+
+def run(arguments: list[str]) -> int:
+    """Run a verb; gives the exit status."""
+    options = _parser().parse_args(arguments)
+
+    async def work(client: ClusterClient) -> None:
+        await VERBS[options.verb](client, options)
+
+    return run_with_client(options.bootstrap, work, options.command_config)

@@ -1,0 +1,86 @@
+"""``ottla log``: what recovery would make of a data directory, and the deed."""
+
+from __future__ import annotations
+
+import sys
+
+from ottla.cli.common import command_parser, print_output
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.directory.offline_check import check, repair
+from ottla.runtime.blocking_env import BlockingEnv
+from ottla.runtime.real_disk import RealDisk
+
+TEXT = """Reads every batch of every partition of a data directory, of Ottla or of Kafka, and says what recovery would
+do: where each log would end, what would be cut off, which files would go, and why. `check` changes nothing; `repair`
+does it. No node may run on the directory.
+
+examples:
+  ottla log check ottla-data
+  ottla log check -o json /var/lib/kafka
+  ottla log repair --dry-run ottla-data
+  ottla log repair ottla-data
+Status: 0 all is whole, 1 something would be lost or cannot be read, 2 not a data directory, or in use.
+"""
+
+
+def _check(disk: RealDisk, where: str, *, deep: bool, output: str) -> int:
+    rows, bad, notes = [], False, []
+    for verdict in check(disk, where, BlockingEnv().now_ms(), deep=deep):
+        bad |= bool(
+            verdict.truncated_bytes or verdict.problem or any(n.endswith(".log") for n in verdict.removed_files)
+        )
+        notes += verdict.recovery_notes
+        rows.append(
+            {
+                "partition": f"{verdict.topic}-{verdict.partition}",
+                "start": verdict.log_start_offset,
+                "end": verdict.log_end_offset,
+                "cut_bytes": verdict.truncated_bytes,
+                "removed": verdict.removed_files,
+                "problem": verdict.problem or "",
+            }
+        )
+        if output == "json":
+            rows[-1]["why"] = verdict.recovery_notes
+    print_output(rows, output)
+    if output == "text":
+        for note in notes:
+            print(note)
+    return int(bad)
+
+
+def _repair(disk: RealDisk, where: str) -> int:
+    notes = list(repair(disk, where, BlockingEnv().now_ms()))
+    for note in notes:
+        print(note)
+    return int(bool(notes))
+
+
+def run(arguments: list[str]) -> int:
+    """Print a verdict for each partition, or repair it; gives the exit status."""
+    parser = command_parser("log", TEXT)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    verb = verbs.add_parser("check", help="read only: what recovery would do", description="read only")
+    verb.add_argument("directory", help="a data directory")
+    verb.add_argument("--headers", action="store_true", help="check batches, not the records in them")
+    verb.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
+    deed = verbs.add_parser(
+        "repair", help="do what recovery does", description="cut what is damaged, make indexes anew"
+    )
+    deed.add_argument("directory", help="a data directory")
+    deed.add_argument("--dry-run", action="store_true", help="change nothing: the same as check")
+    options = parser.parse_args(arguments)
+    disk, where = RealDisk(), options.directory.rstrip("/")
+    try:
+        lock = disk.lock(f"{where}/.lock") if disk.exists(f"{where}/.lock") else None
+        if lock is None and disk.exists(f"{where}/.lock"):
+            print(f"ottla log: {where} is in use by a node", file=sys.stderr)
+            return 2
+        if options.verb == "repair" and not options.dry_run:
+            return _repair(disk, where)
+        if options.verb == "repair":
+            return _check(disk, where, deep=True, output="text")
+        return _check(disk, where, deep=not options.headers, output=options.output)
+    except (CorruptFile, OSError) as error:
+        print(f"ottla log: {error}", file=sys.stderr)
+        return 2

@@ -1,0 +1,159 @@
+"""``ottla quota``: list, set and remove what clients may have in a second, of any Kafka."""
+
+from __future__ import annotations
+
+import argparse
+
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
+from ottla.client.cluster_client import ClusterClient
+from ottla.controller.control.client_quotas import (
+    CLIENT_ID,
+    CONNECTIONS,
+    CONTROLLER_MUTATION,
+    DEFAULT,
+    EXACT,
+    FETCH,
+    IP,
+    PRODUCE,
+    REQUEST,
+    USER,
+)
+from ottla.wire.messages import alter_client_quotas as ac
+from ottla.wire.messages import describe_client_quotas as dc
+
+TEXT = """What users and clients may bring, take, keep a broker busy and change in a second, and how often an address
+may connect. Who goes over it waits; the most specific quota counts.
+
+  producer_byte_rate, consumer_byte_rate   bytes, of each broker
+  request_percentage                       time of a broker, 100 is all of one second
+  controller_mutation_rate                 partitions made or removed, of the cluster
+  connection_creation_rate                 connections, of addresses only
+
+examples:
+  ottla quota list
+  ottla quota set --user alice producer_byte_rate=1000000 consumer_byte_rate=2000000
+  ottla quota set --user alice --client billing request_percentage=25
+  ottla quota set --any-client controller_mutation_rate=10
+  ottla quota set --ip 10.0.0.7 connection_creation_rate=20
+  ottla quota remove --user alice producer_byte_rate
+  ottla quota remove --any-client
+"""
+KEYS = (PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION, CONNECTIONS)
+_KINDS = {"user": USER, "client": CLIENT_ID, "ip": IP}
+ANY = "<default>"
+
+
+def _parser() -> argparse.ArgumentParser:
+    out = command_parser("quota", TEXT)
+    verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, text in (
+        ("list", "quotas, or those of somebody"),
+        ("set", "set quotas; others of the same stay as they are"),
+        ("remove", "remove quotas, all of somebody's where none is named"),
+    ):
+        verb = verbs.add_parser(name, help=text, description=text)
+        add_connection(verb)
+        for kind in _KINDS:
+            which = verb.add_mutually_exclusive_group()
+            which.add_argument(f"--{kind}", metavar="ADDRESS" if kind == "ip" else "NAME", help=f"of this {kind}")
+            which.add_argument(f"--any-{kind}", action="store_true", help=f"of each {kind} that has none of its own")
+        if name == "set":
+            verb.add_argument("quotas", nargs="+", metavar="KEY=VALUE")
+        elif name == "remove":
+            verb.add_argument("quotas", nargs="*", metavar="KEY")
+    return out
+
+
+def _entities(options: argparse.Namespace) -> list[tuple[str, str | None]]:
+    """Kinds and names; None is the default of its kind."""
+    out: list[tuple[str, str | None]] = []
+    for option, kind in _KINDS.items():
+        name = getattr(options, option)
+        if name is not None or getattr(options, f"any_{option}"):
+            out.append((kind, name))
+    return out
+
+
+def _check(keys: list[str]) -> None:
+    for key in keys:
+        if key not in KEYS:
+            raise CommandFailed(f"no quota {key!r}; there are {', '.join(KEYS)}")
+
+
+async def _described_quotas(client: ClusterClient, options: argparse.Namespace, *, strict: bool) -> list[dc.EntryData]:
+    whose = [dc.ComponentData(kind, DEFAULT if name is None else EXACT, name) for kind, name in _entities(options)]
+    answer = await client.call(dc.DescribeClientQuotasRequest(whose, strict))
+    raise_for_error(answer.error_code, answer.error_message, "quotas")
+    return answer.entries or []
+
+
+async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
+    rows = []
+    for entry in await _described_quotas(client, options, strict=False):
+        names = {x.entity_type: ANY if x.entity_name is None else x.entity_name for x in entry.entity}
+        whose = {option: names.get(kind, "") for option, kind in _KINDS.items()}
+        rows += [{**whose, "quota": value.key, "value": _number(value.value)} for value in entry.values]
+    print_output(sorted(rows, key=lambda row: [str(x) for x in row.values()]), options.output)
+
+
+def _number(value: float) -> float:
+    return int(value) if value == int(value) else value
+
+
+async def _alter(client: ClusterClient, options: argparse.Namespace, ops: list[ac.OpData]) -> None:
+    entity = [ac.AlterClientQuotasRequestEntityData(kind, name) for kind, name in _entities(options)]
+    entry = ac.AlterClientQuotasRequestEntryData(entity, ops)
+    answer = await client.call(ac.AlterClientQuotasRequest([entry]))
+    for row in answer.entries:
+        raise_for_error(row.error_code, row.error_message, "quota")
+
+
+def _require_entity(options: argparse.Namespace) -> None:
+    if not _entities(options):
+        raise CommandFailed("say whose: --user, --client, --ip, or any of them (--any-user, --any-client, --any-ip)")
+
+
+async def _set(client: ClusterClient, options: argparse.Namespace) -> None:
+    _require_entity(options)
+    ops = []
+    for pair in options.quotas:
+        key, _, text = pair.partition("=")
+        _check([key])
+        try:
+            ops.append(ac.OpData(key, float(text)))
+        except ValueError:
+            raise CommandFailed(f"{pair}: write {key or 'KEY'}=NUMBER") from None
+    await _alter(client, options, ops)
+    for op in ops:
+        print(f"{op.key} is {_number(op.value)}")
+
+
+async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
+    _require_entity(options)
+    keys: list[str] = options.quotas
+    _check(keys)
+    known = {value.key for entry in await _described_quotas(client, options, strict=True) for value in entry.values}
+    gone = [key for key in KEYS if key in known and (not keys or key in keys)]
+    if not gone:
+        raise CommandFailed("there is no such quota")
+    await _alter(client, options, [ac.OpData(key, 0.0, True) for key in gone])
+    for key in gone:
+        print(f"{key} is removed")
+
+
+VERBS = {"list": _list, "set": _set, "remove": _remove}
+
+
+def run(arguments: list[str]) -> int:
+    """Run a verb; gives the exit status."""
+    options = _parser().parse_args(arguments)
+    return run_with_client(
+        options.bootstrap, lambda client: VERBS[options.verb](client, options), options.command_config
+    )

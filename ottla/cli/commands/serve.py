@@ -1,0 +1,189 @@
+"""``ottla serve``: one node until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable
+
+import trio
+
+from ottla.broker.config.listener_config import LOCAL_HOST, ConfigException
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.config.startup_checks import check_startup_values
+from ottla.broker.node import AllLogDirsFailed, Node, StartupRejected
+from ottla.cli.node_setup.settings import add_settings, configure_with_saved_join, read_settings
+from ottla.controller.raft.store.metadata_store import IncompatibleQuorum
+from ottla.controller.storage_formatter import StorageFormatError
+from ottla.env.hosts import format_address
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.directory.log_directory import LogDirectoryInUse
+from ottla.runtime.module_cache import cache_modules
+from ottla.runtime.real_env import RealEnv
+from ottla.wire.errors import WireError
+
+HELP = """Run one Kafka node, broker and controller in one.
+
+An empty or missing data directory is formatted first. Clients reach the node at the address they dialled; set
+advertised.listeners to tell them another. Settings are Kafka's own (server.properties names and values); KAFKA_*
+environment variables are read as Kafka's container image reads them. --set wins over these, these win over the file.
+
+examples:
+  ottla serve                                        127.0.0.1:9092, data in ./ottla-data
+  ottla serve --listen 127.0.0.1:0                   take a free port; the ready line names it
+  ottla serve --config server.properties --set num.partitions=3
+  ottla serve --secure                               TLS and a login; says where clients' settings are
+  ottla serve --node-id 2 --listen 127.0.0.1:9093 --data-dir ./two --join 127.0.0.1:9092
+"""
+
+
+STARTUP_ERRORS = (
+    ConfigException,
+    StorageFormatError,
+    CorruptFile,
+    LogDirectoryInUse,
+    IncompatibleQuorum,
+    OSError,
+    StartupRejected,
+    WireError,
+)
+"""What ends a start with status 2 and one line."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    out = argparse.ArgumentParser("ottla serve", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_settings(out)
+    out.add_argument("--listen", metavar="HOST:PORT", help="address to listen at (default 127.0.0.1:9092)")
+    out.add_argument("--join", metavar="HOST:PORT", help="join the cluster of the node that has this address")
+    out.add_argument(
+        "--quorum-size", type=int, default=3, metavar="N", help="joining, decide too until N nodes do (default 3)"
+    )
+    out.add_argument("--cluster-id", metavar="ID", help="id for a new cluster, or the one expected")
+    out.add_argument(
+        "--secure",
+        action="store_true",
+        help="speak TLS and ask for a login; makes certificates, a user, client settings",
+    )
+    return out
+
+
+def unauthenticated_listener_warnings(config: NodeConfig) -> list[str]:
+    """A warning where other machines reach this node and nobody is asked who he is."""
+    reached = [x for x in config.client_listeners if x.host not in LOCAL_HOST and not x.host.startswith("127.")]
+    found = [
+        f"{x.name} at {format_address(x.host or '*', x.port)}"
+        for x in reached
+        if config.security_protocol(x.name) == "PLAINTEXT"
+    ]
+    if not found:
+        return []
+    return [f"{', '.join(found)} is reached from other machines and asks nobody who he is (ottla serve --secure does)"]
+
+
+def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
+    """The node's settings from the command line, and warnings.
+
+    Raises:
+        BadConfig: something cannot be.
+    """
+    values = read_settings(options)
+    if options.secure:
+        from ottla.cli.node_setup.secure import configure_secure  # a node that asks for nothing starts without it
+
+        return configure_secure(options, values)
+    warnings = check_startup_values(values)
+    if options.join is not None:
+        from ottla.cli.node_setup.join import configure_joining  # a node alone starts without a client
+
+        config = configure_joining(options, values)
+    else:
+        config = configure_with_saved_join(values, options.data_dir, options.listen)
+    config.cluster_id = options.cluster_id or config.cluster_id
+    return config, [*warnings, *unauthenticated_listener_warnings(config)]
+
+
+def _raise_descriptor_limit() -> None:
+    """Take all the descriptors the system grants: each partition that is written to holds one."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def freeze_garbage_collector() -> None:
+    """What has come will stay: the garbage collector need not look at it again and again."""
+    gc.freeze()
+
+
+async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None] | None = None) -> None:
+    node = Node(RealEnv(), config, freeze_garbage_collector)
+    stop = trio.Event()
+
+    def ready(running: Node) -> None:
+        address = format_address(config.host or "0.0.0.0", running.port)  # noqa: S104 - only printed
+        # Tools that start brokers wait for "Kafka Server started".
+        print(f"Kafka Server started: {address}, data in {config.data_dir}", flush=True)
+        if on_ready is not None:
+            on_ready(config, running.port)
+        trio.lowlevel.spawn_system_task(cache_modules)
+        gc.collect()
+
+    async def watch() -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _ in signals:
+                stop.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        await node.run(ready, stop)
+        nursery.cancel_scope.cancel()
+
+
+def _print_client_settings(config: NodeConfig, port: int) -> None:
+    """Say where clients' settings are."""
+    from ottla.cli.node_setup.secure import write_client_settings
+
+    write_client_settings(config, port)
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    """The one error inside groups of one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _error_message(error: BaseException) -> str:
+    """The message of an error without its number."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.strerror}: {error.filename}"
+    return str(error)
+
+
+def run(arguments: list[str]) -> int:
+    """Serve; gives the exit status."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    try:
+        options = parser().parse_args(arguments)
+        config, warnings = build_node_config(options)
+        for text in warnings:
+            print(f"ottla serve: warning: {text}", file=sys.stderr)
+        _raise_descriptor_limit()
+        trio.run(_serve, config, _print_client_settings if options.secure else None)
+    except (*STARTUP_ERRORS, ExceptionGroup) as raised:
+        error = _root_cause(raised)
+        if isinstance(error, AllLogDirsFailed):
+            print(f"ottla serve: {error}", file=sys.stderr)
+            return 1
+        if isinstance(error, STARTUP_ERRORS):
+            print(f"ottla serve: {_error_message(error)}", file=sys.stderr)
+            return 2
+        raise
+    return 0

@@ -1,0 +1,231 @@
+"""``ottla token``: delegation tokens, with which somebody else may log in as their owner for a while."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from base64 import b64decode, b64encode
+from binascii import Error as BadBase64
+from datetime import UTC, datetime
+
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
+from ottla.client.cluster_client import ClusterClient
+from ottla.runtime.real_disk import open_private
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import create_delegation_token as cd
+from ottla.wire.messages import describe_delegation_token as dd
+from ottla.wire.messages import expire_delegation_token as ed
+from ottla.wire.messages import renew_delegation_token as rd
+
+TEXT = """Create, list, renew and end delegation tokens. Who has a token logs in by SCRAM as its owner: its id is the
+name, its hmac the password. Tokens are only for those who logged in by something else.
+
+A token's hmac is printed once, when it is made, or written to a file that only you read. Afterwards a token is named by
+its id, so that its hmac stands in no list of processes; who may not list it names a file with its hmac.
+
+examples:
+  ottla token create
+  ottla token create --owner User:spark --renewer User:yarn --config-out spark.properties
+  ottla token list
+  ottla token renew 5L6g3nShT-eMCtK--X86sw
+  ottla token expire 5L6g3nShT-eMCtK--X86sw
+"""
+_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OWNERS_MIN_VERSION = 3
+"""The version from which on a token may be somebody else's."""
+_VERBS = {
+    "create": "make a token",
+    "list": "tokens that you own, asked for, may renew, or may see",
+    "renew": "let a token last longer, but not beyond its greatest age",
+    "expire": "end a token, at once or later",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    out = command_parser("token", TEXT)
+    verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, text in _VERBS.items():
+        verb = verbs.add_parser(name, help=text, description=text)
+        add_connection(verb)
+        if name == "create":
+            verb.add_argument("--owner", metavar="User:NAME", help="who logs in with it; you, if left out")
+            verb.add_argument(
+                "--renewer", action="append", default=[], metavar="User:NAME", help="who else may renew it"
+            )
+            verb.add_argument("--lifetime-ms", type=int, default=-1, help="its greatest age; what the brokers allow")
+            verb.add_argument("--config-out", metavar="FILE", help="write settings of a client there, for you alone")
+        elif name == "list":
+            verb.add_argument("--owner", action="append", metavar="User:NAME", help="those that concern somebody")
+            verb.add_argument("--show-hmac", action="store_true", help="with what makes them work")
+        else:
+            verb.add_argument("id", nargs="?", help="which token")
+            verb.add_argument("--hmac-file", metavar="FILE", help="where its hmac stands instead; - is standard input")
+            words = "by so much, as far as the brokers allow" if name == "renew" else "so much later, and not at once"
+            verb.add_argument("--period-ms", type=int, default=-1, help=words)
+    return out
+
+
+def _principal(text: str) -> tuple[str, str]:
+    kind, colon, name = text.partition(":")
+    if not colon or not kind:
+        raise CommandFailed(f"{text}: write User:{text}")
+    return kind, name
+
+
+def _time(timestamp_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError):
+        return "never"
+
+
+def _row(
+    token_id: str, owner: str, requester: str, renewers: list[str], expiry_ms: int, max_ms: int
+) -> dict[str, object]:
+    return {
+        "id": token_id,
+        "owner": owner,
+        "requester": requester,
+        "renewers": ",".join(renewers) or "-",
+        "expires": _time(expiry_ms),
+        "at_latest": _time(max_ms),
+    }
+
+
+async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
+    if options.config_out is not None:
+        client_settings(_own_settings(options), "", "")  # before there is a token that nobody could use
+    renewers = [cd.CreatableRenewers(*_principal(x)) for x in options.renewer]
+    version = (await client.bootstrap_channel()).version_for(ApiKey.CREATE_DELEGATION_TOKEN)
+    request = cd.CreateDelegationTokenRequest("", "", renewers, options.lifetime_ms)
+    if options.owner is not None:
+        if version < OWNERS_MIN_VERSION:
+            raise CommandFailed("--owner: these brokers make tokens only for who asks")
+        request.owner_principal_type, request.owner_principal_name = _principal(options.owner)
+    made = await client.call(request, version)
+    raise_for_error(made.error_code, None, "token")
+    owner = f"{made.principal_type}:{made.principal_name}"
+    asked = f"{made.token_requester_principal_type}:{made.token_requester_principal_name}"
+    times = made.expiry_timestamp_ms, made.max_timestamp_ms
+    row = _row(made.token_id, owner, asked if version >= OWNERS_MIN_VERSION else owner, options.renewer, *times)
+    hmac = b64encode(made.hmac).decode()
+    if options.config_out is None:
+        row["hmac"] = hmac
+    else:
+        _write(options, made.token_id, hmac)
+    print_output([row], options.output)
+
+
+def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
+    """The settings a command was given, with a token's login, and without what only who made it should have.
+
+    Raises:
+        Failed: nobody logs in at the listener they name.
+    """
+    from ottla.log.java_properties import MalformedProperties, dumps_settings, load_settings
+
+    try:
+        given = load_settings(raw)
+    except MalformedProperties as error:
+        raise CommandFailed(f"--command-config: {error}") from None
+    protocol = given.get("security.protocol", "PLAINTEXT")
+    if not protocol.startswith("SASL_"):
+        raise CommandFailed(f"--config-out: security.protocol={protocol} takes no login; name a listener with SASL")
+    kept = {key: given[key] for key in given if not key.startswith(("sasl.", "ssl.keystore.", "ssl.key."))}
+    jaas = f'{_MODULE} required username="{token_id}" password="{hmac}" tokenauth="true";'
+    return dumps_settings({**kept, "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas})
+
+
+def _own_settings(options: argparse.Namespace) -> bytes:
+    """The settings this command itself was given."""
+    if options.command_config is None:
+        return b""
+    with open(options.command_config, "rb") as file:
+        return bytes(file.read())
+
+
+def _write(options: argparse.Namespace, token_id: str, hmac: str) -> None:
+    text = client_settings(_own_settings(options), token_id, hmac)
+    with open(open_private(options.config_out), "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)  # of a file that was there, too
+        file.write(text)
+
+
+async def _describe_tokens(client: ClusterClient, owners: list[str] | None) -> list[dd.DescribedDelegationToken]:
+    asked = None if owners is None else [dd.DescribeDelegationTokenOwner(*_principal(x)) for x in owners]
+    answer = await client.call(dd.DescribeDelegationTokenRequest(asked))
+    raise_for_error(answer.error_code, None, "tokens")
+    return sorted(answer.tokens, key=lambda x: (x.principal_name, x.issue_timestamp, x.token_id))
+
+
+async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
+    rows = []
+    for x in await _describe_tokens(client, options.owner):
+        renewers = [f"{r.principal_type}:{r.principal_name}" for r in x.renewers]
+        asked = f"{x.token_requester_principal_type}:{x.token_requester_principal_name}".strip(":") or "-"
+        times = x.expiry_timestamp, x.max_timestamp
+        row = _row(x.token_id, f"{x.principal_type}:{x.principal_name}", asked, renewers, *times)
+        if options.show_hmac:
+            row["hmac"] = b64encode(x.hmac).decode()
+        rows.append(row)
+    print_output(rows, options.output)
+
+
+def _read(path: str) -> bytes:
+    if path == "-":
+        text = sys.stdin.readline()
+    else:
+        with open(path, encoding="utf-8") as file:
+            text = file.readline()
+    try:
+        return b64decode(text.strip(), validate=True)
+    except BadBase64:
+        raise CommandFailed("--hmac-file: an hmac is written in base64") from None
+
+
+async def _hmac(client: ClusterClient, options: argparse.Namespace) -> bytes:
+    """Of the token that is meant."""
+    if options.hmac_file is not None:
+        return _read(options.hmac_file)
+    found = [bytes(x.hmac) for x in await _describe_tokens(client, None) if x.token_id == options.id]
+    if not found:
+        raise CommandFailed(f"there is no token {options.id}, or you may not see it: name a file with its --hmac-file")
+    return found[0]
+
+
+async def _renew(client: ClusterClient, options: argparse.Namespace) -> None:
+    answer = await client.call(rd.RenewDelegationTokenRequest(await _hmac(client, options), options.period_ms))
+    raise_for_error(answer.error_code, ErrorCode(answer.error_code).text, "token")
+    print(f"expires {_time(answer.expiry_timestamp_ms)}")
+
+
+async def _expire(client: ClusterClient, options: argparse.Namespace) -> None:
+    answer = await client.call(ed.ExpireDelegationTokenRequest(await _hmac(client, options), options.period_ms))
+    raise_for_error(answer.error_code, ErrorCode(answer.error_code).text, "token")
+    print("gone" if options.period_ms < 0 else f"expires {_time(answer.expiry_timestamp_ms)}")
+
+
+VERBS = {"create": _create, "list": _list, "renew": _renew, "expire": _expire}
+
+
+def run(arguments: list[str]) -> int:
+    """Do it; gives the exit status."""
+    options = parser().parse_args(arguments)
+    if options.verb in ("renew", "expire") and (options.id is None) == (options.hmac_file is None):
+        print(f"ottla token {options.verb}: name the token's id, or a file with its --hmac-file", file=sys.stderr)
+        return 2
+
+    async def work(client: ClusterClient) -> None:
+        await VERBS[options.verb](client, options)
+
+    return run_with_client(options.bootstrap, work, options.command_config)

@@ -1,0 +1,160 @@
+"""``ottla topic``: list, describe, create, widen, delete, configure topics of any Kafka."""
+
+from __future__ import annotations
+
+import argparse
+
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    parse_key_values,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
+from ottla.client.cluster_client import ClusterClient
+from ottla.wire.codec.primitives import uuid_to_string
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import describe_configs as dc
+from ottla.wire.messages import incremental_alter_configs as ia
+
+TEXT = """Topics are named logs; each is cut into partitions, and each partition is led by one broker.
+
+examples:
+  ottla topic list
+  ottla topic create events --partitions 6 --config retention.ms=86400000
+  ottla topic describe events
+  ottla topic config events --set max.message.bytes=2000000
+"""
+RESOURCE_TOPIC = 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    out = command_parser("topic", TEXT)
+    verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, text in (
+        ("list", "names, partitions, replicas"),
+        ("describe", "leader and replicas of each partition"),
+        ("create", "make a topic"),
+        ("partitions", "add partitions to a topic"),
+        ("delete", "remove a topic with its records"),
+        ("config", "show or change settings"),
+    ):
+        verb = verbs.add_parser(name, help=text, description=text)
+        add_connection(verb)
+        if name == "list":
+            verb.add_argument("--internal", action="store_true", help="also the broker's own topics")
+            continue
+        verb.add_argument("topic", help="the topic's name")
+        if name in ("create", "partitions"):
+            verb.add_argument("--partitions", type=int, default=-1, help="how many (default: the broker's)")
+        if name == "create":
+            verb.add_argument("--replication-factor", type=int, default=-1, help="copies (default: the broker's)")
+            verb.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting")
+        if name == "config":
+            verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting")
+            verb.add_argument("--delete", action="append", default=[], metavar="KEY", help="back to the default")
+            verb.add_argument("--all", action="store_true", help="show defaults too")
+    return out
+
+
+async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
+    answer = await client.metadata(None)
+    rows = [
+        {
+            "topic": t.name,
+            "partitions": len(t.partitions),
+            "replicas": max((len(p.replica_nodes) for p in t.partitions), default=0),
+            "id": uuid_to_string(t.topic_id),
+        }
+        for t in sorted(answer.topics, key=lambda t: t.name or "")
+        if options.internal or not t.is_internal
+    ]
+    print_output(rows, options.output)
+
+
+async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
+    topic = (await client.metadata([options.topic])).topics[0]
+    raise_for_error(topic.error_code, None, options.topic)
+    rows = []
+    for p in sorted(topic.partitions, key=lambda p: p.partition_index):
+        start = await client.list_offset(options.topic, p.partition_index, -2)
+        end = await client.list_offset(options.topic, p.partition_index, -1)
+        rows.append(
+            {
+                "partition": p.partition_index,
+                "leader": p.leader_id,
+                "epoch": p.leader_epoch,
+                "replicas": p.replica_nodes,
+                "isr": p.isr_nodes,
+                "start": start,
+                "end": end,
+            }
+        )
+    print_output(rows, options.output)
+
+
+async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
+    configs = [ct.CreatableTopicConfig(k, v) for k, v in parse_key_values(options.config).items()]
+    topic = ct.CreatableTopic(options.topic, options.partitions, options.replication_factor, configs=configs)
+    row = (await client.call(ct.CreateTopicsRequest([topic], 30_000))).topics[0]
+    raise_for_error(row.error_code, row.error_message, options.topic)
+    print_output(
+        [{"topic": row.name, "partitions": row.num_partitions, "replicas": row.replication_factor}], options.output
+    )
+
+
+async def _partitions(client: ClusterClient, options: argparse.Namespace) -> None:
+    request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(options.topic, options.partitions, None)], 30_000)
+    row = (await client.call(request)).results[0]
+    raise_for_error(row.error_code, row.error_message, options.topic)
+
+
+async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
+    connection = await client.bootstrap_channel()
+    request = dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(options.topic)], timeout_ms=30_000)
+    row = (await connection.call(request, 6)).responses[0]
+    raise_for_error(row.error_code, row.error_message, options.topic)
+
+
+async def _config(client: ClusterClient, options: argparse.Namespace) -> None:
+    changes = [ia.AlterableConfig(k, 0, v) for k, v in parse_key_values(options.set).items()]
+    changes += [ia.AlterableConfig(k, 1, None) for k in options.delete]
+    if changes:
+        resource = ia.AlterConfigsResource(RESOURCE_TOPIC, options.topic, changes)
+        changed = (await client.call(ia.IncrementalAlterConfigsRequest([resource]))).responses[0]
+        raise_for_error(changed.error_code, changed.error_message, options.topic)
+    wanted = dc.DescribeConfigsResource(RESOURCE_TOPIC, options.topic, None)
+    row = (await client.call(dc.DescribeConfigsRequest([wanted]))).results[0]
+    raise_for_error(row.error_code, row.error_message, options.topic)
+    rows = [
+        {"key": c.name, "value": c.value, "default": c.config_source == 5}
+        for c in row.configs
+        if options.all or c.config_source != 5
+    ]
+    print_output(rows, options.output)
+
+
+VERBS = {
+    "list": _list,
+    "describe": _describe,
+    "create": _create,
+    "partitions": _partitions,
+    "delete": _delete,
+    "config": _config,
+}
+
+
+def run(arguments: list[str]) -> int:
+    """Run a verb; gives the exit status."""
+    options = _parser().parse_args(arguments)
+
+    async def work(client: ClusterClient) -> None:
+        if options.verb == "partitions" and options.partitions < 1:
+            raise CommandFailed("--partitions N: how many the topic shall have")
+        await VERBS[options.verb](client, options)
+
+    return run_with_client(options.bootstrap, work, options.command_config)

@@ -1,0 +1,135 @@
+"""``ottla trace``: a proxy that shows every request and answer between any client and any Kafka."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+import trio
+
+from ottla.broker.config.listener_config import ConfigException, parse_listener
+from ottla.cli.common import command_parser
+from ottla.client.cluster_client import read_exactly
+from ottla.env.env import Stream
+from ottla.runtime.real_env import RealEnv
+from ottla.tools.trace import Address, ConnectionTrace
+from ottla.wire.errors import WireError
+from ottla.wire.framing import parse_frame_size
+
+TEXT = """Point a client at the address this listens at: what it says and hears is printed as fields. Brokers that the
+cluster names are given listening addresses of their own, so the whole cluster stays in view.
+
+examples:
+  ottla trace --listen 9192 --to 127.0.0.1:9092
+  ottla trace --listen 9192 --to kafka.example.org:9092 --bytes
+"""
+IDLE_S = 24 * 3600.0
+
+
+async def _frame(stream: Stream) -> bytes:
+    """The next frame with its size; an OSError at the end."""
+    head = await read_exactly(stream, 4, IDLE_S)
+    return bytes(head + await read_exactly(stream, parse_frame_size(head, 2**31 - 1), IDLE_S))
+
+
+class TracingProxy:
+    """Listening addresses that stand for brokers, and the connections between them."""
+
+    def __init__(self, nursery: trio.Nursery, host: str, *, show_bytes: bool) -> None:
+        self._env = RealEnv()
+        self._nursery = nursery
+        self._host = host
+        self._bytes = show_bytes
+        self._proxied: dict[Address, Address] = {}
+        self._count = 0
+
+    async def proxy_broker(self, broker: Address, port: int = 0) -> Address:
+        """Listen in the place of a broker; gives the address."""
+        listener = await self._env.net.listen(self._host, port)
+        place = self._host, listener.port
+        self._proxied[broker] = place
+
+        async def accept() -> None:
+            while True:
+                self._nursery.start_soon(self._serve, await listener.accept(), broker)
+
+        self._nursery.start_soon(accept)
+        return place
+
+    async def _serve(self, client: Stream, broker: Address) -> None:
+        self._count += 1
+        who = f"#{self._count}"
+        print(f"{who} {client.peer} connects to {broker[0]}:{broker[1]}", flush=True)
+        try:
+            server = await self._env.net.connect(*broker)
+        except OSError as error:
+            print(f"{who} {broker[0]}:{broker[1]}: {error}", flush=True)
+            client.close()
+            return
+        talk = ConnectionTrace(who, self._proxy_address, partial(print, flush=True), show_bytes=self._bytes)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._requests, client, server, talk, nursery.cancel_scope)
+            nursery.start_soon(self._answers, client, server, talk, nursery.cancel_scope)
+        client.close()
+        server.close()
+        print(f"{who} closed", flush=True)
+
+    def _proxy_address(self, broker: Address) -> Address:
+        return self._proxied.get(broker, broker)
+
+    async def _requests(self, client: Stream, server: Stream, talk: ConnectionTrace, scope: trio.CancelScope) -> None:
+        try:
+            while True:
+                frame = await _frame(client)
+                talk.request(frame, self._env.monotonic_ms())
+                await server.send([frame])
+        except (OSError, WireError, trio.ClosedResourceError):
+            pass
+        scope.cancel()
+
+    async def _answers(self, client: Stream, server: Stream, talk: ConnectionTrace, scope: trio.CancelScope) -> None:
+        try:
+            while True:
+                frame = await _frame(server)
+                await self._proxy_new_brokers(talk, frame)
+                await client.send(talk.response(frame, self._env.monotonic_ms()))
+        except (OSError, WireError, trio.ClosedResourceError):
+            pass
+        scope.cancel()
+
+    async def _proxy_new_brokers(self, talk: ConnectionTrace, frame: bytes) -> None:
+        """Listen in the place of every broker an answer names for the first time."""
+        for broker in talk.named_brokers(frame):
+            if broker not in self._proxied and broker not in self._proxied.values():
+                await self.proxy_broker(broker)
+
+
+async def _main(host: str, port: int, target: Address, *, show_bytes: bool) -> None:
+    async with trio.open_nursery() as nursery:
+        proxy = TracingProxy(nursery, host, show_bytes=show_bytes)
+        place = await proxy.proxy_broker(target, port)
+        print(f"listening at {place[0]}:{place[1]} for {target[0]}:{target[1]}", flush=True)
+
+
+def run(arguments: list[str]) -> int:
+    """Trace until interrupted; gives the exit status."""
+    parser = command_parser("trace", TEXT)
+    parser.add_argument("--listen", required=True, metavar="[HOST:]PORT", help="where clients come in; 0 takes a port")
+    parser.add_argument("--to", required=True, metavar="HOST:PORT", help="a broker of any Kafka")
+    parser.add_argument("--bytes", action="store_true", help="show each field beside its bytes")
+    options = parser.parse_args(arguments)
+    listen = options.listen if ":" in options.listen else f"127.0.0.1:{options.listen}"
+    try:
+        _, host, port = parse_listener(listen)
+        _, to_host, to_port = parse_listener(options.to)
+        trio.run(partial(_main, host, port, (to_host, to_port), show_bytes=options.bytes))
+    except KeyboardInterrupt:
+        return 0
+    except BaseExceptionGroup as group:
+        if group.split((BrokenPipeError, KeyboardInterrupt))[1] is not None:
+            raise
+        return 0  # interrupted, or whoever read our output has gone
+    except (ConfigException, OSError) as error:
+        print(f"ottla trace: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,182 @@
+"""``ottla txn``: transactions of any Kafka: list, describe, find those nobody will end, end them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NamedTuple
+
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    connect_to_coordinator,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
+from ottla.client.cluster_client import ClusterClient
+from ottla.runtime import blocking_env
+from ottla.wire.messages import describe_producers as dp
+from ottla.wire.messages import describe_transactions as dt
+from ottla.wire.messages import list_transactions as lt
+from ottla.wire.messages import write_txn_markers as wm
+
+TEXT = """A transaction makes records of several partitions, and positions of groups, visible together or not at all.
+While one is open, readers of committed records wait at its first record. One that its coordinator does not know of
+hangs: nobody will end it, and they wait for ever.
+
+examples:
+  ottla txn list                          transactional ids, their coordinator and state
+  ottla txn describe payments             what is known of one id, and the partitions of its transaction
+  ottla txn hanging --older-than 900      open transactions that no coordinator knows of
+  ottla txn abort events 3 1042           end one by hand: topic, partition, its first offset
+"""
+TRANSACTION = 1
+"""FindCoordinator's word for a transactional id."""
+
+
+class OpenTransaction(NamedTuple):
+    """An open transaction in one partition."""
+
+    topic: str
+    partition: int
+    producer: Any
+
+
+def _parser() -> argparse.ArgumentParser:
+    out = command_parser("txn", TEXT)
+    verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, text in (
+        ("list", "transactional ids and their state"),
+        ("describe", "what is known of one transactional id"),
+        ("hanging", "open transactions that no coordinator knows of"),
+        ("abort", "end a transaction in one partition by hand"),
+    ):
+        verb = verbs.add_parser(name, help=text, description=text)
+        add_connection(verb)
+        if name == "describe":
+            verb.add_argument("id", help="the transactional id")
+        if name == "hanging":
+            text = "only those whose last record is so many seconds old (default 900, the most a producer may want)"
+            verb.add_argument("--older-than", metavar="SECONDS", type=int, default=900, help=text)
+            verb.add_argument("--topic", help="only in this topic")
+        if name == "abort":
+            verb.add_argument("topic", help="the topic")
+            verb.add_argument("partition", type=int, help="the number of the partition")
+            verb.add_argument("offset", type=int, help="the first offset of the transaction, as `hanging` tells it")
+    return out
+
+
+async def _list_transactions(client: ClusterClient) -> list[dict[str, Any]]:
+    rows = []
+    for channel in await client.all_brokers():
+        answer = await channel.call(lt.ListTransactionsRequest())
+        raise_for_error(answer.error_code, None, "transactions")
+        rows += [
+            {"id": x.transactional_id, "producer": x.producer_id, "state": x.transaction_state}
+            for x in answer.transaction_states
+        ]
+    return sorted(rows, key=lambda row: str(row["id"]))
+
+
+async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
+    print_output(await _list_transactions(client), options.output)
+
+
+async def _describe_transaction(client: ClusterClient, name: str) -> dt.TransactionState:
+    channel = await connect_to_coordinator(client, name, TRANSACTION)
+    answer = await channel.call(dt.DescribeTransactionsRequest([name]))
+    row: dt.TransactionState = answer.transaction_states[0]
+    raise_for_error(row.error_code, None, name)
+    return row
+
+
+async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
+    row = await _describe_transaction(client, options.id)
+    partitions = [f"{topic.topic}-{number}" for topic in row.topics for number in sorted(topic.partitions)]
+    since_s = (blocking_env.BlockingEnv().now_ms() - row.transaction_start_time_ms) // 1000
+    told = {
+        "id": options.id,
+        "producer": row.producer_id,
+        "epoch": row.producer_epoch,
+        "state": row.transaction_state,
+        "timeout_s": row.transaction_timeout_ms / 1000,
+        "open_s": since_s if row.transaction_state == "Ongoing" else "",
+        "partitions": partitions if options.output == "json" else " ".join(sorted(partitions)),
+    }
+    print_output([told], options.output)
+
+
+async def _open_transactions(client: ClusterClient, topic: str, numbers: list[int]) -> list[OpenTransaction]:
+    """The open transactions in partitions of a topic."""
+    out = []
+    for number in numbers:
+        channel = await client.leader(topic, number)
+        answer = await channel.call(dp.DescribeProducersRequest([dp.TopicRequest(topic, [number])]))
+        row = answer.topics[0].partitions[0]
+        raise_for_error(row.error_code, row.error_message, f"{topic}-{number}")
+        out += [OpenTransaction(topic, number, x) for x in row.active_producers if x.current_txn_start_offset >= 0]
+    return out
+
+
+async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> None:
+    """What is open in partitions, less what the coordinators are going to end."""
+    topics = (await client.metadata(None if options.topic is None else [options.topic])).topics
+    before_ms = blocking_env.BlockingEnv().now_ms() - options.older_than * 1000
+    found: list[OpenTransaction] = []
+    for topic in topics:
+        raise_for_error(topic.error_code, None, topic.name or "")
+        numbers = sorted(p.partition_index for p in topic.partitions)
+        found += [
+            x
+            for x in await _open_transactions(client, topic.name or "", numbers)
+            if x.producer.last_timestamp <= before_ms
+        ]
+    names = {row["producer"]: row["id"] for row in await _list_transactions(client)} if found else {}
+    rows = []
+    for one in found:
+        name = names.get(one.producer.producer_id)
+        told = () if name is None else (await _describe_transaction(client, name)).topics
+        if not any(x.topic == one.topic and one.partition in x.partitions for x in told):
+            rows.append(
+                {
+                    "topic": one.topic,
+                    "partition": one.partition,
+                    "offset": one.producer.current_txn_start_offset,
+                    "producer": one.producer.producer_id,
+                    "epoch": one.producer.producer_epoch,
+                    "id": name or "",
+                }
+            )
+    print_output(rows, options.output)
+
+
+async def _abort(client: ClusterClient, options: argparse.Namespace) -> None:
+    """Write the marker that its coordinator will not write."""
+    await client.metadata([options.topic])
+    found = await _open_transactions(client, options.topic, [options.partition])
+    hit = next((x.producer for x in found if x.producer.current_txn_start_offset == options.offset), None)
+    if hit is None:
+        raise CommandFailed(f"no transaction begins at offset {options.offset} of {options.topic}-{options.partition}")
+    marker = wm.WritableTxnMarker(
+        hit.producer_id,
+        hit.producer_epoch,
+        False,
+        [wm.WritableTxnMarkerTopic(options.topic, [options.partition])],
+        max(hit.coordinator_epoch, 0),
+    )
+    channel = await client.leader(options.topic, options.partition)
+    answer = await channel.call(wm.WriteTxnMarkersRequest([marker]))
+    raise_for_error(answer.markers[0].topics[0].partitions[0].error_code, None, f"{options.topic}-{options.partition}")
+    print(f"{options.topic}-{options.partition}: the transaction that begins at {options.offset} is aborted")
+
+
+def run(arguments: list[str]) -> int:
+    """Run a verb; gives the exit status."""
+    options = _parser().parse_args(arguments)
+    verb = {"list": _list, "describe": _describe, "hanging": _find_hanging, "abort": _abort}[options.verb]
+
+    async def work(client: ClusterClient) -> None:
+        await verb(client, options)
+
+    return run_with_client(options.bootstrap, work, options.command_config)

@@ -1,0 +1,128 @@
+"""``ottla user``: who may log in with a password, kept by the cluster as SCRAM credentials."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import sys
+
+from ottla.cli.common import (
+    CommandFailed,
+    add_connection,
+    command_parser,
+    print_output,
+    raise_for_error,
+    run_with_client,
+)
+from ottla.client.cluster_client import ClusterClient
+from ottla.client.scram import MAX_ITERATIONS, MECHANISM_TYPES, MIN_ITERATIONS, SCRAM_SHA_512, salted_password
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_user_scram_credentials as au
+from ottla.wire.messages import describe_user_scram_credentials as du
+
+TEXT = """List, add and remove users who log in with a password.
+
+The password is asked for, or read from a file or standard input, so that it stands in no list of processes. It never
+leaves this machine: the cluster gets a key that was made of it, and no connection should carry even that in plain text.
+
+examples:
+  ottla user list
+  ottla user set alice
+  ottla user set alice --password-file secret.txt --mechanism SCRAM-SHA-256
+  ottla user remove alice
+"""
+_SALT_BYTES = 24
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    out = command_parser("user", TEXT)
+    out.add_argument("action", choices=["list", "set", "remove"])
+    out.add_argument("user", nargs="?", help="whom; list: all, if left out")
+    out.add_argument(
+        "--mechanism", choices=list(MECHANISM_TYPES), help=f"set: default {SCRAM_SHA_512}; remove: default all"
+    )
+    out.add_argument("--iterations", type=int, default=MIN_ITERATIONS, help=f"default {MIN_ITERATIONS}")
+    out.add_argument("--password-file", metavar="FILE", help="where the password stands; - is standard input")
+    add_connection(out)
+    return out
+
+
+def _password(path: str | None) -> str:
+    if path is None:
+        password = getpass.getpass("password: ")
+    elif path == "-":
+        password = sys.stdin.readline().rstrip("\n")
+    else:
+        with open(path, encoding="utf-8") as file:
+            password = file.readline().rstrip("\n")
+    if not password:
+        raise CommandFailed("the password is empty")
+    return password
+
+
+async def _described_users(client: ClusterClient, user: str | None) -> list[du.DescribeUserScramCredentialsResult]:
+    users = None if user is None else [du.UserName(user)]
+    answer = await client.call(du.DescribeUserScramCredentialsRequest(users))
+    raise_for_error(answer.error_code, answer.error_message, "users")
+    for row in answer.results:
+        raise_for_error(row.error_code, row.error_message, f"user {row.user}")
+    return list(answer.results)
+
+
+async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
+    names = {number: name for name, number in MECHANISM_TYPES.items()}
+    rows = [
+        {"user": row.user, "mechanism": names.get(info.mechanism, "unknown"), "iterations": info.iterations}
+        for row in await _described_users(client, options.user)
+        for info in row.credential_infos
+    ]
+    print_output(rows, options.output)
+
+
+async def _set(client: ClusterClient, options: argparse.Namespace) -> None:
+    mechanism = options.mechanism or SCRAM_SHA_512
+    if not MIN_ITERATIONS <= options.iterations <= MAX_ITERATIONS:
+        raise CommandFailed(f"--iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+    salt = os.urandom(_SALT_BYTES)
+    salted = salted_password(mechanism, _password(options.password_file), salt, options.iterations)
+    made = au.ScramCredentialUpsertion(options.user, MECHANISM_TYPES[mechanism], options.iterations, salt, salted)
+    await _alter(client, au.AlterUserScramCredentialsRequest([], [made]))
+    print(f"{options.user} may log in with {mechanism}")
+
+
+async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
+    """One request for each mechanism: a request may name a user once."""
+    (row,) = await _described_users(client, options.user)
+    wanted = [x.mechanism for x in row.credential_infos if options.mechanism in (None, _name(x.mechanism))]
+    if not wanted:
+        raise CommandFailed(f"{options.user} has no password for {options.mechanism}")
+    for mechanism in wanted:
+        gone = au.ScramCredentialDeletion(options.user, mechanism)
+        await _alter(client, au.AlterUserScramCredentialsRequest([gone], []))
+        print(f"{options.user} may no longer log in with {_name(mechanism)}")
+
+
+def _name(mechanism: int) -> str | None:
+    return next((name for name, number in MECHANISM_TYPES.items() if number == mechanism), None)
+
+
+async def _alter(client: ClusterClient, request: au.AlterUserScramCredentialsRequest) -> None:
+    answer = await client.call(request)
+    for row in answer.results:
+        raise_for_error(row.error_code, row.error_message or ErrorCode(row.error_code).text, f"user {row.user}")
+
+
+def run(arguments: list[str]) -> int:
+    """Do it; gives the exit status."""
+    options = parser().parse_args(arguments)
+    if options.user is None and options.action != "list":
+        print(f"ottla user {options.action}: name the user", file=sys.stderr)
+        return 2
+    action = {"list": _list, "set": _set, "remove": _remove}[options.action]
+
+    async def work(client: ClusterClient) -> None:
+        await action(client, options)
+
+    return run_with_client(options.bootstrap, work, options.command_config)

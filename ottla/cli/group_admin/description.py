@@ -1,0 +1,202 @@
+"""What is known of a group, of whichever of the four kinds: who is in it, what each has and is to have, how far it is.
+
+Source: ``ConsumerGroupCommand.java``, ``ShareGroupCommand.java``, ``StreamsGroupCommand.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ottla.cli.common import find_coordinator, raise_for_error
+from ottla.cli.group_admin.offsets import EARLIEST, LATEST, TopicPartitionKey, fetch_committed_offsets, list_offsets
+from ottla.client.cluster_client import Channel, ClusterClient
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode, WireError
+
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
+INACTIVE = ("Empty", "Dead")
+_OTHER_TYPE_ERRORS = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+_PROTOCOLS = {0: CLASSIC, 1: CONSUMER}
+AssignedPartitions = Mapping[str, list[int]]
+"""Numbers of partitions by topic, or of tasks by subtopology."""
+
+
+class GroupDescription(NamedTuple):
+    """A group: its kind, what its coordinator answered, and who that is."""
+
+    id: str
+    group_type: str
+    response: Any
+    node: int
+    channel: Channel
+
+    @property
+    def state(self) -> str:
+        """As Kafka names it."""
+        return str(self.response.group_state)
+
+
+def _group_types() -> Iterator[tuple[str, ApiKey, Any]]:
+    """The kinds that have a request of their own. Each is loaded when those before it did not know the group."""
+    from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+    yield CONSUMER, ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest
+    from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
+
+    yield SHARE, ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest
+    from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+
+    yield STREAMS, ApiKey.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest
+
+
+async def describe_group(client: ClusterClient, group_id: str) -> GroupDescription | None:
+    """A group; None where there is none.
+
+    Raises:
+        Failed: it may not be described, or nobody coordinates it.
+    """
+    node, channel = await find_coordinator(client, group_id)
+    for kind, key, request in _group_types():
+        if key not in channel.versions:
+            continue
+        row = (await channel.call(request([group_id]))).groups[0]
+        if row.error_code not in _OTHER_TYPE_ERRORS:
+            raise_for_error(row.error_code, row.error_message, group_id)
+            return GroupDescription(group_id, kind, row, node, channel)
+    from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+
+    row = (await channel.call(DescribeGroupsRequest([group_id]))).groups[0]
+    if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or row.group_state == "Dead":
+        return None
+    raise_for_error(row.error_code, row.error_message, group_id)
+    return GroupDescription(group_id, CLASSIC, row, node, channel)
+
+
+def summarize_group(seen: GroupDescription) -> dict[str, Any]:
+    """What is known of the group as a whole."""
+    row = seen.response
+    return {
+        "group": seen.id,
+        "type": seen.group_type,
+        "state": seen.state,
+        "epoch": getattr(row, "group_epoch", None),
+        "target_epoch": getattr(row, "assignment_epoch", None),
+        "assignor": (row.protocol_data if seen.group_type == CLASSIC else getattr(row, "assignor_name", None)) or None,
+        "coordinator": seen.node,
+    }
+
+
+# ---------------------------------------------------------------------- members
+
+
+def _partitions(assignment: Any) -> AssignedPartitions:
+    return {row.topic_name: sorted(row.partitions) for row in assignment.topic_partitions}
+
+
+def _classic_assignment(seen: GroupDescription, member: Any) -> AssignedPartitions | None:
+    """What a member of the older protocol has, as its leader wrote it; None where that is no consumer's."""
+    if seen.response.protocol_type != CONSUMER or len(member.member_assignment) < 2:
+        return None
+    from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
+
+    raw = member.member_assignment
+    version = min(int.from_bytes(raw[:2], "big"), 3)
+    try:
+        said = compiler.decode(ConsumerProtocolAssignment, version, raw, 2)[0]
+    except WireError:
+        return None
+    return {row.topic: sorted(row.partitions) for row in said.assigned_partitions}
+
+
+def _tasks(rows: Iterable[Any]) -> AssignedPartitions:
+    return {row.subtopology_id: sorted(row.partitions) for row in rows}
+
+
+def _member(seen: GroupDescription, m: Any) -> dict[str, Any]:
+    who = {"member": m.member_id, "client": m.client_id, "host": m.client_host}
+    if seen.group_type == CLASSIC:
+        return {**who, "instance": m.group_instance_id, "assignment": _classic_assignment(seen, m)}
+    if seen.group_type == SHARE:
+        return {**who, "epoch": m.member_epoch, "assignment": _partitions(m.assignment)}
+    known = {**who, "instance": m.instance_id, "epoch": m.member_epoch}
+    if seen.group_type == CONSUMER:
+        has, target = _partitions(m.assignment), _partitions(m.target_assignment)
+        return {**known, "protocol": _PROTOCOLS.get(m.member_type), "assignment": has, "target": target}
+    tasks = {
+        f"{when}{role}": _tasks(getattr(said, f"{role}_tasks"))
+        for when, said in (("", m.assignment), ("target_", m.target_assignment))
+        for role in ("active", "standby", "warmup")
+    }
+    return {**known, "process": m.process_id, "topology_epoch": m.topology_epoch, **tasks}
+
+
+def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
+    """A row for each member, in the order of their ids."""
+    return [_member(seen, member) for member in sorted(seen.response.members, key=lambda x: str(x.member_id))]
+
+
+# ---------------------------------------------------------------------- positions
+
+
+def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
+    """The subtopologies of a streams group, and the topics of each."""
+    said = seen.response.topology
+    return [
+        {
+            "subtopology": row.subtopology_id,
+            "reads": list(row.source_topics),
+            "writes": list(row.repartition_sink_topics),
+            "repartition": [topic.name for topic in row.repartition_source_topics],
+            "changelogs": [topic.name for topic in row.state_changelog_topics],
+        }
+        for row in (said.subtopologies or () if said is not None else ())
+    ]
+
+
+def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
+    """Which member reads a partition."""
+    if seen.group_type != STREAMS:
+        return {
+            (topic, number): row["member"]
+            for row in describe_members(seen)
+            for topic, numbers in (row["assignment"] or {}).items()
+            for number in numbers
+        }
+    read = {row["subtopology"]: [*row["reads"], *row["repartition"]] for row in describe_topology(seen)}
+    return {
+        (topic, number): row["member"]
+        for row in describe_members(seen)
+        for name, numbers in row["active"].items()
+        for topic in read.get(name, ())
+        for number in numbers
+    }
+
+
+async def describe_offsets(client: ClusterClient, seen: GroupDescription) -> list[dict[str, Any]]:
+    """A row for each partition that has a position or a member; a share group has start offsets instead."""
+    if seen.group_type == SHARE:
+        from ottla.cli.group_admin.share_offsets import describe_share_offsets
+
+        return await describe_share_offsets(client, seen)
+    stored, read_by = await fetch_committed_offsets(seen.channel, seen.id), partition_owners(seen)
+    places = sorted(stored.keys() | read_by.keys())
+    ends = await list_offsets(client, places, LATEST)
+    fresh = [at for at in places if at not in stored] if seen.group_type == STREAMS else []
+    starts = await list_offsets(client, fresh, EARLIEST) if fresh else {}
+    rows = []
+    for at in places:
+        at_or_start = stored.get(at, starts.get(at))
+        lag = None if at_or_start is None or at not in ends else ends[at] - at_or_start
+        rows.append(
+            {
+                "topic": at[0],
+                "partition": at[1],
+                "position": stored.get(at),
+                "end": ends.get(at),
+                "lag": lag,
+                "member": read_by.get(at),
+            }
+        )
+    return rows

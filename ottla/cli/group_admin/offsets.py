@@ -1,0 +1,134 @@
+"""Offsets a group is measured by, and set to: where it stands, where partitions begin and end, and which are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ottla.cli.common import CommandFailed, raise_for_error
+from ottla.client.cluster_client import Channel, ClusterClient
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+TopicPartitionKey = tuple[str, int]
+"""A topic and the number of a partition."""
+LATEST, EARLIEST = -1, -2
+MIN_TIMESTAMP = -6
+"""The lowest of the numbers that are no time: brokers refuse what lies below."""
+LAST_VERSION_WITH_NAMES = 9
+"""The last version of OffsetFetch and OffsetCommit that names topics."""
+
+
+async def fetch_committed_offsets(channel: Channel, group_id: str) -> dict[TopicPartitionKey, int]:
+    """Every position a group has stored.
+
+    Raises:
+        Failed: refused.
+    """
+    wanted = of.OffsetFetchRequestGroup(group_id, topics=None)
+    version = channel.version_for(ApiKey.OFFSET_FETCH, LAST_VERSION_WITH_NAMES)
+    stored = (await channel.call(of.OffsetFetchRequest(groups=[wanted]), version)).groups[0]
+    raise_for_error(stored.error_code, None, group_id)
+    return {
+        (topic.name, row.partition_index): row.committed_offset
+        for topic in stored.topics
+        for row in topic.partitions
+        if row.committed_offset >= 0
+    }
+
+
+async def _by_leader(
+    client: ClusterClient, partitions: Iterable[TopicPartitionKey]
+) -> list[tuple[Channel, list[TopicPartitionKey]]]:
+    """Partitions by the connection to their leader; those that have none, or are not there, are left out."""
+    partitions = list(partitions)
+    if partitions:
+        await client.metadata(sorted({topic for topic, _ in partitions}))
+    out: dict[int, tuple[Channel, list[TopicPartitionKey]]] = {}
+    for at in partitions:
+        try:
+            channel = await client.leader(*at)
+        except ProtocolError:
+            continue
+        out.setdefault(id(channel), (channel, []))[1].append(at)
+    return list(out.values())
+
+
+async def list_offsets(
+    client: ClusterClient, partitions: Iterable[TopicPartitionKey], timestamp: int
+) -> dict[TopicPartitionKey, int]:
+    """An offset of each by time: the earliest, the latest, or the first that is not older than so many milliseconds
+    since 1970, -1 where there is none. Who does not answer for a partition leaves it out.
+    """
+    out = {}
+    for channel, some in await _by_leader(client, partitions):
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for topic, number in some:
+            topics.setdefault(topic, []).append(ListOffsetsPartition(number, timestamp=timestamp))
+        request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(*item) for item in topics.items()])
+        answer = await channel.call(request, channel.version_for(ApiKey.LIST_OFFSETS, 11))
+        for told in answer.topics:
+            out.update({(told.name, row.partition_index): row.offset for row in told.partitions if not row.error_code})
+    return out
+
+
+def parse_partitions(items: Sequence[str], there: Mapping[str, Sequence[int]]) -> list[TopicPartitionKey]:
+    """The partitions that ``topic`` (all there are) or ``topic:0,1`` name, each once.
+
+    Raises:
+        Failed: it is written otherwise, or there are no such.
+    """
+    out: dict[TopicPartitionKey, None] = {}
+    for item in items:
+        name, separator, numbers = item.partition(":")
+        known = there.get(name, ())
+        if not separator:
+            out.update(dict.fromkeys((name, number) for number in known))
+        for number in numbers.split(",") if separator else ():
+            if not number.strip().isdecimal():
+                raise CommandFailed(f"{item}: write TOPIC or TOPIC:0,1,2")
+            out[name, int(number)] = None
+        missing = [number for topic, number in out if topic == name and number not in known]
+        if not known or missing:
+            raise CommandFailed(f"{item}: there is no such partition" if known else f"{name}: there is no such topic")
+    return sorted(out)
+
+
+async def resolve_partitions(client: ClusterClient, items: Sequence[str]) -> list[TopicPartitionKey]:
+    """The same of a cluster's topics.
+
+    Raises:
+        Failed: there are no such.
+    """
+    answer = await client.metadata(sorted({item.partition(":")[0] for item in items}))
+    there = {
+        topic.name or "": sorted(row.partition_index for row in topic.partitions)
+        for topic in answer.topics
+        if not topic.error_code
+    }
+    return parse_partitions(items, there)
+
+
+def group_by_topic(offsets: Mapping[TopicPartitionKey, int]) -> dict[str, dict[int, int]]:
+    """As requests want them."""
+    out: dict[str, dict[int, int]] = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        out.setdefault(topic, {})[number] = offset
+    return out
+
+
+def format_cell(value: Any) -> Any:
+    """A cell of a table: partitions as ``t:0,1;u:2``, and - where there is nothing."""
+    if isinstance(value, dict):
+        value = ";".join(f"{name}:{','.join(map(str, numbers))}" for name, numbers in sorted(value.items()))
+    elif isinstance(value, list):
+        value = ",".join(map(str, value))
+    return "-" if value is None or value == "" else value
+
+
+def format_table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows as they are printed, without the columns in which nothing stands."""
+    full = {head for row in rows for head, value in row.items() if format_cell(value) != "-"}
+    return [{head: format_cell(value) for head, value in row.items() if head in full} for row in rows]

@@ -1,0 +1,324 @@
+"""``ottla group reset``: set where a group goes on, or see first what that would be.
+
+Source: ``OffsetsUtils.java``, ``ConsumerGroupCommand.java``, ``ShareGroupCommand.java``, ``StreamsGroupCommand.java``
+(apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from ottla.cli.common import CommandFailed, connect_to_coordinator, raise_for_error
+from ottla.cli.group_admin.description import (
+    INACTIVE,
+    SHARE,
+    STREAMS,
+    GroupDescription,
+    describe_group,
+    describe_topology,
+)
+from ottla.cli.group_admin.offsets import (
+    EARLIEST,
+    LAST_VERSION_WITH_NAMES,
+    LATEST,
+    MIN_TIMESTAMP,
+    TopicPartitionKey,
+    fetch_committed_offsets,
+    group_by_topic,
+    list_offsets,
+    parse_partitions,
+    resolve_partitions,
+)
+from ottla.client.cluster_client import ClusterClient
+from ottla.runtime import blocking_env
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode
+
+TIMESTAMP_MODES = ("to_datetime", "by_duration")
+SHARE_GROUP_MODES = ("to_earliest", "to_latest", "to_datetime")
+_INTERNAL = re.compile(
+    r".+-(changelog|repartition|subscription-(registration|response)-topic)"
+    r"|.+-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-[0-9]+-topic"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+OffsetLookup = Callable[[Iterable[TopicPartitionKey], int], Awaitable[dict[TopicPartitionKey, int]]]
+"""Offsets of partitions by time; all of them, or it fails."""
+
+
+class ResetTarget(NamedTuple):
+    """Where to: the option's name and its value, as the tool's user wrote it."""
+
+    mode: str
+    value: Any = True
+
+
+def add_target_options(parser: argparse.ArgumentParser) -> None:
+    """Where to: one of these must be said."""
+    to = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
+    to.add_argument("--to-earliest", action="store_true", help="the first record there is")
+    to.add_argument("--to-latest", action="store_true", help="behind the last record")
+    to.add_argument("--to-current", action="store_true", help="where it is; behind the last record where it is nowhere")
+    to.add_argument("--to-offset", type=int, metavar="N", help="this offset")
+    to.add_argument("--shift-by", type=int, metavar="N", help="so many records on, or back where it is negative")
+    text = "the first record that is not older; UTC, unless it says otherwise"
+    to.add_argument("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss", help=text)
+    to.add_argument("--by-duration", metavar="PnDTnHnMnS", help="the first record that is not older than so long")
+    to.add_argument("--from-file", metavar="FILE", help="offsets from lines of [GROUP,]TOPIC,PARTITION,OFFSET")
+
+
+def parse_target(options: argparse.Namespace) -> ResetTarget:
+    """What was said."""
+    modes = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", *TIMESTAMP_MODES, "from_file")
+    said = {name: getattr(options, name) for name in modes}
+    return next(ResetTarget(name, value) for name, value in said.items() if value is not None and value is not False)
+
+
+def datetime_ms(text: str) -> int:
+    """Milliseconds since 1970 of a time; without a zone it is UTC's.
+
+    Raises:
+        Failed: it is none.
+    """
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandFailed(f"{text}: write a time as 2026-01-31T12:00:00.000, and a zone behind it, or none") from None
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+def duration_ago_ms(text: str, now_ms: int) -> int:
+    """The time that lies so long before now.
+
+    Raises:
+        Failed: it is no duration.
+    """
+    from ottla.controller.config.java_duration import BY_DURATION, by_duration_ms
+
+    back_ms = by_duration_ms(BY_DURATION + text)
+    if back_ms is None:
+        raise CommandFailed(f"{text}: write a duration as P1DT2H30M")
+    return now_ms - back_ms
+
+
+def load_offsets_file(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
+    """The offsets a file says, by group.
+
+    Raises:
+        Failed: it cannot be read, or says something else.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_offsets_file(file.read(), groups)
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror}") from None
+
+
+def parse_offsets_file(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
+    """The offsets a text says, by group: its lines name one, unless there is only one.
+
+    Raises:
+        Failed: a line says something else.
+    """
+    out: dict[str, dict[TopicPartitionKey, int]] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        cells = [cell.strip().strip('"') for cell in line.split(",")]
+        if len(cells) == 3 and len(groups) == 1:
+            cells = [groups[0], *cells]
+        if len(cells) != 4 or not cells[2].isdecimal() or not cells[3].removeprefix("-").isdecimal():
+            raise CommandFailed(f"{line}: write {'' if len(groups) == 1 else 'GROUP,'}TOPIC,PARTITION,OFFSET")
+        out.setdefault(cells[0], {})[cells[1], int(cells[2])] = int(cells[3])
+    return out
+
+
+async def target_offsets(
+    look: OffsetLookup,
+    to: ResetTarget,
+    wanted: Sequence[TopicPartitionKey],
+    have: Mapping[TopicPartitionKey, int],
+    now_ms: int,
+) -> dict[TopicPartitionKey, int]:
+    """The new position of each partition.
+
+    Raises:
+        Failed: it cannot be said.
+    """
+    match to.mode:
+        case "to_earliest":
+            return await look(wanted, EARLIEST)
+        case "to_latest":
+            return await look(wanted, LATEST)
+        case "to_current":
+            known = {at: have[at] for at in wanted if at in have}
+            return {**known, **await look([at for at in wanted if at not in have], LATEST)}
+        case "to_datetime" | "by_duration":
+            time_ms = datetime_ms(to.value) if to.mode == "to_datetime" else duration_ago_ms(to.value, now_ms)
+            if time_ms < MIN_TIMESTAMP:
+                raise CommandFailed(f"{to.value}: brokers find no record by a time before 1970")
+            found = await look(wanted, time_ms)
+            late = [at for at, offset in found.items() if offset < 0]
+            return {**found, **await look(late, LATEST)}
+        case "to_offset":
+            return await _clamp(look, dict.fromkeys(wanted, to.value))
+        case "shift_by":
+            nowhere = [at for at in wanted if at not in have]
+            if nowhere:
+                raise CommandFailed(f"{nowhere[0][0]}-{nowhere[0][1]} has no position that could be shifted")
+            return await _clamp(look, {at: have[at] + to.value for at in wanted})
+        case _:
+            return await _clamp(look, to.value)
+
+
+async def _clamp(look: OffsetLookup, asked: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int]:
+    """The same, but for what lies before the first record or behind the last."""
+    first, last = await look(asked, EARLIEST), await look(asked, LATEST)
+    out = {at: max(min(offset, last[at]), first[at]) for at, offset in asked.items()}
+    for at, offset in asked.items():
+        if out[at] != offset:
+            print(f"ottla group: {at[0]}-{at[1]} has no offset {offset}: {out[at]} is taken", file=sys.stderr)
+    return out
+
+
+def _source_topics(seen: GroupDescription) -> set[str]:
+    """The topics a streams group reads."""
+    return {name for row in describe_topology(seen) for name in (*row["reads"], *row["repartition"])}
+
+
+async def _positions(
+    seen: GroupDescription | None, client: ClusterClient, group_id: str
+) -> dict[TopicPartitionKey, int]:
+    if seen is not None and seen.group_type == SHARE:
+        from ottla.cli.group_admin.share_offsets import start_offsets
+
+        return await start_offsets(seen)
+    channel = seen.channel if seen is not None else await connect_to_coordinator(client, group_id)
+    stored = await fetch_committed_offsets(channel, group_id)
+    if seen is not None and seen.group_type == STREAMS:
+        reads = _source_topics(seen)
+        stored = {at: offset for at, offset in stored.items() if at[0] in reads}
+    return stored
+
+
+async def _selected_partitions(
+    client: ClusterClient,
+    options: argparse.Namespace,
+    seen: GroupDescription | None,
+    to: ResetTarget,
+    have: Mapping[TopicPartitionKey, int],
+) -> list[TopicPartitionKey]:
+    """The partitions that are meant."""
+    if to.mode == "from_file":
+        there = await resolve_partitions(client, sorted({topic for topic, _ in to.value}))
+        return parse_partitions([f"{topic}:{number}" for topic, number in to.value], _numbers(there))
+    if options.all_topics or not options.topic:
+        if not options.all_topics and (seen is None or seen.group_type != SHARE):
+            raise CommandFailed("say which partitions: --all-topics or --topic")
+        return sorted(have)
+    places = await resolve_partitions(client, options.topic)
+    if seen is not None and seen.group_type == STREAMS and any(at not in have for at in places):
+        raise CommandFailed(f"{seen.id} does not read all of these topics")
+    return places
+
+
+def _numbers(places: Iterable[TopicPartitionKey]) -> dict[str, list[int]]:
+    out: dict[str, list[int]] = {}
+    for topic, number in places:
+        out.setdefault(topic, []).append(number)
+    return out
+
+
+async def plan_reset(
+    client: ClusterClient, options: argparse.Namespace, group_id: str, to: ResetTarget
+) -> list[dict[str, Any]]:
+    """A row for each partition of a group: where it is, and where it is to be; done, where that was asked for.
+
+    Raises:
+        Failed: somebody is in the group, or it cannot be.
+    """
+    seen = await describe_group(client, group_id)
+    if seen is not None and seen.state not in INACTIVE:
+        raise CommandFailed(f"{group_id} is {seen.state}: it can be reset only while nobody is in it")
+    shares = options.share if seen is None else seen.group_type == SHARE
+    if shares and to.mode not in SHARE_GROUP_MODES:
+        raise CommandFailed(f"{group_id} is a share group: it can go to the earliest, the latest, or a time")
+    have = await _positions(seen, client, group_id)
+    wanted = await _selected_partitions(client, options, seen, to, have)
+
+    async def look(places: Iterable[TopicPartitionKey], timestamp: int) -> dict[TopicPartitionKey, int]:
+        found = await list_offsets(client, places, timestamp)
+        missing = [at for at in places if at not in found]
+        if missing:
+            raise CommandFailed(f"{missing[0][0]}-{missing[0][1]} has no leader, or is gone")
+        return found
+
+    new = await target_offsets(look, to, wanted, have, blocking_env.BlockingEnv().now_ms())
+    if options.execute and new:
+        await (_alter_share_offsets if shares else _commit)(client, group_id, new)
+    return [
+        {"group": group_id, "topic": at[0], "partition": at[1], "position": have.get(at), "new": new[at]}
+        for at in sorted(new)
+    ]
+
+
+async def _commit(client: ClusterClient, group_id: str, new: Mapping[TopicPartitionKey, int]) -> None:
+    from ottla.wire.messages import offset_commit as oc
+
+    topics = [
+        oc.OffsetCommitRequestTopic(
+            topic, partitions=[oc.OffsetCommitRequestPartition(number, offset) for number, offset in rows.items()]
+        )
+        for topic, rows in group_by_topic(new).items()
+    ]
+    channel = await connect_to_coordinator(client, group_id)
+    version = channel.version_for(ApiKey.OFFSET_COMMIT, LAST_VERSION_WITH_NAMES)
+    answer = await channel.call(oc.OffsetCommitRequest(group_id, topics=topics), version)
+    for topic in answer.topics:
+        for row in topic.partitions:
+            raise_for_error(row.error_code, None, f"{group_id}: {topic.name}-{row.partition_index}")
+
+
+async def _alter_share_offsets(client: ClusterClient, group_id: str, new: Mapping[TopicPartitionKey, int]) -> None:
+    from ottla.wire.messages import alter_share_group_offsets as al
+
+    topics = [
+        al.AlterShareGroupOffsetsRequestTopic(
+            topic, [al.AlterShareGroupOffsetsRequestPartition(number, offset) for number, offset in rows.items()]
+        )
+        for topic, rows in group_by_topic(new).items()
+    ]
+    answer = await (await connect_to_coordinator(client, group_id)).call(
+        al.AlterShareGroupOffsetsRequest(group_id, topics)
+    )
+    raise_for_error(answer.error_code, answer.error_message, group_id)
+    for topic in answer.responses:
+        for row in topic.partitions:
+            raise_for_error(row.error_code, row.error_message, f"{group_id}: {topic.topic_name}-{row.partition_index}")
+
+
+def internal_topics(seen: GroupDescription) -> list[str]:
+    """The topics a streams group has made for itself, as far as their names say so; others may read the rest."""
+    rows = describe_topology(seen)
+    read = {name for row in rows for name in row["reads"]}
+    made = {name for row in rows for name in (*row["repartition"], *row["changelogs"])} - read
+    return sorted(x for x in made if x.startswith(f"{seen.id}-") and _INTERNAL.fullmatch(x))
+
+
+async def delete_topics(client: ClusterClient, names: Sequence[str]) -> None:
+    """Delete a group's own topics; one that is gone is none to be deleted.
+
+    Raises:
+        Failed: refused.
+    """
+    if not names:
+        return
+    from ottla.wire.messages import delete_topics as dt
+
+    request = dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(name) for name in names], timeout_ms=30_000)
+    for row in (await (await client.bootstrap_channel()).call(request, 6)).responses:
+        if row.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise_for_error(row.error_code, row.error_message, row.name or "")

@@ -1,0 +1,112 @@
+"""What a share group has before it: start offsets, and the records behind them that were delivered already.
+
+Source: ``ShareGroupCommand.java``, ``ShareCoordinatorService.java`` (apache/kafka 4.3.1), KIP-932, KIP-1226.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from ottla.cli.common import find_coordinator, raise_for_error
+from ottla.cli.group_admin.offsets import LATEST, TopicPartitionKey, list_offsets
+from ottla.client.cluster_client import Channel, ClusterClient
+from ottla.wire.codec.primitives import uuid_to_string
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import describe_share_group_offsets as ds
+
+SHARE_PARTITION = 2
+"""FindCoordinator's word for a share partition."""
+NO_EPOCH = -1
+"""Who reads so is no leader and fences nobody."""
+STATES = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: "archived"}
+
+
+class ShareGroupHandle(Protocol):
+    """A share group and its coordinator."""
+
+    @property
+    def id(self) -> str:
+        """The group's id."""
+
+    @property
+    def channel(self) -> Channel:
+        """A connection to its coordinator."""
+
+
+async def _described_offsets(seen: ShareGroupHandle) -> list[ds.DescribeShareGroupOffsetsResponseTopic]:
+    wanted = ds.DescribeShareGroupOffsetsRequestGroup(seen.id, None)
+    answer = (await seen.channel.call(ds.DescribeShareGroupOffsetsRequest([wanted]))).groups[0]
+    raise_for_error(answer.error_code, answer.error_message, seen.id)
+    for topic in answer.topics:
+        for row in topic.partitions:
+            raise_for_error(row.error_code, row.error_message, f"{topic.topic_name}-{row.partition_index}")
+    return list(answer.topics)
+
+
+async def start_offsets(seen: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
+    """Where each partition begins that the group has shared; -1 where its first reader says."""
+    return {
+        (t.topic_name, row.partition_index): row.start_offset
+        for t in await _described_offsets(seen)
+        for row in t.partitions
+    }
+
+
+async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
+    """A row for each partition: what is not done with yet, and what is done with though others before it are not."""
+    told = await _described_offsets(seen)
+    ends = await list_offsets(
+        client, [(t.topic_name, row.partition_index) for t in told for row in t.partitions], LATEST
+    )
+    rows = []
+    for topic in sorted(told, key=lambda x: x.topic_name):
+        for row in sorted(topic.partitions, key=lambda x: x.partition_index):
+            start, end = row.start_offset, ends.get((topic.topic_name, row.partition_index))
+            lag = row.lag if row.lag >= 0 else None
+            done = None if lag is None or end is None or start < 0 else max(end - start - lag, 0)
+            rows.append(
+                {
+                    "topic": topic.topic_name,
+                    "partition": row.partition_index,
+                    "start": start if start >= 0 else None,
+                    "end": end,
+                    "lag": lag,
+                    "done": done,
+                }
+            )
+    return rows
+
+
+async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
+    """The records behind the start offsets of which it is written down what became of their deliveries."""
+    rows = []
+    for topic in await _described_offsets(seen):
+        for number in sorted(row.partition_index for row in topic.partitions if row.start_offset >= 0):
+            batches = await _read_share_state(client, seen.id, topic.topic_id, number)
+            rows += [
+                {
+                    "topic": topic.topic_name,
+                    "partition": number,
+                    "first": batch.first_offset,
+                    "last": batch.last_offset,
+                    "state": STATES.get(batch.delivery_state, str(batch.delivery_state)),
+                    "deliveries": batch.delivery_count,
+                }
+                for batch in batches
+            ]
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["first"]))
+
+
+async def _read_share_state(client: ClusterClient, group_id: str, topic_id: bytes, number: int) -> Iterable[Any]:
+    """What the share coordinator keeps of a partition; reading it changes nothing."""
+    from ottla.wire.messages import read_share_group_state as rs
+
+    _, channel = await find_coordinator(client, f"{group_id}:{uuid_to_string(topic_id)}:{number}", SHARE_PARTITION)
+    wanted = rs.ReadStateData(topic_id, [rs.PartitionData(number, NO_EPOCH)])
+    answer = await channel.call(rs.ReadShareGroupStateRequest(group_id, [wanted]))
+    row = answer.results[0].partitions[0]
+    if row.error_code == ErrorCode.INVALID_REQUEST:
+        return []  # nobody has begun it
+    raise_for_error(row.error_code, row.error_message, f"{group_id}: partition {number}")
+    return list(row.state_batches)

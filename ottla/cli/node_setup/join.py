@@ -1,0 +1,64 @@
+"""``ottla serve --join``: find the cluster, format new directories as its own, and start with what was learned."""
+
+from __future__ import annotations
+
+import argparse
+
+from ottla.broker.config.listener_config import ANY_HOST
+from ottla.broker.config.node_config import NodeConfig
+from ottla.cli.node_setup.settings import configure
+from ottla.controller.bootstrap_features import bootstrap_feature_levels
+from ottla.controller.storage_formatter import FormatPlan, format_directories
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.runtime import blocking_env
+from ottla.tools.cluster_join import DiscoveredCluster, check_node_id_unused, discover_cluster, join_settings
+from ottla.tools.join_settings import CannotJoin, load_join_settings, save_join_settings
+
+
+def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> NodeConfig:
+    """The configuration of a node that joins; its directories are made the cluster's where they are new.
+
+    Raises:
+        CannotJoin: the cluster cannot be found, or the node id belongs to a node that is alive.
+        BadConfig, CannotFormat, DirectoryInUse, CorruptFile, OSError: as at any start.
+    """
+    env = blocking_env.BlockingEnv()
+    config = configure(values, options.data_dir, options.listen)
+    metadata = config.metadata_dir or config.data_dirs[0]
+    recalled = load_join_settings(env.disk, metadata, values)
+    try:
+        quorum = blocking_env.run_blocking(discover_cluster(env, options.join))
+    except CannotJoin:
+        if recalled is values:
+            raise
+        return configure(recalled, options.data_dir, options.listen)  # it has joined before, and knows others
+    identity = LogDirectory(env.disk, metadata).read_meta_properties()
+    here = None if identity is None else identity.directory_id
+    joined = join_settings(values, config.node_id, quorum, options.quorum_size, here)
+    config = configure(joined, options.data_dir, options.listen)
+    config.cluster_id = options.cluster_id or quorum.cluster_id
+    if config.host in ANY_HOST:
+        config.host_name = quorum.local_address
+    _format(env, config, quorum, metadata)
+    save_join_settings(env.disk, metadata, joined, env.now_ms())
+    return config
+
+
+def _format(env: blocking_env.BlockingEnv, config: NodeConfig, quorum: DiscoveredCluster, metadata: str) -> None:
+    """Make new directories this cluster's; the voters come from the leader."""
+    paths = dict.fromkeys([metadata, *config.data_dirs])
+    directories = {path: LogDirectory(env.disk, path) for path in paths}
+    if directories[metadata].read_meta_properties() is not None:
+        return
+    check_node_id_unused(config.node_id, quorum)
+    levels = bootstrap_feature_levels(None, {}, dynamic_quorum=True)
+    plan = FormatPlan(config.node_id, quorum.cluster_id, levels)
+    held: list[LogDirectory] = []
+    try:
+        for directory in directories.values():
+            directory.lock()
+            held.append(directory)
+        format_directories(held, directories[metadata], plan, env.now_ms(), env.uuid)
+    finally:
+        for directory in held:
+            directory.unlock()

@@ -1,0 +1,105 @@
+"""A node's settings from the command line: file, environment, ``--set``, and options with names of their own."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+
+from ottla.broker.config.listener_config import ANY_HOST, JOINED_FILE, ConfigException, parse_listener
+from ottla.broker.config.node_config import NodeConfig, settings_from_environment
+from ottla.broker.config.startup_checks import check_cordoned_log_dirs
+from ottla.controller.config.config_keys import canonical_values
+from ottla.runtime.system_env import SystemEnv
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """The options every command has that needs a node's settings."""
+    parser.add_argument("--data-dir", metavar="D[,E]...", help="where everything is kept (default ./ottla-data)")
+    parser.add_argument("--config", "-c", metavar="FILE", help="a server.properties file")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; wins over the file"
+    )
+    parser.add_argument("--node-id", type=int, metavar="N", help="id of this node (default 1)")
+
+
+def read_settings(options: argparse.Namespace) -> dict[str, str]:
+    """What file, environment and ``--set`` say, the later winning.
+
+    Raises:
+        BadConfig: the file cannot be read, or an option is no setting.
+    """
+    values: dict[str, str] = {}
+    if options.config is not None:
+        from ottla.log.java_properties import MalformedProperties, load_settings
+
+        try:
+            with open(options.config, "rb") as file:
+                values = load_settings(file.read())
+        except OSError as error:
+            raise ConfigException(f"{options.config}: {error.strerror}") from None
+        except MalformedProperties as error:
+            raise ConfigException(f"{options.config}: {error}") from None
+    values.update(settings_from_environment(os.environ))
+    for item in options.set:
+        key, separator, value = item.partition("=")
+        if not separator:
+            raise ConfigException(f"--set {item}: write KEY=VALUE")
+        values[key.strip()] = value.strip()
+    if options.node_id is not None:
+        values.pop("broker.id", None)
+        values["node.id"] = str(options.node_id)
+    return values
+
+
+def configure(values: dict[str, str], data_dir: str | None = None, listen: str | None = None) -> NodeConfig:
+    """A node's configuration, looked through.
+
+    Raises:
+        BadConfig: something cannot be.
+    """
+    if values:
+        from ottla.tools.doctor import unsupported_settings
+
+        for text in unsupported_settings(values):
+            raise ConfigException(text)
+    values = canonical_values(values)
+    config = NodeConfig(values, host_name=advertised_machine_name(values))
+    config.data_dir = data_dir or values.get("log.dirs") or values.get("log.dir") or config.data_dir
+    check_cordoned_log_dirs(config)
+    config.node_id = int(values.get("node.id", values.get("broker.id", "1")))
+    if listen is not None:
+        _, config.host, config.port = parse_listener(listen)
+    else:
+        config.host, config.port = config.first_listener
+    return config
+
+
+def configure_with_saved_join(values: dict[str, str], data_dir: str | None, listen: str | None) -> NodeConfig:
+    """As `configure`, with what the data directory remembers of a cluster the node has joined.
+
+    Raises:
+        BadConfig: something cannot be; CorruptFile: what is remembered cannot be read.
+    """
+    config = configure(values, data_dir, listen)
+    metadata = config.metadata_dir or config.data_dirs[0]
+    if not os.path.exists(f"{metadata}/{JOINED_FILE}"):
+        return config
+    from ottla.tools.join_settings import load_join_settings  # a node alone starts without it
+
+    recalled = load_join_settings(SystemEnv().disk, metadata, values)
+    return config if recalled is values else configure(recalled, data_dir, listen)
+
+
+def advertised_machine_name(values: dict[str, str]) -> str:
+    """What other machines call this one; asked only where a listener at every address has to be told to others."""
+    if "controller.quorum.voters" not in values and "controller.quorum.bootstrap.servers" not in values:
+        return "localhost"
+    listeners = [parse_listener(x) for x in values.get("listeners", "").split(",") if x.strip()]
+    if not any(host in ANY_HOST for _, host, _ in listeners):
+        return "localhost"
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, flags=socket.AI_CANONNAME)
+    except OSError:
+        return "localhost"
+    return found[0][3] or "localhost"

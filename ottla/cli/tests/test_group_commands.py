@@ -1,0 +1,260 @@
+"""`ottla group`: which partitions are meant, where they are set to, and what is told of each kind of group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from ottla.cli.commands.group import _parser
+from ottla.cli.common import CommandFailed
+from ottla.cli.group_admin import description as gs
+from ottla.cli.group_admin import reset as gr
+from ottla.cli.group_admin.offsets import (
+    EARLIEST,
+    LATEST,
+    TopicPartitionKey,
+    format_table,
+    group_by_topic,
+    parse_partitions,
+)
+from ottla.runtime import blocking_env
+from ottla.wire.codec import compiler
+from ottla.wire.messages import consumer_group_describe as cd
+from ottla.wire.messages import describe_groups as dg
+from ottla.wire.messages import share_group_describe as sh
+from ottla.wire.messages import streams_group_describe as st
+from ottla.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+)
+
+T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
+STARTS = {T0: 10, T1: 0, U0: 5}
+ENDS = {T0: 100, T1: 50, U0: 5}
+BY_TIME = {T0: 42, T1: -1, U0: -1}
+NOW_MS = 1_700_000_000_000
+
+
+class RecordingOffsetLookup:
+    """Offsets of a cluster; remembers at which time they were asked for."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+
+    async def __call__(self, places: Iterable[TopicPartitionKey], timestamp: int) -> dict[TopicPartitionKey, int]:
+        known = {EARLIEST: STARTS, LATEST: ENDS}.get(timestamp, BY_TIME)
+        if known is BY_TIME:
+            self.times.append(timestamp)
+        return {at: known[at] for at in places}
+
+
+def targets(
+    mode: str,
+    value: Any = True,
+    have: dict[TopicPartitionKey, int] | None = None,
+    wanted: tuple[TopicPartitionKey, ...] = (T0, T1),
+) -> Any:
+    return blocking_env.run_blocking(
+        gr.target_offsets(RecordingOffsetLookup(), gr.ResetTarget(mode, value), wanted, have or {}, NOW_MS)
+    )
+
+
+MODES = [
+    # mode, value, positions now -> positions then
+    ("to_earliest", True, {}, {T0: 10, T1: 0}),
+    ("to_latest", True, {}, {T0: 100, T1: 50}),
+    ("to_current", True, {T0: 33}, {T0: 33, T1: 50}),
+    ("to_current", True, {T0: 333}, {T0: 333, T1: 50}),  # where it is, wherever that is
+    ("to_offset", 20, {}, {T0: 20, T1: 20}),
+    ("to_offset", 3, {}, {T0: 10, T1: 3}),  # before the first record
+    ("to_offset", 77, {}, {T0: 77, T1: 50}),  # behind the last
+    ("shift_by", -5, {T0: 20, T1: 20}, {T0: 15, T1: 15}),
+    ("shift_by", -15, {T0: 20, T1: 20}, {T0: 10, T1: 5}),
+    ("shift_by", 40, {T0: 20, T1: 20}, {T0: 60, T1: 50}),
+    ("to_datetime", "2026-01-31T00:00:00", {}, {T0: 42, T1: 50}),  # nothing as new as that: behind the last
+    ("by_duration", "PT1H", {}, {T0: 42, T1: 50}),
+    ("from_file", {T0: 5, U0: 7}, {}, {T0: 10, U0: 5}),
+]
+
+
+@pytest.mark.parametrize(("mode", "value", "have", "then"), MODES)
+def test_each_mode_sets_what_kafkas_tool_sets(
+    mode: str, value: Any, have: dict[TopicPartitionKey, int], then: dict[TopicPartitionKey, int]
+) -> None:
+    assert targets(mode, value, have) == then
+
+
+def test_what_has_no_position_cannot_be_shifted() -> None:
+    with pytest.raises(CommandFailed, match=r"t-1 has no position"):
+        targets("shift_by", 1, {T0: 20})
+
+
+@pytest.mark.parametrize(
+    ("mode", "value", "at_ms"),
+    [
+        ("to_datetime", "1970-01-02T00:00:00.000", 86_400_000),
+        ("to_datetime", "1970-01-02T00:00:00.250Z", 86_400_250),
+        ("to_datetime", "1970-01-02T00:00:00.000+02:00", 79_200_000),
+        ("to_datetime", "1970-01-01T00:00:01.001Z", 1001),  # as seconds in a float it is a millisecond short
+        ("to_datetime", "1969-12-31T23:59:59.997Z", -3),  # brokers take it for the latest time there is
+        ("by_duration", "P1DT1H", NOW_MS - 90_000_000),
+    ],
+)
+def test_times_are_read_as_kafkas_tool_reads_them(mode: str, value: str, at_ms: int) -> None:
+    looks = RecordingOffsetLookup()
+    blocking_env.run_blocking(gr.target_offsets(looks, gr.ResetTarget(mode, value), [T0], {}, NOW_MS))
+    assert looks.times == [at_ms]
+
+
+@pytest.mark.parametrize(
+    ("mode", "value"), [("to_datetime", "yesterday"), ("by_duration", "1h"), ("by_duration", "PT")]
+)
+def test_what_is_no_time_is_told(mode: str, value: str) -> None:
+    with pytest.raises(CommandFailed, match="write a"):
+        targets(mode, value)
+
+
+@pytest.mark.parametrize(("mode", "value"), [("to_datetime", "1969-12-31T23:59:59.750"), ("by_duration", "P25000D")])
+def test_brokers_are_not_asked_for_times_before_1970(mode: str, value: str) -> None:
+    looks = RecordingOffsetLookup()
+    with pytest.raises(CommandFailed, match="before 1970"):
+        blocking_env.run_blocking(gr.target_offsets(looks, gr.ResetTarget(mode, value), [T0], {}, NOW_MS))
+    assert not looks.times
+
+
+# ---------------------------------------------------------------------- which partitions
+
+
+@pytest.mark.parametrize(
+    ("items", "places"),
+    [
+        (["t"], [T0, T1]),
+        (["t:1"], [T1]),
+        (["u", "t:1,0"], [T0, T1, U0]),
+        (["t", "t:0"], [T0, T1]),
+    ],
+)
+def test_partitions_are_named_by_topic_or_one_by_one(items: list[str], places: list[TopicPartitionKey]) -> None:
+    assert parse_partitions(items, {"t": [0, 1], "u": [0]}) == places
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [("v", "no such topic"), ("v:0", "no such topic"), ("t:2", "no such partition"), ("t:x", "write"), ("t:", "write")],
+)
+def test_partitions_that_are_not_there_are_refused(item: str, why: str) -> None:
+    with pytest.raises(CommandFailed, match=why):
+        parse_partitions([item], {"t": [0, 1]})
+
+
+def test_a_file_says_offsets_of_one_group_or_of_several() -> None:
+    assert gr.parse_offsets_file("t,0,5\nt,1,6\n\n", ["g"]) == {"g": {T0: 5, T1: 6}}
+    assert gr.parse_offsets_file('"g","t",0,5\nh,u,0,6', ["g", "h"]) == {"g": {T0: 5}, "h": {U0: 6}}
+    assert gr.parse_offsets_file("h,u,0,6", ["g"]) == {"h": {U0: 6}}
+
+
+@pytest.mark.parametrize(
+    ("line", "groups"), [("t,0,5", ["g", "h"]), ("t,0", ["g"]), ("t,x,5", ["g"]), ("t,0,x", ["g"])]
+)
+def test_a_line_that_says_something_else_is_told(line: str, groups: list[str]) -> None:
+    with pytest.raises(CommandFailed, match="OFFSET"):
+        gr.parse_offsets_file(line, groups)
+
+
+@pytest.mark.parametrize(
+    ("words", "to"),
+    [
+        (["--to-earliest"], gr.ResetTarget("to_earliest")),
+        (["--to-offset", "0"], gr.ResetTarget("to_offset", 0)),
+        (["--shift-by", "-3"], gr.ResetTarget("shift_by", -3)),
+        (["--from-file", "f"], gr.ResetTarget("from_file", "f")),
+    ],
+)
+def test_the_mode_is_what_was_said(words: list[str], to: gr.ResetTarget) -> None:
+    assert gr.parse_target(_parser().parse_args(["reset", "g", *words])) == to
+
+
+@pytest.mark.parametrize("words", [[], ["--to-earliest", "--to-latest"], ["--to-latest", "--dry-run", "--execute"]])
+def test_one_mode_and_not_two_things_at_once(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        _parser().parse_args(["reset", "g", *words])
+    assert end.value.code == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_offsets_are_sent_topic_by_topic() -> None:
+    assert group_by_topic({U0: 3, T1: 2, T0: 1}) == {"t": {0: 1, 1: 2}, "u": {0: 3}}
+
+
+# ---------------------------------------------------------------------- what is told
+
+
+def seen(kind: str, row: Any) -> gs.GroupDescription:
+    return gs.GroupDescription("g", kind, row, 1, None)  # type: ignore[arg-type]
+
+
+def test_a_member_of_the_older_protocol_has_what_its_leader_wrote() -> None:
+    said = ConsumerProtocolAssignment([ConsumerProtocolAssignmentTopicPartition("t", [1, 0])])
+    raw = (3).to_bytes(2, "big") + bytes(compiler.encode(said, 3))
+    row = dg.DescribedGroup(group_state="Stable", protocol_type="consumer", protocol_data="range")
+    row.members = [
+        dg.DescribedGroupMember("m", None, "c", "/h", b"", raw),
+        dg.DescribedGroupMember("n", "i", "c", "/h"),
+    ]
+    group = seen(gs.CLASSIC, row)
+    assert [x["assignment"] for x in gs.describe_members(group)] == [{"t": [0, 1]}, None]
+    assert gs.partition_owners(group) == {T0: "m", T1: "m"}
+    assert gs.summarize_group(group)["assignor"] == "range"
+    row.protocol_type = "connect"
+    assert gs.partition_owners(group) == {}
+
+
+def test_bytes_that_are_no_assignment_are_shown_as_none() -> None:
+    row = dg.DescribedGroup(group_state="Stable", protocol_type="consumer")
+    row.members = [dg.DescribedGroupMember("m", None, "c", "/h", b"", b"\0\0\xff\xff\xff\xff\1")]
+    assert gs.describe_members(seen(gs.CLASSIC, row))[0]["assignment"] is None
+
+
+def test_of_a_consumer_group_target_and_present_are_told() -> None:
+    has = cd.Assignment([cd.TopicPartitions(topic_name="t", partitions=[1])])
+    target = cd.Assignment([cd.TopicPartitions(topic_name="t", partitions=[1, 0])])
+    member = cd.Member("m", member_epoch=4, assignment=has, target_assignment=target, member_type=1)
+    row = cd.DescribedGroup(group_state="Reconciling", group_epoch=5, assignment_epoch=5, members=[member])
+    (told,) = gs.describe_members(seen(gs.CONSUMER, row))
+    assert (told["epoch"], told["assignment"], told["target"]) == (4, {"t": [1]}, {"t": [0, 1]})
+    assert told["protocol"] == "consumer"
+    assert (gs.summarize_group(seen(gs.CONSUMER, row))["epoch"], gs.partition_owners(seen(gs.CONSUMER, row))) == (
+        5,
+        {T1: "m"},
+    )
+
+
+def test_of_a_streams_group_tasks_and_topology_are_told() -> None:
+    tasks = st.Assignment([st.TaskIds("0", [0, 1])], [st.TaskIds("1", [0])])
+    member = st.Member("m", member_epoch=2, process_id="p", assignment=tasks)
+    own = [st.TopicInfo("g-log-changelog"), st.TopicInfo("other-log-changelog"), st.TopicInfo("g-kept")]
+    parts = [st.Subtopology("0", ["t"], ["g-r-repartition"], own), st.Subtopology("1", ["u"])]
+    parts[1].repartition_source_topics = [st.TopicInfo("g-r-repartition")]
+    row = st.DescribedGroup(group_state="Stable", topology=st.Topology(0, parts), members=[member])
+    group = seen(gs.STREAMS, row)
+    (told,) = gs.describe_members(group)
+    assert (told["active"], told["standby"], told["target_active"]) == ({"0": [0, 1]}, {"1": [0]}, {})
+    assert gs.partition_owners(group) == {T0: "m", T1: "m"}
+    assert [part["reads"] for part in gs.describe_topology(group)] == [["t"], ["u"]]
+    assert gr.internal_topics(group) == ["g-log-changelog", "g-r-repartition"]
+
+
+def test_of_a_share_group_each_member_has_its_target_at_once() -> None:
+    has = sh.Assignment([sh.TopicPartitions(topic_name="t", partitions=[0])])
+    row = sh.DescribedGroup(members=[sh.Member("n", assignment=has), sh.Member("m")])
+    assert [(x["member"], x["assignment"]) for x in gs.describe_members(seen(gs.SHARE, row))] == [
+        ("m", {}),
+        ("n", {"t": [0]}),
+    ]
+
+
+def test_a_table_shows_partitions_in_words_and_no_empty_columns() -> None:
+    rows = [{"a": {"t": [0, 1], "s": [2]}, "b": None, "c": 0}, {"a": {}, "b": "", "c": None}]
+    assert format_table(rows) == [{"a": "s:2;t:0,1", "c": 0}, {"a": "-", "c": "-"}]

@@ -1,0 +1,189 @@
+"""``ottla cluster elect | reassign | drain | rebalance`` against a controller in memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from ottla.cli.cluster_admin import reassignment
+from ottla.cli.common import CommandFailed
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.partitions.reassignment_plan import PlannedReassignment
+from ottla.controller.tests.test_controller_state_machine import create, machine, send_heartbeat, submit
+from ottla.runtime import blocking_env
+from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import metadata as md
+
+
+class FakeReassigningCluster:
+    """A client of a cluster whose replicas catch up each time somebody has looked at what moves."""
+
+    def __init__(self, brokers: int, *replicas: list[int]) -> None:
+        self.machine: ControllerStateMachine = machine(brokers)
+        rows = [ct.CreatableReplicaAssignment(number, r) for number, r in enumerate(replicas)]
+        create(self.machine, "t", -1, -1, assignments=rows)
+        self.at_once: list[int] = []
+        self.still = False
+
+    async def metadata(self, topics: list[str] | None) -> Any:
+        assert topics is None
+        image = self.machine.image
+        return md.MetadataResponse(
+            brokers=[md.MetadataResponseBroker(i, "h", 1, b.rack) for i, b in image.brokers.items() if not b.fenced],
+            topics=[
+                md.MetadataResponseTopic(
+                    name=name,
+                    partitions=[
+                        md.MetadataResponsePartition(partition_index=n, replica_nodes=list(p.replicas))
+                        for n, p in topic.partitions.items()
+                    ],
+                )
+                for name, topic in image.topics.items()
+            ],
+        )
+
+    async def broker(self, node_id: int) -> Any:
+        return self
+
+    async def call(self, request: Any) -> Any:
+        if isinstance(request, ar.AlterPartitionReassignmentsRequest):
+            self.at_once.append(sum(len(t.partitions) for t in request.topics))
+        answer = submit(
+            self.machine, request, 2 if not isinstance(request, ar.AlterPartitionReassignmentsRequest) else 1
+        )
+        if isinstance(request, lr.ListPartitionReassignmentsRequest) and not self.still:
+            self.catch_up()
+        return answer
+
+    def catch_up(self) -> None:
+        for topic in self.machine.image.topics.values():
+            for number, p in topic.partitions.items():
+                if p.adding or p.removing:
+                    isr = [ap.BrokerState(i, -1) for i in p.replicas]
+                    row = ap.AlterPartitionRequestPartitionData(number, p.leader_epoch, [], isr, 0, p.partition_epoch)
+                    rows = [ap.AlterPartitionRequestTopicData(topic.id, [row])]
+                    epoch = self.machine.image.brokers[p.leader].broker_epoch
+                    submit(self.machine, ap.AlterPartitionRequest(p.leader, epoch, rows), 3)
+
+    def sets(self) -> list[tuple[int, ...]]:
+        return [p.replicas for p in self.machine.image.topics["t"].partitions.values()]
+
+    def leaders(self) -> list[int]:
+        return [p.leader for p in self.machine.image.topics["t"].partitions.values()]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sleep(self: Any, seconds: float) -> None:
+        assert seconds == reassignment.POLL_INTERVAL_S
+
+    monkeypatch.setattr(blocking_env.BlockingEnv, "sleep", sleep)
+
+
+def run(cluster: FakeReassigningCluster, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """What a command prints, as JSON."""
+    parser = argparse.ArgumentParser()
+    reassignment.add_verbs(parser.add_subparsers(dest="verb"))
+    options = parser.parse_args([*words, "-o", "json"])
+    work = reassignment.VERBS[options.verb](cluster, options)
+    blocking_env.run_blocking(work)  # type: ignore[arg-type]
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_broker_is_drained_so_many_partitions_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeReassigningCluster(4, [1, 2], [2, 1], [3, 1], [2, 3])
+    assert run(cluster, capsys, "drain", "1", "--dry-run") == [
+        {"topic": "t", "partition": 0, "from": [1, 2], "to": [4, 2]},
+        {"topic": "t", "partition": 1, "from": [2, 1], "to": [2, 4]},
+        {"topic": "t", "partition": 2, "from": [3, 1], "to": [3, 4]},
+    ]
+    assert cluster.at_once == [], "only shown"
+    assert run(cluster, capsys, "drain", "1", "--at-once", "2") == [{"moved": 3}]
+    assert cluster.sets() == [(4, 2), (2, 4), (3, 4), (2, 3)]
+    assert cluster.leaders() == [4, 2, 3, 2]
+    assert cluster.at_once == [2, 1]
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_how_far_it_is_stands_in_one_line_where_somebody_looks(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, looks: bool
+) -> None:
+    cluster = FakeReassigningCluster(4, [1, 2], [2, 1], [3, 1], [2, 3])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: looks)
+    parser = argparse.ArgumentParser()
+    reassignment.add_verbs(parser.add_subparsers(dest="verb"))
+    options = parser.parse_args(["drain", "1", "--at-once", "2", "-o", "json"])
+    blocking_env.run_blocking(reassignment.VERBS[options.verb](cluster, options))  # type: ignore[arg-type]
+    told = capfd.readouterr()
+    assert json.loads(told.out) == [{"moved": 3}], "whoever reads what is printed is not told"
+    lines = told.err.split("\r")[1:]
+    done = [int(line.rpartition("] ")[2].split()[0]) for line in lines]
+    assert done == sorted(done), "never back"
+    assert len({*done}) > 1 if looks else not done
+    assert lines[-1:] == ([f"[{'#' * 40}] 3 of 3 partitions\n"] if looks else [])
+
+
+def test_what_cannot_leave_is_named_when_the_rest_has_moved(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeReassigningCluster(3, [1, 2], [1, 2])
+    run(cluster, capsys, "reassign", "t:1=1,2,3")
+    with pytest.raises(CommandFailed, match="1 partitions have no other broker to go to: t:1"):
+        run(cluster, capsys, "drain", "1")
+    assert cluster.sets() == [(3, 2), (1, 2, 3)]
+
+
+def test_a_cluster_is_balanced_and_first_replicas_lead(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeReassigningCluster(3, [1, 2], [1, 2], [1, 2])
+    assert run(cluster, capsys, "rebalance")[0]["moved"] >= 2
+    assert sorted(i for replicas in cluster.sets() for i in replicas) == [1, 1, 2, 2, 3, 3]
+    assert sorted(cluster.leaders()) == [1, 2, 3]
+    assert cluster.leaders() == [replicas[0] for replicas in cluster.sets()]
+    assert run(cluster, capsys, "rebalance") == [{"moved": 0}]
+
+
+def test_what_moves_already_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeReassigningCluster(2, [1], [1])
+    cluster.still = True
+    run(cluster, capsys, "reassign", "t:0=2")
+    assert run(cluster, capsys, "rebalance", "--dry-run") == []
+    assert run(cluster, capsys, "drain", "1", "--dry-run") == [{"topic": "t", "partition": 1, "from": [1], "to": [2]}]
+
+
+def test_moves_begin_are_shown_and_given_up(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeReassigningCluster(3, [1, 2], [1, 2])
+    cluster.still = True
+    row = {"topic": "t", "partition": 0, "replicas": [1, 3, 2], "adding": [3], "removing": [2]}
+    assert run(cluster, capsys, "reassign", "t:0=1,3") == [row]
+    assert run(cluster, capsys, "reassign") == [row]
+    assert run(cluster, capsys, "reassign", "--cancel", "t:0") == []
+    assert cluster.sets() == [(1, 2), (1, 2)]
+    with pytest.raises(CommandFailed, match="t:0: No reassignment in progress"):
+        run(cluster, capsys, "reassign", "--cancel", "t:0")
+
+
+def test_leaders_are_elected(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeReassigningCluster(2, [1, 2], [1, 2], [2, 1])
+    send_heartbeat(cluster.machine, 1, want_fence=True)
+    send_heartbeat(cluster.machine, 1)
+    assert cluster.leaders() == [2, 2, 2]
+    failed = [{"topic": "t", "partition": n, "result": "preferred_leader_not_available"} for n in (0, 1)]
+    assert run(cluster, capsys, "elect") == failed, "it is not in sync again"
+    assert run(cluster, capsys, "elect", "t:1") == failed[1:]
+    assert run(cluster, capsys, "elect", "t:2") == []
+    assert run(cluster, capsys, "elect", "--unclean", "t:0") == [], "somebody leads"
+
+
+@pytest.mark.parametrize("text", ["t", "t:", ":1", "t:x", "t:1=", "t:1=a", "t=1", "t:1=1,"])
+def test_what_cannot_be_read_is_one_line(text: str) -> None:
+    with pytest.raises(CommandFailed, match="write TOPIC:PARTITION"):
+        reassignment.parse_reassignment(text)
+
+
+def test_topics_may_have_colons() -> None:
+    assert reassignment.parse_reassignment("a:b:3=1,2") == PlannedReassignment(("a:b", 3), (1, 2))

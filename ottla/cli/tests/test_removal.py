@@ -1,0 +1,188 @@
+"""``ottla cluster remove`` against a controller in memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from ottla.cli.cluster_admin import reassignment, removal
+from ottla.cli.common import CommandFailed
+from ottla.cli.tests.test_reassignment import FakeReassigningCluster
+from ottla.controller.tests.test_controller_state_machine import send_heartbeat
+from ottla.log.directory.log_directory import METADATA_TOPIC
+from ottla.runtime import blocking_env
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import describe_cluster as dc
+from ottla.wire.messages import describe_configs as cf
+from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import remove_raft_voter as rv
+
+CLUSTER_ID = "QzLqyD5bR0CqEEbwMMgE1g"
+
+
+class FakeClusterWithQuorum(FakeReassigningCluster):
+    """Its brokers are its voters; a node that is told to stop has stopped when somebody has looked twice."""
+
+    def __init__(self, brokers: int, *replicas: list[int], stops: int | None = None) -> None:
+        super().__init__(brokers, *replicas)
+        self.voters = list(range(1, brokers + 1))
+        self.away: list[int] = []
+        self.requests: list[str] = []
+        self.stops = stops
+        self.looks = 0
+        self.busy = 1
+        self.joins = False
+
+    def avoid_brokers(self, node_ids: Collection[int]) -> None:
+        self.away += node_ids
+
+    async def broker(self, node_id: int) -> Any:
+        return self
+
+    async def metadata(self, topics: list[str] | None) -> Any:
+        answer = await super().metadata(topics)
+        for topic in answer.topics:
+            for p in topic.partitions:
+                told = self.machine.image.topics[topic.name].partitions[p.partition_index]
+                p.leader_id, p.isr_nodes = told.leader, list(told.isr)
+        return answer
+
+    async def call(self, request: Any) -> Any:
+        self.requests.append(type(request).__name__)
+        image = self.machine.image
+        match request:
+            case dc.DescribeClusterRequest():
+                assert request.include_fenced_brokers
+                self.looks += 1
+                if self.stops is not None and self.looks == self.stops:
+                    send_heartbeat(self.machine, 3, want_fence=True)
+                rows = [dc.DescribeClusterBroker(i, "h", 1, b.rack, b.fenced) for i, b in image.brokers.items()]
+                return dc.DescribeClusterResponse(cluster_id=CLUSTER_ID, brokers=rows)
+            case dq.DescribeQuorumRequest():
+                voters = [dq.ReplicaState(i, bytes([i]) * 16, 0, 5, 5) for i in self.voters]
+                part = dq.DescribeQuorumResponsePartitionData(leader_id=1, current_voters=voters)
+                return dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData(METADATA_TOPIC, [part])])
+            case cf.DescribeConfigsRequest():
+                row = cf.DescribeConfigsResourceResult(removal.AUTO_JOIN, str(self.joins).lower())
+                return cf.DescribeConfigsResponse(results=[cf.DescribeConfigsResult(configs=[row])])
+            case rv.RemoveRaftVoterRequest():
+                assert (request.cluster_id, request.voter_directory_id) == (CLUSTER_ID, bytes([request.voter_id]) * 16)
+                if self.busy:
+                    self.busy -= 1
+                    return rv.RemoveRaftVoterResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
+                self.voters.remove(request.voter_id)
+                return rv.RemoveRaftVoterResponse()
+        return await super().call(request)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sleep(self: Any, seconds: float) -> None:
+        assert seconds == reassignment.POLL_INTERVAL_S
+
+    monkeypatch.setattr(blocking_env.BlockingEnv, "sleep", sleep)
+
+
+def run(cluster: FakeClusterWithQuorum, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Any, str]:
+    parser = argparse.ArgumentParser()
+    removal.add_verb(parser.add_subparsers(dest="verb"))
+    options = parser.parse_args(["remove", *words, "-o", "json"])
+    blocking_env.run_blocking(removal.remove_nodes(cluster, options))
+    told = capsys.readouterr()
+    return json.loads(told.out), told.err
+
+
+def test_a_node_is_emptied_seen_stopped_and_struck_off(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeClusterWithQuorum(4, [3, 1], [1, 2], [2, 3], stops=5)
+    told, said = run(cluster, capsys, "3")
+    assert told == [{"removed": 3}]
+    assert said == "node 3 holds nothing any more: stop it now\n", "once"
+    assert cluster.voters == [1, 2, 4]
+    assert sorted(cluster.machine.image.brokers) == [1, 2, 4]
+    assert not any(3 in replicas for replicas in cluster.sets())
+    assert cluster.away == [3], "it is not asked while it goes"
+    stopped = cluster.requests.index("RemoveRaftVoterRequest")
+    assert "AlterPartitionReassignmentsRequest" in cluster.requests[:stopped]
+    assert cluster.requests[stopped:] == ["RemoveRaftVoterRequest"] * 2 + ["UnregisterBrokerRequest"]
+
+
+def test_a_dry_run_shows_the_steps_and_does_none(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeClusterWithQuorum(4, [3, 1])
+    told, _ = run(cluster, capsys, "3", "--dry-run")
+    assert told[0] == {"step": "move", "what": "t:0", "from": [3, 1], "to": [2, 1]}
+    assert [row["step"] for row in told[1:]] == ["stop", "take the vote of", "strike off"]
+    assert cluster.sets() == [(3, 1)]
+    assert cluster.voters == [1, 2, 3, 4]
+
+
+def test_what_has_nowhere_to_go_ends_it_unless_fewer_copies_will_do(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeClusterWithQuorum(3, [3, 1, 2], [2, 3, 1], stops=4)
+    with pytest.raises(CommandFailed, match=r"2 partitions have no other broker to go to: t:0, t:1 \(--fewer-copies"):
+        run(cluster, capsys, "3")
+    assert cluster.sets() == [(3, 1, 2), (2, 3, 1)], "nothing has begun"
+    run(cluster, capsys, "3", "--fewer-copies")
+    assert cluster.sets() == [(1, 2), (2, 1)]
+    alone = FakeClusterWithQuorum(1, [1])
+    alone.voters = [2]
+    with pytest.raises(CommandFailed, match=r"1 partitions have no other broker to go to: t:0$"):
+        run(alone, capsys, "1", "--fewer-copies")
+
+
+def test_dead_nodes_leave_together_where_one_by_one_they_could_not(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeClusterWithQuorum(3, [1, 2, 3], [2, 3, 1])
+    cluster.voters = [1]
+    for dead in (2, 3):
+        send_heartbeat(cluster.machine, dead, want_fence=True)
+    with pytest.raises(
+        CommandFailed, match="2 partitions keep their replicas until all that stay are in sync: t:0, t:1;"
+    ):
+        run(cluster, capsys, "3", "--fewer-copies")
+    told, said = run(cluster, capsys, "2", "3", "--fewer-copies")
+    assert (told, said) == ([{"removed": 2}, {"removed": 3}], "")
+    assert cluster.sets() == [(1,), (1,)]
+    assert sorted(cluster.machine.image.brokers) == [1]
+
+
+def test_a_node_that_is_not_stopped_in_time_is_waited_for_no_longer(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeClusterWithQuorum(4, [3, 1])
+    with pytest.raises(CommandFailed, match="node 3 still runs: stop it and run this again"):
+        run(cluster, capsys, "3", "--wait", "0")
+    assert cluster.voters == [1, 2, 3, 4]
+
+
+def test_one_of_two_voters_gives_its_vote_before_it_stops(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeClusterWithQuorum(3, [3, 1], stops=5)
+    cluster.voters = [1, 3]
+    cluster.joins = True
+    with pytest.raises(CommandFailed, match="takes it again"):
+        run(cluster, capsys, "3")
+    cluster.joins, cluster.looks = False, 0
+    run(cluster, capsys, "3")
+    assert cluster.voters == [1]
+    assert cluster.requests.count("RemoveRaftVoterRequest") == 2
+    assert "DescribeClusterRequest" in cluster.requests[cluster.requests.index("RemoveRaftVoterRequest") + 2 :]
+
+
+def test_a_limit_is_set_while_replicas_move_and_taken_away_after(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeClusterWithQuorum(4, [3, 1], stops=4)
+    seen: list[Any] = []
+    real = cluster.call
+
+    async def call(request: Any) -> Any:
+        if isinstance(request, ia.IncrementalAlterConfigsRequest):
+            seen.append([(r.resource_name, c.config_operation) for r in request.resources for c in r.configs])
+        return await real(request)
+
+    cluster.call = call  # type: ignore[method-assign]
+    run(cluster, capsys, "3", "--throttle", "5000")
+    names = [x for name in ("t", "1", "2", "3") for x in (name, name)]
+    rows = [[(name, kind)] * 2 for kind in (0, 1) for name in names[::2]]
+    assert seen == rows, "each broker's own are set at that broker"
+    configs = cluster.machine.image
+    assert not configs.config(2, "t").get("leader.replication.throttled.replicas")
+    assert not configs.config(4, "3").get("leader.replication.throttled.rate")

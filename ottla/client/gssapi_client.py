@@ -1,0 +1,94 @@
+"""GSSAPI, the client's side: a Kerberos ticket is shown, and both agree on no protection of what follows.
+
+Behaviour (item 320): the ticket is for ``service@host``, the host as it was dialled. Once both know each other, who had
+something to hear last says nothing; the service offers what it can, and is answered with no protection, a size of 0,
+and no other name. The login module is that of Java: a key in a file (``useKeyTab``), or tickets that are there already
+(``useTicketCache``). No module is ever loaded by its name, and no command is run to get a ticket.
+
+Source: ``SaslClientAuthenticator.java``, ``KerberosLogin.java`` (apache/kafka 4.3.1), and ``GssKrb5Client`` of Java's
+``jdk.security.jgss``.
+
+From RFC 4752; in Kafka from KIP-12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from ottla.client.jaas import parse_jaas
+from ottla.env.env import Env, ThreadPool
+from ottla.env.kerberos import InvalidTicket, KerberosIdentity
+
+SERVICE_NAME_KEY = "sasl.kerberos.service.name"
+NO_PROTECTION = 1
+_CHOICE = bytes([NO_PROTECTION, 0, 0, 0])
+_LEAST_BYTES = 4
+_LINE = (
+    "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true "
+    'keyTab="/etc/client.keytab" principal="client@EXAMPLE.ORG";'
+)
+
+
+class KerberosLogin(NamedTuple):
+    """Whose Kerberos tickets are shown."""
+
+    identity: KerberosIdentity
+    service: str
+    """What the other side is called there, mostly kafka."""
+
+
+def parse_kerberos_login(jaas: str | None, service: str | None) -> KerberosLogin:
+    """Whose tickets a JAAS line names; ``service``: of the settings.
+
+    Raises:
+        BadJaas: it is no such line; ValueError: it names nobody, or there is no library; one line.
+    """
+    if jaas is None:
+        raise ValueError(f"GSSAPI, which is meant where no mechanism is named, needs sasl.jaas.config: {_LINE}")
+    options = parse_jaas(jaas).options
+    is_set = {name for name in ("useKeyTab", "useTicketCache") if options.get(name, "").lower() == "true"}
+    named = options.get("serviceName")
+    if named and service and named != service:
+        raise ValueError(f"{SERVICE_NAME_KEY} {service} is another name than the JAAS line's serviceName")
+    if not named and not service:
+        raise ValueError(
+            f"{SERVICE_NAME_KEY} is missing: the name of the service that tickets are asked for, mostly kafka"
+        )
+    principal, keytab, cache = (options.get(x, "") for x in ("principal", "keyTab", "ticketCache"))
+    if not is_set or ("useTicketCache" not in is_set and not (principal and keytab)):
+        raise ValueError(
+            f"sasl.jaas.config: a key in a file, or useTicketCache=true; nobody is asked for a password: {_LINE}"
+        )
+    if find_spec("gssapi") is None:
+        raise ValueError("GSSAPI needs the library gssapi: pip install 'ottla[kerberos]'")
+    if "useKeyTab" in is_set and principal and keytab:
+        return KerberosLogin(KerberosIdentity(principal, _path(keytab)), named or service or "")
+    return KerberosLogin(KerberosIdentity(principal, cache=_path(cache)), named or service or "")
+
+
+def _path(text: str) -> str:
+    return text[5:] if text.upper().startswith("FILE:") else text
+
+
+async def authenticate_gssapi(
+    env: Env, source: KerberosLogin, host: str, say: Callable[[bytes], Awaitable[bytes]]
+) -> None:
+    """Show a ticket to the service at a host; ``say``: gives what it answers.
+
+    Raises:
+        BadKeytab: there is no key or ticket; BadTicket: none for this service, or it is another one, or it wants to
+        protect what follows; whatever ``say`` raises.
+    """
+    call = await env.in_thread(
+        partial(env.kerberos_initiator, source.identity, f"{source.service}@{host}"), ThreadPool.KERBEROS
+    )
+    told = await say(await env.in_thread(partial(call.step, b""), ThreadPool.KERBEROS))
+    while not call.is_established:
+        told = await say(await env.in_thread(partial(call.step, told), ThreadPool.KERBEROS))
+    offer = await env.in_thread(partial(call.unwrap, told), ThreadPool.KERBEROS)
+    if len(offer) < _LEAST_BYTES or not offer[0] & NO_PROTECTION:
+        raise InvalidTicket("it wants to protect what follows, which nobody here does")
+    await say(await env.in_thread(partial(call.wrap, _CHOICE), ThreadPool.KERBEROS))

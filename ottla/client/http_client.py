@@ -1,0 +1,110 @@
+"""A small document over HTTP: one GET or POST, over TLS where the address says so.
+
+The library's own parser reads the answer. No other place is gone to, whatever the answer says.
+
+Source: what ``RefreshingHttpsJwks.java`` needs of jose4j's ``SettingLookup``; ``HttpJwtRetriever.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from http.client import HTTPException, HTTPResponse
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from ottla.env.env import Env, Stream
+from ottla.env.tls import TlsConfig
+
+MAX_DOCUMENT_BYTES = 1024 * 1024
+TIMEOUT_S = 20.0
+_PORTS = {"http": 80, "https": 443}
+_HEAD = "{what} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nConnection: close\r\n"
+
+
+class HttpFetchError(Exception):
+    """It is not to be had; the message says why."""
+
+
+class _ResponseBytes:
+    """Bytes that came, as the parser wants them."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    def makefile(self, mode: str) -> io.BytesIO:
+        """All of them."""
+        return io.BytesIO(self._raw)
+
+
+def is_http_url(url: str) -> bool:
+    """Whether something can be fetched there."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0 and url.isascii() and " " not in url
+    except ValueError:
+        return False
+
+
+def is_file_url(url: str) -> bool:
+    """Whether it names a file of this machine, as ``file:///where/it/is``."""
+    return url.startswith("file:///") and len(url) > len("file:///")
+
+
+async def http_get(env: Env, url: str, tls: TlsConfig | None = None) -> bytes:
+    """What is published at ``http://`` or ``https://``; ``tls``: whom to trust, the system's authorities if left out.
+
+    Raises:
+        CannotFetch: nobody answers in time, or not with a document of at most `MAX_DOCUMENT_BYTES`.
+    """
+    return await _request(env, url, tls, "GET", b"\r\n")
+
+
+async def http_post(env: Env, url: str, tls: TlsConfig | None, headers: Mapping[str, str], form: str) -> bytes:
+    """What is answered to a form; else as `http_get`."""
+    all_of_them = {**headers, "Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(form))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in all_of_them.items())
+    return await _request(env, url, tls, "POST", f"{lines}\r\n{form}".encode())
+
+
+async def _request(env: Env, url: str, tls: TlsConfig | None, what: str, rest: bytes) -> bytes:
+    parts = urlsplit(url)
+    trusted = (tls or TlsConfig()) if parts.scheme == "https" else None
+    with env.timeout(TIMEOUT_S) as deadline:
+        try:
+            host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+            stream = await (env.net.connect(host, port) if trusted is None else env.net.connect(host, port, trusted))
+            try:
+                raw = await _exchange(stream, parts, what, rest)
+            finally:
+                stream.close()
+        except OSError as error:
+            raise HttpFetchError(str(error)) from None
+    if deadline.cancelled_caught:
+        raise HttpFetchError(f"no answer within {TIMEOUT_S:g} s")
+    return _document(raw)
+
+
+async def _exchange(stream: Stream, parts: SplitResult, what: str, rest: bytes) -> bytes:
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    head = _HEAD.format(what=what, path=path, host=parts.netloc.rpartition("@")[2]).encode("ascii")
+    await stream.send([head + rest])
+    out, buffer = bytearray(), bytearray(64 * 1024)
+    while count := await stream.receive_into(memoryview(buffer), TIMEOUT_S):
+        out += buffer[:count]
+        if len(out) > MAX_DOCUMENT_BYTES:
+            raise HttpFetchError(f"more than {MAX_DOCUMENT_BYTES} bytes")
+    return bytes(out)
+
+
+def _document(raw: bytes) -> bytes:
+    sock: Any = _ResponseBytes(raw)
+    answer = HTTPResponse(sock)
+    try:
+        answer.begin()
+        body = answer.read()
+    except (HTTPException, ValueError) as error:
+        raise HttpFetchError(f"no HTTP: {type(error).__name__}") from None
+    if answer.status != 200:
+        raise HttpFetchError(f"status {answer.status}")
+    return body

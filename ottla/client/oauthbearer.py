@@ -1,0 +1,190 @@
+"""Tokens to log in with by OAUTHBEARER: out of a file, or from who gives them to those who know a secret.
+
+Behaviour: a file is read anew for each login. Else the client's id and secret go to the token endpoint, and its
+answer's ``access_token``, or ``id_token``, is what is shown, until four fifths of its time are over. Its time is the
+answer's ``expires_in`` or the token's own ``exp``, the shorter; one nobody says the time of is shown once. Where none
+is given, or what is given is refused, the endpoint is asked again after 100 ms, and after twice as long each time, up
+to 10 s.
+
+Source: ``FileJwtRetriever.java``, ``ClientSecretRequestFormatter.java``, ``HttpJwtRetriever.java``,
+``JwtResponseParser.java``, ``OAuthBearerSaslClient.java``, ``ExpiringCredentialRefreshingLogin.java`` and
+``SaslConfigs.java`` for the times (apache/kafka 4.3.1).
+
+From KIP-255, KIP-768; RFC 6749, RFC 7628.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode, urlsafe_b64decode
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote_plus, unquote, urlsplit
+
+from ottla.client.connection_security import BearerTokenSource, CachedToken
+from ottla.client.http_client import HttpFetchError, http_post, is_file_url, is_http_url
+from ottla.client.jaas import JaasLoginModule
+from ottla.env.disk import read_file
+from ottla.env.env import Env
+from ottla.env.tls import TlsConfig
+
+CALLBACK_HANDLER_KEY = "sasl.login.callback.handler.class"
+TOKEN_ENDPOINT_KEY = "sasl.oauthbearer.token.endpoint.url"
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer."
+CALLBACK_HANDLERS = (
+    _PACKAGE + "OAuthBearerLoginCallbackHandler",
+    _PACKAGE + "secured.OAuthBearerLoginCallbackHandler",  # its name until 4.0
+)
+SETTINGS = (
+    CALLBACK_HANDLER_KEY,
+    TOKEN_ENDPOINT_KEY,
+    *(f"sasl.oauthbearer.client.credentials.client.{x}" for x in ("id", "secret")),
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.header.urlencode",
+)
+_TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
+MIN_BACKOFF_MS, MAX_BACKOFF_MS = 100.0, 10_000.0
+"""``sasl.login.retry.backoff.ms`` and ``.max.ms`` as they are where nobody sets them."""
+RENEW_AT = 0.8
+"""``sasl.login.refresh.window.factor``."""
+_FOREVER_S = 1e11
+"""Beyond any time: a clock in seconds since 1970 is not there either."""
+_SECRET = {
+    "sasl.oauthbearer.client.credentials.client.id": "clientId",
+    "sasl.oauthbearer.client.credentials.client.secret": "clientSecret",
+}
+
+
+class TokenUnavailable(OSError):
+    """There is no token to be had. The message shows nothing of one, nor of a secret."""
+
+
+def parse_token_source(values: Mapping[str, str], module: JaasLoginModule, tls: TlsConfig | None) -> BearerTokenSource:
+    """Where tokens come from; ``values``: by the settings' names; ``tls``: whom to trust, where the JAAS line says so.
+
+    Raises:
+        ValueError: it is not said, or cannot be; one line, without a secret.
+    """
+    if values.get(CALLBACK_HANDLER_KEY) not in CALLBACK_HANDLERS:
+        raise ValueError(
+            f"OAUTHBEARER needs {CALLBACK_HANDLER_KEY}={CALLBACK_HANDLERS[0]}: others make tokens of their own"
+        )
+    url = values.get(TOKEN_ENDPOINT_KEY, "")
+    if is_file_url(url):
+        return BearerTokenSource(url)
+    if not is_http_url(url):
+        raise ValueError(f"{TOKEN_ENDPOINT_KEY} is where tokens come from: file:///..., https://... or http://...")
+    found = [values.get(name) or module.options.get(option, "") for name, option in _SECRET.items()]
+    if not all(x.strip() for x in found):
+        raise ValueError(f"{' and '.join(_SECRET)} are needed for {TOKEN_ENDPOINT_KEY}")
+    client_id, secret = (x.strip() for x in found)
+    scope = (values.get("sasl.oauthbearer.scope") or module.options.get("scope", "")).strip()
+    if values.get("sasl.oauthbearer.header.urlencode", "").strip().lower() == "true":
+        client_id, secret, scope = quote_plus(client_id), quote_plus(secret), quote_plus(scope)
+    if any(not x.isprintable() for x in (client_id, secret, scope)):
+        raise ValueError(f"{' and '.join(_SECRET)} cannot be sent")
+    return BearerTokenSource(url, client_id, secret, scope, tls)
+
+
+async def get_token(env: Env, source: BearerTokenSource) -> str:
+    """A token to log in with.
+
+    Raises:
+        NoToken: there is none.
+    """
+    if is_file_url(source.url):
+        path = unquote(urlsplit(source.url).path)
+        try:
+            text = read_file(env.disk, path).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise TokenUnavailable(f"{path}: {getattr(error, 'strerror', None) or 'no token'}") from None
+        return _validate_token(text, source)
+    kept, now_ms = source.cache, env.monotonic_ms()
+    if now_ms < (kept.not_before_ms if kept.is_rejected else kept.renew_ms):
+        return kept.text
+    if now_ms >= kept.not_before_ms:
+        if now_ms < kept.expiry_ms:
+            _back_off(env, kept)  # one asks: the others show what is kept meanwhile, and after him if nobody answers
+        try:
+            return _cache_token(env, kept, *await _request_token(env, source))
+        except TokenUnavailable as error:
+            kept.error = str(error)
+            _back_off(env, kept)
+    if now_ms < kept.expiry_ms:
+        return kept.text  # it is due, or somebody refused it whom others need not follow; no other is to be had now
+    raise TokenUnavailable(kept.error)
+
+
+def reject_token(env: Env, source: BearerTokenSource, token: str) -> None:
+    """Somebody did not take a token: another one is asked for, if that was not a moment ago."""
+    kept = source.cache
+    if token == kept.text and not kept.is_rejected:
+        kept.is_rejected = True
+        _back_off(env, kept)
+
+
+def _back_off(env: Env, kept: CachedToken) -> None:
+    """Ask no sooner than after twice as long as the last time. Several may have asked at once."""
+    now_ms = env.monotonic_ms()
+    if now_ms >= kept.not_before_ms:
+        kept.backoff_ms = min(max(2 * kept.backoff_ms, MIN_BACKOFF_MS), MAX_BACKOFF_MS)
+        kept.not_before_ms = now_ms + kept.backoff_ms
+
+
+def _cache_token(env: Env, kept: CachedToken, text: str, good_for_ms: float) -> str:
+    now_ms = env.monotonic_ms()
+    if not kept.is_rejected:
+        kept.backoff_ms = 0.0
+    kept.text, kept.is_rejected = text, False
+    kept.renew_ms, kept.expiry_ms = now_ms + RENEW_AT * good_for_ms, now_ms + good_for_ms
+    return text
+
+
+def _validate_token(text: str, source: BearerTokenSource) -> str:
+    if _TOKEN.fullmatch(text) is None:
+        raise TokenUnavailable(f"what {source.url} gives is no token")
+    return text
+
+
+async def _request_token(env: Env, source: BearerTokenSource) -> tuple[str, float]:
+    """A token, and how long it is good for in ms. Raises NoToken."""
+    basic = b64encode(f"{source.client_id}:{source.secret}".encode()).decode()
+    form = "grant_type=client_credentials" + (f"&scope={source.scope}" if source.scope else "")
+    headers = {"Authorization": f"Basic {basic}", "Cache-Control": "no-cache"}
+    try:
+        answer = json.loads(await http_post(env, source.url, source.tls, headers, form))
+    except (HttpFetchError, ValueError, RecursionError) as error:
+        why = str(error) if isinstance(error, HttpFetchError) else "no JSON"
+        raise TokenUnavailable(f"no token from {source.url}: {why}") from None
+    answer = answer if isinstance(answer, dict) else {}
+    found = answer.get("access_token") or answer.get("id_token")
+    token = _validate_token(found.strip() if isinstance(found, str) else "", source)
+    times_s = (_number(answer.get("expires_in")), _number(_expiry_claim(token)) - env.now_ms() / 1000)
+    return token, 1000 * max(min((x for x in times_s if x < _FOREVER_S), default=0.0), 0.0)
+
+
+def _number(said: Any) -> float:
+    """A time in seconds; as good as for ever where it is none."""
+    try:
+        number = float(said)
+    except (TypeError, ValueError, OverflowError):
+        return 2 * _FOREVER_S
+    return number if abs(number) < _FOREVER_S else 2 * _FOREVER_S
+
+
+def _expiry_claim(token: str) -> Any:
+    """What a signed token says of its own end, in seconds since 1970; None where it says nothing."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(urlsafe_b64decode(parts[1] + "=="))
+    except (ValueError, RecursionError):
+        return None
+    return claims.get("exp") if isinstance(claims, dict) else None
+
+
+def initial_response(token: str) -> bytes:
+    """What is said first."""
+    return f"n,,\x01auth=Bearer {token}\x01\x01".encode()

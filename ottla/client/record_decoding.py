@@ -1,0 +1,64 @@
+"""Records out of fetched bytes, and what a reader of committed transactions leaves out of them.
+
+Source: ``CompletedFetch.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import legacy_records
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import BatchHeader
+from ottla.wire.record_batch.control_record import ControlRecordType, parse_end_transaction_marker
+
+
+class DecodedRecords(NamedTuple):
+    """Records, and where to go on reading: behind markers and what was aborted, too."""
+
+    records: list[r.Record]
+    next_offset: int
+
+
+def _batches(raw: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    for pos, header in legacy_records.iterate_any_batches(raw):
+        if not legacy_records.any_crc_matches(raw, header, pos):
+            raise WireError(f"bad CRC in the batch at offset {header.base_offset}")
+        yield pos, header
+
+
+def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
+    """The data records of fetched bytes, from an offset on; a batch that is cut off at the end is left out.
+
+    Raises:
+        WireError: a bad checksum, or records that do not parse.
+    """
+    for pos, header in _batches(raw):
+        if not header.is_control:
+            yield from (x for x in r.iterate_records(raw, header, pos) if x.offset >= from_offset)
+
+
+def decode_committed(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int, int]] = ()) -> DecodedRecords:
+    """The same, without the transactions that were ``aborted`` (producer id, first offset), as the broker told them.
+
+    Raises:
+        WireError: a bad checksum, or records that do not parse.
+    """
+    begun = sorted(((first, producer_id) for producer_id, first in aborted), reverse=True)
+    skipped: set[int] = set()
+    out: list[r.Record] = []
+    end = from_offset
+    for pos, header in _batches(raw):
+        end = max(end, header.next_offset)
+        while begun and begun[-1][0] <= header.last_offset:
+            skipped.add(begun.pop()[1])
+        if header.is_control:
+            ends = (parse_end_transaction_marker(record) for record in r.iterate_records(raw, header, pos))
+            if any(end_of is not None and end_of.control_type == ControlRecordType.ABORT for end_of in ends):
+                skipped.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in skipped):
+            out += (x for x in r.iterate_records(raw, header, pos) if x.offset >= from_offset)
+    return DecodedRecords(out, end)

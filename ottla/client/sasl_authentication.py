@@ -1,0 +1,88 @@
+"""Logging in: the mechanism is agreed on, and tokens go back and forth before anything else is said.
+
+Source: ``SaslClientAuthenticator.java`` (apache/kafka 4.3.1).
+
+From KIP-43, KIP-152.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ottla.client.connection_security import SaslLogin
+from ottla.client.scram import MECHANISM_TYPES, ScramClient, ScramError
+from ottla.env.env import Env
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+
+class AuthenticationFailed(OSError):
+    """The other side does not take us for whom we say we are."""
+
+
+class AuthenticationChannel(Protocol):
+    """A connection whose versions are known: `ottla.client.cluster_client.Channel`."""
+
+    async def call(self, request: Message, version: int | None = None) -> Any:
+        """Send a request and wait for its answer."""
+
+    def version_for(self, key: ApiKey, at_most: int = 32767) -> int:
+        """The newest version both sides speak."""
+
+
+async def authenticate(channel: AuthenticationChannel, login: SaslLogin, env: Env, host: str) -> None:
+    """Log in; ``env``: for what cannot be guessed, and to get a token or a ticket; ``host``: whom we have dialled.
+
+    Raises:
+        NotLetIn: wrong user or password, or the mechanism is not enabled there.
+        OSError, WireError: the connection broke, or the answers do not parse, or there is nothing to show.
+    """
+    answer = await channel.call(SaslHandshakeRequest(login.mechanism), 1)
+    if answer.error_code:
+        enabled = ", ".join(sorted(answer.mechanisms))
+        raise AuthenticationFailed(f"{login.mechanism} is not enabled there; {enabled or 'nothing'} is")
+    if login.mechanism in MECHANISM_TYPES:
+        nonce = (env.uuid() + env.uuid()).hex()
+        client = ScramClient(login.mechanism, login.user, login.password, nonce, token=login.is_delegation_token)
+        token: bytes | None = client.first_message()
+        while token is not None:
+            said = await _send_token(channel, login, token)
+            try:
+                token = client.evaluate_challenge(said)
+            except ScramError as error:
+                raise AuthenticationFailed(f"{login.mechanism}: {error}") from None
+        return
+    if login.token_source is not None:
+        from ottla.client.oauthbearer import get_token, initial_response, reject_token  # few show tokens
+
+        shown = await get_token(env, login.token_source)
+        try:
+            if await _send_token(channel, login, initial_response(shown)):
+                await _send_token(channel, login, b"\x01")
+                raise AuthenticationFailed(f"{login.mechanism}: the token is refused")
+        except AuthenticationFailed:
+            reject_token(env, login.token_source, shown)
+            raise
+        return
+    if login.kerberos is not None:
+        from ottla.client.gssapi_client import authenticate_gssapi  # few show tickets
+        from ottla.env.kerberos import InvalidTicket
+
+        try:
+            await authenticate_gssapi(env, login.kerberos, host, lambda token: _send_token(channel, login, token))
+        except InvalidTicket as error:
+            raise AuthenticationFailed(f"{login.mechanism}: {error}") from None
+        return
+    await _send_token(channel, login, f"\0{login.user}\0{login.password}".encode())
+
+
+async def _send_token(channel: AuthenticationChannel, login: SaslLogin, token: bytes) -> bytes:
+    answer = await channel.call(SaslAuthenticateRequest(token), channel.version_for(ApiKey.SASL_AUTHENTICATE))
+    if answer.error_code:
+        code = ErrorCode(answer.error_code)
+        who = login.user or ("who a token names" if login.kerberos is None else "who a ticket names")
+        raise AuthenticationFailed(f"not let in as {who}: {answer.error_message or code.name}")
+    return bytes(answer.auth_bytes)

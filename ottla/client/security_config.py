@@ -1,0 +1,126 @@
+"""How to reach a listener that asks who comes: TLS and a login, out of Kafka's settings as people have them.
+
+Source: ``SslConfigs.java``, ``SaslConfigs.java``, ``CommonClientConfigs.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ottla.client.connection_security import ConnectionSecurity, SaslLogin
+from ottla.client.jaas import InvalidJaasConfig, parse_jaas
+from ottla.client.scram import MECHANISM_TYPES
+from ottla.env.tls import TlsConfig, TlsStore
+
+SettingLookup = Callable[[str], "str | None"]
+"""The value of a setting; None where it has none."""
+PLAIN = "PLAIN"
+OAUTHBEARER = "OAUTHBEARER"
+GSSAPI = "GSSAPI"
+MECHANISMS = (PLAIN, *MECHANISM_TYPES)
+"""What can be logged in with."""
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class InvalidSecurityConfig(Exception):
+    """Settings that cannot be; one line for the user, without a secret in it."""
+
+
+def _split_list(text: str | None) -> tuple[str, ...]:
+    return tuple(x.strip() for x in (text or "").split(",") if x.strip())
+
+
+def _store(get: SettingLookup, what: str, *texts: str) -> TlsStore | None:
+    """``ssl.keystore`` or ``ssl.truststore``, with the settings that may hold PEM itself."""
+    pem = "\n".join(x for x in (get(f"{what}.{name}") for name in texts) if x)
+    location = get(f"{what}.location") or ""
+    if not pem and not location:
+        return None
+    if pem and location:
+        raise InvalidSecurityConfig(f"{what}.location cannot stand beside {what}.{texts[0]}: leave one of them out")
+    return TlsStore(location, pem, get(f"{what}.password") or "", get(f"{what}.type") or "")
+
+
+def parse_tls(get: SettingLookup) -> TlsConfig:
+    """TLS as the settings describe it.
+
+    Raises:
+        BadAccess: two of them cannot stand together.
+    """
+    if bool(get("ssl.keystore.key")) != bool(get("ssl.keystore.certificate.chain")):
+        raise InvalidSecurityConfig("ssl.keystore.key and ssl.keystore.certificate.chain go together")
+    names = get("ssl.endpoint.identification.algorithm")
+    return TlsConfig(
+        keystore=_store(get, "ssl.keystore", "key", "certificate.chain"),
+        key_password=get("ssl.key.password") or "",
+        truststore=_store(get, "ssl.truststore", "certificates"),
+        protocols=_split_list(get("ssl.enabled.protocols")) or ("TLSv1.2", "TLSv1.3"),
+        cipher_suites=_split_list(get("ssl.cipher.suites")),
+        client_auth=(get("ssl.client.auth") or "none").strip().lower(),
+        verify_hostname=names is None or bool(names.strip()),
+    )
+
+
+def parse_login(mechanism: str, jaas: str | None, get: SettingLookup) -> SaslLogin:
+    """Whom a JAAS line says to be; ``get``: other settings of the same listener and mechanism.
+
+    Raises:
+        BadAccess: it says nobody, or the mechanism is not spoken.
+    """
+    if mechanism == OAUTHBEARER:
+        return _parse_oauthbearer(jaas, get)
+    if mechanism == GSSAPI:
+        return _parse_gssapi(jaas, get)
+    if mechanism not in MECHANISMS:
+        spoken = ", ".join((*MECHANISMS, OAUTHBEARER, GSSAPI))
+        raise InvalidSecurityConfig(f"sasl.mechanism {mechanism} is not spoken here: {spoken}")
+    try:
+        options = parse_jaas(jaas or "").options
+    except InvalidJaasConfig as error:
+        raise InvalidSecurityConfig(f"sasl.jaas.config: {error}") from None
+    user, password = options.get("username", ""), options.get("password", "")
+    if not user or not password:
+        raise InvalidSecurityConfig("sasl.jaas.config: username or password is missing")
+    return SaslLogin(mechanism, user, password, options.get("tokenauth", "").lower() == "true")
+
+
+def _parse_oauthbearer(jaas: str | None, get: SettingLookup) -> SaslLogin:
+    from ottla.client import oauthbearer  # few show tokens
+
+    try:
+        module = parse_jaas(jaas or "")
+        own_tls = any(name.startswith("ssl.") for name in module.options)
+        values = {name: get(name) or "" for name in oauthbearer.SETTINGS}
+        source = oauthbearer.parse_token_source(values, module, parse_tls(module.options.get) if own_tls else None)
+    except (InvalidJaasConfig, ValueError) as error:
+        raise InvalidSecurityConfig(
+            f"sasl.jaas.config: {error}" if isinstance(error, InvalidJaasConfig) else str(error)
+        ) from None
+    return SaslLogin(OAUTHBEARER, "", "", token_source=source)
+
+
+def _parse_gssapi(jaas: str | None, get: SettingLookup) -> SaslLogin:
+    from ottla.client.gssapi_client import SERVICE_NAME_KEY, parse_kerberos_login  # few show tickets
+
+    try:
+        return SaslLogin(GSSAPI, "", "", kerberos=parse_kerberos_login(jaas, get(SERVICE_NAME_KEY)))
+    except InvalidJaasConfig as error:
+        raise InvalidSecurityConfig(f"sasl.jaas.config: {error}") from None
+    except ValueError as error:
+        raise InvalidSecurityConfig(str(error)) from None
+
+
+def parse_connection_security(values: Mapping[str, str]) -> ConnectionSecurity:
+    """A client's settings file: ``security.protocol``, ``sasl.*``, ``ssl.*``.
+
+    Raises:
+        BadAccess: they cannot be.
+    """
+    protocol = values.get("security.protocol", "PLAINTEXT").strip().upper()
+    if protocol not in PROTOCOLS:
+        raise InvalidSecurityConfig(f"security.protocol {protocol} is none: {', '.join(PROTOCOLS)}")
+    tls = parse_tls(values.get) if protocol.endswith("SSL") else None
+    if not protocol.startswith("SASL"):
+        return ConnectionSecurity(tls)
+    mechanism = values.get("sasl.mechanism", "GSSAPI").strip()
+    return ConnectionSecurity(tls, parse_login(mechanism, values.get("sasl.jaas.config"), values.get))

@@ -1,0 +1,208 @@
+"""Tickets as a client shows them, with a library that says what the test wants. A real KDC's are shown in
+`compat_tests`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from ottla.client.connection_security import SaslLogin
+from ottla.client.gssapi_client import KerberosLogin, authenticate_gssapi, parse_kerberos_login
+from ottla.client.sasl_authentication import AuthenticationFailed, authenticate
+from ottla.client.security_config import InvalidSecurityConfig, parse_connection_security, parse_login
+from ottla.env.env import ThreadPool
+from ottla.env.kerberos import InvalidKeytab, InvalidTicket, KerberosIdentity
+from ottla.runtime.real_env import RealEnv
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
+
+MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
+BY_KEY = f'{MODULE} useKeyTab=true storeKey=true keyTab="/k" principal="a@HERE.ORG";'
+OFFER = b"sealed \x01\x01\0\0"
+
+
+@pytest.fixture(autouse=True)
+def has_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.client.gssapi_client.find_spec", lambda name: name)
+
+
+class FakeGssInitiator:
+    """Begins with a ticket, and knows the other side once it has heard its proof."""
+
+    def __init__(self, proof: bytes = b"proof") -> None:
+        self.is_established = False
+        self._proof = proof
+
+    def step(self, token: bytes) -> bytes:
+        if token == b"":
+            self.is_established = not self._proof
+            return b"ticket"
+        if token != self._proof:
+            raise InvalidTicket("somebody else")
+        self.is_established = True
+        return b""
+
+    def wrap(self, data: bytes) -> bytes:
+        return b"sealed " + data
+
+    def unwrap(self, token: bytes) -> bytes:
+        if not token.startswith(b"sealed "):
+            raise InvalidTicket("no seal")
+        return token.removeprefix(b"sealed ")
+
+
+class FakeKerberosEnv:
+    """An `Env` with such a library, and a connection whose other side answers by a table."""
+
+    def __init__(self, call: Callable[[], FakeGssInitiator], *answers: bytes) -> None:
+        self._call, self._answers = call, list(answers)
+        self.requests: list[tuple[KerberosIdentity, str]] = []
+        self.sent_tokens: list[bytes] = []
+
+    def call_library(self, who: KerberosIdentity, service: str) -> FakeGssInitiator:
+        self.requests.append((who, service))
+        return self._call()
+
+    async def in_thread(self, work: Callable[[], Any], lane: ThreadPool) -> Any:
+        assert lane is ThreadPool.KERBEROS
+        await trio.lowlevel.checkpoint()
+        return work()
+
+    async def call(self, request: Any, version: int | None = None) -> Any:
+        if not isinstance(request, SaslAuthenticateRequest):
+            return SaslHandshakeResponse()
+        self.sent_tokens.append(bytes(request.auth_bytes))
+        if not self._answers:
+            return SaslAuthenticateResponse(58, "no")
+        return SaslAuthenticateResponse(auth_bytes=self._answers.pop(0))
+
+    def version_for(self, key: Any, at_most: int = 9) -> int:
+        return 2
+
+    def log_in(self) -> list[bytes]:
+        source = KerberosLogin(KerberosIdentity("a@HERE.ORG", "/k"), "kafka")
+        env: Any = SimpleNamespace(ticket=self.call_library, in_thread=self.in_thread)
+        channel: Any = self
+        trio.run(authenticate, channel, SaslLogin("GSSAPI", "", "", kerberos=source), env, "host")
+        return self.sent_tokens
+
+
+def test_320_a_ticket_then_silence_then_no_protection() -> None:
+    world = FakeKerberosEnv(FakeGssInitiator, b"proof", OFFER, b"")
+    assert world.log_in() == [b"ticket", b"", b"sealed \x01\0\0\0"]
+    assert world.requests == [(KerberosIdentity("a@HERE.ORG", "/k"), "kafka@host")]
+
+
+def test_320_where_nothing_is_proved_the_offer_comes_with_the_first_answer() -> None:
+    assert FakeKerberosEnv(lambda: FakeGssInitiator(b""), OFFER, b"").log_in() == [b"ticket", b"sealed \x01\0\0\0"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ((), "who a ticket names: no"),
+        ((b"another proof",), "GSSAPI: somebody else"),
+        ((b"proof", b"not sealed"), "GSSAPI: no seal"),
+        ((b"proof", b"sealed \x06\0\0\0"), "protect"),
+        ((b"proof", b"sealed \x01"), "protect"),
+        ((b"proof", OFFER), "who a ticket names: no"),
+    ],
+)
+def test_who_does_not_prove_itself_or_wants_more_is_left(answers: tuple[bytes, ...], why: str) -> None:
+    with pytest.raises(AuthenticationFailed, match=why):
+        FakeKerberosEnv(FakeGssInitiator, *answers).log_in()
+
+
+def test_while_the_kdc_is_silent_those_who_come_are_still_looked_at() -> None:
+    env, answers, came = RealEnv(), threading.Event(), list[str]()
+
+    class Silent(FakeGssInitiator):
+        def step(self, token: bytes) -> bytes:
+            answers.wait()
+            return super().step(token)
+
+    def begin(who: KerberosIdentity, service: str) -> FakeGssInitiator:
+        answers.wait()
+        return Silent()
+
+    async def say(token: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return OFFER if token == b"" else b"proof"
+
+    async def run() -> None:
+        real: Any = SimpleNamespace(ticket=begin, in_thread=env.in_thread)
+        async with trio.open_nursery() as nursery:
+            for host in ("a", "b", "c"):
+                nursery.start_soon(authenticate_gssapi, real, KerberosLogin(KerberosIdentity(), "kafka"), host, say)
+            await wait_all_tasks_blocked()
+            with trio.move_on_after(5):
+                came.append(await env.in_thread(lambda: "a client", ThreadPool.AUTHENTICATION))
+            answers.set()
+
+    trio.run(run)
+    assert came == ["a client"]
+
+
+def test_without_a_ticket_there_is_an_error_of_the_connection() -> None:
+    def nothing() -> FakeGssInitiator:
+        raise InvalidKeytab("no ticket")
+
+    with pytest.raises(OSError, match="no ticket"):
+        FakeKerberosEnv(nothing).log_in()
+
+
+# ---------------------------------------------------------------- settings
+
+NO_FILE = f"{MODULE} useKeyTab=true;"
+
+
+@pytest.mark.parametrize(
+    ("jaas", "who"),
+    [
+        (BY_KEY, KerberosIdentity("a@HERE.ORG", "/k")),
+        (BY_KEY.replace("/k", "FILE:/k"), KerberosIdentity("a@HERE.ORG", "/k")),
+        (f"{MODULE} useTicketCache=true;", KerberosIdentity()),
+        (f'{MODULE} useTicketCache=true ticketCache="/c" principal="a";', KerberosIdentity("a", cache="/c")),
+    ],
+)
+def test_whose_ticket_is_shown(jaas: str, who: KerberosIdentity) -> None:
+    assert parse_kerberos_login(jaas, "kafka") == KerberosLogin(who, "kafka")
+
+
+def test_the_service_may_stand_in_the_line() -> None:
+    assert parse_kerberos_login(BY_KEY.replace(";", ' serviceName="x";'), None).service == "x"
+    assert parse_kerberos_login(BY_KEY.replace(";", ' serviceName="x";'), "x").service == "x"
+
+
+@pytest.mark.parametrize(
+    ("jaas", "service", "why"),
+    [
+        (None, "kafka", "GSSAPI"),
+        ("nonsense", "kafka", "semicolon"),
+        (BY_KEY, None, "service.name is missing"),
+        (BY_KEY.replace(";", ' serviceName="x";'), "kafka", "another name"),
+        (NO_FILE, "kafka", "keyTab="),
+        (f"{MODULE};", "kafka", "keyTab="),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_in_one_line(jaas: str | None, service: str | None, why: str) -> None:
+    with pytest.raises(InvalidSecurityConfig, match=why) as found:
+        parse_login("GSSAPI", jaas, {"sasl.kerberos.service.name": service}.get)
+    assert "\n" not in str(found.value)
+
+
+def test_it_is_kafkas_default_and_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"security.protocol": "SASL_PLAINTEXT", "sasl.jaas.config": BY_KEY, "sasl.kerberos.service.name": "kafka"}
+    login = parse_connection_security(values).login
+    assert login is not None
+    assert login.kerberos == KerberosLogin(KerberosIdentity("a@HERE.ORG", "/k"), "kafka")
+    monkeypatch.setattr("ottla.client.gssapi_client.find_spec", lambda name: None)
+    with pytest.raises(InvalidSecurityConfig, match=r"pip install 'ottla\[kerberos\]'"):
+        parse_connection_security(values)

@@ -1,0 +1,231 @@
+"""What the log asks of a disk, as two small interfaces.
+
+Nothing in Ottla touches files but through a `Disk`, so the simulator can lose unsynced bytes, tear a write or fail
+any call. Methods are synchronous and raise OSError; the broker decides on which thread a slow one runs.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from ottla.wire.codec.primitives import Buffer
+
+PRIVATE_FILE, PRIVATE_DIR = 0o600, 0o700
+"""Modes of files and directories that only their owner may use."""
+_TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
+
+
+def is_transient(error: OSError) -> bool:
+    """Whether an error says nothing of the disk: the process is short of something, and may try again later."""
+    return error.errno in _TRANSIENT
+
+
+class FileStat(NamedTuple):
+    """What a directory says of a file."""
+
+    size_bytes: int
+    mtime_ms: int
+    """When it was last written, in milliseconds since 1970."""
+
+
+class File(Protocol):
+    """One open file."""
+
+    def size(self) -> int:
+        """Its length in bytes."""
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """Write all of ``data`` at ``offset``; raises OSError where it could not be written whole."""
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """Up to ``size_bytes`` bytes from ``offset``; fewer only at the end."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut or extend to that length."""
+
+    def fsync(self) -> None:
+        """Make what was written survive a power cut. A failure is final: never try again."""
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+
+    def fileno(self) -> int:
+        """The descriptor for ``sendfile``, or -1 where there is none."""
+
+
+class FileSlice:
+    """A range of a file on its way to a socket: it has a length, and is read only where ``sendfile`` cannot be."""
+
+    __slots__ = ("file", "offset", "size_bytes")
+
+    def __init__(self, file: File, offset: int, size_bytes: int) -> None:
+        self.file = file
+        self.offset = offset
+        self.size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def read(self) -> bytes:
+        """The bytes themselves.
+
+        Raises:
+            FileReadError: the disk could not read them.
+        """
+        try:
+            return self.file.pread(self.size_bytes, self.offset)
+        except OSError as error:
+            raise FileReadError(error, self.file) from error
+
+    def read_all(self) -> bytes:
+        """Return the bytes of the range, all of them: a response whose length is sent already holds no fewer.
+
+        Raises:
+            FileTruncatedError: the file ends before; FileReadError: as `read`.
+        """
+        raw = self.read()
+        if len(raw) < self.size_bytes:
+            raise FileTruncatedError(self)
+        return raw
+
+
+class FileReadError(OSError):
+    """Error of a disk while a range of ``file`` is read or sent, told from errors of the connection it is sent to."""
+
+    def __init__(self, error: OSError, file: File) -> None:
+        super().__init__(error.errno, error.strerror or str(error))
+        self.file = file
+
+
+class FileTruncatedError(OSError):
+    """The file has become shorter than the range that is sent of it: its log was truncated meanwhile."""
+
+    def __init__(self, part: FileSlice) -> None:
+        size_bytes = part.file.size()
+        super().__init__(
+            f"file was truncated while it was sent: {size_bytes} bytes, {part.size_bytes} at {part.offset}"
+        )
+
+
+class Disk(Protocol):
+    """A tree of files."""
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
+        """Open a file for reading and writing; ``create`` makes an absent one."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+
+    def is_dir(self, path: str) -> bool:
+        """Whether there is a directory of that name."""
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+
+    def list_files(self, path: str) -> list[str]:
+        """Names of the regular files in a directory, sorted; a symbolic link counts as what it leads to."""
+
+    def makedirs(self, path: str, mode: int = 0o777) -> None:
+        """Make a directory and its parents where they are missing; ``mode`` is that of the directory itself."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace ``new`` by ``old`` in one step."""
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+
+    def rmtree(self, path: str) -> None:
+        """Remove a directory with all it holds; of a symbolic link the link alone."""
+
+    def fsync_dir(self, path: str) -> None:
+        """Make creations, renames and removals in a directory survive a power cut."""
+
+    def stat(self, path: str) -> FileStat:
+        """A file's size and age, without opening it."""
+
+    def usage(self, path: str) -> tuple[int, int]:
+        """Bytes of the volume a directory lies on: all of them, and those that can still be used."""
+
+    def lock(self, path: str) -> File | None:
+        """Take an exclusive lock on a file, made where it is missing; None where somebody else holds it."""
+
+    def private(self) -> PrivateDisk:
+        """Return the same disk for the metadata log: new files are for their owner alone, and descriptors are reserved
+        until it is closed.
+        """
+
+
+class PrivateDisk:
+    """A disk whose new files and directories are for their owner alone: they may hold credentials."""
+
+    def __init__(self, under: Disk, release: Callable[[], None] = lambda: None) -> None:
+        """``release``: gives back what is reserved for this disk."""
+        self._under = under
+        self.close = release
+        self.exists = under.exists
+        self.is_dir = under.is_dir
+        self.listdir = under.listdir
+        self.list_files = under.list_files
+        self.rename = under.rename
+        self.unlink = under.unlink
+        self.rmtree = under.rmtree
+        self.fsync_dir = under.fsync_dir
+        self.stat = under.stat
+        self.usage = under.usage
+        self.lock = under.lock
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o600) -> File:
+        """Open a file; of ``mode`` only the owner's part counts."""
+        return self._under.open(path, create=create, readonly=readonly, mode=mode & PRIVATE_DIR)
+
+    def makedirs(self, path: str, mode: int = PRIVATE_DIR) -> None:
+        """Make a directory; of ``mode`` only the owner's part counts."""
+        self._under.makedirs(path, mode & PRIVATE_DIR)
+
+    def private(self) -> PrivateDisk:
+        """Return the disk itself."""
+        return self
+
+
+def read_file(disk: Disk, path: str) -> bytes:
+    """A whole small file."""
+    file = disk.open(path, readonly=True)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+def sync_file(disk: Disk, path: str) -> None:
+    """Make a small file that was written before survive a power cut."""
+    file = disk.open(path, readonly=True)
+    try:
+        file.fsync()
+    finally:
+        file.close()
+
+
+def write_file(
+    disk: Disk, path: str, data: bytes, *, sync: bool = True, sync_dir: bool | None = None, keep: str | None = None
+) -> None:
+    """Replace a small file in one step: ``.tmp`` written and synced, renamed, the directory synced.
+
+    ``sync_dir=False`` leaves the directory to the caller, who has several files to replace in it. ``keep`` is what
+    the former file is called from then on.
+    """
+    temporary = path + ".tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(data, 0)
+        if sync:
+            file.fsync()
+    finally:
+        file.close()
+    if keep is not None:
+        disk.rename(path, keep)
+    disk.rename(temporary, path)
+    if sync if sync_dir is None else sync_dir:
+        disk.fsync_dir(path.rpartition("/")[0] or ".")

@@ -1,0 +1,322 @@
+"""A disk in memory that forgets as a real one may: what was not synced, it may lose, tear or keep.
+
+It holds two states: what programs see (the page cache), and what a power cut leaves. ``fsync`` moves a file's bytes
+from the first to the second, ``fsync_dir`` a directory's names. Every call can be made to fail, and a process can be
+killed at any of them: a `MemoryDisk` hands out one `DiskSession` for each life of a process.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from ottla.env.disk import File, FileStat, PrivateDisk
+from ottla.env.inode import Inode, RandomSource
+from ottla.wire.codec.primitives import Buffer
+
+FaultHook = Callable[[str, str], OSError | None]
+"""Asked before each call with (what, path): an error to raise, or None."""
+
+
+class ProcessKilled(BaseException):
+    """The process that made this call is dead. Nothing may catch it but the simulator."""
+
+
+class MemoryDisk:
+    """The disk itself, outliving the processes that use it."""
+
+    def __init__(self, dice: RandomSource, now_ms: Callable[[], int]) -> None:
+        self.random_source = dice
+        self.now_ms = now_ms
+        self.files: dict[str, Inode] = {}
+        self.durable_files: dict[str, Inode] = {}
+        self.dirs: dict[str, None] = {"/": None}
+        self.durable_dirs: dict[str, None] = {"/": None}
+        self.renamed_dirs: list[tuple[str, str]] = []
+        """Directories and the names they got since those they lie in were synced: a power cut may take each back."""
+        self.locks: dict[str, DiskSession] = {}
+        self.calls = 0
+        self.holes = False
+        """Whether a power cut may lose the middle of what was written and keep its end."""
+
+    def session(self) -> DiskSession:
+        """The disk as one process sees it."""
+        return DiskSession(self)
+
+    def lose_power(self) -> None:
+        """What the machine finds when it comes up again: synced names and bytes for sure, of the rest anything."""
+        for before, after in reversed(self.renamed_dirs):
+            lost = self.random_source.random() < 0.5
+            if lost and after in self.dirs and before not in self.dirs:
+                self.move_dir(after, before)
+        self.renamed_dirs.clear()
+        names = dict.fromkeys([*self.durable_files, *self.files])
+        files: dict[str, Inode] = {}
+        for path in names:
+            old, new = self.durable_files.get(path), self.files.get(path)
+            found = old if old is new or self.random_source.random() < 0.5 else new
+            if found is not None and path.rpartition("/")[0] in self._surviving_dirs():
+                files[path] = found
+        kept = set(files.values())
+        durable = set(self.durable_files.values())
+        for path, inode in self.files.items():
+            if inode in durable and inode not in kept:
+                files[path] = inode  # a rename is one step: it happened, or did not, and never loses the file
+        for inode in dict.fromkeys(files.values()):
+            inode.lose_power(self.random_source, holes=self.holes)
+        self.dirs = dict(self._surviving_dirs())
+        self.durable_dirs = dict(self.dirs)
+        self.files = files
+        self.durable_files = dict(files)
+
+    def move_dir(self, old: str, new: str) -> None:
+        """A directory has another name, with all that is in it."""
+        for table in (self.files, self.durable_files):
+            for path in [p for p in table if p.startswith(old + "/")]:
+                table[new + path[len(old) :]] = table.pop(path)
+        for names in (self.dirs, self.durable_dirs):
+            if old in names:
+                del names[old]
+                names[new] = None
+
+    def _surviving_dirs(self) -> dict[str, None]:
+        """Directories survive when they were synced; the simulator keeps the younger ones too, as most systems do."""
+        return {**self.durable_dirs, **self.dirs}
+
+
+class MemoryFile:
+    """An open file of one process."""
+
+    __slots__ = ("_closed", "_path", "_session", "inode")
+
+    def __init__(self, session: DiskSession, path: str, inode: Inode) -> None:
+        self._session = session
+        self._path = path
+        self._closed = False
+        self.inode = inode
+
+    def _enter(self, what: str) -> None:
+        self._session.enter(what, self._path)
+        if self._closed:
+            raise OSError(errno.EBADF, "closed", self._path)
+
+    def size(self) -> int:
+        """Length in bytes."""
+        self._enter("size")
+        return len(self.inode.data)
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """Write; a process killed in the middle leaves a part of it."""
+        try:
+            self._enter("pwrite")
+        except (ProcessKilled, OSError):
+            if not self._closed and not self._session.was_dead_at_call:
+                part = int(self._session.disk.random_source.random() * (len(data) + 1))
+                self.inode.write(bytes(data)[:part], offset)
+            raise
+        self.inode.write(data, offset)
+        self.inode.mtime_ms = self._session.disk.now_ms()
+        self._session.leave("pwrite")
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """Read."""
+        self._enter("pread")
+        return bytes(self.inode.data[offset : offset + size_bytes])
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut or extend."""
+        self._enter("truncate")
+        self.inode.truncate(size_bytes)
+        self._session.leave("truncate")
+
+    def fsync(self) -> None:
+        """Make it durable."""
+        try:
+            self._enter("fsync")
+        except OSError:
+            if not self._closed:
+                self.inode.drop_dirty_pages()
+            raise
+        self.inode.sync()
+        self._session.leave("fsync")
+
+    def close(self) -> None:
+        """Close; a dead process may too."""
+        self._closed = True
+        if self._session.disk.locks.get(self._path) is self._session:
+            del self._session.disk.locks[self._path]
+
+    def fileno(self) -> int:
+        """There is no descriptor."""
+        return -1
+
+
+class DiskSession:
+    """The disk as one process sees it; after `kill` every call ends that process."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self.disk = disk
+        self.dead = False
+        self.was_dead_at_call = False
+        self.kill_at: int | None = None
+        """The number of the call, counted over the disk's life, at which the process dies."""
+        self.fault: FaultHook | None = None
+        self.on_call: Callable[[str], None] | None = None
+        """Asked before each call, and after each that changes something: other threads of the process may move then."""
+        self.died: Callable[[], None] = lambda: None
+        """Told when the process dies."""
+
+    def kill(self) -> None:
+        """The process is dead from now on; its locks are free."""
+        if self.dead:
+            return
+        self.dead = True
+        for path in [p for p, owner in self.disk.locks.items() if owner is self]:
+            del self.disk.locks[path]
+        for inode in self.disk.files.values():
+            inode.redirty_pages()
+        self.died()
+
+    def enter(self, what: str, path: str) -> None:
+        """Every call comes through here: it may be the one at which the process dies, or that fails."""
+        if self.on_call is not None:
+            self.on_call(what)
+        self.was_dead_at_call = self.dead
+        if self.dead:
+            raise ProcessKilled
+        self.disk.calls += 1
+        if self.kill_at is not None and self.disk.calls >= self.kill_at:
+            self.kill()
+            raise ProcessKilled
+        if self.fault is not None:
+            error = self.fault(what, path)
+            if error is not None:
+                raise error
+
+    def leave(self, what: str) -> None:
+        """A call that changed something is over, and its caller may lose the processor before it knows."""
+        if self.on_call is not None:
+            self.on_call(what)
+
+    def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
+        """Open a file."""
+        self.enter("open", path)
+        inode = self.disk.files.get(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            if path.rpartition("/")[0] not in self.disk.dirs:
+                raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+            inode = self.disk.files[path] = Inode()
+            inode.mode = mode
+            inode.mtime_ms = self.disk.now_ms()
+            self.leave("open")
+        elif not readonly and not inode.mode & 0o200:
+            raise PermissionError(errno.EACCES, "permission denied", path)
+        return MemoryFile(self, path, inode)
+
+    def exists(self, path: str) -> bool:
+        """A file or directory."""
+        self.enter("exists", path)
+        return path in self.disk.files or path in self.disk.dirs
+
+    def is_dir(self, path: str) -> bool:
+        """A directory."""
+        self.enter("exists", path)
+        return path in self.disk.dirs
+
+    def listdir(self, path: str) -> list[str]:
+        """Names, sorted."""
+        self.enter("listdir", path)
+        if path not in self.disk.dirs:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        return self._children(path)
+
+    def list_files(self, path: str) -> list[str]:
+        """Names of files, sorted."""
+        return [name for name in self.listdir(path) if f"{path}/{name}" in self.disk.files]
+
+    def _children(self, path: str) -> list[str]:
+        prefix = path + "/"
+        every = [*self.disk.files, *self.disk.dirs]
+        return sorted({p[len(prefix) :] for p in every if p.startswith(prefix) and "/" not in p[len(prefix) :]})
+
+    def makedirs(self, path: str, mode: int = 0o777) -> None:
+        """Make a directory and its parents."""
+        self.enter("makedirs", path)
+        parts = path.split("/")
+        for end in range(2, len(parts) + 1):
+            self.disk.dirs["/".join(parts[:end])] = None
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace in one step; a directory takes what is in it along."""
+        self.enter("rename", old)
+        files, dirs = self.disk.files, self.disk.dirs
+        if old in files:
+            files[new] = files.pop(old)
+            self.leave("rename")
+            return
+        if old not in dirs:
+            raise FileNotFoundError(errno.ENOENT, "no such file", old)
+        self.disk.move_dir(old, new)
+        self.disk.renamed_dirs.append((old, new))
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        self.enter("unlink", path)
+        if path not in self.disk.files:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        del self.disk.files[path]
+        self.leave("unlink")
+
+    def rmtree(self, path: str) -> None:
+        """Remove a tree."""
+        self.enter("rmtree", path)
+        for table in (self.disk.files, self.disk.durable_files):
+            for name in [p for p in table if p.startswith(path + "/")]:
+                del table[name]
+        for names in (self.disk.dirs, self.disk.durable_dirs):
+            for name in [p for p in names if p == path or p.startswith(path + "/")]:
+                del names[name]
+
+    def fsync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        self.enter("fsync_dir", path)
+        prefix = path + "/"
+        here = {p for p in [*self.disk.files, *self.disk.durable_files] if p.rpartition("/")[0] == path}
+        for name in sorted(here):
+            if name in self.disk.files:
+                self.disk.durable_files[name] = self.disk.files[name]
+            else:
+                self.disk.durable_files.pop(name, None)
+        self.disk.durable_dirs[path] = None
+        self.disk.renamed_dirs = [x for x in self.disk.renamed_dirs if x[0].rpartition("/")[0] != path]
+        for name in [p for p in self.disk.dirs if p.startswith(prefix)]:
+            self.disk.durable_dirs[name] = None
+        self.leave("fsync_dir")
+
+    def stat(self, path: str) -> FileStat:
+        """Size and last write."""
+        self.enter("stat", path)
+        inode = self.disk.files.get(path)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return FileStat(len(inode.data), inode.mtime_ms)
+
+    def usage(self, path: str) -> tuple[int, int]:
+        """There is always room."""
+        self.enter("usage", path)
+        return 1 << 40, 1 << 39
+
+    def lock(self, path: str) -> File | None:
+        """Take a lock."""
+        file = self.open(path, create=True)
+        holder = self.disk.locks.get(path)
+        if holder is not None and holder is not self:
+            return None
+        self.disk.locks[path] = self
+        return file
+
+    def private(self) -> PrivateDisk:
+        """The same disk; new files are for their owner alone."""
+        return PrivateDisk(self)

@@ -1,0 +1,96 @@
+"""Addresses as Kafka writes them."""
+
+from __future__ import annotations
+
+import ast
+import socket
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.env.env import Network
+from ottla.env.hosts import canonical_host, format_address, unmap_ipv4
+from ottla.runtime.blocking_env import BlockingNetwork
+from ottla.runtime.real_env import RealEnv
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("fe80::1:20%eth0", "fe80:0:0:0:0:0:1:20%eth0"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        (bytes([10, 0, 0, 1]), "10.0.0.1"),
+        (bytes(10) + b"\xff\xff\x0a\x00\x00\x01", "10.0.0.1"),
+        (bytes(15) + b"\x01", "0:0:0:0:0:0:0:1"),
+        ("no:address", "no:address"),
+    ],
+)
+def test_336_a_host_is_named_as_in_access_rules(address: str | bytes, text: str) -> None:
+    assert canonical_host(address) == text
+
+
+def test_336_who_comes_by_ipv4_to_a_listener_for_both_has_an_ipv4_address() -> None:
+    """Else a rule that denies 127.0.0.1 says nothing about it."""
+    with socket.socket(socket.AF_INET6) as listener:
+        listener.bind(("::", 0))
+        listener.listen(1)
+        with socket.create_connection(("127.0.0.1", listener.getsockname()[1])):
+            accepted, _ = listener.accept()
+            with accepted:
+                assert canonical_host(accepted.getpeername()[0]) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [("127.0.0.1", "127.0.0.1"), ("::ffff:10.0.0.1", "10.0.0.1"), ("::1", "::1"), ("fe80::1%eth0", "fe80::1%eth0")],
+)
+def test_bound_host_of_mapped_address_is_the_ipv4_address(address: str, text: str) -> None:
+    assert unmap_ipv4(address) == text
+
+
+@pytest.mark.parametrize(
+    ("host", "text"), [("a", "a:1"), ("127.0.0.1", "127.0.0.1:1"), ("::1", "[::1]:1"), ("fe80::1%e", "[fe80::1%e]:1")]
+)
+def test_host_port_writes_ipv6_addresses_in_brackets(host: str, text: str) -> None:
+    assert format_address(host, 1) == text
+
+
+def test_both_ends_of_a_connection_by_ipv4_to_a_listener_for_both_have_ipv4_addresses() -> None:
+    async def connected(net: Network) -> list[tuple[str, str]]:
+        listener = await RealEnv().net.listen("::", 0)
+        client = await net.connect("::ffff:127.0.0.1", listener.port)
+        accepted = await listener.accept()
+        found = [(stream.peer, stream.local[0]) for stream in (client, accepted)]
+        for closed in (client, accepted, listener):
+            closed.close()
+        return found
+
+    for net in (RealEnv().net, BlockingNetwork()):
+        assert trio.run(connected, net) == [("127.0.0.1", "127.0.0.1")] * 2
+
+
+def _writes_address(node: ast.AST) -> bool:
+    """Whether an expression joins a host and a port by itself, or takes the system's form of an address."""
+    if isinstance(node, ast.JoinedStr):
+        for host, colon, _ in zip(node.values, node.values[1:], node.values[2:], strict=False):
+            if isinstance(colon, ast.Constant) and colon.value == ":" and isinstance(host, ast.FormattedValue):
+                return ast.unparse(host.value).endswith("host")
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and "%s:%d" in node.value
+    return isinstance(node, ast.Subscript) and ast.unparse(node).endswith(("getpeername()[0]", "getsockname()[0]"))
+
+
+def test_every_module_writes_addresses_by_the_functions_of_hosts() -> None:
+    """Else an address has another form in one place: with a mapped IPv4 address, or without brackets."""
+    found = []
+    for room in ("wire", "log", "controller", "broker", "ottla"):
+        for path in (ROOT / room).rglob("*.py"):
+            if "tests" not in path.parts and path.name != "hosts.py":
+                text = path.read_text().replace("host_of(sock.getpeername()[0])", "None")
+                found += [f"{path}:{x.lineno}" for x in ast.walk(ast.parse(text)) if _writes_address(x)]  # type: ignore[attr-defined]
+    assert found == []

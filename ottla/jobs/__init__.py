@@ -1,0 +1,1 @@
+"""Cooperative scheduling and the state machine contract."""

@@ -1,0 +1,69 @@
+"""What runs beside the requests for as long as the node lives: what goes wrong there is told, and it begins anew.
+
+A broken invariant is no such thing: it ends the node, as it does everywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from ottla.env.env import Env
+
+logger = logging.getLogger("ottla.upkeep")
+MIN_BACKOFF_S = 1.0
+MAX_BACKOFF_S = 60.0
+STABLE_AFTER_S = 600.0
+"""Having run for so long, a task that fails is not failing again and again."""
+
+
+async def supervise(env: Env, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Run a task until it is done; each failure is told, and the next attempt waits twice as long.
+
+    Raises:
+        AssertionError: ours; whatever is no `Exception` (a cancellation).
+    """
+    pause_s = MIN_BACKOFF_S
+    while True:
+        began_ms = env.monotonic_ms()
+        try:
+            await work()
+        except Exception as error:
+            if is_broken_invariant(error):
+                raise
+            if env.monotonic_ms() - began_ms > STABLE_AFTER_S * 1000:
+                pause_s = MIN_BACKOFF_S
+            logger.exception("%s failed, and begins anew in %d s", name, pause_s)
+        else:
+            return
+        await env.sleep(pause_s)
+        pause_s = min(pause_s * 2, MAX_BACKOFF_S)
+
+
+async def run_logging_failure(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Do something once that nobody waits for: a failure is told, and whoever wanted it will ask again.
+
+    Raises:
+        AssertionError: ours; whatever is no `Exception` (a cancellation).
+    """
+    try:
+        await work()
+    except Exception as error:
+        if is_broken_invariant(error):
+            raise
+        logger.exception("%s failed", name)
+
+
+def is_broken_invariant(error: BaseException) -> bool:
+    """Whether an error, or one inside a group, is a broken invariant."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(is_broken_invariant(x) for x in error.exceptions)
+    return isinstance(error, AssertionError)
+
+
+def raise_unwrapped(error: BaseException) -> NoReturn:
+    """Raise an error that is alone in its group as itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    raise error

@@ -1,0 +1,57 @@
+"""Helpers of decisions that are made in steps: they pause also where they leave items out."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from ottla.controller.control.controller_result import (
+    YIELD_EVERY_DECODED,
+    collect_distinct_steps,
+    collect_steps,
+    find_duplicates_steps,
+    first_occurrences,
+    run_to_end,
+)
+from ottla.wire.codec import compiler
+from ottla.wire.codec.decode_budget import DecodeBudget
+from ottla.wire.codec.lazy_array import LARGE_ELEMENT_BYTES, LazyArray
+from ottla.wire.messages import create_topics as ct
+
+MANY = 10 * YIELD_EVERY_DECODED
+
+
+def drained(steps: Generator[None, None, Any]) -> tuple[Any, int]:
+    """What steps give, and how many pauses there are."""
+    pauses = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, pauses
+        pauses += 1
+
+
+def test_gathered_pauses_every_sixteen_items() -> None:
+    assert drained(collect_steps(iter(range(MANY)))) == (list(range(MANY)), 10)
+
+
+def test_distinct_keeps_the_order_and_pauses_among_equal_items() -> None:
+    found, pauses = drained(collect_distinct_steps(["b", "a"] * (MANY // 2)))
+    assert (list(found), pauses) == (["b", "a"], 10)
+
+
+def test_firsts_pauses_while_it_leaves_items_out() -> None:
+    found = list(first_occurrences(["a", *["b"] * MANY], lambda item: item, {"b"}))
+    assert [item for item in found if item is not None] == [(1, "a", False), (2, "b", True)]
+    assert found.count(None) == 10
+
+
+def test_named_twice_reads_few_elements_with_long_arrays_of_their_own_between_two_pauses() -> None:
+    configs = [ct.CreatableTopicConfig("", "") for _ in range(1300)]
+    request = ct.CreateTopicsRequest([ct.CreatableTopic(f"t{n}", 1, 1, configs=configs) for n in range(300)])
+    raw = compiler.encode(request, 7)
+    body: Any = run_to_end(compiler.decode_job(ct.CreateTopicsRequest, 7, raw, 0, DecodeBudget(len(raw))))[0]
+    assert isinstance(body.topics, LazyArray), "each element is read anew"
+    _, pauses = drained(find_duplicates_steps(topic.name for topic in body.topics))
+    assert len(raw) / pauses < 20 * LARGE_ELEMENT_BYTES

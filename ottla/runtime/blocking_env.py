@@ -1,0 +1,130 @@
+"""An `Env` of plain blocking calls, and a driver for it: a command that asks one question needs no event loop.
+
+Importing trio takes longer than most of these commands run. The client's coroutines never suspend here, because every
+call they await has finished when it returns.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+from ottla.env.env import (
+    SYSTEM_BUFFERS,
+    Deadline,
+    Network,
+    SocketBuffers,
+    Stream,
+    StreamListener,
+    ThreadPool,
+    WorkerContext,
+)
+from ottla.env.hosts import canonical_host, unmap_ipv4
+from ottla.env.tls import TlsConfig
+from ottla.runtime.system_env import SystemEnv, monotonic_s, sleep_blocking
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class BlockingStream:
+    """One TCP connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self.peer: str = canonical_host(sock.getpeername()[0])
+        name = sock.getsockname()
+        self.local: tuple[str, int] = (unmap_ipv4(name[0]), name[1])
+
+    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
+        """Wait for bytes."""
+        self._sock.settimeout(timeout_s)
+        try:
+            return self._sock.recv_into(buffer)
+        except TimeoutError:
+            return 0
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        """Send everything."""
+        self._sock.sendall(b"".join(chunks))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._sock.close()
+
+
+class BlockingNetwork:
+    """TCP, as a client."""
+
+    async def listen(
+        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
+    ) -> StreamListener:
+        """Nobody listens here."""
+        raise OSError("a blocking environment serves nobody")
+
+    async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
+        """Open a connection.
+
+        Raises:
+            OSError: nobody answers there, or is not whom the certificates say; BadTls: they cannot be used.
+        """
+        sock = socket.create_connection((host, port), 30)
+        if tls is None:
+            return BlockingStream(sock)
+        from ottla.runtime.ssl_contexts import client_ssl_context
+
+        try:
+            return BlockingStream(client_ssl_context(tls).wrap_socket(sock, server_hostname=host))
+        except BaseException:
+            sock.close()
+            raise
+
+
+class _NoDeadline:
+    cancelled_caught = False
+
+
+class BlockingEnv(SystemEnv):
+    """The machine as it is, one call after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net: Network = BlockingNetwork()
+
+    def monotonic_ms(self) -> float:
+        """A clock that never goes back."""
+        return time.monotonic() * 1000
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)  # noqa: ASYNC251 - nothing else waits
+
+    def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
+        """Nothing here is cut short: sockets have time limits of their own."""
+        return nullcontext(_NoDeadline())
+
+    def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
+        """Right here."""
+
+        async def now() -> T:
+            return work()
+
+        return now()
+
+    def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
+        """Right here."""
+        return self.in_thread(lambda: work(WorkerContext(self.disk, monotonic_s, sleep_blocking), argument))
+
+
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Drive a coroutine that never has to wait."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("something waited for an event loop")

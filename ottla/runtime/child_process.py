@@ -1,0 +1,71 @@
+"""Long computations in a process of their own: under one interpreter lock they would slow every request down.
+
+The job goes in and its result comes out pickled, over pipes; the child does one job, at low priority, and ends.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import trio
+
+from ottla.env.env import ChildDied, WorkerContext
+from ottla.runtime.real_disk import RealDisk
+from ottla.runtime.system_env import monotonic_s, sleep_blocking
+
+T = TypeVar("T")
+A = TypeVar("A")
+NICENESS = 10
+
+
+async def run_in_child_process(work: Callable[[WorkerContext, A], T], argument: A) -> T:
+    """Run ``work(ground, argument)`` in a child process; cancelled, the child is killed.
+
+    Raises:
+        ChildDied: it ended without an answer; OSError: it could not be started; and whatever ``work`` raises.
+    """
+    done = await trio.run_process(
+        [sys.executable, "-m", "ottla.runtime.child_process"],
+        stdin=pickle.dumps((work, argument)),
+        capture_stdout=True,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ChildDied(f"the process that ran {work.__module__} ended with status {done.returncode}")
+    good, result = pickle.loads(done.stdout)  # noqa: S301 - our own child's words
+    if not good:
+        raise result
+    answer: T = result
+    return answer
+
+
+def _exit_with_parent(parent: int) -> None:
+    """An orphan must not go on writing: the next node will do the job again."""
+    never = threading.Event()
+    while os.getppid() == parent:
+        never.wait(0.2)
+    os._exit(1)
+
+
+def main() -> None:
+    """The child: one job from standard input, its outcome to standard output."""
+    os.nice(NICENESS)
+    threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
+    work, argument = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - our own parent's words
+    outcome: tuple[bool, Any]
+    try:
+        outcome = (True, work(WorkerContext(RealDisk(), monotonic_s, sleep_blocking), argument))
+    except Exception as error:  # noqa: BLE001,RUF100 - the parent decides what it means
+        outcome = (False, error)
+    sys.stdout.buffer.write(pickle.dumps(outcome))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""Key and trust stores in the forms people have: PEM, PKCS12 (by the ``cryptography`` library), Java's own JKS.
+
+A store is what it begins with, whatever its setting says, as Java reads them too. A JKS file protects its keys with a
+scheme of Java's own, made of SHA-1: ``sun.security.provider.KeyProtector``; its integrity is checked with the password.
+
+Source: ``DefaultSslEngineFactory.java`` (apache/kafka 4.3.1); the JKS format as the JDK documents it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from base64 import b64encode
+from typing import Any, NamedTuple
+
+from ottla.env.tls import InvalidTlsConfig, TlsStore
+
+_JKS = b"\xfe\xed\xfe\xed"
+_SALT_BYTES = _DIGEST_BYTES = 20
+_WHITENER = b"Mighty Aphrodite"
+"""What the JDK mixes into a JKS file's checksum."""
+_NO_PKCS12 = "needs the library cryptography (pip install 'ottla[tls]'), or PEM: openssl pkcs12 -in FILE -out FILE.pem"
+
+
+class _JksEntries(NamedTuple):
+    """What a JKS file holds, as DER."""
+
+    keys: list[tuple[bytes, list[bytes]]]
+    """(protected key, its certificates)."""
+    trusted: list[bytes]
+
+
+def load_key_pem(store: TlsStore, key_password: str) -> tuple[bytes, str | None]:
+    """A key and its certificates as PEM, and the password of the key where it still has one.
+
+    Raises:
+        BadTls: it cannot be read; OSError: the file cannot be read.
+    """
+    raw = _raw(store)
+    if _is_pem(raw):
+        if store.password:
+            raise InvalidTlsConfig("ssl.keystore.password does not go with PEM; a key's own is ssl.key.password")
+        return raw, key_password or None
+    if not store.password:
+        raise InvalidTlsConfig(f"{store.location}: ssl.keystore.password is missing")
+    if raw.startswith(_JKS):
+        keys = _read_jks(raw, store).keys
+        if not keys:
+            raise InvalidTlsConfig(f"{store.location} holds no key")
+        protected, chain = keys[0]
+        der = _unprotected(protected, key_password or store.password, store)
+        return "".join([_pem("PRIVATE KEY", der), *(_pem("CERTIFICATE", x) for x in chain)]).encode(), None
+    return _pkcs12_keys(raw, store)
+
+
+def load_certificates_pem(store: TlsStore) -> str:
+    """The certificates of a trust store as PEM.
+
+    Raises:
+        BadTls: it cannot be read; OSError: the file cannot be read.
+    """
+    raw = _raw(store)
+    if _is_pem(raw):
+        return raw.decode("ascii", "ignore")
+    if raw.startswith(_JKS):
+        return "".join(_pem("CERTIFICATE", x) for x in _read_jks(raw, store).trusted)
+    return _pkcs12_certificates(raw, store)
+
+
+def _raw(store: TlsStore) -> bytes:
+    if store.pem:
+        return store.pem.encode()
+    try:
+        with open(store.location, "rb") as file:
+            return file.read()
+    except ValueError:  # a NUL
+        raise InvalidTlsConfig(f"{store.location!r}: no file can have that name") from None
+
+
+def _is_pem(raw: bytes) -> bool:
+    return b"-----BEGIN " in raw
+
+
+def _pem(what: str, der: bytes) -> str:
+    text = b64encode(der).decode()
+    lines = "\n".join(text[i : i + 64] for i in range(0, len(text), 64))
+    return f"-----BEGIN {what}-----\n{lines}\n-----END {what}-----\n"
+
+
+# ------------------------------------------------------------------ PKCS12
+
+
+def _pkcs12(raw: bytes, store: TlsStore) -> Any:
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import pkcs12
+    except ImportError:
+        raise InvalidTlsConfig(f"{store.location}: PKCS12 {_NO_PKCS12}") from None
+    try:
+        return pkcs12.load_pkcs12(raw, store.password.encode() or None)
+    except ValueError:
+        raise InvalidTlsConfig(f"{store.location}: no PKCS12 store, or the password is wrong") from None
+    except UnsupportedAlgorithm as error:
+        raise InvalidTlsConfig(f"{store.location}: {error}") from None
+
+
+def _pkcs12_keys(raw: bytes, store: TlsStore) -> tuple[bytes, None]:
+    made = _pkcs12(raw, store)
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    if made.key is None or made.cert is None:
+        raise InvalidTlsConfig(f"{store.location} holds no key with its certificate")
+    out = [made.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())]
+    out += [x.certificate.public_bytes(Encoding.PEM) for x in (made.cert, *made.additional_certs)]
+    return b"".join(out), None
+
+
+def _pkcs12_certificates(raw: bytes, store: TlsStore) -> str:
+    made = _pkcs12(raw, store)
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    every = [*([made.cert] if made.cert is not None else []), *made.additional_certs]
+    return "".join(x.certificate.public_bytes(Encoding.PEM).decode() for x in every)
+
+
+# ------------------------------------------------------------------ JKS
+
+
+class _JksReader:
+    """Big-endian values out of a JKS file."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw, self.pos = raw, 0
+
+    def number(self, form: str) -> int:
+        (out,) = struct.unpack_from(form, self._raw, self.pos)
+        self.pos += struct.calcsize(form)
+        return int(out)
+
+    def read(self, count: int) -> bytes:
+        if count < 0 or self.pos + count > len(self._raw):
+            raise struct.error("cut off")
+        out = self._raw[self.pos : self.pos + count]
+        self.pos += count
+        return out
+
+    def text(self) -> bytes:
+        return self.read(self.number(">H"))
+
+    def certificate(self, version: int) -> bytes:
+        if version == 2:
+            self.text()  # its type, always X.509
+        return self.read(self.number(">i"))
+
+
+def _read_jks(raw: bytes, store: TlsStore) -> _JksEntries:
+    try:
+        entries, end = _entries(raw)
+    except struct.error:
+        raise InvalidTlsConfig(f"{store.location}: a broken JKS store") from None
+    if store.password:
+        made = hashlib.sha1(store.password.encode("utf-16-be") + _WHITENER + raw[:end]).digest()  # noqa: S324 - JKS's own
+        if not hmac.compare_digest(made, raw[end : end + _DIGEST_BYTES]):
+            raise InvalidTlsConfig(f"{store.location}: the password is wrong, or the store was tampered with")
+    return entries
+
+
+def _entries(raw: bytes) -> tuple[_JksEntries, int]:
+    reader, out = _JksReader(raw), _JksEntries([], [])
+    reader.read(len(_JKS))
+    version = reader.number(">i")
+    for _ in range(reader.number(">i")):
+        kind = reader.number(">i")
+        reader.text()  # alias
+        reader.number(">q")  # since when
+        if kind == 1:
+            protected = reader.read(reader.number(">i"))
+            count = reader.number(">i")
+            out.keys.append((protected, [reader.certificate(version) for _ in range(count)]))
+        elif kind == 2:
+            out.trusted.append(reader.certificate(version))
+        else:
+            raise struct.error("an entry of a kind nobody knows")
+    return out, reader.pos
+
+
+def _unprotected(protected: bytes, password: str, store: TlsStore) -> bytes:
+    """A key out of its protection: xor with SHA-1 of password and what came before, then a checksum of the key."""
+    secret = password.encode("utf-16-be")
+    start = protected.find(bytes.fromhex("2b060104012a02110101"))  # the protection's own name
+    try:
+        body = protected[_octet_string_offset(protected, start) :] if start >= 0 else b""
+    except (ValueError, IndexError):
+        raise InvalidTlsConfig(f"{store.location}: a key that is protected in no way known here") from None
+    digest, text = body[:_SALT_BYTES], body[_SALT_BYTES:-_DIGEST_BYTES]
+    out = bytearray()
+    while len(out) < len(text):
+        digest = hashlib.sha1(secret + digest).digest()  # noqa: S324 - JKS's own
+        out += digest
+    key = bytes(a ^ b for a, b in zip(text, out, strict=False))
+    made = hashlib.sha1(secret + key).digest()  # noqa: S324 - JKS's own
+    if not key or not hmac.compare_digest(made, body[-_DIGEST_BYTES:]):
+        raise InvalidTlsConfig(f"{store.location}: the key's password is wrong (ssl.key.password)")
+    return key
+
+
+def _octet_string_offset(raw: bytes, name_at: int) -> int:
+    """Where the octet string behind the protection's name begins: after an optional NULL, a tag and a length."""
+    pos = raw.index(b"\x04", name_at + 10)
+    size = raw[pos + 1]
+    return pos + 2 + (size & 0x7F if size & 0x80 else 0)

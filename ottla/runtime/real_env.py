@@ -1,0 +1,271 @@
+"""The real world as an `Env`: wall clock, operating system randomness, files, threads, TCP."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from ottla.env.env import (
+    SYSTEM_BUFFERS,
+    AcceptedStream,
+    Deadline,
+    Network,
+    SocketBuffers,
+    Stream,
+    StreamListener,
+    ThreadPool,
+    WorkerContext,
+)
+from ottla.runtime.child_process import run_in_child_process
+from ottla.runtime.disconnect_monitor import DisconnectMonitor
+from ottla.runtime.real_stream import RealStream
+from ottla.runtime.system_env import SystemEnv
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from ottla.env.tls import TlsConfig
+
+T = TypeVar("T")
+A = TypeVar("A")
+_SENDER_THREADS = 4  # Kafka has three by default (num.network.threads), which also do what our loop does
+_HANDSHAKE_S = 30.0
+_RESOURCE_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PEER_ERRORS = tuple(
+    getattr(errno, name)
+    for name in (
+        *("ECONNABORTED", "ECONNRESET", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ENONET"),
+        *("ENOPROTOOPT", "ENOTCONN", "EOPNOTSUPP", "EPERM", "EPROTO", "ETIMEDOUT"),
+    )
+    if hasattr(errno, name)
+)
+"""What befell a connection before it was taken in: `accept` tells it in the connection's place (accept(2))."""
+_THREADS = {
+    ThreadPool.RAFT: 2,
+    ThreadPool.SYNC: 8,
+    ThreadPool.FILES: 4,
+    ThreadPool.REMOVAL: 1,
+    ThreadPool.AUTHENTICATION: 2,
+    ThreadPool.KERBEROS: 2,
+}
+
+
+_AGAIN_S, _SHORT_S = 0.001, 0.1
+"""Waits for a descriptor: where a connection was closed for it, and where none could be."""
+_LEAST_RESERVED, _MOST_RESERVED, _RESERVED_PART = 16, 64, 16
+
+
+def connection_descriptor_limit() -> int:
+    """Return the number of descriptors below which connections may be; the others are for the node's own files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return 2**31
+    return soft - min(_MOST_RESERVED, max(_LEAST_RESERVED, soft // _RESERVED_PART))
+
+
+class RealListener:
+    """One listening TCP socket."""
+
+    def __init__(
+        self, sock: socket.socket, hangups: DisconnectMonitor, buffers: SocketBuffers, context: SSLContext | None = None
+    ) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._hangups = hangups
+        self._buffers = buffers
+        self._threads = trio.CapacityLimiter(_SENDER_THREADS)
+        self._context = context
+        self.on_descriptors_low: Callable[[], int] = int
+        self.port: int = sock.getsockname()[1]
+
+    async def accept(self) -> AcceptedStream:
+        """The next connection. Where descriptors are short, `on_descriptors_low` closes others, or it waits a little.
+
+        One that is gone before it is taken in is passed over, and others get the loop: there may be a thousand of them.
+        """
+        while True:
+            try:
+                sock, _ = self._sock.accept()
+            except (BlockingIOError, InterruptedError):
+                await trio.lowlevel.wait_readable(self._sock)
+                continue
+            except OSError as error:
+                if error.errno in _RESOURCE_ERRORS:
+                    await trio.sleep(_AGAIN_S if self.on_descriptors_low() else _SHORT_S)
+                elif error.errno not in _PEER_ERRORS:
+                    raise
+                else:
+                    await trio.lowlevel.checkpoint()
+                continue
+            if sock.fileno() >= connection_descriptor_limit():
+                self.on_descriptors_low()
+            try:
+                return self._stream(sock)
+            except OSError:  # the other side reset it already
+                sock.close()
+            await trio.lowlevel.checkpoint()
+
+    def _stream(self, sock: socket.socket) -> AcceptedStream:
+        if self._buffers.send_bytes >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._buffers.send_bytes)
+        if self._context is None:
+            return RealStream(sock, self._hangups, self._threads)
+        from ottla.runtime.tls_stream import TlsStream
+
+        return TlsStream(sock, self._hangups, self._context, threads=self._threads)
+
+    def reload_tls(self, tls: TlsConfig) -> None:
+        """Show other keys, and trust others, from the next connection on.
+
+        Raises:
+            BadTls: they cannot be used; OSError: a file cannot be read. Then all is as it was.
+        """
+        from ottla.runtime.ssl_contexts import server_ssl_context
+
+        self._context = server_ssl_context(tls)
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+
+class RealNetwork:
+    """TCP."""
+
+    def __init__(self) -> None:
+        self._hangups = DisconnectMonitor()
+        self._contexts: dict[TlsConfig, tuple[tuple[int, ...], SSLContext]] = {}
+        """With when their files were changed last: who dials reads them again then."""
+
+    async def listen(
+        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
+    ) -> StreamListener:
+        """Listen on an address; an empty host is every address. Connections inherit the receive buffer.
+
+        Raises:
+            OSError: that cannot be; BadTls: keys or certificates cannot be used.
+        """
+        context = None
+        if tls is not None:
+            from ottla.runtime.ssl_contexts import server_ssl_context
+
+            context = server_ssl_context(tls)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if buffers.receive_bytes >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffers.receive_bytes)
+            sock.bind((host, port))
+            sock.listen(1024)
+        except BaseException:
+            sock.close()
+            raise
+        return RealListener(sock, self._hangups, buffers, context)
+
+    async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
+        """Open a connection. Where each of a name's addresses failed it is as the first of them did.
+
+        Raises:
+            OSError: nobody answers there, or is not whom the certificates say; BadTls: they cannot be used.
+        """
+        try:
+            stream = await trio.open_tcp_stream(host, port)
+        except OSError as error:
+            raise _first_cause(error) from None
+        except UnicodeError:  # it says so of a label that is empty, too long, or of other letters
+            raise socket.gaierror(socket.EAI_NONAME, "no host can have that name") from None
+        sock = socket.socket(fileno=stream.socket.detach())
+        return RealStream(sock, self._hangups) if tls is None else await self._secure(sock, host, tls)
+
+    async def _secure(self, sock: socket.socket, host: str, tls: TlsConfig) -> Stream:
+        """TLS over a connection that was dialled; contexts are kept, as making one reads files."""
+        from ottla.runtime.ssl_contexts import client_ssl_context
+        from ottla.runtime.tls_stream import TlsStream
+
+        try:
+            stamp = _store_mtimes_ns(tls)
+            stood, context = self._contexts.get(tls, (None, None))
+            if context is None or stood != stamp:
+                context = client_ssl_context(tls)
+                self._contexts[tls] = (stamp, context)
+            made = TlsStream(sock, self._hangups, context, host)
+        except BaseException:
+            sock.close()
+            raise
+        try:
+            with trio.move_on_after(_HANDSHAKE_S) as scope:
+                await made.handshake()
+            if scope.cancelled_caught:
+                raise TimeoutError(errno.ETIMEDOUT, "the other side does not speak TLS")
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+
+def _store_mtimes_ns(tls: TlsConfig) -> tuple[int, ...]:
+    """When the files of stores were changed last, in nanoseconds."""
+    stores = [x.location for x in (tls.keystore, tls.truststore) if x is not None and x.location]
+    return tuple(os.stat(path).st_mtime_ns for path in stores)
+
+
+def _first_cause(error: OSError) -> OSError:
+    """The error of an address, out of the one that sums up all of them: it says whether the port refused."""
+    cause = error.__cause__
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause if isinstance(cause, OSError) else error
+
+
+_BEGAN_S = 100_000.0
+"""The time at the machine's start: 0 is long ago, as on trio's clock."""
+
+
+async def _in_thread(work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
+    """Run in a worker thread; OSError EAGAIN where the system grants no thread."""
+    try:
+        return await trio.to_thread.run_sync(work, limiter=limiter)
+    except RuntimeError as error:
+        if "can't start new thread" not in str(error):
+            raise
+        raise OSError(errno.EAGAIN, "the system grants no more threads") from error
+
+
+class RealEnv(SystemEnv):
+    """The machine as it is, and trio's clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net: Network = RealNetwork()
+        self._limits = {lane: trio.CapacityLimiter(count) for lane, count in _THREADS.items()}
+
+    def monotonic_ms(self) -> float:
+        """The clock that trio's counts by, without the way there: each request asks for the time more than once."""
+        return (_BEGAN_S + time.perf_counter()) * 1000
+
+    async def sleep(self, seconds: float) -> None:
+        """Let others run."""
+        await trio.sleep(seconds)
+
+    def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
+        """A cancel scope of trio's."""
+        return trio.move_on_after(seconds)
+
+    def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
+        """A worker thread."""
+        return _in_thread(work, self._limits[lane])
+
+    def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
+        """A Python process for this one job."""
+        return run_in_child_process(work, argument)

@@ -1,0 +1,68 @@
+"""What every `Env` on a real machine shares: its disk, its clock and its chance, with or without an event loop."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from typing import TYPE_CHECKING
+
+from ottla.env.disk import Disk
+from ottla.runtime.real_disk import RealDisk
+
+if TYPE_CHECKING:
+    from ottla.env.kerberos import GssAcceptorCredentials, GssInitiator, KerberosIdentity, Keytab
+
+
+def monotonic_s() -> float:
+    """A clock that never goes back."""
+    return time.monotonic()
+
+
+def sleep_blocking(seconds: float) -> None:
+    """Let time pass; for a process that has nothing else to do."""
+    time.sleep(seconds)
+
+
+class SystemEnv:
+    """The part of an `Env` that never waits."""
+
+    def __init__(self) -> None:
+        self.disk: Disk = RealDisk()
+
+    def now_ms(self) -> int:
+        """Wall clock."""
+        return time.time_ns() // 1_000_000
+
+    def uuid(self) -> bytes:
+        """As ``Uuid.randomUuid``: version 4, and none whose text begins with '-', which tools would take for a flag."""
+        while True:
+            raw = bytearray(os.urandom(16))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            if raw[0] >> 2 != 62:
+                return bytes(raw)
+
+    def random(self) -> float:
+        """Chance for placement and jitter; nothing secret hangs on it."""
+        return random.random()
+
+    def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
+        """Who takes Kerberos tickets by those keys.
+
+        Raises:
+            BadKeytab: there is no library, no such file, or no such key in it.
+        """
+        from ottla.runtime.real_kerberos import RealGssAcceptorCredentials  # it loads a library that few nodes need
+
+        return RealGssAcceptorCredentials(keytab)
+
+    def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
+        """Begin to show somebody's ticket to a service.
+
+        Raises:
+            BadKeytab: there is no library, or no such key or ticket.
+        """
+        from ottla.runtime.real_kerberos import RealGssInitiator
+
+        return RealGssInitiator(who, service)

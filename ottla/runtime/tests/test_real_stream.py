@@ -1,0 +1,249 @@
+"""Connections of the real world: large ranges of files, readers that pause, hanging up in the middle."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.env.disk import FileReadError, FileSlice, FileTruncatedError
+from ottla.env.env import SocketBuffers
+from ottla.runtime.real_disk import RealDisk
+from ottla.runtime.real_env import RealEnv
+from ottla.runtime.real_stream import RealStream
+
+MIB = 1 << 20
+SMALL = SocketBuffers(16384, 16384)
+
+
+def a_file(where: Path, size_bytes: int) -> FileSlice:
+    path = where / "data"
+    path.write_bytes(bytes(range(256)) * (size_bytes // 256))
+    return FileSlice(RealDisk().open(str(path), readonly=True), 0, size_bytes)
+
+
+def over_a_connection(
+    main: Callable[[RealStream, socket.socket], Awaitable[None]], buffers: SocketBuffers = SMALL
+) -> None:
+    """Run something with the two ends of a connection: ours, and a reader's blocking socket."""
+
+    async def run() -> None:
+        listener = await RealEnv().net.listen("127.0.0.1", 0, buffers)
+        reader = socket.create_connection(("127.0.0.1", listener.port), 10)
+        ours = await listener.accept()
+        assert isinstance(ours, RealStream)
+        with reader, trio.fail_after(30):
+            try:
+                await main(ours, reader)
+            finally:
+                ours.close()
+                listener.close()
+
+    trio.run(run)
+
+
+def read(reader: socket.socket, size: int) -> bytes:
+    out = bytearray()
+    while len(out) < size and (more := reader.recv(min(size - len(out), MIB))):
+        out += more
+    return bytes(out)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_port_where_nobody_listens_refuses_by_its_own_name(host: str) -> None:
+    async def run() -> None:
+        listener = await RealEnv().net.listen("127.0.0.1", 0)
+        listener.close()
+        with pytest.raises(ConnectionRefusedError) as caught:
+            await RealEnv().net.connect(host, listener.port)
+        assert caught.value.errno == errno.ECONNREFUSED
+
+    trio.run(run)
+
+
+@pytest.mark.parametrize("host", ["kafka..example", "x" * 64, "\u2603", "\ud800"])
+def test_a_name_no_host_can_have_is_one_nobody_is_found_by(host: str) -> None:
+    """A broker may register with any: who dials it would end by it, and the node with it."""
+
+    async def run() -> None:
+        with pytest.raises(socket.gaierror) as caught:
+            await RealEnv().net.connect(host, 9092)
+        assert caught.value.errno == socket.EAI_NONAME
+
+    trio.run(run)
+
+
+@pytest.mark.parametrize("size", [256, 40 * 1024, 700 * 1024, 5 * MIB])
+def test_bytes_and_ranges_of_files_arrive_in_order_whatever_their_size(tmp_path: Path, size: int) -> None:
+    part = a_file(tmp_path, size)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        got: list[bytes] = []
+
+        async def receive() -> None:
+            got.append(await trio.to_thread.run_sync(read, reader, size + 6))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await ours.send([b"abc", part, b"def"])
+        assert got[0] == b"abc" + bytes(range(256)) * (size // 256) + b"def"
+
+    over_a_connection(main)
+
+
+def test_a_reader_that_pauses_holds_no_thread(tmp_path: Path) -> None:
+    part = a_file(tmp_path, 4 * MIB)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ours.send, [part])
+            with trio.fail_after(10):
+                while not ours.send_waits:  # once the loop waits for room nothing changes until somebody reads
+                    await trio.lowlevel.checkpoint()
+            assert ours._threads is not None
+            assert ours._threads.borrowed_tokens == 0
+            assert await trio.to_thread.run_sync(read, reader, 4 * MIB) == bytes(range(256)) * (4 * MIB // 256)
+
+    over_a_connection(main)
+
+
+def test_where_every_thread_is_busy_the_loop_sends(tmp_path: Path) -> None:
+    part = a_file(tmp_path, 4 * MIB)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        assert ours._threads is not None
+        busy = [object() for _ in range(int(ours._threads.total_tokens))]
+        for borrower in busy:
+            ours._threads.acquire_on_behalf_of_nowait(borrower)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ours.send, [part])
+            assert await trio.to_thread.run_sync(read, reader, 4 * MIB) == bytes(range(256)) * (4 * MIB // 256)
+
+    over_a_connection(main)
+
+
+def test_hanging_up_while_a_thread_sends_ends_the_sending_and_frees_the_number_only_then(tmp_path: Path) -> None:
+    part = a_file(tmp_path, 4 * MIB)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        broken: list[BaseException] = []
+
+        async def send() -> None:
+            try:
+                await ours.send([part])
+            except (OSError, trio.ClosedResourceError) as error:
+                broken.append(error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            while not ours._lent:
+                await trio.lowlevel.checkpoint()
+            number = ours.detach().fileno()
+            ours.close()
+            assert ours.detach().fileno() == number
+        assert len(broken) == 1
+        assert ours.detach().fileno() == -1
+
+    over_a_connection(main)
+
+
+def test_a_file_that_ends_before_what_was_promised_breaks_the_connection(tmp_path: Path) -> None:
+    part = a_file(tmp_path, 256)
+    part.size_bytes = 2 * MIB
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        with pytest.raises(FileTruncatedError, match="truncated while it was sent"):
+            await ours.send([part])
+
+    over_a_connection(main)
+
+
+def test_the_kernel_keeps_as_much_for_a_connection_as_was_set() -> None:
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        # Linux doubles what is asked for, to count its own bookkeeping in.
+        assert ours.detach().getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 50_000
+        assert ours.detach().getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 2 * 60_000
+
+    over_a_connection(main, SocketBuffers(50_000, 60_000))
+
+
+def test_minus_one_leaves_the_buffers_to_the_system() -> None:
+    with socket.socket() as plain:
+        usual = plain.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        assert ours.detach().getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= usual
+
+    over_a_connection(main, SocketBuffers())
+
+
+class UnreadableFile:
+    """A file whose disk has failed."""
+
+    def __init__(self, part: FileSlice, code: int) -> None:
+        self._file = part.file
+        self._code = code
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def pread(self, _size_bytes: int, _offset: int) -> bytes:
+        raise OSError(self._code, "broken")
+
+
+@pytest.mark.parametrize("size_bytes", [1024, 64 * 1024, 2 * MIB])
+@pytest.mark.parametrize("code", [errno.EIO, errno.EUCLEAN])
+def test_send_of_a_range_the_disk_cannot_read_raises_file_read_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int, code: int
+) -> None:
+    part = a_file(tmp_path, size_bytes)
+    broken: Any = UnreadableFile(part, code)
+
+    def sendfile(*_: int) -> int:
+        raise OSError(code, "broken")
+
+    monkeypatch.setattr(os, "sendfile", sendfile)
+
+    async def main(ours: RealStream, _reader: socket.socket) -> None:
+        with pytest.raises(FileReadError) as caught:
+            await ours.send([b"head", FileSlice(broken, 0, size_bytes)])
+        assert (caught.value.errno, caught.value.file) == (code, broken)
+
+    over_a_connection(main)
+
+
+@pytest.mark.parametrize("code", [errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT, errno.ENOTCONN])
+def test_send_of_a_range_over_a_broken_connection_raises_no_file_read_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def sendfile(*_: int) -> int:
+        raise OSError(code, "gone")
+
+    monkeypatch.setattr(os, "sendfile", sendfile)
+
+    async def main(ours: RealStream, _reader: socket.socket) -> None:
+        with pytest.raises(OSError, match="gone") as caught:
+            await ours.send([a_file(tmp_path, 64 * 1024)])
+        assert not isinstance(caught.value, FileReadError)
+
+    over_a_connection(main)
+
+
+@pytest.mark.parametrize("size_bytes", [1024, 64 * 1024, 2 * MIB])
+def test_send_of_a_range_that_was_truncated_raises_file_truncated_error(tmp_path: Path, size_bytes: int) -> None:
+    part = a_file(tmp_path, size_bytes)
+    os.truncate(tmp_path / "data", size_bytes // 2)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, read, reader, size_bytes // 2 if size_bytes > 32768 else 0)
+            with pytest.raises(FileTruncatedError, match="truncated"):
+                await ours.send([part])
+
+    over_a_connection(main)

@@ -1,0 +1,220 @@
+"""TLS that holds nobody up: files are read beside the loop, and what a stranger sends is not worth a traceback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import ssl
+import struct
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.env.disk import FileSlice
+from ottla.env.tls import TlsConfig, TlsStore
+from ottla.runtime.real_disk import RealDisk
+from ottla.runtime.real_env import RealEnv
+from ottla.runtime.ssl_contexts import server_ssl_context
+from ottla.runtime.tests.test_tls_stream import MIB, CertificateAuthority, over_tls, read
+from ottla.runtime.tls_stream import TlsStream, _handshake_lock
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
+
+
+class ThreadRecordingFile:
+    """A file that knows in which threads it was read."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = RealDisk().open(str(path), readonly=True)
+        self.read_in_threads: list[bool] = []
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        self.read_in_threads.append(threading.current_thread() is not threading.main_thread())
+        return self._file.pread(size_bytes, offset)
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+
+@pytest.mark.parametrize("lies_in_memory", [True, False])
+def test_what_does_not_lie_in_memory_is_read_beside_the_loop(
+    authority: CertificateAuthority,
+    keys: TlsStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lies_in_memory: bool,
+) -> None:
+    """A disk that is slow, or asleep, would stop everybody else."""
+    size = MIB + 7
+    path = tmp_path / "data"
+    data = os.urandom(size)
+    path.write_bytes(data)
+    file: Any = ThreadRecordingFile(path)
+    if not lies_in_memory:
+        monkeypatch.setattr(os, "preadv", _on_the_disk)
+
+    async def main(ours: TlsStream, theirs: Any) -> None:
+        got: list[bytes] = []
+
+        async def receive() -> None:
+            got.append(await read(theirs, size))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await ours.send([FileSlice(file, 0, size)])
+        assert got == [data]
+
+    over_tls(main, TlsConfig(keys), TlsConfig(truststore=authority.truststore))
+    assert all(file.read_in_threads)
+    assert lies_in_memory or len(file.read_in_threads) == 5
+
+
+def _on_the_disk(*_: Any) -> int:
+    raise BlockingIOError
+
+
+def hello(name: bytes) -> bytes:
+    """How a client begins that dials by a name of eight bytes, which may be none."""
+    out = ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client = context.wrap_bio(ssl.MemoryBIO(), out, server_hostname="eightabc")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return out.read().replace(b"eightabc", name)
+
+
+def test_a_name_that_is_none_is_refused_without_a_traceback(keys: TlsStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library writes one for each: whoever connects could fill the log."""
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    context = server_ssl_context(TlsConfig(keys))
+    one, other = socket.socketpair()
+    with one, other:
+        other.sendall(hello(b"\xff\xfe\xfd\xfc" * 2))
+        server = context.wrap_socket(one, server_side=True, do_handshake_on_connect=False)
+        with pytest.raises(ssl.SSLError), server:
+            server.do_handshake()
+    assert told == []
+    server_ssl_context(TlsConfig(keys))
+    sys.unraisablehook(ValueError("another"))  # type: ignore[arg-type]
+    assert len(told) == 1, "all else is told as before, once"
+
+
+def reset(port: int, said: bytes = b"") -> None:
+    """Come, and leave by a reset, as who only looks whether anybody is here."""
+    with socket.create_connection(("127.0.0.1", port), 10) as caller:
+        caller.sendall(said)
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.parametrize("said", [b"", b"x"])
+@pytest.mark.parametrize("has_tls", [True, False])
+def test_who_resets_before_it_is_taken_in_is_passed_over_and_others_get_the_loop(
+    keys: TlsStore, has_tls: bool, said: bytes
+) -> None:
+    """One reset by anybody ended the node."""
+
+    async def main() -> None:
+        listener = await RealEnv().net.listen("127.0.0.1", 0, tls=TlsConfig(keys) if has_tls else None)
+        for _ in range(30):
+            reset(listener.port, said)
+        turns, numbers = list[int](), os.listdir("/proc/self/fd")
+
+        async def count_turns() -> None:
+            while True:
+                turns.append(1)
+                await trio.lowlevel.checkpoint()
+
+        with socket.create_connection(("127.0.0.1", listener.port), 10) as caller, trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(count_turns)
+                stream: Any = await listener.accept()
+                nursery.cancel_scope.cancel()
+            assert stream.detach().getpeername() == caller.getsockname()
+            assert len(turns) > 20
+            stream.close()
+        assert len(os.listdir("/proc/self/fd")) <= len(numbers), "who left holds no descriptor"
+        listener.close()
+
+    trio.run(main)
+
+
+class HandshakeSocket:
+    """A TLS socket whose handshake is one step, and that step this call."""
+
+    def __init__(self, step: Callable[[], object]) -> None:
+        self.do_handshake = step
+        self.number = 0
+
+    def fileno(self) -> int:
+        return self.number
+
+    def getpeercert(self) -> None:
+        return None
+
+
+def stranger(step: Callable[[], object]) -> TlsStream:
+    stream = TlsStream.__new__(TlsStream)
+    stream._tls, stream.local = HandshakeSocket(step), ("here", 1)  # type: ignore[assignment]
+    return stream
+
+
+def test_of_a_crowd_that_comes_at_once_one_takes_a_step_of_its_handshake_at_a_time() -> None:
+    """A thousand strangers held the loop for half a second: each step is a millisecond or two, and all were ready."""
+    turn, steps = [0], list[int]()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(stranger(lambda: steps.append(turn[0])).handshake)
+            while len(steps) < 20:
+                await trio.lowlevel.checkpoint()
+                turn[0] += 1
+
+    trio.run(main)
+    assert max(steps.count(each) for each in steps) <= 2, "the clock itself may run before or after them in a turn"
+
+
+def test_who_is_hung_up_on_while_it_waits_for_its_turn_takes_no_step() -> None:
+    """Of what is closed the library has nothing left to shake hands with."""
+    steps, ended = list[int](), list[str]()
+
+    async def main() -> None:
+        stream = stranger(lambda: steps.append(1))
+
+        async def shake() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await stream.handshake()
+            ended.append("closed")
+
+        async with trio.open_nursery() as nursery, _handshake_lock():
+            nursery.start_soon(shake)
+            await trio.testing.wait_all_tasks_blocked()
+            stream._tls.number = -1  # type: ignore[attr-defined]
+
+    trio.run(main)
+    assert (steps, ended) == ([], ["closed"])
+
+
+def test_nodes_in_several_threads_do_not_wait_for_one_anothers_handshakes() -> None:
+    """A lock of both would wake the one's connections in the other's loop."""
+    begun, over, seen = threading.Event(), threading.Event(), list[bool]()
+
+    def step() -> None:
+        begun.set()
+        seen.append(over.wait(10))
+
+    one = threading.Thread(target=trio.run, args=(stranger(step).handshake,), daemon=True)
+    one.start()
+    assert begun.wait(10)
+    another = threading.Thread(target=trio.run, args=(stranger(over.set).handshake,), daemon=True)
+    another.start()
+    one.join(20)
+    assert seen == [True]

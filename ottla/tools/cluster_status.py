@@ -1,0 +1,68 @@
+"""How a cluster does, a row a node: brokers, what they lead and follow, and the quorum behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.client.cluster_client import ClusterClient
+from ottla.env.hosts import format_address
+from ottla.log.directory.log_directory import METADATA_TOPIC
+from ottla.wire.messages import describe_cluster as dc
+from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import metadata as md
+
+Row = dict[str, Any]
+
+
+def build_status_table(
+    cluster: dc.DescribeClusterResponse, topics: md.MetadataResponse, quorum: dq.DescribeQuorumResponse
+) -> list[Row]:
+    """One row for each node that a broker or controller is known of."""
+    part = quorum.topics[0].partitions[0]
+    brokers = {b.broker_id: b for b in cluster.brokers}
+    voters = {v.replica_id: v for v in part.current_voters}
+    observers = {o.replica_id: o for o in part.observers}
+    partitions = [p for topic in topics.topics for p in topic.partitions]
+    rows = []
+    for node in sorted({*brokers, *voters, *observers}):
+        broker = brokers.get(node)
+        state = voters.get(node) or observers.get(node)
+        mine = [p for p in partitions if node in p.replica_nodes]
+        rows.append(
+            {
+                "node": node,
+                "address": "-" if broker is None else format_address(broker.host, broker.port),
+                "rack": "-" if broker is None or broker.rack is None else broker.rack,
+                "broker": "-" if broker is None else "fenced" if broker.is_fenced else "alive",
+                "quorum": _quorum_role(node, part.leader_id, node in voters, node in observers),
+                "metadata lag": "-" if state is None else max(_end(voters, part.leader_id) - state.log_end_offset, 0),
+                "leads": sum(p.leader_id == node for p in partitions),
+                "replicas": len(mine),
+                "not in sync": sum(node not in p.isr_nodes for p in mine),
+            }
+        )
+    return rows
+
+
+def _quorum_role(node: int, leader_id: int, votes: bool, observes: bool) -> str:  # noqa: FBT001
+    if node == leader_id:
+        return "leader"
+    return "voter" if votes else "observer" if observes else "-"
+
+
+def _end(voters: dict[int, dq.ReplicaState], leader_id: int) -> int:
+    leader = voters.get(leader_id)
+    return 0 if leader is None else leader.log_end_offset
+
+
+async def fetch_cluster_status(client: ClusterClient) -> tuple[list[Row], int, str | None]:
+    """Ask a cluster: its rows, or an error code with its text."""
+    channel = await client.bootstrap_channel()
+    cluster = await channel.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
+    topics = await client.metadata(None)
+    asked = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
+    quorum = await channel.call(dq.DescribeQuorumRequest([asked]))
+    code = cluster.error_code or quorum.error_code or quorum.topics[0].partitions[0].error_code
+    if code:
+        return [], code, cluster.error_message or quorum.error_message
+    return build_status_table(cluster, topics, quorum), 0, None

@@ -1,0 +1,119 @@
+"""May nodes leave for good, and what must be done before: seen from outside, on any Kafka.
+
+The rules are Ottla's own. Kafka leaves it to people to empty a broker, take a controller's vote away and strike the
+broker off, and lets them do each at the wrong time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from ottla.controller.partitions.reassignment_plan import PlannedPartition
+from ottla.wire.codec.schema import ZERO_UUID
+
+LIVENESS_TIMEOUT_MS = 10_000
+"""A controller that has not fetched for so long does not count as alive."""
+
+
+class VoterStatus(NamedTuple):
+    """A controller that votes."""
+
+    directory_id: bytes
+    is_alive: bool
+
+
+class PartitionReplicas(NamedTuple):
+    """Where a partition lies."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+
+
+class ClusterSnapshot(NamedTuple):
+    """What is known of a cluster."""
+
+    cluster_id: str
+    brokers: Mapping[int, bool]
+    """Those that are registered, and whether they are alive."""
+    racks: Mapping[int, str | None]
+    voters: Mapping[int, VoterStatus]
+    partitions: Mapping[PlannedPartition, PartitionReplicas]
+
+    def is_running(self, node: int) -> bool:
+        """Whether a node seems to run."""
+        voter = self.voters.get(node)
+        return self.brokers.get(node, voter is not None and voter.is_alive)
+
+    def remaining_voters(self, leaving: Collection[int]) -> list[VoterStatus]:
+        """Who still votes without some nodes."""
+        return [v for i, v in self.voters.items() if i not in leaving]
+
+
+def build_snapshot(cluster: Any, topics: Any, quorum: Any) -> ClusterSnapshot:
+    """Out of the answers to DescribeCluster, Metadata and DescribeQuorum."""
+    part = quorum.topics[0].partitions[0]
+    newest_ms = max((v.last_fetch_timestamp for v in part.current_voters), default=-1)
+    return ClusterSnapshot(
+        cluster.cluster_id,
+        {b.broker_id: not b.is_fenced for b in cluster.brokers},
+        {b.broker_id: b.rack for b in cluster.brokers if not b.is_fenced},
+        {
+            v.replica_id: VoterStatus(
+                v.replica_directory_id,
+                v.replica_id == part.leader_id or newest_ms - v.last_fetch_timestamp <= LIVENESS_TIMEOUT_MS,
+            )
+            for v in part.current_voters
+        },
+        {
+            (topic.name or "", p.partition_index): PartitionReplicas(
+                tuple(p.replica_nodes), tuple(p.isr_nodes), p.leader_id
+            )
+            for topic in topics.topics
+            for p in topic.partitions
+        },
+    )
+
+
+def _named(partitions: list[PlannedPartition]) -> str:
+    more = f" and {len(partitions) - 3} more" if len(partitions) > 3 else ""
+    return ", ".join(f"{topic}:{number}" for topic, number in sorted(partitions)[:3]) + more
+
+
+def _nodes(ids: Collection[int]) -> str:
+    return f"node{'s' if len(ids) > 1 else ''} {', '.join(str(i) for i in sorted(ids))}"
+
+
+def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_again: bool = False) -> str | None:
+    """Why nodes must not leave; None where they may. ``joins_again``: one that runs makes itself a voter."""
+    for node in sorted(leaving):
+        if node not in seen.brokers and node not in seen.voters:
+            return f"no node {node} in this cluster"
+    dead = {i for i in leaving if not seen.is_running(i)}
+    lost = [at for at, p in seen.partitions.items() if dead & set(p.replicas) and (p.leader < 0 or set(p.isr) <= dead)]
+    if lost:
+        return f"records would be lost: nobody but {_nodes(dead)} has all of {_named(lost)}; start it again first"
+    votes = [i for i in sorted(leaving) if i in seen.voters]
+    if not votes:
+        return None
+    left = seen.remaining_voters(leaving)
+    alive = sum(v.is_alive for v in left)
+    if not left:
+        return f"nobody but {_nodes(votes)} votes among the controllers: another one must vote first"
+    if any(seen.voters[i].directory_id == ZERO_UUID for i in votes):
+        return "who votes is fixed by configuration here (kraft.version 0): raise it with kafka-features.sh first"
+    if alive * 2 <= len(left):
+        return f"the quorum would be lost: of the {len(left)} other controllers that vote only {alive} are alive"
+    if joins_again and must_remove_votes_first(seen, leaving):
+        return (
+            f"with {_nodes(votes)} stopped nobody could take the vote away, and a node that runs takes it again: start "
+            "it with controller.quorum.auto.join.enable=false, or have another controller vote first"
+        )
+    return None
+
+
+def must_remove_votes_first(seen: ClusterSnapshot, leaving: Collection[int]) -> bool:
+    """Whether votes must be taken away while the nodes run: without them the others could decide nothing."""
+    alive = sum(v.is_alive for v in seen.remaining_voters(leaving))
+    return any(i in seen.voters and seen.is_running(i) for i in leaving) and alive * 2 <= len(seen.voters)

@@ -1,0 +1,180 @@
+"""A node that asks who comes, without any preparation: certificates, a user, and what clients are to be told.
+
+Everything lies in files of the data directory, readable by their owner alone: found there, it is taken as it is. They
+are files and no directory, so that Kafka, started on the same data, does not take them for a topic's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.client.scram import MECHANISM_TYPES, MIN_ITERATIONS, SCRAM_SHA_512, salted_password
+from ottla.controller.control.scram_credentials import credential_record
+from ottla.env.hosts import format_address
+from ottla.log.directory.directory_listing import log_directory_error
+from ottla.log.java_properties import dumps_settings
+from ottla.wire.codec.schema import Message
+
+USER = "admin"
+LISTENER = "CLIENTS"
+STATE_FILE, KEY_FILE, CA_FILE = "secure.json", "secure-server.pem", "secure-ca.pem"
+CLIENT_FILES = {
+    "java": "secure-client.properties",
+    "librdkafka": "secure-librdkafka.properties",
+    "confluent": "secure-confluent.json",
+    "kafka-python": "secure-kafka-python.json",
+}
+"""What client settings are written for, and in which files."""
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+class SecuritySetupFailed(Exception):
+    """That cannot be; one line for the user."""
+
+
+class SecuritySetup(NamedTuple):
+    """How a node is reached, and as whom."""
+
+    protocol: str
+    mechanism: str
+    """Empty: no login is asked for."""
+    password: str
+    ca_certificate: str
+    """The file of the authority's certificate; empty without TLS."""
+
+    def __repr__(self) -> str:
+        return f"Secured({self.protocol}, {self.mechanism})"
+
+
+def _write(path: Path, text: str) -> None:
+    """For the owner alone, also if it was there before."""
+    path.unlink(missing_ok=True)
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(number, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def ensure_security_setup(
+    directory: str, hosts: tuple[str, ...], *, tls: bool = True, mechanism: str = SCRAM_SHA_512
+) -> SecuritySetup:
+    """What a data directory has of it; made now, where it is new.
+
+    Raises:
+        CannotSecure: the directory is somebody's who did not ask for this; an unknown mechanism.
+        BadTls: no certificate can be made; OSError: the disk failed.
+    """
+    where = Path(directory)
+    if (where / STATE_FILE).exists():
+        return SecuritySetup(**json.loads((where / STATE_FILE).read_text()))
+    if (where / "meta.properties").exists():
+        raise SecuritySetupFailed(f"{directory} was made without --secure: name listeners and users in its settings")
+    if mechanism not in ("", "PLAIN", *MECHANISM_TYPES):
+        raise SecuritySetupFailed(f"{mechanism} is no way to log in here: PLAIN, {', '.join(MECHANISM_TYPES)}")
+    try:
+        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise log_directory_error(directory, error) from None
+    protocol = ("SASL_" if mechanism else "") + ("SSL" if tls else "PLAINTEXT")
+    password = urlsafe_b64encode(os.urandom(18)).decode() if mechanism else ""
+    made = SecuritySetup(protocol, mechanism, password, str((where / CA_FILE).absolute()) if tls else "")
+    if tls:
+        from ottla.runtime.certificate_generator import generate_certificates
+
+        keys, trusted = generate_certificates(("localhost", "127.0.0.1", "::1", *hosts))
+        _write(where / KEY_FILE, keys)
+        _write(where / CA_FILE, trusted)
+    _write(where / STATE_FILE, json.dumps(made._asdict()))  # the last: with it the rest is complete
+    return made
+
+
+def broker_settings(made: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:
+    """A broker's settings for it. Controllers speak as securely, on this machine."""
+    protocol = made.protocol
+    out = {
+        "listeners": f"{LISTENER}://{format_address(host, port)}",
+        "listener.security.protocol.map": f"{LISTENER}:{protocol},CONTROLLER:{protocol}",
+        "inter.broker.listener.name": LISTENER,
+    }
+    if made.ca_certificate:
+        out |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(Path(directory, KEY_FILE).absolute()),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": made.ca_certificate,
+        }
+    if made.mechanism:
+        out |= {"sasl.enabled.mechanisms": made.mechanism, "sasl.mechanism.inter.broker.protocol": made.mechanism}
+        out["sasl.mechanism.controller.protocol"] = made.mechanism
+        for listener in (LISTENER.lower(), "controller"):
+            key = f"listener.name.{listener}.{made.mechanism.lower()}.sasl.jaas.config"
+            out[key] = _jaas(made, as_server=made.mechanism == "PLAIN")
+    return out
+
+
+def scram_credential_records(made: SecuritySetup) -> tuple[Message, ...]:
+    """The user there is from the beginning, where the cluster keeps users."""
+    if made.mechanism not in MECHANISM_TYPES:
+        return ()
+    salt = os.urandom(24)
+    salted = salted_password(made.mechanism, made.password, salt, MIN_ITERATIONS)
+    return (credential_record(USER, MECHANISM_TYPES[made.mechanism], salted, salt, MIN_ITERATIONS),)
+
+
+def _jaas(made: SecuritySetup, *, as_server: bool = False) -> str:
+    module = _PLAIN if made.mechanism == "PLAIN" else _SCRAM
+    user = f' user_{USER}="{made.password}"' if as_server else ""
+    return f'{module} required username="{USER}" password="{made.password}"{user};'
+
+
+def client_config(made: SecuritySetup, kind: str, bootstrap: str) -> dict[str, str]:
+    """A client's settings in the words of ``java``, ``librdkafka`` or ``confluent``, ``kafka-python``.
+
+    Raises:
+        ValueError: an unknown kind.
+    """
+    if kind == "java":
+        out = {"bootstrap.servers": bootstrap, "security.protocol": made.protocol}
+        if made.mechanism:
+            out |= {"sasl.mechanism": made.mechanism, "sasl.jaas.config": _jaas(made)}
+        if made.ca_certificate:
+            out |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": made.ca_certificate}
+    elif kind in ("librdkafka", "confluent"):
+        out = {"bootstrap.servers": bootstrap, "security.protocol": made.protocol}
+        if made.mechanism:
+            out |= {"sasl.mechanism": made.mechanism, "sasl.username": USER, "sasl.password": made.password}
+        if made.ca_certificate:
+            out["ssl.ca.location"] = made.ca_certificate
+    elif kind == "kafka-python":
+        out = {"bootstrap_servers": bootstrap, "security_protocol": made.protocol}
+        if made.mechanism:
+            out |= {"sasl_mechanism": made.mechanism, "sasl_plain_username": USER}
+            out["sasl_plain_password"] = made.password
+        if made.ca_certificate:
+            out["ssl_cafile"] = made.ca_certificate
+    else:
+        raise ValueError(f"{kind!r}: java, librdkafka, confluent or kafka-python")
+    return out
+
+
+def write_client_files(made: SecuritySetup, directory: str, bootstrap: str) -> list[str]:
+    """Client settings in every form, for their owner alone; gives a line for each that says what it is for."""
+    for kind, name in CLIENT_FILES.items():
+        values = client_config(made, kind, bootstrap)
+        _write(Path(directory, name), _format_settings(values, kind))
+    heads = {"java": "Java, Kafka's tools", "librdkafka": "kcat and librdkafka"}
+    width = max(len(name) for name in CLIENT_FILES.values())
+    return [f"  {directory}/{name.ljust(width)}  {heads.get(kind, kind)}" for kind, name in CLIENT_FILES.items()]
+
+
+def _format_settings(values: Mapping[str, str], kind: str) -> str:
+    if kind == "java":
+        return dumps_settings(values)
+    if kind == "librdkafka":  # it knows no escapes
+        return "".join(f"{key}={value}\n" for key, value in values.items())
+    return json.dumps(values, indent=2) + "\n"

@@ -1,0 +1,90 @@
+"""``ottla dump --verify``: silent about what is whole, exact about what is not."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.commands import dump
+from ottla.log.log_config import LogConfig
+from ottla.log.log_validator import AppendOrigin
+from ottla.log.producers.transaction_verification import VERIFICATION_DISABLED, TxnAppendContext
+from ottla.log.recovery.log_loader import create_log
+from ottla.runtime.real_disk import RealDisk
+from ottla.tools.file_verification import find_problems
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    """A partition with several segments, indexes, aborted transactions and snapshots, stopped cleanly."""
+    settings = LogConfig(segment_bytes=4000, index_interval_bytes=200)
+    log = create_log(RealDisk(), str(tmp_path / "t-0"), "t", 0, bytes(16), settings, NOW)
+    for number in range(60):
+        transactional = number % 3 == 0
+        more = {"attributes": b.TRANSACTIONAL_BIT, "producer_id": 5, "producer_epoch": 0, "base_sequence": number // 3}
+        items = [r.NewRecord(b"k%d" % i, bytes(50), NOW + number) for i in range(2)]
+        if transactional:
+            data = bytearray(r.build_batch(items[:1], **more))  # type: ignore[arg-type]
+            log.append_as_leader(data, 0, NOW, txn=TxnAppendContext(VERIFICATION_DISABLED))
+            marker = r.NewRecord(b"\0\0\0\0", bytes(6), NOW + number)
+            control = {**more, "attributes": b.TRANSACTIONAL_BIT | b.CONTROL_BIT, "base_sequence": -1}
+            log.append_as_leader(bytearray(r.build_batch([marker], **control)), 0, NOW, AppendOrigin.COORDINATOR)  # type: ignore[arg-type]
+        else:
+            log.append_as_leader(bytearray(r.build_batch(items)), 0, NOW)
+    log.set_high_watermark(log.log_end_offset)
+    log.close()
+    assert len(log.segments) > 2
+    return tmp_path / "t-0"
+
+
+def verify(path: Path) -> list[str]:
+    return list(find_problems(RealDisk(), str(path)))
+
+
+def flip(path: Path, at: int) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 1
+    path.write_bytes(bytes(raw))
+
+
+def test_a_whole_partition_has_no_problems(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [str(p) for p in partition.iterdir()]
+    assert dump.run(["--verify", *names]) == 0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".snapshot"])
+def test_every_single_flipped_bit_is_told(partition: Path, suffix: str) -> None:
+    rng = random.Random(1)
+    path = min(p for p in partition.iterdir() if p.suffix == suffix)
+    raw = path.read_bytes()
+    missed = []
+    for _ in range(60):
+        at = rng.randrange(len(raw))
+        flip(path, at)
+        if not verify(path):
+            missed.append(at)
+        path.write_bytes(raw)
+    # The leader epoch of a batch, and in the transaction index what only other files know, cannot be checked.
+    allowed = {".log": 8, ".txnindex": 60}.get(suffix, 0)
+    assert len(missed) <= allowed, missed
+
+
+def test_a_batch_is_named_with_its_place(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = min(partition.glob("*.log"))
+    position, header = list(b.iterate_batches(path.read_bytes()))[3]
+    flip(path, position + 65)
+    assert dump.run(["--verify", str(path)]) == 1
+    assert f"batch of offset {header.base_offset} at {position}: bad CRC" in capsys.readouterr().out
+
+
+def test_an_index_without_its_segment_is_told(partition: Path) -> None:
+    first = min(partition.glob("*.log"))
+    first.unlink()
+    assert verify(first.with_suffix(".index")) == ["its segment is missing"]

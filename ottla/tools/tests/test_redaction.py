@@ -1,0 +1,103 @@
+"""What lets somebody in is shown by no tool."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.controller.control.scram_credentials import parse_scram_option
+from ottla.controller.metadata.snapshot_files import SnapshotContents, encode_snapshot
+from ottla.tools.dump import dump_segment, redact_record
+from ottla.tools.trace import format_message
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.framing import encode_request
+from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import alter_user_scram_credentials as au
+from ottla.wire.messages import create_delegation_token as cd
+from ottla.wire.messages import describe_delegation_token as dd
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import renew_delegation_token as rd
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.wire.messages.metadata_records import ConfigRecord
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+ALICE = parse_scram_option("SCRAM-SHA-256=[name=alice,password=a-secret]", b"some-salt-of-hers")
+
+
+def test_a_dump_names_users_without_their_keys():
+    row = redact_record(ALICE)
+    assert (row["name"], row["iterations"]) == ("alice", 4096)
+    assert (row["salt"], row["stored_key"], row["server_key"]) == ("(hidden)",) * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [
+        ("listener.name.in.plain.sasl.jaas.config", True),
+        ("listener.name.in.scram-sha-512.sasl.jaas.config", True),
+        ("ssl.keystore.password", True),
+        ("listener.name.in.ssl.key.password", True),
+        ("somebodys.own.plugin", True),  # it may be anything
+        ("listener.name.in.ssl.client.auth", False),
+        ("log.retention.ms", False),
+    ],
+)
+def test_a_dump_shows_settings_but_for_secrets(name, hidden):
+    assert (redact_record(ConfigRecord(4, "1", name, "value"))["value"] == "(hidden)") is hidden
+    assert redact_record(ConfigRecord(2, "topic", name, "value"))["value"] == "value"
+
+
+def test_a_whole_file_of_metadata_shows_none():
+    password = ConfigRecord(4, "1", "ssl.keystore.password", "b-secret")
+    raw = encode_snapshot(SnapshotContents([ALICE, password]), 0, 0)
+    text = repr(list(dump_segment(raw, "__cluster_metadata", deep=True)))
+    assert "alice" in text
+    assert "secret" not in text
+    assert ALICE.stored_key.hex() not in text
+    assert "some-salt" not in text
+
+
+def test_a_conversation_shows_no_token():
+    lines = list(format_message(SaslAuthenticateRequest(b"\0alice\0a-secret"), 2))
+    lines += format_message(SaslAuthenticateResponse(0, None, b"v=a-secret"), 2)
+    up = au.ScramCredentialUpsertion("alice", 1, 4096, b"salt", b"a-secret")
+    lines += format_message(au.AlterUserScramCredentialsRequest([], [up]), 0)
+    assert "secret" not in "".join(lines)
+    assert "alice" in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [
+        ("ssl.keystore.password", True),
+        ("listener.name.in.plain.sasl.jaas.config", True),
+        ("delegation.token.secret.key", True),
+        ("log.retention.ms", False),
+        ("somebodys.own.plugin", True),  # it may be anything
+    ],
+)
+@pytest.mark.parametrize("kind", [4, 2])
+def test_a_conversation_shows_settings_but_for_secrets(name: str, hidden: bool, kind: int) -> None:
+    row = ia.AlterableConfig(name, 0, "a-secret")
+    asked = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, "1", [row])])
+    legacy = ac.AlterConfigsRequest([ac.AlterConfigsResource(kind, "1", [ac.AlterableConfig(name, "a-secret")])])
+    for request, version in ((asked, 1), (legacy, 2)):
+        text = "".join(format_message(request, version))
+        assert name in text
+        assert ("a-secret" in text) is (not hidden or kind == 2)
+
+
+def test_a_conversation_shows_no_tokens_hmac() -> None:
+    lines = list(format_message(cd.CreateDelegationTokenResponse(hmac=b"a-secret", token_id="t"), 3))
+    lines += format_message(rd.RenewDelegationTokenRequest(b"a-secret"), 2)
+    lines += format_message(
+        dd.DescribeDelegationTokenResponse(tokens=[dd.DescribedDelegationToken(hmac=b"a-secret")]), 3
+    )
+    assert "secret" not in "".join(lines)
+
+
+def test_a_conversation_shows_nothing_of_what_lies_in_an_envelope() -> None:
+    renew = encode_request(ApiKey.RENEW_DELEGATION_TOKEN, 2, 1, "c", rd.RenewDelegationTokenRequest(b"a-secret"))[4:]
+    lines = list(format_message(EnvelopeRequest(bytes(renew), b"alice", bytes(4)), 0))
+    lines += format_message(EnvelopeResponse(b"a-secret"), 0)
+    assert "secret" not in "".join(lines)
+    assert "alice" in "".join(lines)

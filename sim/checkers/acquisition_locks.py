@@ -1,0 +1,187 @@
+"""Which records of a share group are with whom, as its members know, and what became of them.
+
+``LockedToOne``: while a lock is in force nobody else gets its record. ``HolderIsHeard``: who has a lock may say what
+became of the record. ``AcceptedIsFinal``: what was accepted, and its member told so, nobody gets again.
+``share-overdelivered``: a record came more often than it may. A lock is in force on one server of its share partition,
+in one session, for the time the answer names, by that node's clock; what that server has is looked up in its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.share_partitions.share_sessions import TopicIdPartition as SharedPlace
+from sim.checkers.history import HistoryPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.components.broker_components import BrokerComponents
+    from ottla.broker.share_partitions.share_partition_leader import SharePartitionLeader
+    from ottla.broker.share_partitions.share_sessions import ShareSession
+    from sim.checkers.delivery_checker import DeliveryChecker
+
+RecordKey = tuple[HistoryPartition, int]
+"""A record."""
+LiveNodesByHost = Callable[[], "Mapping[str, BrokerComponents]"]
+"""The nodes that are up, by host."""
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+
+
+class ServerState(NamedTuple):
+    """What a node has of a share partition and of a member: the same objects as long as nothing was begun anew."""
+
+    share_partition: SharePartitionLeader
+    session: ShareSession | None
+
+
+class AcquiredRecord(NamedTuple):
+    """A record with a member."""
+
+    member: str
+    host: str
+    until_s: float
+    """At least so long, by that host's clock."""
+    server_state: ServerState | None
+    """None where it is not known: nothing is claimed."""
+    since_s: float = 0.0
+    """When it heard of it."""
+
+
+class AcquisitionLocks:
+    """The book of one share group."""
+
+    def __init__(
+        self,
+        ledger: DeliveryChecker,
+        group: str,
+        limit: int,
+        living: LiveNodesByHost,
+        clock: Callable[[str], float],
+        now_s: Callable[[], float],
+    ) -> None:
+        """``clock``: seconds by a host's clock that never goes back; ``now_s``: true seconds."""
+        self._ledger = ledger
+        self._group = group
+        self.limit = limit
+        self._living = living
+        self._clock = clock
+        self._now_s = now_s
+        self._seen_s: dict[SharePartitionLeader, float] = {}
+        """When a server of a share partition was seen first."""
+        self._held: dict[RecordKey, dict[str, AcquiredRecord]] = {}
+        self._by_member: dict[str, dict[RecordKey, None]] = {}
+        self.acknowledgements: dict[RecordKey, set[int]] = {}
+        """What members have said of a record, whether or not it was taken."""
+        self.delivered: dict[RecordKey, int] = {}
+        """How often, as the highest count told."""
+        self.uncertain_acknowledgements: dict[HistoryPartition, int] = {}
+        """Fetches without an answer: each may have delivered anything once more."""
+        self._accepted: dict[RecordKey, tuple[float, SharePartitionLeader | None]] = {}
+        """When, and by which server."""
+        ledger.on_power_cut.append(self._accepted.clear)
+
+    # ------------------------------------------------------------------ what a node has
+
+    def server_state(self, host: str, place: SharedPlace, member: str) -> ServerState | None:
+        """What it has now; None where it serves nothing of the kind."""
+        parts = self._living().get(host)
+        shares = None if parts is None else parts._share_partition_manager
+        shared = None if shares is None else shares.get(self._group, place)
+        if shares is None or shared is None or shared.share_partition is None:
+            return None
+        self._seen_s.setdefault(shared, self._now_s())
+        return ServerState(shared, shares.sessions._by_member.get((self._group, member)))
+
+    def _is_in_force(self, hold: AcquiredRecord, place: SharedPlace) -> bool:
+        if hold.server_state is None or self._clock(hold.host) >= hold.until_s:
+            return False
+        now = self.server_state(hold.host, place, hold.member)
+        return (
+            now is not None
+            and now.share_partition is hold.server_state.share_partition
+            and now.session is hold.server_state.session
+        )
+
+    # ------------------------------------------------------------------ what members tell
+
+    def on_acquired(
+        self,
+        hold: AcquiredRecord,
+        at: HistoryPartition,
+        place: SharedPlace,
+        rows: Iterable[tuple[int, int, int]],
+        began_s: float,
+    ) -> None:
+        """A member was given records: first and last offset, and how often each has been delivered. It asked
+        at ``began_s``: what others were given since may have been given back before.
+        """
+        for first, last, count in rows:
+            for offset in range(first, last + 1):
+                where = (at, offset)
+                said = f"{self._group}: {at[0]}-{at[1]} {offset} to {hold.member}"
+                if count > self.limit:
+                    self._ledger.report_violation("share-overdelivered", f"{said} for the {count}. time")
+                if self._must_be_accepted(where, self.server_state(hold.host, place, hold.member), began_s):
+                    self._ledger.report_violation("AcceptedIsFinal", said)
+                for other in list(self._held.get(where, {}).values()):
+                    beside = other.member != hold.member and other.host == hold.host and other.since_s < began_s
+                    if beside and self._is_in_force(other, place):
+                        self._ledger.report_violation("LockedToOne", f"{said} and {other.member}, {count}")
+                self.delivered[where] = max(self.delivered.get(where, 0), count)
+                self._held.setdefault(where, {})[hold.member] = hold
+                self._by_member.setdefault(hold.member, {})[where] = None
+
+    def _must_be_accepted(self, where: RecordKey, sight: ServerState | None, began_s: float) -> bool:
+        """Whether a record was accepted, and who served it knows. One that leads no longer, and has not heard of it,
+        does not: Kafka's, too, goes on until it has something to write.
+        """
+        at_s, by = self._accepted.get(where, (began_s, None))
+        if sight is None or at_s >= began_s:
+            return False
+        return sight.share_partition is by or self._seen_s[sight.share_partition] > at_s
+
+    def on_acknowledging(
+        self, member: str, at: HistoryPartition, offsets: Mapping[int, int]
+    ) -> dict[int, AcquiredRecord]:
+        """It is about to say what became of records, offset by offset; gives what it has of them."""
+        out = {}
+        for offset, kind in offsets.items():
+            self.acknowledgements.setdefault((at, offset), set()).add(kind)
+            hold = self._held.get((at, offset), {}).get(member)
+            if hold is not None:
+                out[offset] = hold
+            if kind != RENEW:
+                self._remove_lock(member, (at, offset))
+        return out
+
+    def on_acknowledged(
+        self, at: HistoryPartition, offsets: Mapping[int, int], holds: Mapping[int, AcquiredRecord]
+    ) -> None:
+        """Its word was taken, and kept."""
+        for offset, kind in offsets.items():
+            if kind == ACCEPT:
+                sight = holds[offset].server_state if offset in holds else None
+                self._accepted[at, offset] = (self._now_s(), None if sight is None else sight.share_partition)
+
+    def on_renewed(self, member: str, at: HistoryPartition, offsets: Collection[int], until_s: float) -> None:
+        """Locks last until then, at least."""
+        for offset in offsets:
+            hold = self._held.get((at, offset), {}).get(member)
+            if hold is not None:
+                self._held[at, offset][member] = hold._replace(until_s=until_s)
+
+    def on_refused(
+        self, place: SharedPlace, at: HistoryPartition, offsets: Mapping[int, int], holds: Mapping[int, AcquiredRecord]
+    ) -> None:
+        """Its word was not taken, though it may have had all of it."""
+        if holds and all(offset in holds and self._is_in_force(holds[offset], place) for offset in offsets):
+            self._ledger.report_violation("HolderIsHeard", f"{self._group}: {at[0]}-{at[1]} {dict(offsets)}")
+
+    def on_lost(self, member: str) -> None:
+        """It has nothing any more."""
+        for where in list(self._by_member.get(member, ())):
+            self._remove_lock(member, where)
+
+    def _remove_lock(self, member: str, where: RecordKey) -> None:
+        self._held.get(where, {}).pop(member, None)
+        self._by_member.get(member, {}).pop(where, None)

@@ -1,0 +1,219 @@
+"""What must hold at every moment of a cluster's life, by name: read from the memory of the nodes that live.
+
+``SingleLeaderPerEpoch``: nobody knows two leaders of one epoch of the quorum. ``MonotonicHighWatermark``: neither what
+a node has published of the metadata, nor what a leader counts as committed under one epoch, goes back.
+``EnoughInSync``: nothing more counts as committed while too few are in sync.
+``CommittedNeverLost``: at one offset of the metadata all nodes ever see the same image. ``PartitionLeaderPerEpoch``:
+one node leads a partition under one leader epoch. ``LeaderInIsr``: who leads is in sync. ``StrongIsr``: each member of
+the ISR has everything below the leader's high watermark.
+
+Names from the TLA+ models of Kafka's replication and of KRaft.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.controller.config.config_validation import MIN_ISR
+from ottla.controller.metadata.image import RESOURCE_BROKER
+
+if TYPE_CHECKING:
+    from ottla.broker.components.broker_components import BrokerComponents
+    from ottla.controller.metadata.delta import MetadataDelta
+    from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
+    from ottla.controller.raft.state_machine.log_summary import LogSummary
+    from sim.engine.simulation import Simulation
+
+CHECK_INTERVAL_S = 0.05
+MAX_COMMITTED_SAMPLES = 50
+MAX_REPORTS = 5
+"""Violations of one name in a run: the rest says the same."""
+
+LiveNodes = Mapping[int, "BrokerComponents"]
+"""The nodes that live, by id."""
+
+
+class ClusterInvariants:
+    """Looks at all nodes, again and again."""
+
+    def __init__(self, world: Simulation, living: Callable[[], LiveNodes]) -> None:
+        self._simulation = world
+        self._living = living
+        self._watched: dict[BrokerComponents, None] = {}
+        self._reported: dict[str, int] = {}
+        self._raft_leaders: dict[int, int] = {}
+        self._images: dict[int, MetadataImage] = {}
+        self._committed: dict[int, int] = {}
+        """Of which epoch of the quorum the last is that a node took for committed, by its offset; the newest few."""
+        self._published: dict[BrokerComponents, int] = {}
+        self._partition_leaders: dict[tuple[bytes, int, int], int] = {}
+        self._high: dict[tuple[BrokerComponents, bytes, int, int], int] = {}
+        self._few: dict[tuple[BrokerComponents, bytes, int, int], int] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self.check_once()
+            await trio.sleep(CHECK_INTERVAL_S)
+
+    def check_once(self) -> None:
+        """Once."""
+        living = self._living()
+        for parts in living.values():
+            if parts not in self._watched:
+                self._watched[parts] = None
+                parts.controller.listeners.append(self._on_publish)
+        for rule in RULES:
+            for detail in rule(self, living):
+                self.report(rule.__name__, detail)
+
+    def report(self, rule: str, detail: str) -> None:
+        """One is broken."""
+        name = "".join(word.capitalize() for word in rule.split("_"))
+        self._reported[name] = self._reported.get(name, 0) + 1
+        if self._reported[name] <= MAX_REPORTS:
+            self._simulation.trace_event(f"{name}: {detail}")
+            self._simulation.ledger.report_violation(name, f"at {self._simulation.now_s():.3f} s: {detail}")
+
+    def _on_publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """A node has published: the same as all others at that offset."""
+        known = self._images.setdefault(image.offset, image)
+        if known is not image and known != image:
+            self.report(
+                "committed_never_lost", f"two images of offset {image.offset}: {image_difference(known, image)}"
+            )
+
+    # ------------------------------------------------------------------ the rules
+
+    def single_leader_per_epoch(self, living: LiveNodes) -> Iterator[str]:
+        """Of the quorum."""
+        for node_id, parts in living.items():
+            epoch, leader = parts.controller.epoch, parts.controller.leader_id
+            if leader >= 0 and self._raft_leaders.setdefault(epoch, leader) != leader:
+                yield f"epoch {epoch}: {leader} by node {node_id}, {self._raft_leaders[epoch]} before"
+
+    def committed_never_lost(self, living: LiveNodes) -> Iterator[str]:
+        """What one voter took for committed is what every other one has there, of the same epoch."""
+        for node_id, parts in living.items():
+            raft = parts.controller._raft.machine
+            known, last = raft.log_summary, raft.high_watermark - 1
+            for offset, epoch in self._committed.items():
+                here = leader_epoch_at(known, offset) if offset <= last else None
+                if here not in (epoch, None):
+                    yield f"{offset} of the metadata log by node {node_id}: epoch {here}, not {epoch}"
+            ends = leader_epoch_at(known, last)
+            if ends is not None and last not in self._committed:
+                self._committed[last] = ends
+                if len(self._committed) > MAX_COMMITTED_SAMPLES:
+                    del self._committed[next(iter(self._committed))]
+
+    def monotonic_high_watermark(self, living: LiveNodes) -> Iterator[str]:
+        """Of the metadata as a node has published it, and of a leader's partitions under one epoch."""
+        for node_id, parts in living.items():
+            offset = parts.controller.image.offset
+            if offset < self._published.get(parts, -1):
+                yield f"node {node_id} went back from {self._published[parts]} to {offset} of the metadata"
+            self._published[parts] = offset
+            for replica in parts.replica_manager:
+                if replica.is_leader:
+                    key = (parts, replica.topic_id, replica.partition, replica.leader_epoch)
+                    high = replica.log.high_watermark
+                    if high < self._high.get(key, -1):
+                        yield f"{replica.topic}-{replica.partition} by node {node_id}: {self._high[key]} to {high}"
+                    self._high[key] = high
+
+    def partition_leader_per_epoch(self, living: LiveNodes) -> Iterator[str]:
+        """One."""
+        for node_id, parts in living.items():
+            for replica in parts.replica_manager:
+                if replica.is_leader:
+                    key = (replica.topic_id, replica.partition, replica.leader_epoch)
+                    known = self._partition_leaders.setdefault(key, node_id)
+                    if known != node_id:
+                        yield f"{replica.topic}-{replica.partition} epoch {replica.leader_epoch}: {known}, {node_id}"
+
+    def leader_in_isr(self, living: LiveNodes) -> Iterator[str]:
+        """In every image."""
+        for node_id, parts in living.items():
+            for name, number, told in iterate_partitions(parts.controller.image):
+                if told.leader >= 0 and told.leader not in told.isr:
+                    yield f"{name}-{number} as node {node_id} knows it: {told.leader} not in {told.isr}"
+
+    def enough_in_sync(self, living: LiveNodes) -> Iterator[str]:
+        """Under one partition epoch with too few, a leader that knows of it stands still."""
+        for node_id, parts in living.items():
+            image = parts.controller.image
+            least = int(image.config(RESOURCE_BROKER, "").get(MIN_ISR, "1"))
+            for replica in parts.replica_manager:
+                topic, state = image.topic_by_id(replica.topic_id), replica.state
+                told = None if topic is None else topic.partitions.get(replica.partition)
+                if told is None or getattr(state, "partition_epoch", -1) != told.partition_epoch:
+                    continue
+                if not replica.is_leader or len(told.isr) >= min(least, len(told.replicas)):
+                    continue
+                high = replica.log.high_watermark
+                before = self._few.setdefault((parts, replica.topic_id, replica.partition, told.partition_epoch), high)
+                if high > before:
+                    yield f"{replica.topic}-{replica.partition} by node {node_id}: {before} to {high}, {told.isr}"
+
+    def strong_isr(self, living: LiveNodes) -> Iterator[str]:
+        """Who is down, or not yet back under the registration the image knows, cannot be looked at."""
+        image = newest_image(living)
+        for name, number, told in iterate_partitions(image):
+            leading = living[told.leader].replica_manager.get(name, number) if told.leader in living else None
+            if leading is None or not leading.is_leader or leading.leader_epoch != told.leader_epoch:
+                continue
+            if leading.topic_id != image.topics[name].id:
+                continue  # a topic of that name was removed and made again, and its leader has not heard of it yet
+            for member in told.isr:
+                parts = living.get(member)
+                known = image.brokers.get(member)
+                if parts is None or known is None or parts.lifecycle.broker_epoch != known.broker_epoch:
+                    continue
+                replica = parts.replica_manager.get(name, number)
+                if (name, number) in parts.replica_manager.offline_partitions:
+                    continue
+                end = 0 if replica is None or replica.topic_id != leading.topic_id else replica.log.log_end_offset
+                if end < leading.log.high_watermark:
+                    yield f"{name}-{number}: {member} ends at {end}, committed to {leading.log.high_watermark}"
+
+
+RULES = (
+    ClusterInvariants.single_leader_per_epoch,
+    ClusterInvariants.committed_never_lost,
+    ClusterInvariants.monotonic_high_watermark,
+    ClusterInvariants.partition_leader_per_epoch,
+    ClusterInvariants.leader_in_isr,
+    ClusterInvariants.enough_in_sync,
+    ClusterInvariants.strong_isr,
+)
+
+
+def leader_epoch_at(chain: LogSummary, offset: int) -> int | None:
+    """Of which epoch the record is that a log has there; None where it has none, or only a snapshot that covers it."""
+    at = bisect_right(chain._epoch_start_offsets, offset) - 1
+    return chain._epochs[at] if at >= 0 and chain.start_offset <= offset < chain.end_offset else None
+
+
+def newest_image(living: LiveNodes) -> MetadataImage:
+    """The newest image any living node has published."""
+    from ottla.controller.metadata.image import MetadataImage
+
+    return max((x.controller.image for x in living.values()), key=lambda x: x.offset, default=MetadataImage())
+
+
+def iterate_partitions(image: MetadataImage) -> Iterator[tuple[str, int, PartitionRegistration]]:
+    """Every partition of an image: topic, number, what is known of it."""
+    for name in sorted(image.topics):
+        for number, told in image.topics[name].partitions.items():
+            yield name, number, told
+
+
+def image_difference(one: MetadataImage, other: MetadataImage) -> str:
+    """In which areas two images differ, for whoever has to find out why."""
+    areas = [x for x in one.__dataclass_fields__ if getattr(one, x) != getattr(other, x)]
+    return ", ".join(f"{x}: {getattr(one, x)} and {getattr(other, x)}"[:600] for x in areas)

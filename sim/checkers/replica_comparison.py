@@ -1,0 +1,63 @@
+"""Copies of one partition on the disks of several nodes: equal, batch by batch, as they lie there."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.env.memory_disk import MemoryDisk
+
+_HEAD = struct.Struct(">qi")
+"""Base offset, and how many bytes come after these twelve."""
+
+Batches = dict[int, bytes]
+"""Base offset -> the batch's bytes."""
+
+
+class ReplicaCopy(NamedTuple):
+    """One node's copy: whole batches, and where the first of them stands or would."""
+
+    start: int
+    batches: Batches
+
+
+def read_replica(disk: MemoryDisk, topic: str, partition: int) -> ReplicaCopy:
+    """A partition's batches in the order of their segments, wherever its directory lies; whole ones only."""
+    out: Batches = {}
+    starts = []
+    end = f"/{topic}-{partition}"
+    for path in sorted(disk.files):
+        directory, _, name = path.rpartition("/")
+        if directory.endswith(end) and name.endswith(".log"):
+            starts.append(int(name.removesuffix(".log")))
+            out.update(_batches(disk.files[path].data))
+    return ReplicaCopy(min(out, default=min(starts, default=0)), out)
+
+
+def _batches(data: bytearray) -> Batches:
+    out: Batches = {}
+    at = 0
+    while at + _HEAD.size <= len(data):
+        base, size = _HEAD.unpack_from(data, at)
+        if size <= 0 or at + _HEAD.size + size > len(data):
+            break
+        out[base] = bytes(data[at : at + _HEAD.size + size])
+        at += _HEAD.size + size
+    return out
+
+
+def find_replica_differences(copies: Mapping[str, ReplicaCopy], below: int | None = None, begin: int = 0) -> list[str]:
+    """Where copies differ, from where all of them have begun; ``below``: only up to there; ``begin``: only from there.
+
+    A log of which a snapshot has everything holds no batch: it begins where the snapshot ends.
+    """
+    start = max([begin, *(copy.start for copy in copies.values())])
+    bases = sorted({base for copy in copies.values() for base in copy.batches if base >= start})
+    out = []
+    for base in bases:
+        found = {name: copy.batches.get(base) for name, copy in copies.items()}
+        if (below is None or base < below) and len(set(found.values())) > 1:
+            said = ", ".join(f"{name} {'nothing' if x is None else x.hex()[:150]}" for name, x in found.items())
+            out.append(f"at {base}: {said}")
+    return out

@@ -1,0 +1,316 @@
+"""Properties of every Fetch, ShareFetch and Produce response, checked as it leaves a node.
+
+`install` has every node of this process checked: the simulator and the tests do. A response that breaks a property is
+an assertion of the connection that sends it, which ends the node.
+
+The properties of a response to Fetch:
+
+- A partition is answered at most once, and exactly once where the request names all partitions of interest.
+- Non-empty records begin with a whole batch, which holds the fetch offset; in a compacted log it may begin above.
+- Offsets rise from batch to batch; only the last batch may be cut off.
+- A consumer gets nothing at or above the high watermark, or the last stable offset with read_committed.
+- Records keep to the limits of partition, request and broker. Only the first partition with records may exceed them,
+  with a single batch, and then no other partition has records.
+
+Source: ``ReplicaManager.readFromLog``, ``FetchSession.java`` (apache/kafka 4.3.1); KIP-74, KIP-98, KIP-227.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.observability import request_metrics
+from ottla.env.disk import FileSlice
+from ottla.env.memory_disk import MemoryFile
+from ottla.wire.api_keys import ApiKey, request_class, response_class, response_header_version
+from ottla.wire.codec import compiler
+from ottla.wire.errors import WireError
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
+from ottla.wire.messages.headers import ResponseHeader
+from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
+from ottla.wire.messages.share_fetch import ShareFetchResponse
+from ottla.wire.record_batch.batch_header import LOG_OVERHEAD_BYTES, MAGIC_OFFSET, read_offset_and_size
+from ottla.wire.record_batch.legacy_records import MAGIC_PREFIX_BYTES, min_batch_bytes, parse_any_header
+
+if TYPE_CHECKING:
+    from ottla.broker.requests.peer import Peer
+    from ottla.broker.services import BrokerServices
+    from ottla.wire.codec.compiler import Chunk
+    from ottla.wire.framing import RequestFrame
+
+ResponsePartition = tuple[str | bytes, int]
+"""Topic (its name, or its id from v13 on) and partition."""
+CHECKED_APIS = frozenset({ApiKey.FETCH, ApiKey.PRODUCE, ApiKey.SHARE_FETCH})
+READ_COMMITTED = 1
+TOPIC_IDS_SINCE = 13
+METADATA_TOPIC = "__cluster_metadata"
+MAX_SESSIONS = 2000
+
+
+class InvalidResponse(AssertionError):
+    """A response breaks a property; it names API, version, client and partition."""
+
+
+class BatchOffsets(NamedTuple):
+    """Offsets of the batches in a records field."""
+
+    whole: list[tuple[int, int]]
+    """First and last offset of each whole batch."""
+    cut_off_at: int | None
+    """First offset of the batch that is cut off at the end; None for no such batch, or too few bytes to tell."""
+    rest_bytes: int
+    """Bytes behind the last whole batch."""
+
+
+def parse_batch_offsets(raw: bytes) -> BatchOffsets:
+    """Return the offsets of the batches in ``raw``.
+
+    Raises:
+        AssertionError: the bytes are no batches.
+    """
+    whole: list[tuple[int, int]] = []
+    at = 0
+    while len(raw) - at >= MAGIC_PREFIX_BYTES:
+        assert raw[at + MAGIC_OFFSET] <= 2, f"no batch begins at byte {at}"
+        base, size = read_offset_and_size(raw, at)
+        assert size >= min_batch_bytes(raw, at), f"a batch of {size} bytes at byte {at}"
+        if size > len(raw) - at:
+            return BatchOffsets(whole, base, len(raw) - at)
+        header = parse_any_header(raw, at)
+        whole.append((header.base_offset, header.last_offset))
+        at += size
+    rest = len(raw) - at
+    return BatchOffsets(whole, read_offset_and_size(raw, at)[0] if rest >= LOG_OVERHEAD_BYTES else None, rest)
+
+
+class FetchLimits(NamedTuple):
+    """What a fetch may get besides the limits of its partitions."""
+
+    max_bytes: int
+    is_consumer: bool
+    committed: bool
+
+
+def check_row(row: PartitionData, offset: int, reader: FetchLimits, *, has_holes: bool) -> int:
+    """Check a partition's records; return the number of whole batches.
+
+    Raises:
+        AssertionError: a property does not hold.
+    """
+    raw = bytes(row.records or b"")
+    if not raw:
+        return 0
+    assert row.error_code == 0, f"{len(raw)} bytes with error {row.error_code}"
+    found = parse_batch_offsets(raw)
+    assert found.whole, f"no whole batch in {len(raw)} bytes"
+    first, last = found.whole[0]
+    assert last >= offset, f"first batch {first} to {last} ends below fetch offset {offset}"
+    assert first <= offset or has_holes, f"first batch {first} to {last} begins above fetch offset {offset}"
+    before = first - 1
+    for base, end in found.whole:
+        assert before < base <= end, f"batch {base} to {end} behind offset {before}"
+        before = end
+    assert found.cut_off_at is None or found.cut_off_at > before, f"batch {found.cut_off_at} behind offset {before}"
+    if reader.is_consumer:
+        limit = row.last_stable_offset if reader.committed else row.high_watermark
+        top = before if found.cut_off_at is None else found.cut_off_at
+        assert top < limit, f"offset {top} at or above {limit} (read_committed {reader.committed})"
+    return len(found.whole) + (found.rest_bytes > 0)
+
+
+def check_fetch(
+    rows: Iterable[tuple[ResponsePartition, PartitionData]],
+    wanted: dict[ResponsePartition, FetchPartition],
+    reader: FetchLimits,
+    holes: OffsetGaps,
+) -> None:
+    """Check the rows of a Fetch response against what was wanted, in the order of the response.
+
+    Raises:
+        AssertionError: a property does not hold.
+    """
+    seen: set[ResponsePartition] = set()
+    left, may_exceed = reader.max_bytes, True
+    for place, row in rows:
+        assert place not in seen, f"{place} is answered twice"
+        seen.add(place)
+        assert place in wanted, f"{place} was not asked for"
+        part, size = wanted[place], len(row.records or b"")
+        try:
+            count = check_row(row, part.fetch_offset, reader, has_holes=size > 0 and holes.allowed(place))
+            limit = max(min(part.partition_max_bytes, left), 0)
+            exceeds = f"{size} bytes in {count} batches, limit {limit}"
+            assert size <= limit or (may_exceed and count == 1), exceeds
+        except AssertionError as error:
+            raise AssertionError(f"{place}: {error}") from None
+        left, may_exceed = max(left - size, 0), may_exceed and not size
+
+
+class OffsetGaps:
+    """Logs whose offsets are not contiguous: those of compacted topics."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+
+    def allowed(self, place: ResponsePartition) -> bool:
+        """Return whether offsets may be missing between batches."""
+        topic, partition = place
+        name = self._services.metadata.image.topic_names.get(topic) if isinstance(topic, bytes) else topic
+        replica = None if name is None else self._services.replica_manager.get(name, partition)
+        return replica is None or replica.log.config.compact
+
+
+class ResponseChecker:
+    """Observer that checks the responses of one node."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._fetch_max_bytes = services.fetch_max_bytes
+        self._holes = OffsetGaps(services)
+        self._sessions: dict[int, dict[ResponsePartition, FetchPartition]] = {}
+        """Partitions of the fetch sessions, by session id."""
+
+    def received(self, peer: Peer, request: RequestFrame) -> None:
+        """See `RequestObserver.received`."""
+
+    def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
+        """Check a response.
+
+        Raises:
+            BadResponse: a property does not hold.
+        """
+        key, version = request.key, request.version
+        if key not in CHECKED_APIS:
+            return
+        frame = join_chunks(chunks)
+        if frame is None:
+            return
+        try:
+            asked: Any = compiler.decode(request_class(key), version, request.frame, request.body_position)[0]
+            _, start = compiler.decode(ResponseHeader, response_header_version(key, version), frame[4:])
+            response = compiler.decode_exact(response_class(key), version, frame[4 + start :])
+        except WireError as error:
+            raise InvalidResponse(f"{key.name} v{version}: {error}") from error
+        try:
+            if isinstance(response, FetchResponse):
+                self._fetch(asked, version, response)
+            elif isinstance(response, ProduceResponse):
+                check_produce(asked, version, response)
+            else:
+                assert isinstance(response, ShareFetchResponse)
+                check_share_fetch(response)
+        except AssertionError as error:
+            raise InvalidResponse(f"{key.name} v{version} of {request.client_id!r}: {error}") from None
+
+    def _fetch(self, asked: FetchRequest, version: int, response: FetchResponse) -> None:
+        rows = list(_partitions(response, version))
+        if response.error_code or any(place[0] == METADATA_TOPIC for place, _ in rows):
+            return
+        named = dict(_partitions(asked, version))
+        is_whole = asked.session_epoch in (0, -1)
+        if is_whole:
+            self._sessions.pop(asked.session_id, None)
+            wanted = named
+        else:
+            known = self._sessions.get(asked.session_id)
+            if known is None:
+                return
+            wanted = known
+            wanted.update(named)
+            for topic in asked.forgotten_topics_data:
+                for number in topic.partitions:
+                    wanted.pop((topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic, number), None)
+        is_consumer = asked.replica_id < 0 and asked.replica_state.replica_id < 0
+        most = min(asked.max_bytes, self._fetch_max_bytes)
+        check_fetch(rows, wanted, FetchLimits(most, is_consumer, asked.isolation_level == READ_COMMITTED), self._holes)
+        if is_whole and not response.throttle_time_ms:
+            missing = named.keys() - {place for place, _ in rows}
+            assert not missing, f"{len(missing)} partitions are not answered: {sorted(map(str, missing))[:3]}"
+        if is_whole and response.session_id:
+            self._sessions[response.session_id] = dict(named)
+            if len(self._sessions) > MAX_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+
+
+def _partitions(message: FetchRequest | FetchResponse, version: int) -> Iterator[tuple[ResponsePartition, Any]]:
+    topics: list[Any] = message.topics if isinstance(message, FetchRequest) else message.responses
+    for topic in topics:
+        for row in topic.partitions:
+            number = row.partition if isinstance(message, FetchRequest) else row.partition_index
+            yield (topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic, number), row
+
+
+def check_produce(asked: ProduceRequest, version: int, response: ProduceResponse) -> None:
+    """Check that every partition of a Produce request is answered as often as it is named.
+
+    Raises:
+        AssertionError: a property does not hold.
+    """
+
+    def key(topic: Any) -> str | bytes:
+        return topic.topic_id if version >= TOPIC_IDS_SINCE else topic.name  # type: ignore[no-any-return]
+
+    wanted = Counter((key(topic), part.index) for topic in asked.topic_data for part in topic.partition_data)
+    told = Counter((key(topic), row.index) for topic in response.responses for row in topic.partition_responses)
+    assert told == wanted, f"asked for {wanted}, answered {told}"
+    for topic in response.responses:
+        for row in topic.partition_responses:
+            text = f"{key(topic)!r}-{row.index}: base offset {row.base_offset}, error {row.error_code}"
+            assert row.error_code or row.base_offset >= 0, text
+
+
+def check_share_fetch(response: ShareFetchResponse) -> None:
+    """Check that a partition is answered once, with whole batches that hold the acquired records.
+
+    Raises:
+        AssertionError: a property does not hold.
+    """
+    seen: set[ResponsePartition] = set()
+    for topic in response.responses:
+        for row in topic.partitions:
+            place = topic.topic_id, row.partition_index
+            assert place not in seen, f"{place} is answered twice"
+            seen.add(place)
+            raw = bytes(row.records or b"")
+            found = parse_batch_offsets(raw)
+            assert not found.rest_bytes, f"{place}: {found.rest_bytes} bytes behind the last whole batch"
+            assert bool(raw) == bool(row.acquired_records), f"{place}: {len(raw)} bytes, {row.acquired_records}"
+            before = -1
+            for acquired in row.acquired_records:
+                assert before < acquired.first_offset <= acquired.last_offset, f"{place}: {row.acquired_records}"
+                before = acquired.last_offset
+            if raw:
+                first, last = row.acquired_records[0].first_offset, row.acquired_records[-1].last_offset
+                inside = found.whole[0][1] >= first and found.whole[-1][0] <= last
+                assert inside, f"{place}: {found.whole} for {row.acquired_records}"
+
+
+def join_chunks(chunks: Sequence[Chunk]) -> bytes | None:
+    """Return a whole response; None where a file cannot be read or was truncated meanwhile.
+
+    The simulator's files are read beside their process: a read counts as none of its calls, and nothing fails it.
+    """
+    out = []
+    for chunk in chunks:
+        if isinstance(chunk, FileSlice):
+            file, start = chunk.file, chunk.offset
+            try:
+                if isinstance(file, MemoryFile):
+                    raw = bytes(file.inode.data[start : start + chunk.size_bytes])
+                else:
+                    raw = file.pread(chunk.size_bytes, start)
+            except OSError:
+                return None
+            if len(raw) < chunk.size_bytes:
+                return None
+            out.append(raw)
+        else:
+            out.append(bytes(chunk))
+    return b"".join(out)
+
+
+def install() -> None:
+    """Have the responses of every node of this process checked that starts from now on."""
+    if ResponseChecker not in request_metrics.request_observer_factories:
+        request_metrics.request_observer_factories.append(ResponseChecker)

@@ -1,0 +1,196 @@
+"""What transactions promise: each anomaly with a history that shows it, and a twin that is legal."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.checkers.anomalies import find_anomalies
+from sim.checkers.history import (
+    HistoryPartition,
+    OffsetsStep,
+    Operation,
+    OperationHistory,
+    OperationOutcome,
+    PollStep,
+    SendStep,
+)
+from sim.checkers.tests.test_anomalies import FAIL, INFO, OK, AnomalyCase, HistoryBuilder, K, L, found, history, poll
+from sim.checkers.transaction_anomalies import MAX_LSO_DELAY_S, check_copy
+
+T3 = SendStep(K, 3), SendStep(L, 4)
+
+
+class TransactionHistoryBuilder(HistoryBuilder):
+    """Transactions step by step, and readers of both kinds."""
+
+    def start(self, process: str = "p") -> int:
+        return self.history.start(process, "txn")
+
+    def end(self, number: int, outcome: OperationOutcome = OK) -> TransactionHistoryBuilder:
+        self.history.end(number, outcome)
+        return self
+
+    def read_all(self, *values: int, at: int = 0, place: HistoryPartition = K) -> TransactionHistoryBuilder:
+        """By somebody who reads what is not committed, too."""
+        number = self.history.start("all", "poll", uncommitted=True)
+        self.history.end(number, OK, 0.0, [poll(*values, at=at, place=place)])
+        return self
+
+
+def read_during(*, asked: bool) -> TransactionHistoryBuilder:
+    """One transaction, read while it lasts, or once its client has asked for its commit."""
+    told = TransactionHistoryBuilder()
+    number = told.start()
+    told.history.add_sends(number, [SendStep(K, 1)])
+    if asked:
+        told.history.request_commit(number)
+        told.add_poll(1)
+    else:
+        told.add_poll(1)
+        told.history.request_commit(number)
+    return told.end(number)
+
+
+def never_asked(outcome: OperationOutcome, *, by_all: bool) -> TransactionHistoryBuilder:
+    told = TransactionHistoryBuilder()
+    number = told.start()
+    told.history.add_sends(number, [SendStep(K, 1)])
+    if by_all:
+        told.read_all(1)
+    else:
+        told.add_poll(1)
+    return told.end(number, outcome)
+
+
+def looked(*looks: tuple[float, int, int]) -> HistoryBuilder:
+    """Time, last stable offset, high watermark."""
+    told = history()
+    for now_s, stable, high in looks:
+        number = told.history.start("w", "look", now_s=now_s)
+        told.history.end(number, OK, now_s, [OffsetsStep(K, stable, high)])
+    return told
+
+
+LATE = MAX_LSO_DELAY_S + 1
+CASES = [
+    AnomalyCase(
+        "G1a", history().add_send(1, outcome=FAIL).add_poll(1), history().add_send(1, outcome=INFO).add_poll(1)
+    ),
+    AnomalyCase("G1a", never_asked(FAIL, by_all=False), never_asked(FAIL, by_all=True)),
+    AnomalyCase(
+        "precommitted-read",
+        history().add_operation("p", "txn", SendStep(K, 1), poll(1)),
+        history().add_operation("p", "txn", SendStep(K, 1)).add_operation("p", "txn", poll(1)),
+    ),
+    AnomalyCase("precommitted-read", read_during(asked=False), read_during(asked=True)),
+    AnomalyCase("precommitted-read", never_asked(INFO, by_all=False), never_asked(INFO, by_all=True)),
+    AnomalyCase("precommitted-read", never_asked(INFO, by_all=False), never_asked(FAIL, by_all=False)),  # which is G1a
+    AnomalyCase(
+        "torn-txn",
+        history().add_operation("p", "txn", SendStep(K, 1), SendStep(L, 2), outcome=INFO).add_poll(1),
+        history().add_operation("p", "txn", SendStep(K, 1), SendStep(L, 2), outcome=INFO),
+    ),
+    AnomalyCase(
+        "torn-txn",
+        history().add_operation("p", "txn", *T3).add_poll(3),
+        history().add_operation("p", "txn", *T3).add_poll(3).add_poll(4, place=L),
+    ),
+    AnomalyCase(  # a committed transaction of which a reader behind it saw nothing
+        "lost-write",
+        history()
+        .add_operation("p", "txn", SendStep(K, 1, 0))
+        .add_operation("p", "txn", SendStep(K, 2, 2))
+        .add_poll(2, at=2),
+        history()
+        .add_operation("p", "txn", SendStep(K, 1, 0), outcome=FAIL)
+        .add_operation("p", "txn", SendStep(K, 2, 2))
+        .add_poll(2, at=2),
+    ),
+    AnomalyCase(  # who reads all saw it, and nobody who reads what is committed
+        "unseen",
+        TransactionHistoryBuilder().read_all(1).add_operation("p", "txn", SendStep(K, 1, 0)),
+        TransactionHistoryBuilder().read_all(1).add_operation("p", "txn", SendStep(K, 1, 0), outcome=FAIL),
+    ),
+    AnomalyCase("ghost", TransactionHistoryBuilder().read_all(9), never_asked(FAIL, by_all=True)),
+    AnomalyCase(
+        "inconsistent-offsets",
+        TransactionHistoryBuilder().read_all(1).add_send(1, outcome=FAIL).add_send(2).add_poll(2),
+        TransactionHistoryBuilder().read_all(1).add_send(1, outcome=FAIL).add_send(2).add_poll(2, at=1),
+    ),
+    AnomalyCase("lso-stuck", looked((0, 5, 9), (LATE, 5, 9)), looked((0, 5, 9), (LATE, 6, 9))),
+    AnomalyCase(
+        "lso-stuck", looked((0, 5, 5), (1, 5, 9), (LATE + 1, 5, 30)), looked((0, 5, 9), (5, 5, 5), (LATE, 5, 30))
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_each_anomaly_of_a_transaction_is_found_and_its_legal_twin_is_not(case: AnomalyCase) -> None:
+    assert (case.name, case.is_violation) in [(x.name, x.is_violation) for x in found(case.anomalous)]
+    assert case.name not in [x.name for x in found(case.legal)]
+
+
+def test_every_rule_of_transactions_has_its_rows() -> None:
+    names = {case.name for case in CASES}
+    assert names >= {"G1a", "precommitted-read", "torn-txn", "lost-write", "unseen", "lso-stuck"}
+
+
+def test_who_reads_what_is_committed_skips_nothing_where_others_saw_what_was_aborted() -> None:
+    told = (
+        TransactionHistoryBuilder()
+        .add_operation("p", "txn", SendStep(K, 1, 0))
+        .add_operation("p", "txn", SendStep(K, 7), outcome=FAIL)
+    )
+    told.add_operation("p", "txn", SendStep(K, 2, 4)).add_operation("r", "assign", places=[K])
+    TransactionHistoryBuilder.read_all(told, 1, 7, at=0)  # type: ignore[arg-type]
+    told.add_poll(1).add_poll(2, at=4)
+    assert found(told) == []
+
+
+def test_a_partition_that_is_held_up_is_told_once() -> None:
+    told = looked((0, 5, 9), (LATE, 5, 9), (LATE + 1, 5, 10))
+    assert [x.name for x in found(told)] == ["lso-stuck"]
+
+
+def test_what_a_transaction_sends_is_known_from_the_moment_it_sends_it() -> None:
+    history = OperationHistory()
+    number = history.start("p", "txn")
+    history.add_sends(number, [SendStep(K, 1)])
+    history.add_sends(number, [SendStep(L, 2)])
+    history.request_commit(number)
+    history.end(number, OK)
+    (op,) = history.operations()
+    assert op == Operation("p", "txn", OK, (SendStep(K, 1), SendStep(L, 2)), (), 0, 2, commit_requested_at=1)
+    assert find_anomalies([op._replace(steps=())]) == []
+
+
+# ---------------------------------------------------------------------- copies
+
+SOURCE = {K: [(0, 10), (1, 11), (3, 12)], L: [(0, 20), (1, 21)]}
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "positions"),
+    [
+        ("", [10, 20, 11, 21, 12], {K: 4, L: 2}),
+        ("", [10, 11], {K: 2}),
+        ("", [], {}),
+        ("copy-twice", [10, 11, 10], {K: 2}),
+        ("copy-lost", [10, 12], {K: 4}),
+        ("copy-lost", [20], {K: 1, L: 1}),
+        ("copy-ghost", [10, 99], {K: 1}),
+        ("copy-ghost", [10, 11], {K: 1}),  # more than the position says
+        ("copy-disorder", [11, 10], {K: 2}),
+    ],
+)
+def test_a_copy_has_each_record_once_and_in_order(
+    name: str, target: list[int], positions: dict[HistoryPartition, int]
+) -> None:
+    assert [x.name for x in check_copy(SOURCE, target, positions)] == ([name] if name else [])
+
+
+def test_polls_of_both_kinds_are_told_apart() -> None:
+    history = OperationHistory()
+    number = history.start("r", "poll", uncommitted=True)
+    history.end(number, OK, 0.0, [PollStep(K, ())])
+    assert history.operations()[0].reads_uncommitted

@@ -1,0 +1,394 @@
+"""A network in memory: hosts, a link for each direction between two of them, and TCP connections over the links.
+
+Bytes arrive late, in pieces, in order, or not at all; a connection ends politely, is reset, or stays half open because
+one side is gone and nobody could say so.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ottla.env.disk import FileSlice
+from ottla.env.env import SYSTEM_BUFFERS, AcceptedStream, SocketBuffers, Stream, StreamListener
+from ottla.env.tls import TlsConfig
+
+if TYPE_CHECKING:
+    from sim.engine.hosts import SimHost
+    from sim.engine.processes import SimProcess
+
+WINDOW_BYTES = 256 * 1024
+MAX_DELAY_S = 0.020
+RETRANSMIT_S = 0.2
+CONNECT_TIMEOUT_S = 20.0
+FIRST_FREE_PORT = 40_000
+ANY_ADDRESS = ("", "0.0.0.0", "127.0.0.1", "localhost")
+END = b""
+"""As a piece: the other side has said all."""
+
+
+class Link:
+    """The way from one host to another; the way back is a link of its own."""
+
+    def __init__(self, rng: random.Random, source: SimHost, target: SimHost) -> None:
+        self._rng = rng
+        self.source = source
+        self.target = target
+        self.delay_s = MAX_DELAY_S
+        """Longest delay of a piece that is not lost."""
+        self.loss = 0.0
+        """Share of pieces that have to be sent again."""
+        self.cut_until = 0.0
+
+    @property
+    def open_at(self) -> float:
+        """Nothing arrives before."""
+        return max(self.cut_until, self.source.outbound_cut_until, self.target.inbound_cut_until)
+
+    def arrival(self, now_s: float) -> float:
+        """When something sent now arrives, if nobody cuts the link until then."""
+        late = 0.0
+        wait = RETRANSMIT_S
+        while self.loss and self._rng.random() < self.loss and late < 10:
+            late += wait
+            wait *= 2
+        return max(now_s, self.open_at) + self._rng.random() * self.delay_s + late
+
+
+class Pipe:
+    """One direction of a connection."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.pieces: deque[tuple[float, bytes]] = deque()
+        self.held = 0
+        self.last_at = 0.0
+        self.held_until = 0.0
+        """Nothing on this way arrives before, whatever the link does."""
+        self.ended = False
+        """The writer has said all."""
+        self.broken = False
+        """Reset, or closed by the reader: both ends know."""
+        self.vanished = False
+        """The reader is gone and could not say so."""
+        self.changed = trio.Event()
+
+    def put(self, now_s: float, data: bytes) -> None:
+        """On its way."""
+        self.last_at = max(self.last_at, self.link.arrival(now_s))
+        if not self.vanished:
+            self.pieces.append((self.last_at, data))
+        self.held += len(data)
+        self.notify()
+
+    def end(self, now_s: float) -> None:
+        """The writer closed."""
+        if not self.ended and not self.broken:
+            self.put(now_s, END)
+        self.ended = True
+
+    def next_at(self) -> float:
+        """When the next piece can be taken; infinity where none is on its way."""
+        return max(self.pieces[0][0], self.open_at) if self.pieces else float("inf")
+
+    @property
+    def open_at(self) -> float:
+        """Nothing arrives before."""
+        return max(self.link.open_at, self.held_until)
+
+    def break_connection(self) -> None:
+        """Break it: what is under way is lost."""
+        self.broken = self.ended = True
+        self.pieces.clear()
+        self.notify()
+
+    def notify(self) -> None:
+        """Wake both ends."""
+        self.changed.set()
+        self.changed = trio.Event()
+
+
+class SimStream:
+    """One end of a connection."""
+
+    def __init__(self, network: SimNetwork, owner: SimProcess, pipes: tuple[Pipe, Pipe], peer: str, local: str) -> None:
+        self._network = network
+        self._owner = owner
+        self._in, self._out = pipes
+        self.peer = peer
+        self.local: tuple[str, int] = (local, 0)
+        self.send_waits = 0
+
+    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
+        """What has arrived, at most one piece."""
+        await trio.lowlevel.checkpoint()
+        deadline = trio.current_time() + timeout_s
+        pipe = self._in
+        while True:
+            await self._owner.wait_if_paused()
+            if pipe.broken:
+                raise ConnectionResetError(errno.ECONNRESET, "reset")
+            now = trio.current_time()
+            at = pipe.next_at()
+            if at <= now:
+                return self._read_piece(buffer)
+            if now >= deadline:
+                return 0
+            with trio.move_on_at(min(at, deadline)):
+                await pipe.changed.wait()
+
+    def _read_piece(self, buffer: memoryview) -> int:
+        pipe = self._in
+        at, data = pipe.pieces.popleft()
+        count = min(len(data), len(buffer))
+        buffer[:count] = data[:count]
+        if count < len(data) or data == END:
+            pipe.pieces.appendleft((at, data[count:]))
+        pipe.held -= count
+        pipe.notify()
+        return count
+
+    async def wait_disconnected(self) -> None:
+        """Until the other side has closed or the connection broke; what it said before need not be read."""
+        pipe = self._in
+        while not pipe.broken:
+            if pipe.pieces and pipe.pieces[-1][1] == END:
+                at = max(pipe.pieces[-1][0], pipe.open_at)
+                if at <= trio.current_time():
+                    break
+                with trio.move_on_at(at):
+                    await pipe.changed.wait()
+            else:
+                await pipe.changed.wait()
+            await self._owner.wait_if_paused()
+        await trio.lowlevel.checkpoint()
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        """Hand over; waits while the other side has too much unread."""
+        data = b"".join(c.read_all() if isinstance(c, FileSlice) else bytes(c) for c in chunks)
+        await trio.lowlevel.checkpoint()
+        pipe = self._out
+        at = 0
+        while at < len(data):
+            while pipe.held >= WINDOW_BYTES and not pipe.broken:
+                self.send_waits += 1
+                await pipe.changed.wait()
+            await self._owner.wait_if_paused()
+            if pipe.vanished and pipe.link.target.up and pipe.link.open_at <= trio.current_time():
+                self.reset()
+            if pipe.broken or pipe.ended:
+                raise BrokenPipeError(errno.EPIPE, "the other side is gone")
+            size = self._network.piece(len(data) - at)
+            pipe.put(trio.current_time(), data[at : at + size])
+            at += size
+
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        """Told when the news arrives, if its own process still lives then."""
+
+        async def watch() -> None:
+            await self.wait_disconnected()
+            if not self._owner.dead:
+                callback()
+
+        self._owner.simulation.start_soon(watch)
+
+    def close(self) -> None:
+        """End both directions: the other side reads what is under way, then the end."""
+        self._out.end(self._network.now_s())
+        self._in.broken = True
+        self._in.notify()
+        self._network.forget(self)
+
+    def reset(self) -> None:
+        """Break both directions at once: what is under way is lost."""
+        self._in.break_connection()
+        self._out.break_connection()
+        self._network.forget(self)
+
+    def close_by_kernel(self) -> None:
+        """The process is gone, its kernel closes: unread bytes make a reset of it. A cut link swallows the news."""
+        if self._out.link.open_at > self._network.now_s():
+            self.vanish()
+        elif self._in.held:
+            self.reset()
+        else:
+            self.close()
+
+    def vanish(self) -> None:
+        """The machine is gone, or a box between forgot the connection: nobody is told."""
+        self._in.break_connection()
+        self._in.broken = False
+        self._in.vanished = True
+        self._in.ended = False
+        self._out.pieces.clear()
+        self._out.ended = True
+        self._network.forget(self)
+
+    def hold(self, until_s: float) -> None:
+        """What this end says arrives not before; the other way is open."""
+        self._out.held_until = until_s
+
+    def half_open(self) -> None:
+        """A box between forgot the connection: both sides are there and neither hears the other."""
+        for pipe in (self._in, self._out):
+            pipe.vanished = True
+            pipe.pieces.clear()
+
+
+class SimListener:
+    """A place where connections come in."""
+
+    def __init__(self, network: SimNetwork, owner: SimProcess, port: int) -> None:
+        self._network = network
+        self._owner = owner
+        self.port = port
+        self.on_descriptors_low: Callable[[], int] = int
+        self.waiting: deque[SimStream] = deque()
+        self.arrived = trio.Event()
+
+    async def accept(self) -> AcceptedStream:
+        """The next connection."""
+        await trio.lowlevel.checkpoint()
+        while True:
+            await self._owner.wait_if_paused()
+            if self.waiting:
+                return self.waiting.popleft()
+            self.arrived = trio.Event()
+            await self.arrived.wait()
+
+    def offer(self, owner_of: Callable[[SimProcess], SimStream]) -> None:
+        """A connection has come in."""
+        self.waiting.append(owner_of(self._owner))
+        self.arrived.set()
+
+    def close(self) -> None:
+        """Stop listening; connections nobody took are reset."""
+        place = (self._owner.host.name, self.port)
+        if self._network.listeners.get(place) is self:
+            del self._network.listeners[place]
+        for stream in self.waiting:
+            stream.reset()
+        self.waiting.clear()
+
+
+class SimNetwork:
+    """All links and connections of a world."""
+
+    def __init__(self, rng: random.Random, hosts: Callable[[str], SimHost], now_s: Callable[[], float]) -> None:
+        self._rng = rng
+        self._hosts = hosts
+        self.now_s = now_s
+        self.links: dict[tuple[str, str], Link] = {}
+        self.listeners: dict[tuple[str, int], SimListener] = {}
+        self.streams: dict[SimStream, SimProcess] = {}
+        """Both ends of every connection, in the order they were made."""
+        self._free_port = FIRST_FREE_PORT
+
+    def link(self, source: str, target: str) -> Link:
+        """The way from one host to another."""
+        found = self.links.get((source, target))
+        if found is None:
+            found = self.links[source, target] = Link(self._rng, self._hosts(source), self._hosts(target))
+        return found
+
+    def piece(self, left: int) -> int:
+        """How many bytes travel together: mostly all, sometimes few."""
+        return left if self._rng.random() < 0.8 else self._rng.randint(1, min(left, 1500))
+
+    def forget(self, stream: SimStream) -> None:
+        """That end is closed."""
+        self.streams.pop(stream, None)
+
+    def streams_of(self, owner: SimProcess) -> list[SimStream]:
+        """The open ends a process has."""
+        return [stream for stream, process in self.streams.items() if process is owner]
+
+    def close_all_of(self, owner: SimProcess, how: Callable[[SimStream], None]) -> None:
+        """A process is gone: its listeners close, its connections end in that way."""
+        for listener in [x for x in self.listeners.values() if x._owner is owner]:
+            listener.close()
+        for stream in self.streams_of(owner):
+            how(stream)
+
+    def random_half(self) -> list[SimStream]:
+        """One connection in two."""
+        return [s for s in list(self.streams) if self._rng.random() < 0.5]
+
+    def restore_links(self) -> None:
+        """Every link is open and loses nothing."""
+        for link in self.links.values():
+            link.cut_until = link.source.outbound_cut_until = link.target.inbound_cut_until = 0.0
+            link.loss = 0.0
+            link.delay_s = MAX_DELAY_S
+        for stream in self.streams:
+            stream._in.held_until = stream._out.held_until = 0.0
+            stream._in.notify()
+
+    def close_half_open(self) -> None:
+        """Connections that a box between forgot end, and both sides hear of it."""
+        for stream in list(self.streams):
+            if stream._out.vanished and stream._out.link.target.up:
+                stream.reset()
+
+    async def listen(self, owner: SimProcess, host: str, port: int) -> StreamListener:
+        """Listen on the owner's host. Raises OSError where the address is another's or the port in use."""
+        await trio.lowlevel.checkpoint()
+        if host not in (owner.host.name, *ANY_ADDRESS):
+            raise OSError(errno.EADDRNOTAVAIL, "not this machine's address")
+        if port == 0:
+            self._free_port += 1
+            port = self._free_port
+        place = (owner.host.name, port)
+        if place in self.listeners:
+            raise OSError(errno.EADDRINUSE, "port in use")
+        listener = self.listeners[place] = SimListener(self, owner, port)
+        return listener
+
+    async def connect(self, owner: SimProcess, host: str, port: int) -> Stream:
+        """Connect. Raises OSError where nobody listens, or the machine cannot be reached in time."""
+        there, back = self.link(owner.host.name, host), self.link(host, owner.host.name)
+        deadline = trio.current_time() + CONNECT_TIMEOUT_S
+        at = back.arrival(there.arrival(trio.current_time()))
+        await trio.sleep_until(min(at, deadline))
+        if at > deadline or not there.target.up:
+            await trio.sleep_until(deadline)
+            raise TimeoutError(errno.ETIMEDOUT, "no answer")
+        await owner.wait_if_paused()
+        listener = self.listeners.get((host, port))
+        if listener is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
+        out, answers = Pipe(there), Pipe(back)
+
+        def other_end(server: SimProcess) -> SimStream:
+            stream = SimStream(self, server, (out, answers), owner.host.name, host)
+            stream.local = (host, port)
+            self.streams[stream] = server
+            return stream
+
+        client = SimStream(self, owner, (answers, out), host, owner.host.name)
+        self.streams[client] = owner
+        listener.offer(other_end)
+        return client
+
+
+class SimHostNetwork:
+    """The network as one process sees it."""
+
+    def __init__(self, network: SimNetwork, owner: SimProcess) -> None:
+        self._network = network
+        self._owner = owner
+
+    async def listen(
+        self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
+    ) -> StreamListener:
+        """Listen; nobody listens in here, so nothing is encrypted."""
+        return await self._network.listen(self._owner, host, port)
+
+    async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
+        """Connect."""
+        return await self._network.connect(self._owner, host, port)

@@ -1,0 +1,189 @@
+"""Processes of a simulated world: each has its own session of its host's disk, and can be killed or paused."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ottla.env.env import ChildDied, WorkerContext
+from ottla.env.memory_disk import ProcessKilled
+from sim.engine.network import SimStream
+from sim.engine.sim_env import SimEnv
+from sim.engine.thread_scheduler import SimThreadJob, ThreadScheduler
+
+if TYPE_CHECKING:
+    from sim.engine.hosts import SimHost
+    from sim.engine.simulation import Simulation
+
+STEP_S = 0.002
+"""Longest time between two moves of a job in a thread."""
+ORPHAN_LIFETIME_S = 0.2
+"""A child notices within this time that its parent is gone."""
+
+
+class SimProcess:
+    """One process on a host, from its start to its death."""
+
+    def __init__(self, world: Simulation, host: SimHost, parent: SimProcess | None = None) -> None:
+        self.simulation = world
+        self.host = host
+        self.session = host.disk.session()
+        self.threads = ThreadScheduler(world.rng, world.now_s)
+        self.threads.slow_s = host.slow_s
+        self.session.on_call = self.threads.on_disk_call
+        self.session.died = self._session_died
+        self.threads.after_step = self._after_step
+        self.env = SimEnv(self)
+        self.scope: trio.CancelScope | None = None
+        """Around all its tasks: cancelled when it dies."""
+        self.parent = parent
+        self.children: dict[SimProcess, None] = {}
+        self.paused = False
+        self._resumed = trio.Event()
+        self._cleaned_up = False
+        host.processes[self] = None
+
+    @property
+    def dead(self) -> bool:
+        """Whether it is gone."""
+        return self.session.dead
+
+    # ------------------------------------------------------------------ life and death
+
+    async def run_until_end(self, main: Callable[[], Awaitable[Any]]) -> BaseException | None:
+        """Run its tasks until they end, or it is killed; what ended it.
+
+        Nothing of it is left afterwards: connections end as a kernel ends them.
+        """
+        ended: BaseException | None = None
+        try:
+            with trio.CancelScope() as self.scope:
+                await main()
+        except BaseException as error:  # noqa: BLE001,RUF100 - the caller sorts it out
+            ended = error
+        if ended is None and self.dead:
+            ended = ProcessKilled()
+        self.kill()
+        return ended
+
+    def kill(self) -> None:
+        """SIGKILL: no further step, and its kernel closes what it had open."""
+        self.session.kill()
+
+    def vanish(self) -> None:
+        """The machine is gone: nobody hears of it."""
+        self._cleaned_up = True
+        self.session.kill()
+        self._clean_up(SimStream.vanish)
+
+    def _session_died(self) -> None:
+        if self.threads.current is None and not self._cleaned_up:
+            self._cleaned_up = True
+            self._clean_up(SimStream.close_by_kernel)
+
+    def _after_step(self) -> None:
+        """A job may have been at the call that the process died at."""
+        if self.dead:
+            self._session_died()
+
+    def _clean_up(self, how: Callable[[SimStream], None]) -> None:
+        self.threads.end()
+        self.simulation.network.close_all_of(self, how)
+        self.host.processes.pop(self, None)
+        if self.parent is not None:
+            self.parent.children.pop(self, None)
+        self.resume()
+        if self.scope is not None:
+            self.scope.cancel()
+
+    # ------------------------------------------------------------------ pause
+
+    def pause(self) -> None:
+        """SIGSTOP: it makes no step, time passes, its kernel goes on taking bytes."""
+        if not self.dead and not self.paused:
+            self.paused = True
+            self.env.suspend_deadlines()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.paused:
+            self.paused = False
+            self._resumed.set()
+            self._resumed = trio.Event()
+            self.env.resume_deadlines()
+
+    async def wait_if_paused(self) -> None:
+        """Every wait ends here: a process that is paused goes on when it is not."""
+        while self.paused:
+            await self._resumed.wait()
+
+    # ------------------------------------------------------------------ work beside the loop
+
+    async def in_thread(self, work: Callable[[], Any]) -> Any:
+        """A job in a thread: once begun it is not cancelled, and nobody leaves before it is over."""
+        job = self.threads.start(work)
+        await self._drive(job)
+        if job.error is not None:
+            raise job.error
+        return job.result
+
+    async def _drive(self, job: SimThreadJob) -> None:
+        with job.scope:
+            while not job.done:
+                now = self.simulation.now_s()
+                await trio.sleep(max(self.simulation.rng.random() * STEP_S, job.wake_at - now))
+                await self.wait_if_paused()
+                if not job.done and job.wake_at <= self.simulation.now_s():
+                    self.threads.step(job)
+        if not job.done:  # never begun, and the process is gone
+            self.threads.step(job)
+
+    async def in_child(self, work: Callable[[WorkerContext, Any], Any], argument: Any) -> Any:
+        """A job in a process of its own: killed where the waiter is cancelled; an orphan lives on for a moment."""
+        child = SimProcess(self.simulation, self.host, self)
+        child.session.fault = self.session.fault
+        self.children[child] = None
+        sent = pickle.dumps((work, argument))
+        over = trio.Event()
+        outcome: list[bytes] = []
+
+        def main() -> bytes:
+            job, given = pickle.loads(sent)
+            try:
+                ground = WorkerContext(child.session, child.env.monotonic_s, child.threads.pause)
+                return pickle.dumps((True, job(ground, given)))
+            except Exception as error:  # noqa: BLE001,RUF100 - the parent decides what it means
+                return pickle.dumps((False, error))
+
+        async def run() -> None:
+            outcome.append(await child.in_thread(main))
+
+        async def life() -> None:
+            await child.run_until_end(run)
+            over.set()
+
+        self.simulation.start_soon(life)
+        try:
+            await over.wait()
+        except trio.Cancelled:
+            if self.dead:
+                self.simulation.start_soon(partial(_kill_orphan, child))
+            else:
+                child.kill()
+            raise
+        await self.wait_if_paused()
+        if not outcome:
+            raise ChildDied("killed")
+        good, result = pickle.loads(outcome[0])
+        if not good:
+            raise result
+        return result
+
+
+async def _kill_orphan(child: SimProcess) -> None:
+    await trio.sleep(child.simulation.rng.random() * ORPHAN_LIFETIME_S)
+    child.kill()

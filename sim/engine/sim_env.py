@@ -1,0 +1,144 @@
+"""The simulated world as an `Env`: virtual time, one seed, a network in memory, threads by turns."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from ottla.env.disk import Disk
+from ottla.env.env import FOREVER_S, Deadline, Network, ThreadPool, WorkerContext
+from ottla.env.kerberos import GssAcceptorCredentials, GssInitiator, InvalidKeytab, KerberosIdentity, Keytab
+from sim.engine.network import SimHostNetwork
+
+if TYPE_CHECKING:
+    from sim.engine.processes import SimProcess
+
+T = TypeVar("T")
+A = TypeVar("A")
+POOL_SIZES = {
+    ThreadPool.RAFT: 2,
+    ThreadPool.SYNC: 8,
+    ThreadPool.FILES: 4,
+    ThreadPool.REMOVAL: 1,
+    ThreadPool.AUTHENTICATION: 2,
+    ThreadPool.KERBEROS: 2,
+}
+
+
+class SimDeadline:
+    """A cancel scope whose time stands still for a process that is paused."""
+
+    def __init__(self, env: SimEnv, deadline: float) -> None:
+        self._env = env
+        self._deadline = deadline
+        self._scope = trio.CancelScope(deadline=deadline)
+
+    @property
+    def cancelled_caught(self) -> bool:
+        """Whether the time was over before the block was."""
+        return self._scope.cancelled_caught
+
+    def suspend(self) -> None:
+        """It does not strike for now."""
+        self._scope.deadline = FOREVER_S
+
+    def resume(self) -> None:
+        """It strikes when it should, or at once."""
+        self._scope.deadline = self._deadline
+
+    def __enter__(self) -> SimDeadline:
+        self._env.deadlines[self] = None
+        self._scope.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._env.deadlines.pop(self, None)
+        return self._scope.__exit__(kind, error, trace)
+
+
+class SimEnv:
+    """One process's view."""
+
+    def __init__(self, process: SimProcess) -> None:
+        self._process = process
+        self._simulation = process.simulation
+        self._clock = process.host.clock
+        self.disk: Disk = process.session
+        self.net: Network = SimHostNetwork(self._simulation.network, process)
+        self.deadlines: dict[SimDeadline, None] = {}
+        self._limits = {lane: trio.CapacityLimiter(count) for lane, count in POOL_SIZES.items()}
+
+    def now_ms(self) -> int:
+        """The host's wall clock."""
+        return self._clock.wall_ms()
+
+    def monotonic_s(self) -> float:
+        """The host's other clock, in seconds."""
+        return self._clock.monotonic_s()
+
+    def monotonic_ms(self) -> float:
+        """The host's other clock."""
+        return self._clock.monotonic_s() * 1000
+
+    def uuid(self) -> bytes:
+        """From the seed."""
+        return b"\x01" + self._simulation.rng.randbytes(15)
+
+    def random(self) -> float:
+        """From the seed."""
+        return self._simulation.rng.random()
+
+    async def sleep(self, seconds: float) -> None:
+        """Virtual time, by the host's clock."""
+        await trio.sleep(seconds / self._clock.rate)
+        await self._process.wait_if_paused()
+
+    def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
+        """Virtual time, by the host's clock."""
+        return SimDeadline(self, self._simulation.now_s() + seconds / self._clock.rate)
+
+    def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
+        """In a thread that takes turns with the loop by the seed."""
+
+        async def later() -> T:
+            async with self._limits[lane]:
+                result: T = await self._process.in_thread(work)
+                return result
+
+        return later()
+
+    def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
+        """Nobody has any in here.
+
+        Raises:
+            BadKeytab: always.
+        """
+        raise InvalidKeytab("there is no Kerberos in a simulation")
+
+    def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
+        """Nobody has a ticket either.
+
+        Raises:
+            BadKeytab: always.
+        """
+        raise InvalidKeytab("there is no Kerberos in a simulation")
+
+    def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
+        """In a process of its own on the same host."""
+        return self._process.in_child(work, argument)
+
+    def suspend_deadlines(self) -> None:
+        """The process is paused."""
+        for deadline in self.deadlines:
+            deadline.suspend()
+
+    def resume_deadlines(self) -> None:
+        """The process goes on."""
+        for deadline in self.deadlines:
+            deadline.resume()

@@ -1,0 +1,304 @@
+"""What goes wrong in a run: each seed draws which kinds there are (a swarm) and when each strikes."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import trio
+
+from sim.workload.clients import DELAYED_CLIENT_PREFIXES, PARTITIONS
+
+if TYPE_CHECKING:
+    from sim.engine.hosts import SimHost
+    from sim.engine.network import Link
+    from sim.engine.processes import SimProcess
+    from sim.engine.simulation import Simulation
+
+STOP_KINDS = ("kill", "power", "clean", "eio", "enospc", "emfile")
+"""How a life of a node ends, or what its disk does in it."""
+FAULT_KINDS = ("cut", "oneway", "reset", "halfopen", "lossy", "pause", "clock", "slow", "orphan")
+"""What happens beside: to the network, to clocks, to whoever runs."""
+DELAYED_CLIENTS = "late"
+"""And to what some clients say."""
+CLUSTER_FAULT_KINDS = ("split", "isolate", "bridge", DELAYED_CLIENTS)
+"""And to the network between several nodes."""
+BROKEN_DISK = {
+    "eio": (errno.EIO, ("pwrite", "fsync", "open", "pread")),
+    "enospc": (errno.ENOSPC, ("pwrite", "open")),
+    "emfile": (errno.EMFILE, ("open", "listdir")),
+}
+SHARE = 0.6
+RARE_SHARE = 0.35
+SYNCED_SHARE = 0.2
+"""Of the runs in which every acknowledgement waits for the disk."""
+CALLS_BEFORE_A_FAULT = 800
+CALLS_BEFORE_A_DEATH = 600
+MAX_UPTIME_S = 8.0
+MAX_CUT_S = 3.0
+MAX_PAUSE_S = 10.0
+MAX_DELAY_S = 8.0
+MAX_SYNC_S = 1.0
+MAX_CLUSTER_UPTIME_S = 40.0
+MAX_CLUSTER_DOWNTIME_S = 12.0
+MAX_CLUSTER_CUT_S = 15.0
+MAX_LOSS = 0.3
+MAX_LINK_DELAY_S = 0.5
+MAX_CLOCK_JUMP_MS = 600_000
+MAX_CLOCK_JUMP_IN_TRANSACTIONS_MS = 4_000
+MAX_CLOCK_DRIFT = 0.02
+SETTINGS = {
+    "offsets.topic.num.partitions": "2",
+    "num.partitions": str(PARTITIONS),
+    "log.segment.bytes": "1048576",
+    "log.cleaner.backoff.ms": "400",
+    "log.segment.delete.delay.ms": "1000",
+}
+QUICK_SESSIONS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "700"}
+SNAPSHOT_EVERY = "metadata.log.max.record.bytes.between.snapshots"
+METADATA_RETENTION = "metadata.max.retention.bytes"
+MAX_SNAPSHOT_BYTES = 4000
+DIRECTORIES: tuple[tuple[str, dict[str, str]], ...] = (
+    ("/data", {}),
+    ("/data,/more", {}),
+    ("/data,/more", {"metadata.log.dir": "/meta"}),
+)
+
+
+@dataclass
+class FaultPlan:
+    """What one seed has in store."""
+
+    stop_kinds: list[str]
+    fault_kinds: list[str]
+    dirs: str
+    settings: dict[str, str]
+    holes: bool
+    max_initial_sync_s: float
+    """Longest time a sync takes from the start."""
+    max_uptime_s: float = MAX_UPTIME_S
+    """Of a node."""
+    max_downtime_s: float = 0.5
+    """Between two lives of a node."""
+    max_cut_s: float = MAX_CUT_S
+    max_clock_jump_ms: int = MAX_CLOCK_JUMP_MS
+    """How far a clock is set. Where there are transactions not far: in Kafka, too, one that goes back delays the end of
+    those that nobody ends.
+    """
+    min_interval_s: float = 1.0
+    """Shortest time between two disturbances; the longest is seven times that."""
+    transactions: int = 0
+    """The version of the protocol of transactions that clients speak; 0: there are none."""
+    disk_call_factor: float = 1.0
+    """How many times more calls to the disk there are before one fails, or its process dies at one."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """How often each struck."""
+
+    @classmethod
+    def generate(cls, rng: random.Random, *, synced: bool = False) -> FaultPlan:
+        """From the seed; ``synced``: power cuts and nothing else, and they must cost nothing."""
+        dirs, more = DIRECTORIES[int(rng.random() * rng.random() * len(DIRECTORIES))]
+        settings = {**SETTINGS, **more}
+        if rng.random() < SHARE:
+            settings["log.roll.ms"] = str(300 + int(rng.random() * 4000))
+        holes = rng.random() < 0.5
+        slow_s = rng.random() * MAX_SYNC_S / 4 if rng.random() < 0.5 else 0.0
+        fates = [f for f in STOP_KINDS if rng.random() < SHARE] or ["kill"]
+        disturbances = [d for d in FAULT_KINDS if rng.random() < RARE_SHARE]
+        if synced or rng.random() < SYNCED_SHARE:
+            settings["log.flush.interval.messages"] = "1"
+        if synced:  # rolls that meet syncs, often
+            settings["log.roll.ms"] = str(50 + int(rng.random() * 500))
+            slow_s = rng.random() * MAX_SYNC_S / 10
+            fates, disturbances = ["power"], []
+        return cls(fates, disturbances, dirs, settings, holes, slow_s)
+
+    @classmethod
+    def generate_for_cluster(cls, rng: random.Random) -> FaultPlan:
+        """From the seed, for several nodes: they live longer, may be gone for longer, and may lose one another."""
+        drawn = cls.generate(rng)
+        drawn.fault_kinds += [d for d in CLUSTER_FAULT_KINDS if rng.random() < RARE_SHARE]
+        drawn.max_uptime_s = 4 + rng.random() * MAX_CLUSTER_UPTIME_S
+        drawn.max_downtime_s = 0.5 + rng.random() * rng.random() * MAX_CLUSTER_DOWNTIME_S
+        drawn.max_cut_s = 1 + rng.random() * MAX_CLUSTER_CUT_S
+        drawn.disk_call_factor = 1 + rng.random() * 9
+        if rng.random() < 0.7:  # else nobody leaves an in-sync set in a short run but those who are fenced
+            drawn.settings["replica.lag.time.max.ms"] = str(int(1500 + rng.random() * 6000))
+        if rng.random() < 0.5:
+            drawn.settings |= QUICK_SESSIONS
+        if rng.random() < 0.5:  # who was gone for a while finds only a snapshot of what it missed
+            drawn.settings[SNAPSHOT_EVERY] = str(200 + int(rng.random() * MAX_SNAPSHOT_BYTES))
+            drawn.settings[METADATA_RETENTION] = str(int(rng.random() * MAX_SNAPSHOT_BYTES))
+        return drawn
+
+    def use_only_delays(self) -> None:
+        """Nobody dies and no link is cut: what clients say comes late, again and again (T3)."""
+        self.stop_kinds, self.fault_kinds, self.min_interval_s, self.max_initial_sync_s = (
+            [],
+            [DELAYED_CLIENTS],
+            0.2,
+            0.0,
+        )
+
+    @property
+    def synced(self) -> bool:
+        """Whether every acknowledgement waits for the disk."""
+        return self.settings.get("log.flush.interval.messages") == "1"
+
+
+def break_disk(process: SimProcess, kind: str, hit: Callable[[], None], times: float = 1.0) -> None:
+    """Some call from now on fails, once."""
+    session = process.session
+    at = session.disk.calls + int(process.simulation.rng.random() * CALLS_BEFORE_A_FAULT * times)
+    number, calls = BROKEN_DISK[kind]
+    if process.simulation.rng.random() < 0.5:  # else the commonest calls take all the faults
+        calls = (process.simulation.rng.choice(calls),)
+
+    def fault(what: str, path: str) -> OSError | None:
+        if session.disk.calls >= at and what in calls:
+            session.fault = None
+            hit()
+            return OSError(number, "injected", path)
+        return None
+
+    session.fault = fault
+
+
+class FaultInjector:
+    """Strikes now and then, until there is peace."""
+
+    def __init__(self, world: Simulation, swarm: FaultPlan, victims: list[str]) -> None:
+        self._simulation = world
+        self._rng = world.rng
+        self._swarm = swarm
+        self._victims = victims
+        """Hosts with nodes."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await trio.sleep(self._swarm.min_interval_s * (1 + self._rng.random() * 6))
+            if self._swarm.fault_kinds:
+                kind = self._rng.choice(self._swarm.fault_kinds)
+                self._swarm.counts[kind] += 1
+                self._simulation.trace_event(kind)
+                getattr(self, f"_{kind}")()
+
+    def stop_faults(self) -> None:
+        """Everything works from now on; clocks stay as wrong as they are, but stand still no more."""
+        self._simulation.network.restore_links()
+        for host in self._simulation.hosts.values():
+            host.slow_s = 0.0
+            for process in list(host.processes):
+                process.threads.slow_s = 0.0
+                process.resume()
+
+    def _host(self) -> SimHost:
+        return self._simulation.host(self._rng.choice(self._victims))
+
+    def _links(self) -> list[Link]:
+        name = self._host().name
+        return [x for x in self._simulation.network.links.values() if name in (x.source.name, x.target.name)]
+
+    def _cut(self) -> None:
+        """A node hears nobody and nobody hears it; then what was sent arrives."""
+        host = self._host()
+        host.inbound_cut_until = host.outbound_cut_until = (
+            self._simulation.now_s() + self._rng.random() * self._swarm.max_cut_s
+        )
+
+    def _oneway(self) -> None:
+        """One direction between two hosts is cut."""
+        links = self._links()
+        if links:
+            self._rng.choice(links).cut_until = self._until(2)
+
+    def _until(self, times: float = 1) -> float:
+        """When a cut that begins now is over."""
+        return self._simulation.now_s() + self._rng.random() * self._swarm.max_cut_s * times
+
+    def _part(self, some: list[str], others: list[str]) -> None:
+        """Those hear nothing of these, and the reverse; clients hear both."""
+        over = self._until()
+        for one in some:
+            for other in others:
+                for source, target in ((one, other), (other, one)):
+                    self._simulation.network.link(source, target).cut_until = over
+
+    def _shuffled(self) -> list[str]:
+        return self._rng.sample(self._victims, len(self._victims))
+
+    def _split(self) -> None:
+        """The nodes fall into two groups."""
+        nodes = self._shuffled()
+        at = 1 + int(self._rng.random() * (len(nodes) - 1))
+        self._part(nodes[:at], nodes[at:])
+
+    def _isolate(self) -> None:
+        """One node hears none of the others."""
+        first, *rest = self._shuffled()
+        self._part([first], rest)
+
+    def _bridge(self) -> None:
+        """Two nodes do not hear one another; the rest hears both."""
+        first, second, *_ = self._shuffled()
+        self._part([first], [second])
+
+    def _reset(self) -> None:
+        """One connection in two breaks, and both sides hear of it."""
+        for stream in self._simulation.network.random_half():
+            stream.reset()
+
+    def _halfopen(self) -> None:
+        """A box between forgets a connection: both sides are there and neither hears the other."""
+        streams = list(self._simulation.network.streams)
+        if streams:
+            self._rng.choice(streams).half_open()
+
+    def _late(self) -> None:
+        """A box between holds back what clients say over some of the connections they have."""
+        for stream, owner in list(self._simulation.network.streams.items()):
+            if owner.host.name.startswith(DELAYED_CLIENT_PREFIXES) and self._rng.random() < 0.5:
+                stream.hold(self._simulation.now_s() + self._rng.random() * MAX_DELAY_S)
+
+    def _lossy(self) -> None:
+        """A link becomes bad, for good."""
+        for link in self._links():
+            if self._rng.random() < 0.5:
+                link.loss = self._rng.random() * MAX_LOSS
+                link.delay_s = self._rng.random() * MAX_LINK_DELAY_S
+
+    def _pause(self) -> None:
+        """A process stands still for a while."""
+        for process in list(self._host().processes):
+            process.pause()
+
+            async def go_on(process: SimProcess = process) -> None:
+                await trio.sleep(self._rng.random() * MAX_PAUSE_S)
+                process.resume()
+
+            self._simulation.start_soon(go_on)
+
+    def _clock(self) -> None:
+        """A clock is set, and runs differently from now on."""
+        self._host().clock.set(
+            jump_ms=int((self._rng.random() - 0.5) * 2 * self._swarm.max_clock_jump_ms),
+            rate=1 + (self._rng.random() - 0.5) * 2 * MAX_CLOCK_DRIFT,
+        )
+
+    def _slow(self) -> None:
+        """Syncs take their time on a disk, until further notice."""
+        host = self._host()
+        host.slow_s = self._rng.random() * MAX_SYNC_S
+        for process in host.processes:
+            process.threads.slow_s = host.slow_s
+
+    def _orphan(self) -> None:
+        """A process that works beside a node is killed."""
+        for process in list(self._host().processes):
+            if process.parent is not None:
+                process.kill()

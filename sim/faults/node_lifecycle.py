@@ -1,0 +1,223 @@
+"""One node over all its lives: started, met by its fate, looked at for how it ended, started again on what is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.node import AllLogDirsFailed, Node
+from ottla.env.memory_disk import ProcessKilled
+from sim.checkers.response_checks import InvalidResponse
+from sim.faults.fault_plan import BROKEN_DISK, CALLS_BEFORE_A_DEATH, FaultInjector, FaultPlan, break_disk
+from sim.workload.clients import NO_SETTINGS, NODE, PORT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from sim.engine.processes import SimProcess
+    from sim.engine.simulation import Simulation
+
+STOP_TIMEOUT_S = 200.0
+EARLY_STOP_S = 0.1
+"""A stop asked for before this is asked for during the start."""
+DISK_CALLS_DURING_STOP = 80
+WAIT_S = 0.5
+"""Between two looks whether a node may die by now."""
+STOP_ATTEMPTS = 20
+"""After so many it stops cleanly instead."""
+
+
+class StopPolicy:
+    """Who may die when, and what that excuses. A node alone may at any time; what it lost with the power is gone."""
+
+    def __init__(self, world: Simulation, swarm: FaultPlan) -> None:
+        self.simulation = world
+        self._swarm = swarm
+
+    def may_stop_uncleanly(self, host: str) -> bool:
+        """Whether a node may end uncleanly now."""
+        return True
+
+    def power_cut(self, host: str, node: Node) -> bool:
+        """Whether a node may lose what is not synced now; then it does."""
+        if not self._swarm.synced:  # else it costs nothing
+            self.simulation.ledger.record_power_cut(
+                {(x.topic, x.partition): x.recovery_point for x in node.log_dirs.logs()}
+            )
+        return True
+
+    def replaced_dirs(self, host: str) -> list[str]:
+        """Which of a node's directories are on another disk when it comes back from a power cut, an empty one."""
+        return []
+
+
+def flatten_exceptions(error: BaseException | None) -> list[BaseException]:
+    """An error, or all of those in a group."""
+    if isinstance(error, BaseExceptionGroup):
+        return [x for y in error.exceptions for x in flatten_exceptions(y)]
+    return [] if error is None else [error]
+
+
+class NodeLifecycle:
+    """The lives of one node. ``settings``: its own, beside the swarm's."""
+
+    def __init__(
+        self,
+        world: Simulation,
+        swarm: FaultPlan,
+        node_id: int = 1,
+        host: str = NODE,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        guard: StopPolicy | None = None,
+    ) -> None:
+        self._simulation = world
+        self._swarm = swarm
+        self._node_id = node_id
+        self._host = host
+        self._settings = {**swarm.settings, **settings}
+        self._guard = guard or StopPolicy(world, swarm)
+        self._log_prefix = "" if host == NODE else f"{host}: "
+        self._broken = False
+        self.node: Node | None = None
+        """The one that lives now."""
+        self.process: SimProcess | None = None
+        """What it lives in."""
+
+    async def run_until(self, peace_at_s: float, last_begins: Callable[[], None]) -> None:
+        """Life after life; the last one begins with the peace and ends with the world."""
+        world = self._simulation
+        while world.now_s() < peace_at_s:
+            await self.run_once(world.rng.choice(self._swarm.stop_kinds))
+            await trio.sleep(world.rng.random() * self._swarm.max_downtime_s)
+        last_begins()
+        await self.run_once(None)
+        world.ledger.report_violation("no-start", "the last life ended by itself")
+
+    async def run_until_killed(self) -> None:
+        """One life after the other, each until somebody kills it."""
+        while True:
+            await self.run_once(None)
+            await trio.sleep(self._simulation.rng.random() * self._swarm.max_downtime_s)
+
+    def create_node(self, process: SimProcess) -> Node:
+        """The node of a new life."""
+        return Node(process.env, NodeConfig(self._settings, self._swarm.dirs, self._node_id, self._host, PORT))
+
+    async def run_once(self, fate: str | None) -> None:
+        """One life of the node, from its start to whatever ends it; no fate: it lives on."""
+        world, rng = self._simulation, self._simulation.rng
+        host = world.host(self._host)
+        host.power_up()
+        process = world.process(self._host)
+        disk = host.disk
+        self.node = node = self.create_node(process)
+        self.process = process
+        world.trace_event(f"{self._log_prefix}start, fate {fate}, {disk.calls} calls")
+        self._broken = False
+        if fate in ("kill", "power") and rng.random() < 0.7 and self._guard.may_stop_uncleanly(self._host):
+            process.session.kill_at = disk.calls + int(
+                rng.random() * CALLS_BEFORE_A_DEATH * self._swarm.disk_call_factor
+            )
+        if fate in BROKEN_DISK and self._guard.may_stop_uncleanly(self._host):
+            break_disk(process, fate, self._disk_broke, self._swarm.disk_call_factor)
+        stop = trio.Event()
+
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                if fate is not None:
+                    nursery.start_soon(self._stop_later, process, node, fate, stop)
+                await node.run(None, stop)
+                nursery.cancel_scope.cancel()
+
+        error = await process.run_until_end(main)
+        self.node = self.process = None
+        ended = self._classify_end(error, stopped=stop.is_set())
+        if fate == "power" and ended == "killed" and host.up:
+            self._power_cut(node)
+        if fate is not None:
+            self._swarm.counts[fate if ended != "stopped" else "clean"] += 1
+        world.trace_event(f"{self._log_prefix}ended: {ended}")
+
+    async def _stop_later(self, process: SimProcess, node: Node, fate: str, stop: trio.Event) -> None:
+        rng = self._simulation.rng
+        early = fate == "clean" and rng.random() < 0.2
+        await trio.sleep(rng.random() * (EARLY_STOP_S if early else self._swarm.max_uptime_s))
+        for _ in range(STOP_ATTEMPTS):
+            if fate == "clean" or self._guard.may_stop_uncleanly(self._host):
+                break
+            await trio.sleep(WAIT_S)
+        else:
+            fate = "clean"
+        if fate == "clean":
+            stop.set()
+            dies = "kill" in self._swarm.stop_kinds and rng.random() < 0.3  # on the way
+            if dies and self._guard.may_stop_uncleanly(self._host):
+                process.session.kill_at = process.session.disk.calls + int(rng.random() * DISK_CALLS_DURING_STOP)
+            await trio.sleep(STOP_TIMEOUT_S)
+            self._simulation.ledger.report_violation("stuck", f"{self._log_prefix}the node did not stop")
+        if fate == "power":
+            self._power_cut(node)
+        process.kill()
+
+    def _power_cut(self, node: Node) -> None:
+        if self._guard.power_cut(self._host, node):
+            host = self._simulation.host(self._host)
+            host.lose_power()
+            for path in self._guard.replaced_dirs(self._host):
+                host.replace_disk(path)
+                self._swarm.counts["replaced"] += 1
+                self._simulation.trace_event(f"{self._log_prefix}another disk at {path}")
+
+    def _disk_broke(self) -> None:
+        self._broken = True
+
+    def _classify_end(self, error: BaseException | None, *, stopped: bool) -> str:
+        """What ended a life; anything unexpected is a violation."""
+        found = flatten_exceptions(error)
+        if error is not None and all(isinstance(x, trio.Cancelled | KeyboardInterrupt) for x in found):
+            raise error  # the whole run is over
+        if any(isinstance(x, ProcessKilled) for x in found):
+            return "killed"
+        if found and self._broken and all(isinstance(x, AllLogDirsFailed | OSError) for x in found):
+            return "disk failed"
+        if found or not stopped:
+            kind = "bad-response" if any(isinstance(x, InvalidResponse) for x in found) else "no-start"
+            self._simulation.ledger.report_violation(kind, f"{self._log_prefix}{found!r}")
+            return "failed"
+        return "stopped"
+
+
+async def run_with_faults(
+    disturber: FaultInjector,
+    lives: Collection[NodeLifecycle],
+    peace_at_s: float,
+    nursery: trio.Nursery,
+    *,
+    disturbs: bool = True,
+    die: bool = True,
+) -> None:
+    """Lives are lived in the nursery while things go wrong, until each node has begun its last; then all works.
+
+    Where they do not ``die`` the first is the last.
+    """
+    peace = trio.Event()
+    restless = len(lives)
+
+    def one_less() -> None:
+        nonlocal restless
+        restless -= 1
+        if not restless:
+            peace.set()
+
+    for each in lives:
+        nursery.start_soon(each.run_until, peace_at_s if die else 0.0, one_less)
+    async with trio.open_nursery() as trouble:
+        if disturbs:
+            trouble.start_soon(disturber.run)
+        await peace.wait()
+        if not die:
+            await trio.sleep(peace_at_s)
+        trouble.cancel_scope.cancel()
+    disturber.stop_faults()

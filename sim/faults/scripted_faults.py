@@ -1,0 +1,178 @@
+"""What may happen to voters, in just the order in which a rule of theirs is needed. Chance alone finds it late.
+
+``_older``: a leader comes back with records of an epoch before the last, and is gone once some of them, and nothing of
+its new epoch, are at another voter; then one leads who never had them (figure 8 of the Raft paper). ``_forgotten``: a
+voter falls behind, another one loses its disk, and the leader is cut off from both: those two are no majority, for one
+of them is not who it was. ``_hurried``: a leader that hears nobody is asked to let all the others go at once: one voter
+less at a time, or the rest of them decide without it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ottla.controller.raft.state_machine import events
+from ottla.controller.raft.state_machine.epoch_states import RaftLeaderState
+
+if TYPE_CHECKING:
+    from sim.engine.simulation import Simulation
+    from sim.faults.node_lifecycle import NodeLifecycle
+    from sim.scenarios.voter_changes import DynamicVoters
+
+SHARE = 0.6
+"""Of the quorums of three or more."""
+REST_S = 2.0
+BEHIND_S = 1.5
+"""So long a voter hears nothing while the others go on: less than it takes it to ask for votes."""
+ALONE_S = 7.0
+"""So long the leader hears nobody: enough for the others to elect, if they may."""
+LOOK_S = 0.001
+SEEN_S = 0.1
+"""So long a leader has for showing what it takes for committed."""
+
+
+def uses_scripted_faults(seed: int, nodes: int) -> bool:
+    """Whether there are scenes in a run."""
+    return nodes > 2 and random.Random(f"on stage {seed}").random() < SHARE
+
+
+class ScriptedFaults:
+    """One after the other, in some of the runs."""
+
+    def __init__(
+        self,
+        world: Simulation,
+        seed: int,
+        voters: DynamicVoters | None,
+        lives: Mapping[int, NodeLifecycle],
+        living: Callable[[], dict[int, Any]],
+        until_s: float,
+    ) -> None:
+        """``voters``: None where the settings say who votes. ``until_s``: nobody is killed from then on."""
+        self._simulation = world
+        self._chance = random.Random(f"scenes {seed}")
+        self._voters = voters
+        self._lifecycles = lives
+        self._living = living
+        self._until_s = until_s
+        self.played = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await trio.sleep(REST_S * (0.5 + self._chance.random()))
+            leader = self._leader()
+            if leader is not None and self._simulation.now_s() < self._until_s - BEHIND_S:
+                later = [] if self._voters is None else [self._forgotten, self._hurried]
+                scene = self._chance.choice([self._older, *later])
+                await scene(*leader)
+
+    def _leader(self) -> tuple[int, Any] | None:
+        """Who leads and is active, of three voters at least that are all there, and its raft.
+
+        Who lets one go while another is lost for good may be left without a majority, and not only here.
+        """
+        for number, parts in self._living().items():
+            raft = parts.controller._raft
+            if parts.controller.is_active:
+                voters = raft.machine.voters.current
+                are_there = self._voters is None or all(v == self._voters.key(v.id) for v in voters)
+                return (number, raft) if len(voters) > 2 and are_there else None
+        return None
+
+    async def _forgotten(self, leader: int, raft: Any) -> None:
+        others = [v.id for v in raft.machine.voters.current if v.id != leader]
+        behind, lost = self._chance.sample(others, 2)
+        self._simulation.trace_event(f"scene: n{behind} falls behind, n{lost} loses its disk, n{leader} is alone")
+        self._cut([behind], BEHIND_S)
+        await trio.sleep(BEHIND_S * (0.5 + self._chance.random() / 2))
+        process = self._lifecycles[lost].process
+        if process is None or process.dead or self._simulation.now_s() >= self._until_s:
+            return
+        self.played += 1
+        assert self._voters is not None
+        self._voters.maybe_lose_disk(lost)
+        process.kill()
+        self._cut([leader], ALONE_S)
+        self._cut([behind], 0, [n for n in self._lifecycles if n != leader])
+        await trio.sleep(ALONE_S)
+
+    async def _older(self, old: int, raft: Any) -> None:
+        others = self._chance.sample([v.id for v in raft.machine.voters.current if v.id != old], 2)
+        if len(raft.machine.voters.current) != 3:
+            return
+        self._simulation.trace_event(f"scene: n{old} has records that nobody has, and comes back with them")
+        self.played += 1
+        self._cut([old], ALONE_S)
+        await trio.sleep(BEHIND_S * (0.5 + self._chance.random() / 2))
+        self._kill(old)
+        if not await self._until(lambda: any(self._is(one, RaftLeaderState) for one in others)):
+            return
+        newer = next(one for one in others if self._is(one, RaftLeaderState))
+        third = next(one for one in others if one != newer)
+        self._cut([newer], ALONE_S)
+        if third not in self._living():
+            return
+        self._cut([old], 0, [third])
+        end = self._living()[third].controller._raft.machine.log_summary.end
+        if await self._until(lambda: self._knows(old, third) > end):
+            self._cut([old], ALONE_S)
+            await trio.sleep(SEEN_S)
+            self._kill(old)
+            self._cut([newer], 0, [third])
+            await trio.sleep(ALONE_S)
+
+    def _is(self, one: int, state: type) -> bool:
+        parts = self._living().get(one)
+        return parts is not None and isinstance(parts.controller._raft.machine.state, state)
+
+    def _knows(self, leader: int, other: int) -> int:
+        """How far the other's log reaches, as a leader knows; -1 where it does not, or does not lead."""
+        if not self._is(leader, RaftLeaderState):
+            return -1
+        ends = self._living()[leader].controller._raft.machine.state.ends
+        return max((known.end for key, known in ends.items() if key.id == other), default=-1)
+
+    def _kill(self, one: int) -> bool:
+        """Kill it, if it is there and may be; says so."""
+        process = self._lifecycles[one].process
+        if process is None or process.dead or self._simulation.now_s() >= self._until_s:
+            return False
+        process.kill()
+        return True
+
+    async def _until(self, holds: Callable[[], bool]) -> bool:
+        """Wait for it, not for long; says whether it came."""
+        until = self._simulation.now_s() + ALONE_S
+        while not holds():
+            if self._simulation.now_s() > min(until, self._until_s):
+                return False
+            await trio.sleep(LOOK_S)
+        return True
+
+    async def _hurried(self, leader: int, raft: Any) -> None:
+        others = [v for v in raft.machine.voters.current if v.id != leader]
+        self._simulation.trace_event(f"scene: n{leader} is alone, and asked to let all go")
+        self.played += 1
+        self._cut([leader], ALONE_S)
+        for voter in others:
+            self._simulation.start_soon(lambda v=voter: self._ask(raft, events.RemoveVoter(v)))  # type: ignore[misc]
+        await trio.sleep(ALONE_S)
+
+    async def _ask(self, raft: Any, request: events.RemoveVoter) -> None:
+        with trio.move_on_after(ALONE_S):
+            answer = (await raft.handle_request(request)).answer
+            self._simulation.trace_event(f"RemoveVoter {request.voter.id}: {answer.error.name}, {answer.message}")
+
+    def _cut(self, some: Collection[int], for_s: float, others: Collection[int] | None = None) -> None:
+        """Those hear none of the others from now on, nor the others them."""
+        over = self._simulation.now_s() + for_s
+        for one in some:
+            for other in self._lifecycles if others is None else others:
+                if other not in some:
+                    for source, target in ((one, other), (other, one)):
+                        self._simulation.network.link(f"n{source}", f"n{target}").cut_until = over

@@ -1,0 +1,86 @@
+"""What a coordinator goes through with a transaction, step by step: so that its node can die at each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any
+
+from ottla.broker.transactions.events import MarkersWritten
+from ottla.broker.transactions.pending_transition import PendingTransition
+from ottla.broker.transactions.records import TransactionRecord
+from ottla.broker.transactions.state_machine import TransactionStateMachine
+from ottla.broker.transactions.transaction_metadata import S
+
+
+class TransactionStep(Enum):
+    """Where a transaction has got to. *Written*: its record stands in the log of the leader, and may get lost."""
+
+    ID_WRITTEN = "id-written"
+    OPEN_WRITTEN = "open-written"
+    OPEN = "open"
+    DECIDED_WRITTEN = "decided-written"
+    DECIDED = "decided"
+    SOME_MARKERS_WRITTEN = "some-know"
+    """A partition at least has its marker."""
+    COMPLETE_WRITTEN = "complete-written"
+    COMPLETE = "complete"
+
+
+WRITTEN = {
+    S.EMPTY: TransactionStep.ID_WRITTEN,
+    S.ONGOING: TransactionStep.OPEN_WRITTEN,
+    S.PREPARE_COMMIT: TransactionStep.DECIDED_WRITTEN,
+    S.PREPARE_ABORT: TransactionStep.DECIDED_WRITTEN,
+    S.COMPLETE_COMMIT: TransactionStep.COMPLETE_WRITTEN,
+    S.COMPLETE_ABORT: TransactionStep.COMPLETE_WRITTEN,
+}
+COMMITTED = {
+    S.ONGOING: TransactionStep.OPEN,
+    S.PREPARE_COMMIT: TransactionStep.DECIDED,
+    S.PREPARE_ABORT: TransactionStep.DECIDED,
+    S.COMPLETE_COMMIT: TransactionStep.COMPLETE,
+    S.COMPLETE_ABORT: TransactionStep.COMPLETE,
+}
+StepListener = Callable[[int, str, TransactionStep], None]
+"""(the coordinator's node, the transactional id, the step)."""
+
+
+@contextmanager
+def observe_steps(told: StepListener) -> Iterator[None]:
+    """Have each step of each transaction told that any coordinator of this process takes, the moment it is taken."""
+    replay, arrived, marked = (
+        TransactionStateMachine.replay,
+        TransactionStateMachine._on_committed,
+        TransactionStateMachine._on_markers_written,
+    )
+
+    def tell(machine: TransactionStateMachine, name: str, step: TransactionStep | None) -> None:
+        if step is not None:
+            told(machine._marker_sender._dependencies.node_id, name, step)
+
+    def on_replay(self: TransactionStateMachine, offset: int, record: TransactionRecord) -> None:
+        replay(self, offset, record)
+        pending = self.pending_transitions.get(record.transactional_id)
+        if record.transaction is not None and pending is not None and pending.after is record.transaction:
+            tell(self, record.transactional_id, WRITTEN.get(record.transaction.state))
+
+    def on_arrival(self: TransactionStateMachine, name: str, pending: PendingTransition, *rest: Any) -> None:
+        was_written, after = pending.is_written, pending.after
+        arrived(self, name, pending, *rest)
+        if was_written and after is not None:
+            tell(self, name, COMMITTED.get(after.state))
+
+    def on_marked(self: TransactionStateMachine, event: MarkersWritten) -> Any:
+        found = marked(self, event)
+        if event.pending_transition.remaining_partitions:
+            tell(self, event.transactional_id, TransactionStep.SOME_MARKERS_WRITTEN)
+        return found
+
+    planted: Any = TransactionStateMachine
+    planted.replay, planted._on_committed, planted._marked = on_replay, on_arrival, on_marked
+    try:
+        yield
+    finally:
+        planted.replay, planted._on_committed, planted._marked = replay, arrived, marked

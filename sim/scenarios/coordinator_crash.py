@@ -1,0 +1,197 @@
+"""A transaction whose coordinator's node dies at one of its steps: how long are readers of committed records held up?
+
+``python -m sim.scenarios.coordinator_crash --step decided --seeds 20``: each seed a cluster in which nothing else goes wrong. In every
+second one the producer dies as well. Violations: ``lso-stuck`` (the last stable offset has not moved on within the
+transaction's timeout and 10 s), ``torn-txn`` (some of a transaction is seen), ``lost-write``, ``G1a`` (what was not
+committed is seen).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import statistics
+import sys
+from functools import partial
+from typing import NamedTuple
+
+import trio
+
+from sim.checkers.history import OperationOutcome
+from sim.faults.node_lifecycle import NodeLifecycle
+from sim.faults.transaction_steps import TransactionStep, observe_steps
+from sim.scenarios.cluster import ClusterScenario
+from sim.workload.clients import RetriableError, SimClient, create_topic
+from sim.workload.isolation_reader import fetch_isolated
+from sim.workload.transactional_clients import SOURCE, TRANSACTION_MS, TransactionalClient
+
+TRANSACTIONAL_ID = "payments"
+REPLICA_ASSIGNMENT = ([1, 2, 3], [2, 3, 1])
+"""The partitions have two leaders: each gets its marker by itself."""
+STABLE_TIMEOUT_S = TRANSACTION_MS / 1000 + 10
+SOON_S = 3.0
+MAX_DOWNTIME_S = 20.0
+POLL_INTERVAL_S = 0.05
+WRITES_FOR_S = 0.3
+"""How long a producer thinks between two records."""
+
+
+class CoordinatorCrash(NamedTuple):
+    """What one run came to."""
+
+    step: TransactionStep
+    seed: int
+    held_up_s: float
+    """From the death until the end of the transaction, and of what was written, was stable in every partition."""
+    alone: bool
+    """Whether the producer had died as well."""
+    violations: list[tuple[str, str]]
+
+
+class CoordinatorCrashScenario(ClusterScenario):
+    """A run under way."""
+
+    def __init__(self, seed: int, step: TransactionStep) -> None:
+        super().__init__(seed, transactions=2, only_late=True)
+        self.fault_plan.fault_kinds = []
+        self._step = step
+        self._commits = seed % 4 < 2
+        self.alone = seed % 2 == 1
+        self._times = 1 + seed // 4 % 2 if step in (TransactionStep.OPEN_WRITTEN, TransactionStep.OPEN) else 1
+        """How often the step is taken: a transaction opens with its first partition, and again with the next."""
+        self._died = trio.Event()
+        self._outcome = OperationOutcome.INFO
+        self.held_up_s = 0.0
+
+    async def run(self) -> None:
+        """One transaction, one death, and how long it mattered."""
+        async with trio.open_nursery() as everything:
+            for lives in self.lifecycles.values():
+                everything.start_soon(self._run_node, lives)
+            await self.wait_until_full()
+            await create_topic(self.simulation, SOURCE, service=self.service, placed=REPLICA_ASSIGNMENT)
+            with observe_steps(self._on_step):
+                await self._transact()
+                assert self._died.is_set(), "nobody took the step"
+                await self._wait_until_stable()
+            everything.cancel_scope.cancel()
+
+    async def _run_node(self, lives: NodeLifecycle) -> None:
+        while True:
+            await lives.run_once(None)
+            await trio.sleep(self.simulation.rng.random() * MAX_DOWNTIME_S)
+
+    def _on_step(self, node_id: int, name: str, step: TransactionStep) -> None:
+        if name != TRANSACTIONAL_ID or step is not self._step or self._died.is_set():
+            return
+        self._times -= 1
+        if not self._times:
+            self._kill_coordinator(node_id)
+
+    def _kill_coordinator(self, node_id: int) -> None:
+        self._died.set()
+        self._at_s = self.simulation.now_s()
+        self.simulation.trace_event(f"n{node_id} dies: {self._step.value}")
+        process = self.lifecycles[f"n{node_id}"].process
+        assert process is not None
+        process.kill()
+
+    async def _transact(self) -> None:
+        client = TransactionalClient(self.simulation, "producer", TRANSACTIONAL_ID, self.service, 2)
+
+        async def body() -> None:
+            for value in range(4):
+                await client.write((SOURCE, value % 2), [value])
+                await client.sleep(self.simulation.rng.random() * WRITES_FOR_S)
+
+        async def work() -> None:
+            await client.init()
+            self._outcome = await client.transact(body, commit=self._commits, asks=lambda: None)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_producer, nursery.cancel_scope)
+            await work()
+            with trio.move_on_after(1.0):
+                await self._died.wait()  # after the answer: the last steps
+            nursery.cancel_scope.cancel()
+        client.close_connections()
+
+    async def _cancel_producer(self, scope: trio.CancelScope) -> None:
+        """The producer dies with the coordinator, or has been patient for long enough."""
+        await self._died.wait()
+        await trio.sleep(0 if self.alone else STABLE_TIMEOUT_S)
+        scope.cancel()
+
+    async def _wait_until_stable(self) -> None:
+        """Wait until all that is committed is stable, and judge what a reader sees then."""
+        reader, ledger = SimClient(self.simulation, "reader", self.service), self.simulation.ledger
+        seen: set[int | None] = set()
+        with trio.move_on_at(self._at_s + STABLE_TIMEOUT_S) as limit:
+            for number in range(2):
+                seen |= set(await reader.retry_until_done(partial(self._stable, reader, number)))
+        self.held_up_s = self.simulation.now_s() - self._at_s
+        reader.close_connections()
+        if limit.cancelled_caught:
+            ledger.report_violation("lso-stuck", f"{self._step.value}: for {self.held_up_s:.1f} s")
+        elif seen and len(seen) < 4:
+            ledger.report_violation("torn-txn", f"{self._step.value}: {seen}")
+        elif self._outcome is OperationOutcome.OK and not seen:
+            ledger.report_violation("lost-write", self._step.value)
+        elif seen and not self._commits:
+            ledger.report_violation("G1a", self._step.value)
+
+    async def _stable(self, reader: SimClient, number: int) -> list[int | None]:
+        """What is committed in a partition, once nothing there is open.
+
+        Raises:
+            Again: not yet, or no answer.
+        """
+        values: list[int | None] = []
+        at, stable = 0, -1
+        while at != stable:  # a fetch ends where a segment does
+            seen = await fetch_isolated(reader, (SOURCE, number), at, 50, committed=True)
+            if seen.last_stable_offset < seen.high_watermark or seen.next_offset == at < seen.last_stable_offset:
+                await reader.sleep(POLL_INTERVAL_S)
+                raise RetriableError("open")
+            values += [value for _, value in seen.records]
+            at, stable = seen.next_offset, seen.last_stable_offset
+        return values
+
+
+def simulate_crash(seed: int, step: TransactionStep) -> CoordinatorCrash:
+    """Run one seed."""
+    run = CoordinatorCrashScenario(seed, step)
+    run.simulation.run(run.run)
+    return CoordinatorCrash(step, seed, run.held_up_s, run.alone, run.simulation.ledger.violations)
+
+
+def main() -> int:
+    """Run what was asked for; one line a seed, and one a step."""
+    parser = argparse.ArgumentParser("sim.scenarios.coordinator_crash", description=__doc__)
+    parser.add_argument("--step", choices=[x.value for x in TransactionStep], help="one of them; else all")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
+    told = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        command = [sys.executable, "-m", "sim.scenarios.coordinator_crash", *sys.argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, "PYTHONHASHSEED": "0"})
+    logging.disable(logging.CRITICAL)
+    bad = 0
+    for step in [TransactionStep(told.step)] if told.step else list(TransactionStep):
+        found = [simulate_crash(seed, step) for seed in range(told.seed, told.seed + told.seeds)]
+        for one in found:
+            bad += bool(one.violations)
+            verdict = f"VIOLATION {one.violations}" if one.violations else "ok"
+            print(f"seed {one.seed} {step.value} alone={one.alone} held_up_s {one.held_up_s:.2f} {verdict}", flush=True)
+        for alone in (False, True):
+            took = [one.held_up_s for one in found if one.alone is alone]
+            soon = sum(x <= SOON_S for x in took)
+            if took:
+                what = f"median {statistics.median(took):.2f} s, worst {max(took):.2f} s, {soon} of {len(took)} soon"
+                print(f"{step.value}, producer {'died, too' if alone else 'lived'}: {what}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

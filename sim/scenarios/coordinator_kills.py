@@ -1,0 +1,182 @@
+"""Nodes that coordinate groups are killed, one after the other, while nothing else goes wrong.
+
+``group-late``: `RECOVERY_TIMEOUT_S` after another node has read a group's log, none of its members has been heard, or not all of them
+when a request of theirs that was under way has had its time, too: these members do one thing at a time. What members
+had committed must not go back, and records that are shared go to somebody: as always.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.broker.coordinator.shard import CoordinatorState
+from ottla.broker.groups.coordinator import TOPIC
+from sim.checkers.cluster_invariants import ClusterInvariants
+from sim.scenarios.cluster import REQUEST_TIMEOUT_S, ClusterScenario
+from sim.scenarios.single_node import SimulationResult
+
+if TYPE_CHECKING:
+    from ottla.broker.components.broker_components import BrokerComponents
+    from sim.engine.simulation import Simulation
+    from sim.faults.node_lifecycle import NodeLifecycle
+    from sim.workload.groups.groups_workload import GroupsWorkload
+    from sim.workload.groups.member_slots import SimGroupMember
+
+RECOVERY_TIMEOUT_S = 3.0
+PAUSE_S = 4.0
+POLL_INTERVAL_S = 0.05
+MAX_WAIT_S = 60.0
+
+
+class CoordinatorKiller:
+    """The one who kills."""
+
+    def __init__(
+        self,
+        world: Simulation,
+        groups: GroupsWorkload,
+        lives: Mapping[str, NodeLifecycle],
+        is_full: Callable[[], bool],
+        most: int,
+    ) -> None:
+        """``is_full``: whether every replica is back; ``most``: so many nodes are killed."""
+        self._simulation = world
+        self._groups = groups
+        self._lifecycles = lives
+        self._is_full = is_full
+        self._most = most
+        self._chance = random.Random(f"kills {world.seed}")
+        self.kills = 0
+        self.slowest_s = 0.0
+        """Longest from a log that was read to a member heard."""
+
+    async def run(self) -> None:
+        """Kill so many."""
+        while self.kills < self._most:
+            await trio.sleep(PAUSE_S * (0.5 + self._chance.random()))
+            if not await self._wait_for(MAX_WAIT_S, self._is_cluster_ready):
+                self._simulation.ledger.report_violation("stuck", f"before kill {self.kills + 1}")
+                return
+            await self._kill(self._chance.choice(self._groups.names))
+
+    def _is_cluster_ready(self) -> bool:
+        since = self._simulation.now_s() - RECOVERY_TIMEOUT_S
+        seats = self._groups.member_slots
+        heard = bool(seats) and all(seat.member is not None and seat.member.last_heartbeat_s > since for seat in seats)
+        return heard and self._is_full() and all(self._coordinator(x) for x in self._groups.names)
+
+    def _members(self, group: str) -> list[SimGroupMember]:
+        return [seat.member for seat in self._groups.member_slots if seat.member is not None and seat.group == group]
+
+    def _silent_members(self, group: str, were: Sequence[SimGroupMember], since_s: float) -> list[str]:
+        """Those of them who are still members, and have not been heard since."""
+        there = self._members(group)
+        return [x.id for x in were if x in there and x.last_heartbeat_s <= since_s]
+
+    def _parts(self) -> dict[str, BrokerComponents]:
+        return {
+            host: x.node.components
+            for host, x in self._lifecycles.items()
+            if x.node is not None and x.node.components is not None
+        }
+
+    def _coordinator(self, group: str) -> str | None:
+        """Whose node has read a group's log and leads it."""
+        for host, parts in self._parts().items():
+            number = parts.groups.partition_for(group)
+            for shard in parts.groups._runtime:
+                if (
+                    shard.replica.partition == number
+                    and shard.state is CoordinatorState.ACTIVE
+                    and shard.replica.is_leader
+                ):
+                    return host
+        return None
+
+    async def _kill(self, group: str) -> None:
+        host = self._coordinator(group)
+        process = None if host is None else self._lifecycles[host].process
+        if host is None or process is None:
+            return
+        world = self._simulation
+        concerned = [name for name in self._groups.names if self._coordinator(name) == host]
+        self.kills += 1
+        world.trace_event(f"kill {self.kills}: {host}, {concerned} in {TOPIC}")
+        process.kill()
+        async with trio.open_nursery() as waiting:
+            for name in concerned:
+                waiting.start_soon(self._wait_for_recovery, name, host, self._members(name))
+
+    async def _wait_for_recovery(self, name: str, host: str, were: Sequence[SimGroupMember]) -> None:
+        """Wait for a group whose coordinator was killed."""
+        world = self._simulation
+        if not await self._wait_for(MAX_WAIT_S, partial(self._has_moved, name, host)):
+            world.ledger.report_violation("stuck", f"nobody coordinates {name} after kill {self.kills}")
+            return
+        read_s = world.now_s()
+        if not were:
+            return
+        first = await self._wait_for(
+            RECOVERY_TIMEOUT_S, lambda: len(self._silent_members(name, were, read_s)) < len(were)
+        )
+        first_s = world.now_s() - read_s
+        if (
+            not await self._wait_for(
+                RECOVERY_TIMEOUT_S + REQUEST_TIMEOUT_S - first_s, lambda: not self._silent_members(name, were, read_s)
+            )
+            or not first
+        ):
+            who = self._silent_members(name, were, read_s)
+            world.ledger.report_violation("group-late", f"{name} after kill {self.kills}: {who} were not heard")
+        self.slowest_s = max(self.slowest_s, first_s)
+        world.trace_event(
+            f"{name} goes on after {first_s:.2f} s, with all members after {world.now_s() - read_s:.2f} s"
+        )
+
+    def _has_moved(self, group: str, host: str) -> bool:
+        return self._coordinator(group) not in (None, host)
+
+    async def _wait_for(self, seconds: float, holds: Callable[[], bool]) -> bool:
+        for _ in range(int(seconds / POLL_INTERVAL_S)):
+            if holds():
+                return True
+            await trio.sleep(POLL_INTERVAL_S)
+        return holds()
+
+
+class CoordinatorKillScenario(ClusterScenario):
+    """A run of three nodes under way."""
+
+    def __init__(self, seed: int, most: int) -> None:
+        super().__init__(seed, groups=True)
+        assert self.groups is not None
+        self.fault_plan.stop_kinds, self.fault_plan.fault_kinds, self.fault_plan.max_initial_sync_s = [], [], 0.0
+        self.groups.is_quiescent = True
+        self.killer = CoordinatorKiller(self.simulation, self.groups, self.lifecycles, self.is_full, most)
+
+    async def run(self) -> None:
+        """All kills, then the reckoning."""
+        async with trio.open_nursery() as everything:
+            everything.start_soon(self._work)
+            everything.start_soon(ClusterInvariants(self.simulation, self.live_nodes).run)
+            for each in self.lifecycles.values():
+                everything.start_soon(each.run_until_killed)
+            await self.killer.run()
+            self.fault_plan.counts["killed"] = self.killer.kills
+            self.fault_plan.counts["slowest-ms"] = int(self.killer.slowest_s * 1000)
+            self.simulation.draining = True
+            await self._finish()
+            everything.cancel_scope.cancel()
+
+
+def simulate_coordinator_kills(seed: int, most: int, listen: Callable[[str], None] | None = None) -> SimulationResult:
+    """Run one seed; ``listen`` is told each event."""
+    run = CoordinatorKillScenario(seed, most)
+    run.simulation.trace.listen = listen
+    run.simulation.run(run.run)
+    return run.result()

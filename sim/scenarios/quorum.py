@@ -1,0 +1,349 @@
+"""Controllers alone: one to five voters without a broker, what happens to them, and what they have committed.
+
+A writer hands numbered settings to whoever is active; what was acknowledged stays, and nothing older comes after it.
+Violations of its own: ``no-leader`` (nothing is acknowledged within 15 s of peace), ``lost`` (an acknowledged setting
+is not there in the end), ``behind`` (a voter has not caught up with the others within 15 s of peace).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ottla.broker.node import AllLogDirsFailed
+from ottla.client.cluster_client import read_exactly
+from ottla.controller.control.controller_result import ControllerDefaults
+from ottla.controller.metadata.image import RESOURCE_BROKER
+from ottla.controller.quorum_controller import QuorumController
+from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
+from ottla.controller.raft.state_machine.raft_state import QuorumTimeouts
+from ottla.env.env import FOREVER_S, AcceptedStream, Env
+from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory
+from ottla.wire.api_keys import ApiKey, request_class
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ProtocolError, WireError
+from ottla.wire.framing import encode_response, parse_frame_size, parse_request
+from ottla.wire.messages import api_versions as av
+from ottla.wire.messages import incremental_alter_configs as ac
+from sim.checkers.cluster_invariants import ClusterInvariants
+from sim.checkers.replica_comparison import find_replica_differences, read_replica
+from sim.engine.simulation import Simulation
+from sim.faults.fault_plan import FaultInjector, FaultPlan
+from sim.faults.node_lifecycle import NodeLifecycle, StopPolicy, run_with_faults
+from sim.faults.scripted_faults import ScriptedFaults, uses_scripted_faults
+from sim.scenarios.cluster import CONTROLLER_PORT, format_host
+from sim.scenarios.single_node import SimulationResult
+from sim.scenarios.voter_changes import DynamicVoters, StaticVoters
+
+if TYPE_CHECKING:
+    from sim.engine.processes import SimProcess
+
+SUPPORTED_VERSIONS = {
+    ApiKey.FETCH: 18,
+    ApiKey.FETCH_SNAPSHOT: 1,
+    ApiKey.VOTE: 2,
+    ApiKey.BEGIN_QUORUM_EPOCH: 1,
+    ApiKey.END_QUORUM_EPOCH: 1,
+    ApiKey.API_VERSIONS: 4,
+    ApiKey.ADD_RAFT_VOTER: 1,
+    ApiKey.REMOVE_RAFT_VOTER: 0,
+    ApiKey.UPDATE_RAFT_VOTER: 0,
+}
+KRAFT = av.SupportedFeatureKey("kraft.version", 0, 1)
+KEY = "log.retention.ms"
+LISTENER = "CONTROLLER"
+QUIESCENCE_TIMEOUT_S = 15.0
+ALL_POWER_CUT_SHARE = 0.5
+"""Of the runs in which the power of all fails right after votes, and of the votes in such a run."""
+ALL_POWER_CUT_DELAY_S = 0.12
+FIRST_VALUE = 100_000
+DYNAMIC_SHARE = 0.5
+"""Of the quorums of several whose voters are records, and change."""
+
+
+class QuorumComponents:
+    """What there is of a node."""
+
+    def __init__(self, controller: QuorumController) -> None:
+        self.controller = controller
+        self.replica_manager = ()
+        self.lifecycle = None
+
+
+class QuorumNode:
+    """A controller, and the listener the others reach it at."""
+
+    def __init__(
+        self, env: Env, quorum: QuorumConfig, settings: dict[str, str], voted: Callable[[], None] = lambda: None
+    ) -> None:
+        self.env = env
+        self._voted = voted
+        self._quorum = quorum
+        self._settings = settings
+        self._failure: OSError | None = None
+        self._scope = trio.CancelScope()
+        self.components: Any = None
+
+    async def run(self, ready: None, stop: trio.Event) -> None:
+        """Until told to stop."""
+        env = self.env
+        directory = LogDirectory(env.disk, "/data")
+        directory.lock()
+        identity = directory.read_meta_properties()
+        assert identity is not None
+        controller = QuorumController(
+            env, directory, identity, ControllerDefaults(static_config=self._settings), self._fail, self._quorum
+        )
+        controller.load()
+        self.components = QuorumComponents(controller)
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(controller.run)
+                nursery.start_soon(self._serve, controller, nursery)
+                await stop.wait()
+                await controller.resign()
+                nursery.cancel_scope.cancel()
+        if self._failure is not None:
+            raise AllLogDirsFailed(str(self._failure))
+        controller.close()
+        directory.unlock()
+
+    def _fail(self, error: OSError) -> None:
+        self._failure = error
+        self._scope.cancel()
+
+    async def _serve(self, controller: QuorumController, nursery: trio.Nursery) -> None:
+        listener = await self.env.net.listen("", CONTROLLER_PORT)
+        while True:
+            nursery.start_soon(self._answer, controller, await listener.accept())
+
+    async def _answer(self, controller: QuorumController, stream: AcceptedStream) -> None:
+        """One request after the other."""
+        try:
+            while True:
+                size = parse_frame_size(await read_exactly(stream, 4, FOREVER_S))
+                frame = memoryview(bytes(await read_exactly(stream, size, FOREVER_S)))
+                request = parse_request(frame)
+                body = compiler.decode(request_class(request.key), request.version, frame, request.body_position)[0]
+                if request.key is ApiKey.API_VERSIONS:
+                    keys = [av.ApiVersion(k, 0, high) for k, high in SUPPORTED_VERSIONS.items()]
+                    answer: Any = av.ApiVersionsResponse(0, keys, supported_features=[KRAFT])
+                else:
+                    answer = await controller.handle_raft_request(body, request.version, LISTENER)
+                await stream.send(encode_response(request.key, request.version, request.correlation_id, answer))
+                if request.key is ApiKey.VOTE and is_vote_granted(body, answer):
+                    self._voted()
+        except (OSError, WireError):
+            stream.close()
+
+
+def is_vote_granted(request: Any, answer: Any) -> bool:
+    """Whether a candidate got this voter's vote: more than the promise that it would."""
+    asked = (p for topic in request.topics for p in topic.partitions)
+    told = (p for topic in answer.topics for p in topic.partitions)
+    return any(t.vote_granted and not a.pre_vote for a, t in zip(asked, told, strict=False))
+
+
+class UnrestrictedStopPolicy(StopPolicy):
+    """Everything a quorum promises was synced: power may go anywhere at any time, and nothing is excused."""
+
+    def power_cut(self, host: str, node: Any) -> bool:
+        """Yes."""
+        return True
+
+
+class ControllerLifecycle(NodeLifecycle):
+    """The lives of one controller."""
+
+    def __init__(
+        self,
+        world: Simulation,
+        swarm: FaultPlan,
+        number: int,
+        quorum: QuorumConfig,
+        guard: StopPolicy,
+        voted: Callable[[], None],
+        voters: DynamicVoters | StaticVoters,
+    ) -> None:
+        super().__init__(world, swarm, number, f"n{number}", guard=guard)
+        self._quorum = quorum
+        self._voted = voted
+        self._voters = voters
+        self._number = number
+
+    def create_node(self, process: SimProcess) -> Any:
+        """A controller instead of a node."""
+        self._voters.maybe_wipe(process.host, self._number)
+        return QuorumNode(process.env, self._quorum, self._settings, self._voted)
+
+
+class QuorumScenario:
+    """A run under way."""
+
+    def __init__(self, seed: int, nodes: int | None = None, run_s: float = 40.0) -> None:
+        self.simulation = world = Simulation(seed)
+        self.fault_plan = FaultPlan.generate_for_cluster(world.rng)
+        self.fault_plan.dirs = "/data"
+        self.fault_plan.settings.pop("metadata.log.dir", None)
+        nodes = nodes or 1 + int(world.rng.random() * 5)
+        self.names = [f"n{i}" for i in range(1, nodes + 1)]
+        voters = tuple((i, ListenerEndpoint(LISTENER, f"n{i}", CONTROLLER_PORT)) for i in range(1, nodes + 1))
+        guard = UnrestrictedStopPolicy(world, self.fault_plan)
+        self._chance = random.Random(f"dark {seed}")
+        self._cuts_all_power = len(self.names) > 1 and self._chance.random() < ALL_POWER_CUT_SHARE
+        self._invariants = ClusterInvariants(world, self.live_nodes)
+        dynamic = len(self.names) > 1 and self._chance.random() < DYNAMIC_SHARE
+        hosts = {number: world.host(f"n{number}") for number, _ in voters}
+        fixed = StaticVoters(world, seed, hosts, self.live_nodes)
+        staged = uses_scripted_faults(seed, len(self.names))
+        self.voters = (
+            DynamicVoters(world, seed, len(self.names), LISTENER, self.live_nodes, stay=staged) if dynamic else None
+        )
+        self._fixed = fixed
+        self.lifecycles = []
+        for number, end in voters:
+            host = hosts[number]
+            host.disk.holes, host.slow_s = self.fault_plan.holes, self.fault_plan.max_initial_sync_s
+            if self.voters is not None:
+                self.voters.format(host, number, votes=number in self.voters.initial_voters)
+                quorum = self.voters.config(number)
+            else:
+                format_host(host, number, self.fault_plan)
+                quorum = QuorumConfig(LISTENER, (end,), voters)
+            if staged:
+                quorum = quorum._replace(timeouts=QuorumTimeouts(fetch_bytes=1))  # a batch at a time
+            of = self.voters or fixed
+            self.lifecycles.append(
+                ControllerLifecycle(world, self.fault_plan, number, quorum, guard, self._on_vote, of)
+            )
+        self._run_s = run_s
+        self.scripted_faults: ScriptedFaults | None = None
+        if staged:
+            lives = dict(enumerate(self.lifecycles, 1))
+            self.scripted_faults = ScriptedFaults(world, seed, self.voters, lives, self.live_nodes, run_s)
+        self.attempted_value = self.acknowledged_value = FIRST_VALUE
+        self.count = 0
+
+    def live_nodes(self) -> dict[int, Any]:
+        """The parts of the nodes that are up."""
+        return {
+            i: lives.node.components
+            for i, lives in enumerate(self.lifecycles, 1)
+            if lives.node is not None and lives.node.components is not None
+        }
+
+    async def run(self) -> None:
+        """Faults for a while, then peace and the reckoning."""
+        world = self.simulation
+        disturber = FaultInjector(world, self.fault_plan, self.names)
+        async with trio.open_nursery() as everything:
+            everything.start_soon(self._write)
+            everything.start_soon(self._invariants.run)
+            async with trio.open_nursery() as changes:
+                if self.voters is not None:
+                    changes.start_soon(self.voters.run)
+                if self.scripted_faults is not None:
+                    changes.start_soon(self.scripted_faults.run)
+                await run_with_faults(disturber, self.lifecycles, self._run_s, everything, disturbs=len(self.names) > 1)
+                changes.cancel_scope.cancel()
+            world.network.close_half_open()
+            world.trace_event("peace")
+            await self._wait_until_quiescent()
+            everything.cancel_scope.cancel()
+
+    def _on_vote(self) -> None:
+        """A vote was given: what it rests on must be on disk by now."""
+        if self._cuts_all_power and self._chance.random() < ALL_POWER_CUT_SHARE:
+            self.simulation.start_soon(self._cut_all_power)
+
+    async def _cut_all_power(self) -> None:
+        """The power of all machines fails, when the vote may have made a leader that nobody has a record of."""
+        await trio.sleep(self._chance.random() * ALL_POWER_CUT_DELAY_S)
+        if self.simulation.now_s() >= self._run_s:
+            return  # some live their last life by now
+        self._invariants.check_once()
+        self.simulation.trace_event("dark")
+        self.fault_plan.counts["dark"] += 1
+        for name in self.names:
+            if self.simulation.host(name).up:
+                self.simulation.host(name).lose_power()
+
+    async def _write(self) -> None:
+        while True:
+            await trio.sleep(self.simulation.rng.random() * 0.3)
+            for parts in self.live_nodes().values():
+                if parts.controller.is_active:
+                    self.simulation.start_soon(lambda c=parts.controller: self._write_once(c))  # type: ignore[misc]
+                    break
+
+    async def _write_once(self, controller: QuorumController) -> None:
+        self.attempted_value += 1
+        value = self.attempted_value
+        config = ac.AlterableConfig(KEY, 0, str(value))
+        request = ac.IncrementalAlterConfigsRequest([ac.AlterConfigsResource(RESOURCE_BROKER, "", [config])])
+        try:
+            with trio.move_on_after(60) as scope:
+                answer = await controller.submit(request, 1)
+        except (ProtocolError, OSError):
+            return
+        if not scope.cancelled_caught and answer.responses[0].error_code == 0:
+            self.acknowledged_value = max(self.acknowledged_value, value)
+            self.count += 1
+            self.simulation.trace_event(f"acked {value}")
+
+    async def _wait_until_quiescent(self) -> None:
+        world, before = self.simulation, self.count
+        until = world.now_s() + QUIESCENCE_TIMEOUT_S
+        while self.count < before + 3:
+            if world.now_s() > until:
+                world.ledger.report_violation("no-leader", f"15 s after peace {self._describe()}")
+                return
+            await trio.sleep(0.2)
+        acked = self.acknowledged_value
+        while any(self._value(parts) < acked for parts in self.live_nodes().values()) or len(self.live_nodes()) < len(
+            self.names
+        ):
+            if world.now_s() > until:
+                world.ledger.report_violation("behind", f"{acked}: {self._describe()}")
+                return
+            await trio.sleep(0.2)
+        logs = {name: read_replica(world.host(name).disk, METADATA_TOPIC, 0) for name in self.names}
+        end = min(parts.controller.image.offset for parts in self.live_nodes().values())
+        for detail in find_replica_differences(logs, end)[:5]:
+            world.ledger.report_violation("copies-differ", detail)
+
+    def _value(self, parts: Any) -> int:
+        return int(parts.controller.image.config(RESOURCE_BROKER, "").get(KEY, "0"))
+
+    def _describe(self) -> str:
+        made = ((i, p.controller, self._value(p)) for i, p in self.live_nodes().items())
+        return ", ".join(f"{i}: epoch {c.epoch} leader {c.leader_id} at {c.image.offset}: {v}" for i, c, v in made)
+
+    def result(self) -> SimulationResult:
+        """The run in one line's worth of facts."""
+        world = self.simulation
+        calls = {name: host.disk.calls for name, host in sorted(world.hosts.items())}
+        world.trace.add(repr((sorted(self.fault_plan.counts.items()), world.ledger.violations, calls)))
+        counted = {**self.fault_plan.counts, "nodes": len(self.names)}
+        if self.voters is not None:
+            counted |= {"voters": self.voters.changed, "wiped": self.voters.wiped}
+        elif self._fixed.wiped:
+            counted["wiped"] = self._fixed.wiped
+        if self.scripted_faults is not None:
+            counted["scenes"] = self.scripted_faults.played
+        return SimulationResult(
+            world.seed, world.trace.digest(), counted, world.now_s(), world.ledger.violations, self.count, 0
+        )
+
+
+def simulate_quorum(
+    seed: int, nodes: int | None = None, run_s: float = 40.0, listen: Callable[[str], None] | None = None
+) -> SimulationResult:
+    """Run one seed; ``listen`` is told each event."""
+    scenario = QuorumScenario(seed, nodes, run_s)
+    scenario.simulation.trace.listen = listen
+    scenario.simulation.run(scenario.run)
+    return scenario.result()

@@ -1,0 +1,198 @@
+"""One simulated run: nodes that meet what the seed has in store, their clients, then peace, and the reckoning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from sim.checkers.anomalies import find_anomalies
+from sim.engine.simulation import Simulation
+from sim.faults.fault_plan import MAX_CLOCK_JUMP_IN_TRANSACTIONS_MS, FaultInjector, FaultPlan
+from sim.faults.node_lifecycle import NodeLifecycle, run_with_faults
+from sim.workload.admin_client import SimAdminClient
+from sim.workload.classic_consumer import SimConsumer
+from sim.workload.clients import (
+    NODE,
+    SINGLE_NODE,
+    TOPIC,
+    ClusterService,
+    SimClient,
+    SimProducer,
+    create_topic,
+    read_partition,
+)
+from sim.workload.exactly_once import ExactlyOnceWorkload
+from sim.workload.fetch_client import SimFetcher
+from sim.workload.groups.groups_workload import GroupsWorkload, node_settings
+from sim.workload.log_dir_mover import SimLogDirMover
+
+if TYPE_CHECKING:
+    from ottla.broker.components.broker_components import BrokerComponents
+
+RUN_S = 40.0
+QUIESCENCE_TIMEOUT_S = 60.0
+COMPACTED_TOPIC = "c"
+COMPACTED_KEYS = 5
+COMPACTION_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.ms": "1200",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "0",
+}
+
+SMALL_REPLICA_FETCH = {"replica.fetch.max.bytes": "400"}
+"""Of a move between directories: a partition takes many of them, and things go wrong in between."""
+
+
+class SimulationResult(NamedTuple):
+    """What one run came to."""
+
+    seed: int
+    digest: str
+    faults: dict[str, int]
+    virtual_s: float
+    violations: list[tuple[str, str]]
+    acknowledged: int
+    commits: int
+
+
+class SimulationScenario:
+    """A run under way."""
+
+    def __init__(
+        self, world: Simulation, swarm: FaultPlan, hosts: Sequence[str] = (NODE,), service: ClusterService = SINGLE_NODE
+    ) -> None:
+        self.simulation = world
+        self.fault_plan = swarm
+        self.service = service
+        for name in hosts:
+            host = world.host(name)
+            host.disk.holes, host.slow_s = swarm.holes, swarm.max_initial_sync_s
+        self.admin = SimAdminClient(world, service=service)
+        if not self.fault_plan.synced:
+            self.simulation.ledger.on_power_cut.append(self.admin.power_cut)
+        paths = swarm.dirs.split(",")
+        self.log_dir_mover = SimLogDirMover(world, service, paths, COMPACTED_TOPIC) if len(paths) > 1 else None
+        self.transactions: ExactlyOnceWorkload | None = None
+        self.groups: GroupsWorkload | None = None
+        self.lifecycles: dict[str, NodeLifecycle] = {}
+        """By host."""
+        self._done = trio.Event()
+
+    def parts_by_host(self) -> dict[str, BrokerComponents]:
+        """The parts of the nodes that are up."""
+        found = {host: lives.node.components for host, lives in self.lifecycles.items() if lives.node is not None}
+        return {host: parts for host, parts in found.items() if parts is not None}
+
+    def add_groups(self) -> None:
+        """Have members of the groups of Kafka 4 among the clients. Their coordinator goes by times that it has written:
+        in Kafka, too, a clock that is far behind them keeps a group from its next target, or from what a pattern means.
+        """
+        self.fault_plan.max_clock_jump_ms = MAX_CLOCK_JUMP_IN_TRANSACTIONS_MS
+        self.fault_plan.settings |= node_settings(self.simulation)
+        self.groups = GroupsWorkload(self.simulation, self.service, self.fault_plan.counts, self.parts_by_host)
+
+    async def run(self) -> None:
+        """Faults for a while, then peace, then the reckoning."""
+        world = self.simulation
+        disturber = FaultInjector(world, self.fault_plan, [NODE])
+        async with trio.open_nursery() as everything:
+            everything.start_soon(self._work)
+            self.lifecycles[NODE] = NodeLifecycle(world, self.fault_plan)
+            await run_with_faults(disturber, self.lifecycles.values(), RUN_S, everything)
+            world.draining = True
+            await self._finish()
+            everything.cancel_scope.cancel()
+
+    async def _work(self) -> None:
+        world, service = self.simulation, self.service
+        await create_topic(world, service=service)
+        await create_topic(world, COMPACTED_TOPIC, COMPACTION_CONFIGS, service)
+        async with trio.open_nursery() as consumers:
+            for number in range(2):
+                consumers.start_soon(SimConsumer(world, f"consumer-{number}", service).run)
+            consumers.start_soon(SimFetcher(world, "fetcher", (TOPIC, COMPACTED_TOPIC), service).run)
+            async with trio.open_nursery() as workers:
+                for number in range(4 if self.fault_plan.synced else 2):
+                    producer = SimProducer(world, f"producer-{number}", number * 1_000_000, service=service)
+                    workers.start_soon(producer.run)
+                workers.start_soon(
+                    SimProducer(world, "keeper", 10_000_000, COMPACTED_TOPIC, COMPACTED_KEYS, service).run
+                )
+                workers.start_soon(self.admin.run)
+                if self.transactions is not None:
+                    workers.start_soon(self.transactions.run)
+                if self.log_dir_mover is not None:
+                    workers.start_soon(self.log_dir_mover.run)
+                if self.groups is not None:
+                    workers.start_soon(self.groups.run)
+            self._done.set()
+            consumers.cancel_scope.cancel()
+
+    async def _finish(self) -> None:
+        """When the clients have been acknowledged everything: read it all and compare."""
+        with trio.move_on_after(QUIESCENCE_TIMEOUT_S):
+            await self._done.wait()
+            await self._verify(SimClient(self.simulation, "reader", self.service))
+            return
+        self.simulation.ledger.report_violation(
+            "stuck", "clients were not served within 60 s after the faults had stopped"
+        )
+
+    async def _verify(self, client: SimClient) -> None:
+        ledger = self.simulation.ledger
+        for partition in range(self.service.partitions):
+            ledger.verify_partition((TOPIC, partition), await read_partition(client, TOPIC, partition))
+            ledger.verify_compacted_partition(
+                (COMPACTED_TOPIC, partition), await read_partition(client, COMPACTED_TOPIC, partition)
+            )
+        if not ledger.power_cuts:
+            for found in find_anomalies(self.simulation.history.operations(TOPIC)):
+                if found.is_violation:
+                    ledger.report_violation(found.name, found.detail)
+        if self.transactions is not None:
+            await self.transactions.verify()
+        if self.log_dir_mover is not None:
+            self.fault_plan.counts["between-directories"] = self.log_dir_mover.moves
+            await client.retry_until_done(self.log_dir_mover.verify)
+        if self.groups is not None:
+            await self.groups.verify()
+        await client.retry_until_done(self.admin.verify)
+        for name, made in self.admin.topics.items():
+            for partition in range(made.partitions):
+                self.admin.verify_records(name, partition, await read_partition(client, name, partition))
+
+    def result(self) -> SimulationResult:
+        """The run in one line's worth of facts."""
+        world, ledger = self.simulation, self.simulation.ledger
+        calls = {name: host.disk.calls for name, host in sorted(world.hosts.items())}
+        world.trace.add(repr((sorted(self.fault_plan.counts.items()), ledger.violations, calls)))
+        return SimulationResult(
+            world.seed,
+            world.trace.digest(),
+            dict(self.fault_plan.counts),
+            world.now_s(),
+            ledger.violations,
+            ledger.acknowledged_count,
+            ledger.commits,
+        )
+
+
+def simulate_node(
+    seed: int, *, synced: bool = False, groups: bool = False, listen: Callable[[str], None] | None = None
+) -> SimulationResult:
+    """Run one seed; ``groups``: with members of the groups of Kafka 4; ``listen`` is told each event.
+
+    The process must run under ``PYTHONHASHSEED=0`` for digests to be comparable.
+    """
+    world = Simulation(seed)
+    swarm = FaultPlan.generate(world.rng, synced=synced)
+    swarm.settings |= SMALL_REPLICA_FETCH
+    scenario = SimulationScenario(world, swarm)
+    if groups:
+        scenario.add_groups()
+    scenario.simulation.trace.listen = listen
+    scenario.simulation.run(scenario.run)
+    return scenario.result()

@@ -1,0 +1,52 @@
+"""A coordinator's node dies at each step of a transaction, in virtual time; ``OTTLA_DEATHS=20``: seeds of each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from sim.faults.transaction_steps import TransactionStep
+from sim.scenarios.tests.test_single_node import run_module
+
+SEEDS = int(os.environ.get("OTTLA_DEATHS", "0")) or 2
+
+
+@pytest.mark.parametrize("step", [x.value for x in TransactionStep])
+def test_readers_of_committed_records_go_on_whatever_step_a_coordinator_dies_at(step: str) -> None:
+    """Within the transaction's timeout and 10 s; where its producer lives mostly within 3 s, which takes many seeds."""
+    printed = run_module("sim.scenarios.coordinator_crash", "--step", step, "--seeds", str(SEEDS))
+    assert printed.count(" ok\n") == SEEDS
+    lines = [line for line in printed.splitlines() if line.startswith("seed") and "alone=False" in line]
+    took_s = sorted(float(line.split("held_up_s ")[1].split()[0]) for line in lines)
+    assert SEEDS < 10 or took_s[len(took_s) // 2] <= 3.0, printed
+
+
+@pytest.mark.parametrize("step", ["open-written", "open"])
+def test_what_lies_behind_the_end_of_a_segment_is_read_as_well(step: str) -> None:
+    assert " ok\n" in run_module("sim.scenarios.coordinator_crash", "--step", step, "--seed", "4", "--seeds", "1")
+
+
+PLANTED = """
+from sim.tests.seeded_faults.transaction_faults import {bug} as sow
+sow()
+from sim.scenarios.coordinator_crash import die
+from sim.faults.transaction_steps import Step
+print([name for seed in range(1, 3) for name, _ in die(seed, Step.{step}).violations])
+"""
+
+
+@pytest.mark.parametrize(
+    ("bug", "step"), [("forget_what_was_decided", "DECIDED"), ("never_time_out", "DECIDED_WRITTEN")]
+)
+def test_a_bug_in_how_coordinators_go_on_is_found(bug: str, step: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PLANTED.format(bug=bug, step=step)],
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "lso-stuck" in done.stdout, done.stdout

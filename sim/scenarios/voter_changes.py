@@ -1,0 +1,254 @@
+"""Simulated voters: those that are records are added and removed, and any may come back with an empty disk.
+
+A disk of a voter that is a record is wiped only where that loses nothing: the node is down, all others live and have
+what is committed, and there are other voters enough. Nor is one wiped while the leader decides on a change: a new voter
+counts from the append on, and who is added with a disk that is gone is a voter's disk lost. Of voters that the settings
+name (kraft.version 0) a minority may lose their disks at any time, as long as all others have a log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ottla.controller.bootstrap_features import bootstrap_feature_levels
+from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
+from ottla.controller.raft.state_machine import events
+from ottla.controller.raft.store.quorum_state_file import QUORUM_STATE, QuorumStateFile
+from ottla.controller.storage_formatter import FormatPlan, InitialVoter, format_directories
+from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory
+from ottla.wire.messages import control_records as ctl
+from sim.scenarios.cluster import CLUSTER_ID, CONTROLLER_PORT
+
+if TYPE_CHECKING:
+    from sim.engine.hosts import SimHost
+    from sim.engine.simulation import Simulation
+
+DIRECTORY = "/data"
+METADATA_LOG_DIR = f"{DIRECTORY}/{METADATA_TOPIC}-0"
+REQUEST_TIMEOUT_S = 5.0
+WIPED_SHARE = 0.8
+"""Of the lives that may begin with an empty disk."""
+FIXED_WIPED_SHARE = 0.4
+"""Of those, where the settings say who votes."""
+LOST_DISK_SHARE = 0.6
+"""Of such quorums, those whose voters lose disks."""
+
+
+def replace_disk_contents(host: SimHost) -> None:
+    """Another disk, with nothing on it."""
+    disk = host.disk
+    disk.files.clear()
+    disk.durable_files.clear()
+    disk.dirs, disk.durable_dirs = {"/": None}, {"/": None}
+
+
+class StaticVoters:
+    """Voters that the settings name, and what is left of their disks."""
+
+    def __init__(
+        self, world: Simulation, seed: int, hosts: dict[int, SimHost], living: Callable[[], dict[int, Any]]
+    ) -> None:
+        self._simulation = world
+        self._chance = random.Random(f"fixed voters {seed}")
+        self._hosts = hosts
+        self._living = living
+        self._loses = len(hosts) > 2 and self._chance.random() < LOST_DISK_SHARE
+        self.wiped = 0
+
+    def format(self, host: SimHost, number: int) -> None:
+        """What ``ottla format`` does on a machine; each disk is another directory."""
+        session = host.disk.session()
+        directory = LogDirectory(session, DIRECTORY)
+        plan = FormatPlan(number, CLUSTER_ID, bootstrap_feature_levels(None, {}, dynamic_quorum=False))
+        own = bytes([5, number, *self.wiped.to_bytes(14, "big")])
+        for _ in format_directories([directory], directory, plan, host.clock.wall_ms(), lambda: own):
+            pass
+        session.kill()
+
+    def maybe_wipe(self, host: SimHost, number: int) -> None:
+        """Perhaps empty the disk of a node that is about to begin a life."""
+        if not self._loses or self._chance.random() >= FIXED_WIPED_SHARE or not self._may_wipe(number):
+            return
+        self._simulation.trace_event(f"{host.name}: wiped")
+        self.wiped += 1
+        replace_disk_contents(host)
+        self.format(host, number)
+
+    def _may_wipe(self, number: int) -> bool:
+        """Most are left that remember all, and none that could take the quorum for one that never was."""
+        whole = [self._has_log(i) for i in self._hosts if i != number and self._is_established_voter(i)]
+        return len(whole) > len(self._hosts) // 2 and all(whole)
+
+    def _is_established_voter(self, number: int) -> bool:
+        """Whether it votes, and will again: what a living one has decided and not yet written goes with its process."""
+        parts = self._living().get(number)
+        if parts is not None and parts.controller._raft.machine.hard.voter_state != events.VoterState.GROWN:
+            return False
+        session = self._hosts[number].disk.session()
+        path = f"{METADATA_LOG_DIR}/{QUORUM_STATE}"
+        grown = (
+            session.exists(path)
+            and QuorumStateFile.read(session, path).hard_state.voter_state == events.VoterState.GROWN
+        )
+        session.kill()
+        return grown
+
+    def _has_log(self, number: int) -> bool:
+        parts = self._living().get(number)
+        if parts is not None:
+            return bool(parts.controller._raft.machine.synced > 0)
+        return any(
+            x.data
+            for path, x in self._hosts[number].disk.files.items()
+            if path.startswith(METADATA_LOG_DIR) and ".log" in path
+        )
+
+
+class DynamicVoters:
+    """Who votes, and how that changes."""
+
+    def __init__(
+        self,
+        world: Simulation,
+        seed: int,
+        count: int,
+        listener: str,
+        living: Callable[[], dict[int, Any]],
+        *,
+        stay: bool = False,
+    ) -> None:
+        """``stay``: all vote from the beginning, and who does not any more is to vote again."""
+        self._simulation = world
+        self._chance = random.Random(f"voters {seed}")
+        self._listener = listener
+        self._living = living
+        self._count = count
+        self.initial_voters = range(1, 2 + int(self._chance.random() * count))
+        """Who votes from the beginning."""
+        if stay:
+            self.initial_voters = range(1, count + 1)
+        self._stay = stay
+        self._joins = self._chance.random() < 0.5
+        self._lifecycles = dict.fromkeys(range(1, count + 1), 0)
+        """How often each node's disk was wiped."""
+        self._lost: int | None = None
+        """Whose disk is to be wiped when it comes up next."""
+        self.wiped = 0
+        self.changed = 0
+
+    def endpoint(self, number: int) -> ListenerEndpoint:
+        """Where a node listens."""
+        return ListenerEndpoint(self._listener, f"n{number}", CONTROLLER_PORT)
+
+    def key(self, number: int) -> events.ReplicaKey:
+        """A node as it is now."""
+        return events.ReplicaKey(number, bytes([4, number, *self._lifecycles[number].to_bytes(14, "big")]))
+
+    def config(self, number: int) -> QuorumConfig:
+        """What a node's settings say of the quorum."""
+        others = tuple((f"n{i}", CONTROLLER_PORT) for i in range(1, self._count + 1))
+        return QuorumConfig(self._listener, (self.endpoint(number),), (), others, auto_join=self._joins)
+
+    def format(self, host: SimHost, number: int, *, votes: bool) -> None:
+        """What ``ottla format`` does on a machine: with the first voters, or without."""
+        session = host.disk.session()
+        directory = LogDirectory(session, DIRECTORY)
+        rows = (
+            [InitialVoter(i, self.key(i).directory_id, (self.endpoint(i),)) for i in self.initial_voters]
+            if votes
+            else []
+        )
+        plan = FormatPlan(number, CLUSTER_ID, bootstrap_feature_levels(None, {}, dynamic_quorum=True), tuple(rows))
+        for _ in format_directories(
+            [directory], directory, plan, host.clock.wall_ms(), lambda: self.key(number).directory_id
+        ):
+            pass
+        session.kill()
+
+    # ------------------------------------------------------------------ changes
+
+    async def run(self) -> None:
+        """Change the voters now and then, until cancelled."""
+        while True:
+            await trio.sleep(0.5 + self._chance.random() * 3)
+            raft = self._leader()
+            if raft is None:
+                continue
+            request = self._next(raft.machine.voters.current)
+            if request is None:
+                continue
+            with trio.move_on_after(REQUEST_TIMEOUT_S):
+                answer = (await raft.handle_request(request)).answer
+                self._simulation.trace_event(
+                    f"{type(request).__name__} {request.voter.id}: {answer.error.name}, {answer.message}"
+                )
+                self.changed += not answer.error
+
+    def _leader(self) -> Any:
+        """The raft of whoever leads, and is active."""
+        found = [parts.controller for parts in self._living().values() if parts.controller.is_active]
+        return found[0]._raft if found else None
+
+    def _next(self, voters: tuple[events.ReplicaKey, ...]) -> events.AddVoter | events.RemoveVoter | None:
+        """Who voted with a disk that is no more goes first; else anybody comes or goes."""
+        gone = [v for v in voters if v != self.key(v.id)]
+        if gone:
+            return events.RemoveVoter(gone[0])
+        number = 1 + int(self._chance.random() * self._count)
+        if self.key(number) not in voters:
+            end = self.endpoint(number)
+            return events.AddVoter(self.key(number), (ctl.Endpoint(end.name, end.host, end.port),))
+        return events.RemoveVoter(self.key(number)) if len(voters) > 1 and not self._stay else None
+
+    # ------------------------------------------------------------------ disks
+
+    def maybe_wipe(self, host: SimHost, number: int) -> None:
+        """Perhaps empty the disk of a node that is about to begin a life."""
+        lost = self._lost == number
+        if lost:
+            self._lost = None
+        if not (lost and self._may_lose(number)) and (
+            self._chance.random() >= WIPED_SHARE or not self._may_wipe(number)
+        ):
+            return
+        self._simulation.trace_event(f"{host.name}: wiped")
+        self.wiped += 1
+        self._lifecycles[number] += 1
+        replace_disk_contents(host)
+        self.format(host, number, votes=False)
+
+    def _may_wipe(self, number: int) -> bool:
+        raft, living = self._leader(), self._living()
+        if raft is None or set(living) != set(self._lifecycles) - {number}:
+            return False
+        machine = raft.machine
+        voters = machine.voters.current
+        if any(v != self.key(v.id) for v in voters) or machine.voters.offset >= machine.high_watermark:
+            return False
+        if getattr(machine.state, "change", None) is not None or (self.key(number) in voters and len(voters) < 3):
+            return False
+        return all(parts.controller._raft.machine.synced >= machine.high_watermark for parts in living.values())
+
+    def maybe_lose_disk(self, number: int) -> None:
+        """A node that is about to die comes back with an empty disk, if the quorum can do without the one it had."""
+        self._lost = number
+
+    def _may_lose(self, number: int) -> bool:
+        """Whatever the others have of what is committed: two majorities have one in common that is still who it was.
+
+        All others live, no other voter is gone, and who votes is not being changed anywhere.
+        """
+        machines = [parts.controller._raft.machine for parts in self._living().values()]
+        if set(self._living()) != set(self._lifecycles) - {number}:
+            return False
+        voters = machines[0].voters.current
+        if any(m.voters.current != voters or getattr(m.state, "change", None) is not None for m in machines):
+            return False
+        committed = max(m.high_watermark for m in machines)
+        if any(m.voters.offset >= committed for m in machines) or any(v != self.key(v.id) for v in voters):
+            return False
+        return self.key(number) in voters and len(voters) > 2

@@ -1,0 +1,141 @@
+"""Bugs planted in what the controller decides, how its node takes part, and in coordinators that move."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator
+from typing import Any
+
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.shard import Shard
+from ottla.broker.groups import state_machine as groups
+from ottla.controller.control import alter_partition, broker_heartbeat, broker_registration
+from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
+from ottla.controller.controller_state_machine import ControllerStateMachine
+from ottla.controller.metadata import image_builder
+from ottla.controller.metadata_loader import MetadataLoader
+from ottla.controller.partitions import partition_change_builder
+from ottla.controller.raft.driver.raft_driver import RaftDriver
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import metadata_records as m
+from sim.tests.seeded_faults.seeding import patch
+
+
+def _nothing(*_: Any, **__: Any) -> Generator[None, None, list[Any]]:
+    yield
+    return []
+
+
+def keep_registering_broker_in_isr() -> None:
+    """A broker that starts anew stays in every in-sync set."""
+    broker_registration.leader_and_isr_updates = _nothing
+
+
+def elect_dead_broker() -> None:
+    """Who is elected is not asked to be alive."""
+    patch(
+        partition_change_builder._Candidates,
+        "can_lead_cleanly",
+        lambda _: lambda self, broker_id: broker_id in (self.isr or self.eligible),
+    )
+
+
+def never_fence() -> None:
+    """No lease ever ends."""
+    BrokerHeartbeatTracker.next_expired_broker = lambda *_: None  # type: ignore[method-assign]
+
+
+def fence_without_electing() -> None:
+    """A broker is fenced, and leads what it led."""
+
+    def make(real: Any) -> Any:
+        def transition(image: Any, static: Any, broker: Any, state: Any) -> Any:
+            if state is broker_heartbeat.BrokerControlState.FENCED:
+                return [m.BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=1)]
+            return (yield from real(image, static, broker, state))
+
+        return transition
+
+    patch(broker_heartbeat, "_transition", make)
+
+
+def keep_the_leader_epoch() -> None:
+    """A new leader leads under the old one's epoch."""
+
+    def make(real: Any) -> Any:
+        return lambda old, record: dataclasses.replace(real(old, record), leader_epoch=old.leader_epoch)
+
+    patch(image_builder, "merge_partition_change", make)
+    patch(alter_partition, "merge_partition_change", make)
+
+
+def publish_before_commit() -> None:
+    """The controller lets everybody see what it has appended, committed or not."""
+
+    async def committed(*_: Any) -> None:
+        pass
+
+    RaftDriver.wait_committed = committed  # type: ignore[method-assign]
+
+
+def keep_uncommitted_records() -> None:
+    """A controller that loses its leadership keeps what was not committed."""
+    ControllerStateMachine.revert = lambda _: None  # type: ignore[method-assign]
+
+
+def replay_uncommitted_records() -> None:
+    """Who follows the quorum takes in all its log has."""
+
+    def make(real: Any) -> Any:
+        async def catch_up(self: MetadataLoader, end_offset: int) -> None:
+            await real(self, self._store.log.log_end_offset)
+
+        return catch_up
+
+    patch(MetadataLoader, "catch_up", make)
+
+
+def accept_stale_alter_partition() -> None:
+    """Anybody may change the in-sync set, whatever he knows of the partition."""
+    alter_partition._error = lambda *_: ErrorCode.NONE
+
+
+def reuse_producer_ids() -> None:
+    """Each broker gets the same producer ids."""
+
+    def make(real: Any) -> Any:
+        def allocate(image: Any, request: Any) -> Any:
+            given = real(image, request)
+            given.response.producer_id_start = 0
+            return given
+
+        return allocate
+
+    patch(broker_registration, "allocate_producer_ids", make)
+
+
+def skip_loading_coordinator() -> None:
+    """A coordinator that moved begins with nothing."""
+
+    def begin(self: CoordinatorRuntime[Any], replica: Any) -> None:
+        again = lambda: self._restart_shard(replica)  # noqa: E731
+        shard = Shard(self._dependencies, replica, self._machine_of(), self._serde, again)
+        self._shards[replica.partition] = shard
+        list(shard.activate(replica.log.log_end_offset))
+
+    CoordinatorRuntime._start_shard = begin  # type: ignore[method-assign]
+
+
+def respond_before_commit() -> None:
+    """A coordinator answers as soon as it has appended."""
+    Shard.is_committed = property(lambda _: True)  # type: ignore[assignment,method-assign]
+
+
+def keep_stale_shard() -> None:
+    """A coordinator whose partition went, and came back, goes on with what it knew."""
+    CoordinatorRuntime.on_resignation = lambda *_: None  # type: ignore[method-assign]
+
+
+def skip_member_check_on_commit() -> None:
+    """Nobody asks whether a position comes from a member of now."""
+    groups.validate_offset_commit = lambda *_, **__: None

@@ -1,0 +1,186 @@
+"""Bugs planted in the groups of Kafka 4: who has what when, what is remembered of it, and what records go to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace as changed
+from typing import Any
+
+from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.consumer import offset_validation, reconciliation
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.streams import reconciliation as tasks
+from ottla.broker.groups.streams.groups import StreamsGroups
+from ottla.broker.groups.streams.streams_group import StreamsGroup, TasksTuple
+from ottla.broker.share_partitions import acknowledgement
+from ottla.broker.share_partitions.in_flight import InFlightState, RecordState
+from ottla.broker.share_partitions.share_partition import SharePartition
+from ottla.broker.share_partitions.share_partition_leader import SharePartitionLeader
+from ottla.broker.share_state.persister import Persister
+from ottla.wire.errors import ErrorCode, ProtocolError
+from sim.tests.seeded_faults.seeding import patch
+
+
+def skip_waiting_for_revocation() -> None:
+    """A member counts as having given up what it was told to, whatever it says."""
+    reconciliation._owns_any = lambda *_: False
+
+
+def ignore_current_owners() -> None:
+    """What is in a member's target is free."""
+    ConsumerGroup.owner_epoch = lambda *_: -1  # type: ignore[method-assign]
+
+
+def never_release_partitions() -> None:
+    """What a member had stays its own when it has given it up, or is gone."""
+    ConsumerGroup._remove_owned = lambda *_: None  # type: ignore[method-assign]
+
+
+def never_expire_members() -> None:
+    """Sessions of consumer groups have no end."""
+    ConsumerGroups.arm_session = lambda *_: None  # type: ignore[method-assign]
+
+
+def forget_sessions_at_a_start() -> None:
+    """Members that were there before a start are not watched after it."""
+
+    def restore(self: ConsumerGroups, now_ms: int) -> Iterator[GroupEffects]:
+        yield GroupEffects()
+
+    ConsumerGroups.restore_timers = restore  # type: ignore[method-assign]
+
+
+def ignore_rebalance_timeout() -> None:
+    """A member that does not give up what it should has all the time of the world; and it never hears of it again."""
+    ConsumerGroups.watch_revocation = lambda *_: None  # type: ignore[method-assign]
+    reconciliation._owns_any = lambda owned, held: True
+
+
+def skip_member_check_on_commit() -> None:
+    """Nobody asks whether a position comes from a member of now."""
+    offset_validation.validate_offset_commit = lambda *_, **__: None
+
+
+def never_resolve_regex() -> None:
+    """Regular expressions stand for nothing."""
+    patch(ConsumerGroup, "subscribed_topics", lambda _: lambda self, member: member.names)
+
+
+def never_expire_locks() -> None:
+    """Who has a record may keep it."""
+    SharePartitionLeader._expire_locks = lambda *_: None  # type: ignore[method-assign]
+
+
+def expire_all_locks() -> None:
+    """Once one lock is over, all are."""
+    acknowledgement._is_lock_expired = lambda state, _: (
+        acknowledgement._is_locked(state) and state.rollback_state is None
+    )
+
+
+def acquire_acquired_records() -> None:
+    """A record that somebody has counts as free."""
+    InFlightState.is_available = property(  # type: ignore[assignment,method-assign]
+        lambda self: self.state in (RecordState.AVAILABLE, RecordState.ACQUIRED) and self.before is None
+    )
+
+
+def archive_before_last_delivery() -> None:
+    """The last delivery is left out."""
+    patch(InFlightState, "try_update_state", lambda real: lambda self, state, limit: real(self, state, limit - 1))
+
+
+def advance_over_acquired_records() -> None:
+    """The start moves over records that members have."""
+    RecordState.is_final = property(lambda self: self >= RecordState.ACQUIRED)  # type: ignore[assignment,method-assign]
+
+
+def skip_writing_acknowledgements() -> None:
+    """What became of records is said to be kept, and is not."""
+
+    async def keep(self: SharePartitionLeader, batches: Any) -> None:
+        return None
+
+    SharePartitionLeader._await_persisted = keep  # type: ignore[method-assign,assignment]
+
+
+def skip_reading_share_state() -> None:
+    """A leader begins where the start is, and knows nothing of what lies behind it."""
+
+    def make(real: Any) -> Any:
+        async def read(self: Persister, *at: Any) -> Any:
+            return changed(await real(self, *at), batches=())
+
+        return read
+
+    patch(Persister, "read", make)
+
+
+def accept_foreign_acknowledgements() -> None:
+    """Who says what became of a record need not have it."""
+
+    def make(real: Any) -> Any:
+        def acknowledge(share: SharePartition, member_id: str, said: Any, now_ms: int) -> Any:
+            for one in said:
+                batch = share.last_batch_at_or_before(one.first_offset)
+                if batch is not None and batch.last_offset >= one.first_offset:
+                    member_id = batch.state_at(one.first_offset).member_id or member_id
+            return real(share, member_id, said, now_ms)
+
+        return acknowledge
+
+    patch(acknowledgement, "acknowledge_records", make)
+
+
+def reject_some_acknowledgements() -> None:
+    """Every thirtieth word is refused."""
+    count = [0]
+
+    def make(real: Any) -> Any:
+        def acknowledge(*rest: Any) -> Any:
+            count[0] += 1
+            if count[0] % 30 == 0:
+                raise ProtocolError(ErrorCode.INVALID_RECORD_STATE)
+            return real(*rest)
+
+        return acknowledge
+
+    patch(acknowledgement, "acknowledge_records", make)
+
+
+def archive_released_records() -> None:
+    """Nobody gets a second time what was released."""
+
+    def make(real: Any) -> Any:
+        def change(self: InFlightState, state: RecordState, limit: int) -> bool:
+            return bool(real(self, RecordState.ARCHIVED if state is RecordState.AVAILABLE else state, limit))
+
+        return change
+
+    patch(InFlightState, "try_update_state", make)
+
+
+def skip_waiting_for_task_revocation() -> None:
+    """A thread counts as having given up what it was told to, whatever it says."""
+    TasksTuple.overlaps = lambda *_: False  # type: ignore[method-assign]
+
+
+def forget_task_owner() -> None:
+    """Nobody knows which process does a task."""
+    StreamsGroup._add_owned = lambda *_: None  # type: ignore[method-assign]
+
+
+def allow_task_in_two_roles() -> None:
+    """A process may have a task in as many roles as it likes."""
+    tasks._holds = lambda *_: False
+
+
+def never_release_tasks() -> None:
+    """What a thread did stays its process's when it has given it up, or is gone."""
+    StreamsGroup._remove_owned = lambda *_: None  # type: ignore[method-assign]
+
+
+def never_expire_streams_members() -> None:
+    """Sessions of streams groups have no end."""
+    StreamsGroups.arm_session = lambda *_: None  # type: ignore[method-assign]

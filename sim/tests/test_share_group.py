@@ -1,0 +1,68 @@
+"""The share group of a simulated run: what its coordinator may have written, and when it is at rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.share_partitions.in_flight import RecordState as R
+from ottla.broker.share_state import share_group_offsets as st
+from ottla.broker.share_state.records import encode
+from ottla.broker.share_state.state_batches import PersisterStateBatch
+from ottla.wire.record_batch.records import Record
+from sim.checkers.acquisition_locks import ACCEPT, REJECT, RELEASE, AcquisitionLocks
+from sim.checkers.delivery_checker import DeliveryChecker
+from sim.workload.groups.share_group import find_unearned_states, has_pending_records
+
+TOPIC_ID = b"s" * 16
+S = ("s0", 0)
+
+
+def stored(*steps: tuple[int, list[PersisterStateBatch]]) -> list[Record]:
+    """Records of the state topic: start offsets with what is written beside them."""
+    at, out = st.SharePartitionKey("g", TOPIC_ID, 0), []
+    for offset, (start, batches) in enumerate(steps):
+        made = st.snapshot_record if offset == 0 else st.update_record
+        key, value = encode(made(at, st.ShareGroupOffset(0, 0, 0, start, 0, tuple(batches))))
+        out.append(Record(offset, 0, key, value, []))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("said", "steps", "flagged"),
+    [
+        ({0: {ACCEPT}}, [(-1, []), (0, [PersisterStateBatch(0, 0, 1, R.ACKNOWLEDGED)]), (1, [])], 0),
+        ({}, [(-1, []), (0, [PersisterStateBatch(0, 0, 1, R.ACKNOWLEDGED)])], 1),
+        ({0: {REJECT}}, [(0, [PersisterStateBatch(0, 0, 1, R.ARCHIVED)])], 0),
+        ({0: {RELEASE}}, [(0, [PersisterStateBatch(0, 0, 3, R.ARCHIVED)]), (1, [])], 0),
+        ({0: {RELEASE}}, [(0, [PersisterStateBatch(0, 0, 2, R.ARCHIVED)])], 1),
+        ({}, [(0, []), (2, [])], 2),
+        ({}, [(0, [PersisterStateBatch(0, 1, 1, R.AVAILABLE)]), (2, [])], 2),
+    ],
+    ids=["accepted", "accepted by nobody", "rejected", "the limit", "before the limit", "passed over", "still free"],
+)
+def test_what_a_share_coordinator_may_have_written(said: dict[int, set[int]], steps: Any, flagged: int) -> None:
+    locks = AcquisitionLocks(DeliveryChecker(), "g", 3, dict, lambda host: 0.0, lambda: 0.0)
+    locks.acknowledgements = {(S, offset): kinds for offset, kinds in said.items()}
+    assert len(list(find_unearned_states(stored(*steps), {TOPIC_ID: "s0"}, locks))) == flagged
+
+
+@pytest.mark.parametrize(
+    ("start_offset", "lag", "begin", "end", "flagged"),
+    [
+        (9, 0, 0, 9, False),
+        (0, 0, 0, 9, False),
+        (0, 1, 0, 9, True),
+        (-1, -1, 0, 9, True),
+        (-1, -1, 0, 0, False),
+        (4, 5, 4, 9, True),
+        (0, 1, 9, 9, False),
+        (0, 5, 5, 9, False),
+        (0, 6, 5, 9, True),
+    ],
+)
+def test_a_share_group_is_behind_by_what_the_log_still_has(
+    start_offset: int, lag: int, begin: int, end: int, flagged: bool
+) -> None:
+    assert has_pending_records(start_offset, lag, begin, end) == flagged

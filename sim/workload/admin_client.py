@@ -1,0 +1,239 @@
+"""Admin traffic: topics made, filled, changed, cut and deleted under few names; and what must hold after.
+
+One client does one thing at a time and repeats it until the answer is certain, so it knows what there must be. Where
+no answer came, what was asked for may still happen, to whatever has the name by then: that is remembered as ``late``.
+Deviating answers are violations: ``unmade`` (something acknowledged is not there), ``undead`` (something deleted is).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_records as dr
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import describe_configs as dc
+from ottla.wire.messages import incremental_alter_configs as ac
+from ottla.wire.messages import metadata as md
+from ottla.wire.messages import produce
+from ottla.wire.messages import unregister_broker as ub
+from ottla.wire.record_batch import records as r
+from sim.workload.clients import SINGLE_NODE, ClusterService, RetriableError, SimClient, UnknownOutcome
+
+if TYPE_CHECKING:
+    from ottla.wire.record_batch.records import Record
+    from sim.engine.simulation import Simulation
+
+NAMES = ("a0", "a1", "a2")
+MAX_PARTITIONS = 6
+SETTING = "max.message.bytes"
+RESOURCE_TOPIC = 2
+FIRST_VALUE = 900_000_000
+
+
+@dataclass(slots=True)
+class ExpectedTopic:
+    """A topic that must be there."""
+
+    topic_id: bytes
+    partitions: int
+    config_value: int | None = None
+    acked: dict[int, dict[int, int]] = field(default_factory=dict)
+    """Partition -> value -> offset of records that must be there."""
+    start: dict[int, int] = field(default_factory=dict)
+    """Partition -> where it was cut: below, records may be there or not."""
+
+
+class SimAdminClient(SimClient):
+    """The one who administers."""
+
+    def __init__(self, world: Simulation, name: str = "admin", service: ClusterService = SINGLE_NODE) -> None:
+        super().__init__(world, name, service)
+        self.topics: dict[str, ExpectedTopic] = {}
+        self._next = FIRST_VALUE
+        self._sent: dict[str, set[int]] = {}
+        self._gone: dict[bytes, None] = {}
+        """Ids of topics that were deleted: who still speaks of them has not heard it."""
+        self._late: dict[str, set[tuple[str, int, int]]] = {name: set() for name in NAMES}
+        """Name -> what may still happen, or has: verb, partition, number."""
+        self._trying = ("", 0, 0)
+        self._attempts = 0
+        """How often the thing under way was asked for; the first answer must fit what is known."""
+
+    async def run(self) -> None:
+        """Until the world says that it is enough."""
+        rng = self.simulation.rng
+        while not self.simulation.draining:
+            name = rng.choice(NAMES)
+            if name not in self.topics:
+                await self._retry_until_certain(self._create, name)
+            else:
+                verbs = (self._fill, self._fill, self._fill, self._set, self._grow, self._cut, self._delete)
+                await self._retry_until_certain(rng.choice(verbs), name)
+            if rng.random() < 0.03 and self.service.replicas == 1:
+                await self.retry_until_done(self._unregister)
+            await self.sleep(rng.random() * 0.8)
+        self.close_connections()
+
+    async def _retry_until_certain(self, verb: object, name: str) -> None:
+        self._attempts = 0
+        assert callable(verb)
+        count = 1 + int(self.simulation.rng.random() * 3)
+
+        async def once() -> None:
+            self._attempts += 1
+            try:
+                await verb(name, count)
+            except UnknownOutcome:
+                self._late[name].add(self._trying)
+                raise
+
+        await self.retry_until_done(once)
+
+    def _check(self, code: int, name: str, repeated: ErrorCode, wrong: str) -> None:
+        """0 is good; so is ``repeated`` to who has asked before; at the first asking it is a violation.
+
+        Between several nodes a broker repeats what it sends on, so nobody knows which asking was the first.
+        """
+        if code == 0:
+            return
+        if code != repeated:
+            raise RetriableError(ErrorCode(code).name)
+        if (
+            self._attempts == 1
+            and self.service.replicas == 1
+            and all(verb != self._trying[0] for verb, _, _ in self._late[name])
+        ):
+            self.simulation.ledger.report_violation(wrong, f"{name}: {ErrorCode(code).name}")
+
+    # ------------------------------------------------------------------ what it does
+
+    async def _create(self, name: str, count: int) -> None:
+        self._trying = ("create", 0, 0)
+        creatable = ct.CreatableTopic(name, count, self.service.replicas)
+        answer = await self.call(ct.CreateTopicsRequest([creatable], 5000), 7)
+        self._check(answer.topics[0].error_code, name, ErrorCode.TOPIC_ALREADY_EXISTS, "undead")
+        found = await self._look(name)
+        if found is None or found.topic_id in self._gone:
+            raise RetriableError("not seen yet")
+        self.topics[name] = ExpectedTopic(found.topic_id, len(found.partitions))
+        self._sent[name] = set()
+
+    async def _look(self, name: str) -> md.MetadataResponseTopic | None:
+        answer = await self.call(md.MetadataRequest([md.MetadataRequestTopic(name=name)], False), 12)
+        topic: md.MetadataResponseTopic = answer.topics[0]
+        return None if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else topic
+
+    async def _fill(self, name: str, count: int) -> None:
+        self._trying = ("fill", 0, 0)
+        made = self.topics[name]
+        partition = int(self.simulation.rng.random() * made.partitions)
+        values = list(range(self._next, self._next + count))
+        self._next += count
+        self._sent[name].update(values)
+        now = self.process.env.now_ms()
+        raw = r.build_batch([r.NewRecord(b"admin", struct.pack(">q", v), now) for v in values])
+        data = produce.TopicProduceData(
+            topic_id=made.topic_id, partition_data=[produce.PartitionProduceData(partition, raw)]
+        )
+        cuts = self.simulation.ledger.power_cuts
+        answer = await self.call(produce.ProduceRequest(None, -1, 5000, [data]), 13, await self.leader(name, partition))
+        row = answer.responses[0].partition_responses[0]
+        if row.error_code:
+            raise RetriableError(ErrorCode(row.error_code).name)
+        for index, value in enumerate(values if cuts == self.simulation.ledger.power_cuts else ()):
+            made.acked.setdefault(partition, {})[value] = row.base_offset + index
+
+    async def _set(self, name: str, count: int) -> None:
+        value = 100_000 + self._next
+        self._next += 1
+        self._trying = ("set", 0, value)
+        config = ac.AlterableConfig(SETTING, 0, str(value))
+        answer = await self.call(
+            ac.IncrementalAlterConfigsRequest([ac.AlterConfigsResource(RESOURCE_TOPIC, name, [config])]), 1
+        )
+        self._check(answer.responses[0].error_code, name, ErrorCode.NONE, "unmade")
+        self.topics[name].config_value = value
+
+    async def _grow(self, name: str, count: int) -> None:
+        made = self.topics[name]
+        if made.partitions + count > MAX_PARTITIONS:
+            return
+        self._trying = ("grow", 0, made.partitions + count)
+        request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(name, made.partitions + count, None)], 5000)
+        answer = await self.call(request, 3)
+        self._check(answer.results[0].error_code, name, ErrorCode.INVALID_PARTITIONS, "undead")
+        made.partitions += count
+
+    async def _cut(self, name: str, count: int) -> None:
+        """DeleteRecords up to a record that was acknowledged."""
+        made = self.topics[name]
+        for partition, acked in made.acked.items():
+            if acked:
+                offset = self.simulation.rng.choice(list(acked.values()))
+                self._trying = ("cut", partition, offset)
+                for value in [v for v, o in acked.items() if o < offset]:
+                    del acked[value]
+                made.start[partition] = max(made.start.get(partition, 0), offset)
+                topic = dr.DeleteRecordsTopic(name, [dr.DeleteRecordsPartition(partition, offset)])
+                at = await self.leader(name, partition)
+                answer = await self.call(dr.DeleteRecordsRequest([topic], 5000), 2, at)
+                code = answer.topics[0].partitions[0].error_code
+                self._check(code, name, ErrorCode.NONE, "unmade")
+                return
+
+    async def _delete(self, name: str, count: int) -> None:
+        self._trying = ("delete", 0, 0)
+        topic = dt.DeleteTopicState(None, self.topics[name].topic_id)
+        answer = await self.call(dt.DeleteTopicsRequest([topic], timeout_ms=5000), 6)
+        self._check(answer.responses[0].error_code, name, ErrorCode.UNKNOWN_TOPIC_ID, "unmade")
+        self._gone[self.topics.pop(name).topic_id] = None
+
+    async def _unregister(self) -> None:
+        await self.call(ub.UnregisterBrokerRequest(1), 0)
+
+    # ------------------------------------------------------------------ what must hold
+
+    def power_cut(self) -> None:
+        """Records may be gone, metadata may not."""
+        for made in self.topics.values():
+            made.acked.clear()
+
+    async def verify(self) -> None:
+        """Compare what is there with what must be."""
+        violation = self.simulation.ledger.report_violation
+        for name in NAMES:
+            found, made, late = await self._look(name), self.topics.get(name), self._late[name]
+            if made is None:
+                if found is not None and ("create", 0, 0) not in late:
+                    violation("undead", f"{name} was deleted")
+                continue
+            if found is None:
+                violation("unmade", f"{name} is not there")
+                continue
+            count = len(found.partitions)
+            if found.topic_id != made.topic_id or (count != made.partitions and ("grow", 0, count) not in late):
+                violation("unmade", f"{name}: {count} partitions, {made}")
+            if made.config_value is None:
+                continue
+            resource = dc.DescribeConfigsResource(RESOURCE_TOPIC, name, [SETTING])
+            answer = await self.call(dc.DescribeConfigsRequest([resource]), 4)
+            value = int(answer.results[0].configs[0].value)
+            if value != made.config_value and ("set", 0, value) not in late:
+                violation("unmade", f"{name}: {SETTING} {value}, not {made.config_value}")
+
+    def verify_records(self, name: str, partition: int, records: list[Record]) -> None:
+        """Compare a partition with what was acknowledged; what was sent twice may be there twice."""
+        ledger, made = self.simulation.ledger, self.topics[name]
+        cut = max((n for verb, at, n in self._late[name] if (verb, at) == ("cut", partition)), default=0)
+        found = {record.offset: struct.unpack(">q", record.value or bytes(8))[0] for record in records}
+        for value in found.values():
+            if value not in self._sent[name]:
+                ledger.report_violation("ghost", f"{name}-{partition}: {value}")
+        for value, offset in made.acked.get(partition, {}).items():
+            if found.get(offset) != value and offset >= cut:
+                ledger.report_violation("lost", f"{name}-{partition}: {value} acknowledged at {offset}")

@@ -1,0 +1,135 @@
+"""The workload: members of a group, which read what is dealt to them and commit how far they are."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import join_group as jg
+from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import sync_group as sg
+from sim.checkers.history import OperationOutcome
+from sim.workload.clients import (
+    PAUSE_S,
+    SINGLE_NODE,
+    TIMEOUT_S,
+    TOPIC,
+    Address,
+    ClusterService,
+    RetriableError,
+    SimClient,
+    fetch_records,
+)
+
+if TYPE_CHECKING:
+    from sim.engine.simulation import Simulation
+
+GROUP = "g"
+SESSION_MS = 6000
+PAUSE_SHARE = 0.04
+"""Of the commits, between several nodes: the member has been away for longer than its session, and does not know."""
+
+
+class SimConsumer(SimClient):
+    """A member of the group: joins, reads its partitions, commits what it has read."""
+
+    def __init__(self, world: Simulation, name: str, service: ClusterService = SINGLE_NODE) -> None:
+        super().__init__(world, name, service._replace(timeout_s=TIMEOUT_S))  # joining takes its time
+        self._member = ""
+        self._generation = -1
+        self._mine: dict[int, int] = {}
+        self._at: Address | None = None
+        """Its coordinator."""
+        self._away = random.Random(f"{world.seed} {name} is away")
+
+    async def run(self) -> None:
+        """Consume until the world stops it."""
+        while True:
+            try:
+                await self._coordinator()
+                await self._join()
+                while True:
+                    await self._poll_once()
+            except RetriableError:
+                self._at = None
+                self.invalidate_leaders()
+                await self.sleep(PAUSE_S * (0.5 + self.simulation.rng.random()))
+
+    async def _coordinator(self) -> None:
+        answer = await self.call(fc.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+        found = answer.coordinators[0]
+        self._check(found.error_code)
+        self._at = (found.host, found.port)
+
+    def _check(self, code: int) -> None:
+        if code:
+            if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+                self._member = ""
+            raise RetriableError(ErrorCode(code).name)
+
+    async def _join(self) -> None:
+        protocols = [jg.JoinGroupRequestProtocol("halves", b"")]
+        cuts = self.simulation.ledger.power_cuts
+        request = jg.JoinGroupRequest(GROUP, SESSION_MS, SESSION_MS, self._member, None, "consumer", protocols)
+        answer = await self.call(request, 6, self._at)
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member = answer.member_id
+            raise RetriableError("member id")
+        self._check(answer.error_code)
+        self._member, self._generation = answer.member_id, answer.generation_id
+        shares = []
+        if answer.leader == self._member:
+            ids = [m.member_id for m in answer.members]
+            for number, member in enumerate(ids):
+                mine = bytes(p for p in range(self.service.partitions) if p % len(ids) == number)
+                shares.append(sg.SyncGroupRequestAssignment(member, mine))
+        sync = sg.SyncGroupRequest(GROUP, self._generation, self._member, None, assignments=shares)
+        synced = await self.call(sync, 4, self._at)
+        self._check(synced.error_code)
+        self.simulation.ledger.record_generation(self._generation, cuts)
+        self._mine = dict.fromkeys(synced.assignment, 0)
+        for partition in self._mine:
+            self.simulation.ledger.record_assignment((TOPIC, partition), self._generation, self._member)
+        await self._positions()
+        number = self.simulation.history.start(self.name, "subscribe", now_s=self.simulation.now_s())
+        self.simulation.history.end(
+            number, OperationOutcome.OK, self.simulation.now_s(), places=[(TOPIC, p) for p in self._mine]
+        )
+
+    async def _positions(self) -> None:
+        topic, asked_at = of.OffsetFetchRequestTopic(TOPIC, list(self._mine)), dict(self.simulation.ledger.committed_to)
+        answer = await self.call(of.OffsetFetchRequest(GROUP, [topic]), 7, self._at)
+        self._check(answer.error_code)
+        for row in answer.topics[0].partitions if answer.topics else ():
+            place, offset = (TOPIC, row.partition_index), max(row.committed_offset, 0)
+            self._mine[row.partition_index] = offset
+            self.require_leader_epoch(TOPIC, row.partition_index, row.committed_leader_epoch)
+            self.simulation.ledger.verify_committed_offset(place, offset, asked_at.get(place, 0))
+
+    async def _poll_once(self) -> None:
+        """Heartbeat, read, commit."""
+        alive = await self.call(hb.HeartbeatRequest(GROUP, self._generation, self._member, None), 3, self._at)
+        self._check(alive.error_code)
+        for partition, position in list(self._mine.items()):
+            records = await fetch_records(self, partition, position, 200)
+            if records:
+                self._mine[partition] = records[-1].offset + 1
+                await self._commit(partition, records[-1].offset + 1)
+        await self.sleep(0.1 + self.simulation.rng.random() * 0.3)
+
+    async def _commit(self, partition: int, offset: int) -> None:
+        part = oc.OffsetCommitRequestPartition(partition, offset, self.leader_epoch(TOPIC, partition))
+        topic = oc.OffsetCommitRequestTopic(TOPIC, partitions=[part])
+        if len(self.service.bootstrap) > 1 and self._away.random() < PAUSE_SHARE:
+            await self.sleep(SESSION_MS / 1000 * (1.2 + self._away.random()))
+        self.simulation.ledger.record_commit_attempt((TOPIC, partition), offset)
+        cuts, newest = self.simulation.ledger.power_cuts, self.simulation.ledger.generation
+        request = oc.OffsetCommitRequest(GROUP, self._generation, self._member, None, topics=[topic])
+        answer = await self.call(request, 7, self._at)
+        self._check(answer.topics[0].partitions[0].error_code)
+        self.simulation.ledger.verify_commit_generation(self._generation, newest, cuts)
+        self.simulation.ledger.record_commit((TOPIC, partition), offset, cuts)

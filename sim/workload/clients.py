@@ -1,0 +1,356 @@
+"""The workload: clients as Kafka's are, small enough to reason about, a producer among them, and what all read with."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.client.cluster_client import Channel
+from ottla.client.record_decoding import decode_records
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import fetch, produce
+from ottla.wire.messages import init_producer_id as ip
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import metadata as md
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import iterate_batches
+from sim.checkers.history import HistoryPartition, OperationOutcome, PollStep, SendStep, decode_value, encode_value
+
+if TYPE_CHECKING:
+    from ottla.env.env import Stream
+    from sim.engine.simulation import Simulation
+
+Address = tuple[str, int]
+"""Host and port."""
+
+PORT = 9092
+NODE = "node"
+BOOTSTRAP: tuple[Address, ...] = ((NODE, PORT),)
+TOPIC = "t"
+PARTITIONS = 2
+PAUSE_S = 0.2
+TIMEOUT_S = 10.0
+EARLIEST = -2
+DELAYED_CLIENT_PREFIXES = ("txn-", "copier-", "consumer-")
+"""How the names of clients begin whose requests may come when they have gone on over another connection."""
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
+
+class ClusterService(NamedTuple):
+    """What the clients of a run find: where brokers are, and how topics are made there."""
+
+    bootstrap: tuple[Address, ...] = BOOTSTRAP
+    partitions: int = PARTITIONS
+    """Of each topic that is not the admin's."""
+    replicas: int = 1
+    timeout_s: float = TIMEOUT_S
+    """How long an answer is waited for."""
+    has_checksums: bool = False
+    """Whether each record's value carries a checksum of its own."""
+
+    def pack(self, place: HistoryPartition, value: int) -> bytes:
+        """A record's value."""
+        return encode_value(place, value) if self.has_checksums else struct.pack(">q", value)
+
+    def unpack(self, place: HistoryPartition, raw: bytes | None) -> int | None:
+        """What `pack` took; None where that is not what it made."""
+        if self.has_checksums:
+            return decode_value(place, raw)
+        return int(struct.unpack(">q", raw)[0]) if raw is not None and len(raw) == 8 else None
+
+
+SINGLE_NODE = ClusterService()
+
+
+class RetriableError(Exception):
+    """The broker said something that a client answers by starting over."""
+
+
+class UnknownOutcome(RetriableError):
+    """No answer came: what was asked for may have happened, or happen yet."""
+
+
+class SimClient:
+    """A process on a host of its own: one connection to each broker it speaks with, made anew whenever it breaks."""
+
+    def __init__(self, world: Simulation, name: str, service: ClusterService = SINGLE_NODE) -> None:
+        self.simulation = world
+        self.name = name
+        self.service = service
+        self.process = world.process(name)
+        self._bootstrap = deque(service.bootstrap)
+        self._channels: dict[Address, Channel] = {}
+        self._leaders: dict[tuple[str, int], Address] = {}
+        self._led_under: dict[tuple[str, int], int] = {}
+        self._epochs: dict[tuple[bytes, int], int] = {}
+        """Topic id and partition -> the newest leader epoch heard of: kept, as Kafka's clients keep it (KIP-320)."""
+        self._committed_under: dict[tuple[str, int], int] = {}
+        """The leader epochs that positions were committed with: who led before may not have what lies below them."""
+
+    async def call(self, request: Any, version: int | None = None, at: Address | None = None) -> Any:
+        """Ask a node, any where none is named; raises Unsure when the connection broke."""
+        address = at or self._bootstrap[0]
+        try:
+            channel = self._channels.get(address)
+            if channel is None:
+                stream = await self._connect(address)
+                channel = self._channels[address] = Channel(stream, self.name, timeout_s=self.service.timeout_s)
+                await channel.negotiate()
+            return await channel.call(request, version)
+        except (OSError, WireError) as error:
+            self.close_connections()
+            raise UnknownOutcome(str(error)) from None
+
+    async def _connect(self, address: Address) -> Stream:
+        """A connection, before patience is over: there are other nodes."""
+        env = self.process.env
+        if len(self.service.bootstrap) == 1:
+            return await env.net.connect(*address)
+        with env.timeout(self.service.timeout_s):
+            return await env.net.connect(*address)
+        raise TimeoutError("no answer")
+
+    async def leader(self, topic: str, partition: int) -> Address:
+        """Who leads a partition, as far as was last heard; raises Again where nobody does."""
+        if (topic, partition) not in self._leaders:
+            answer = await self.call(md.MetadataRequest([md.MetadataRequestTopic(name=topic)], False), 12)
+            brokers = {x.node_id: (x.host, x.port) for x in answer.brokers}
+            told = answer.topics[0]
+            for row in told.partitions:
+                if row.leader_epoch < self._committed_under.get((topic, row.partition_index), -1):
+                    continue
+                if row.leader_id in brokers and self._is_not_older(
+                    (told.topic_id, row.partition_index), row.leader_epoch
+                ):
+                    self._leaders[topic, row.partition_index] = brokers[row.leader_id]
+                    self._led_under[topic, row.partition_index] = row.leader_epoch
+        address = self._leaders.get((topic, partition))
+        if address is None:
+            raise RetriableError("nobody leads it")
+        return address
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The leader epoch of whom `leader` gave: who reads names it, so that a node that only follows refuses."""
+        return self._led_under.get((topic, partition), -1)
+
+    def require_leader_epoch(self, topic: str, partition: int, leader_epoch: int) -> None:
+        """Somebody committed the position it goes on from, and read it under this epoch: no older leader is asked."""
+        place = (topic, partition)
+        self._committed_under[place] = max(leader_epoch, self._committed_under.get(place, -1))
+        if self._led_under.get(place, leader_epoch) < leader_epoch:
+            self._leaders.pop(place, None)
+
+    def _is_not_older(self, at: tuple[bytes, int], leader_epoch: int) -> bool:
+        """Whether a leader is not older than one heard of before: a node that nobody tells anything may believe so."""
+        if leader_epoch < self._epochs.get(at, -1):
+            return False
+        self._epochs[at] = leader_epoch
+        return True
+
+    def invalidate_leaders(self) -> None:
+        """What was heard of leaders is old; who said so is not asked next, where there are several."""
+        self._bootstrap.rotate(-1)
+        self._leaders.clear()
+
+    def close_connections(self) -> None:
+        """Hang up everywhere; the next call goes to another node, where there are several."""
+        self.invalidate_leaders()
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass, by this client's clock."""
+        await self.process.env.sleep(seconds)
+
+    async def retry_until_done(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Try until it works."""
+        while True:
+            try:
+                return await work()
+            except RetriableError:
+                self.invalidate_leaders()
+                await self.sleep(PAUSE_S * (0.5 + self.simulation.rng.random()))
+
+
+async def create_topic(
+    world: Simulation,
+    topic: str = TOPIC,
+    settings: Mapping[str, str] = NO_SETTINGS,
+    service: ClusterService = SINGLE_NODE,
+    placed: Sequence[list[int]] = (),
+) -> None:
+    """Create a topic, whoever is up; ``placed``: the nodes of each partition, the first of which leads."""
+    client = SimClient(world, f"maker-{topic}", service)
+    configs = [ct.CreatableTopicConfig(name, value) for name, value in settings.items()]
+
+    async def once() -> None:
+        creatable = ct.CreatableTopic(topic, service.partitions, service.replicas, configs=configs)
+        if placed:
+            rows = [ct.CreatableReplicaAssignment(number, nodes) for number, nodes in enumerate(placed)]
+            creatable = ct.CreatableTopic(topic, -1, -1, rows, configs)
+        answer = await client.call(ct.CreateTopicsRequest([creatable], 5000))
+        if answer.topics[0].error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise RetriableError(ErrorCode(answer.topics[0].error_code).name)
+
+    await client.retry_until_done(once)
+    client.close_connections()
+
+
+class SimProducer(SimClient):
+    """Writes numbered records with acks=all and idempotence; each batch is sent until it is acknowledged."""
+
+    def __init__(
+        self,
+        world: Simulation,
+        name: str,
+        first: int,
+        topic: str = TOPIC,
+        keys: int = 0,
+        service: ClusterService = SINGLE_NODE,
+    ) -> None:
+        super().__init__(world, name, service)
+        self._topic = topic
+        self._keys = keys
+        self._next = first
+        self._pid = -1
+        self._sequences: dict[int, int] = {}
+
+    async def run(self) -> None:
+        """Produce until the world says that it is enough."""
+        while not self.simulation.draining:
+            partition = int(self.simulation.rng.random() * self.service.partitions)
+            count = 1 + int(self.simulation.rng.random() * 4)
+            values = list(range(self._next, self._next + count))
+            self._next += count
+            await self.send(partition, values)
+            await self.sleep(self.simulation.rng.random() * 0.3)
+        self.close_connections()
+
+    async def send(self, partition: int, values: list[int]) -> None:
+        """One batch, until it is acknowledged."""
+        place, world = (self._topic, partition), self.simulation
+        world.ledger.record_sent(place, values)
+        if self._keys:
+            world.ledger.key_of.update({v: self._key(v) for v in values})
+        number = world.history.start(self.name, "send", [SendStep(place, v) for v in values], world.now_s())
+
+        async def once() -> tuple[int, int]:
+            if self._pid < 0:
+                await self._init()
+            cuts = world.ledger.power_cuts
+            return await self._produce(partition, values), cuts
+
+        offset, cuts = await self.retry_until_done(once)
+        self._sequences[partition] = self._sequences.get(partition, 0) + len(values)
+        world.ledger.record_acknowledged(place, values, offset, cuts)
+        done = [SendStep(place, v, offset + index) for index, v in enumerate(values)]
+        world.history.end(number, OperationOutcome.OK, world.now_s(), done)
+
+    async def _init(self) -> None:
+        answer = await self.call(ip.InitProducerIdRequest(None, 60_000), 4)
+        if answer.error_code:
+            raise RetriableError(ErrorCode(answer.error_code).name)
+        self._pid = answer.producer_id
+        self._sequences = {}
+
+    async def _produce(self, partition: int, values: list[int]) -> int:
+        now = self.process.env.now_ms()
+        place = (self._topic, partition)
+        records = [r.NewRecord(self._key(v), self.service.pack(place, v), now) for v in values]
+        sequence = self._sequences.get(partition, 0)
+        raw = r.build_batch(records, producer_id=self._pid, producer_epoch=0, base_sequence=sequence)
+        data = produce.TopicProduceData(self._topic, partition_data=[produce.PartitionProduceData(partition, raw)])
+        at = await self.leader(self._topic, partition)
+        answer = await self.call(produce.ProduceRequest(None, -1, 5000, [data]), 9, at)
+        row = answer.responses[0].partition_responses[0]
+        if row.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            self.simulation.ledger.report_out_of_order(place)
+            self._pid = -1
+        if row.error_code:
+            raise RetriableError(ErrorCode(row.error_code).name)
+        return int(row.base_offset)
+
+    def _key(self, value: int) -> bytes:
+        """Its own name; in a topic that is compacted one of a few, each of them this producer's alone."""
+        return f"{self.name}.{value % self._keys}".encode() if self._keys else self.name.encode()
+
+
+async def fetch_records(
+    client: SimClient, partition: int, offset: int, wait_ms: int, topic: str = TOPIC
+) -> list[r.Record]:
+    """One fetch from the leader, as it goes into the history."""
+    return (await _read(client, partition, offset, wait_ms, topic))[0]
+
+
+async def _read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> tuple[list[r.Record], int]:
+    """The same, and where to go on: what came may hold no record any more."""
+    world, place = client.simulation, (topic, partition)
+    number = world.history.start(client.name, "poll", now_s=world.now_s())
+    try:
+        records, following = await _fetch(client, partition, offset, wait_ms, topic)
+    except RetriableError:
+        world.history.end(number, OperationOutcome.FAIL, world.now_s())
+        raise
+    found = tuple((x.offset, client.service.unpack(place, x.value)) for x in records)
+    world.history.end(number, OperationOutcome.OK, world.now_s(), [PollStep(place, found)])
+    return records, following
+
+
+async def _fetch(
+    client: SimClient, partition: int, offset: int, wait_ms: int, topic: str
+) -> tuple[list[r.Record], int]:
+    """A batch with a bad checksum is a violation."""
+    at = await client.leader(topic, partition)
+    part = fetch.FetchPartition(partition, client.leader_epoch(topic, partition), offset, partition_max_bytes=1 << 20)
+    request = fetch.FetchRequest(
+        max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 24, topics=[fetch.FetchTopic(topic, partitions=[part])]
+    )
+    answer = await client.call(request, 12, at)
+    row = answer.responses[0].partitions[0]
+    if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        client.simulation.ledger.report_out_of_range((topic, partition), offset)
+    if row.error_code:
+        raise RetriableError(ErrorCode(row.error_code).name)
+    try:
+        raw = row.records or b""
+        following = max((header.next_offset for _, header in iterate_batches(raw)), default=offset)
+        return list(decode_records(raw, offset)), following
+    except WireError as error:
+        client.simulation.ledger.report_violation("bad-crc", str(error))
+        return [], offset
+
+
+async def log_start_offset(client: SimClient, topic: str, partition: int) -> int:
+    """Where a partition begins, by its leader."""
+    at = await client.leader(topic, partition)
+    asked = lo.ListOffsetsTopic(
+        topic, [lo.ListOffsetsPartition(partition, client.leader_epoch(topic, partition), EARLIEST)]
+    )
+    answer = await client.call(lo.ListOffsetsRequest(-1, topics=[asked]), 7, at)
+    row = answer.topics[0].partitions[0]
+    if row.error_code:
+        raise RetriableError(ErrorCode(row.error_code).name)
+    return int(row.offset)
+
+
+async def read_partition(client: SimClient, topic: str, partition: int) -> list[r.Record]:
+    """A whole partition, from its start to where nothing more comes."""
+    world = client.simulation
+    number = world.history.start(client.name, "assign", now_s=world.now_s())
+    world.history.end(number, OperationOutcome.OK, world.now_s(), places=[])
+    out: list[r.Record] = []
+    at = await client.retry_until_done(partial(log_start_offset, client, topic, partition))
+    while True:
+        more, following = await client.retry_until_done(partial(_read, client, partition, at, 50, topic))
+        if following == at:
+            break
+        out += more
+        at = following
+    world.trace_event(f"{topic}-{partition}: {[(x.offset, x.value) for x in out]}")
+    return out

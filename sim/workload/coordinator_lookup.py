@@ -1,0 +1,21 @@
+"""Who coordinates, asked of every node: one that is cut off may say so of itself, and be the only one who does."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from sim.workload.clients import Address, RetriableError, SimClient
+
+TRANSACTION_KEY_TYPE = 1
+
+
+async def is_coordinator_agreed(client: SimClient, transactional_id: str, asked: Address | None) -> bool:
+    """Whether every node that answers names who was asked: else it refuses by what it knew once, as Kafka's does."""
+    for node in client.service.bootstrap:
+        with suppress(RetriableError):
+            request = FindCoordinatorRequest(key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[transactional_id])
+            found = (await client.call(request, 4, node)).coordinators[0]
+            if not found.error_code and (found.host, found.port) != asked:
+                return False
+    return True

@@ -1,0 +1,272 @@
+"""Members that read what their group gives them alone: they give up what is to go, take what is new, and commit.
+
+``CommitOfNobody``: a commit was taken of a member that had been told that it has left.
+
+They may be slow to give up; they may stand still until they are fenced, and go on in their old epoch. What they have
+read they commit in their epoch.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import offset_fetch as of
+from sim.checkers.history import HistoryPartition
+from sim.workload.clients import (
+    PAUSE_S,
+    ClusterService,
+    RetriableError,
+    UnknownOutcome,
+    fetch_records,
+    log_start_offset,
+)
+from sim.workload.groups.member_slots import SimGroupMember
+
+if TYPE_CHECKING:
+    from sim.checkers.assignment_checker import AssignmentChecker
+    from sim.engine.simulation import Simulation
+
+SLOW_SHARE = 0.15
+"""Of the times a member has to give something up; it may then take longer than it has."""
+MAX_REVOCATION_S = 7.0
+COMMITTED_SHARE = 0.7
+READ_AHEAD_SHARE = 0.4
+"""Of the turns, in which it first goes on with what it has: it may long be another's."""
+HEARTBEAT_INTERVAL_S = 0.5
+FENCED_ERRORS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+
+STALE_EPOCH_ERRORS = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+)
+
+
+class AssignedGroupState(NamedTuple):
+    """What the members of a group have in common."""
+
+    group: str
+    assignment_checker: AssignmentChecker
+    ids: Mapping[bytes, str]
+    """Names of topics by id."""
+    read_offsets: dict[HistoryPartition, set[int]]
+    """Offsets that a member has read."""
+
+
+class AssignedMember(SimGroupMember):
+    """One life of a member."""
+
+    offset_commit_version = 9
+    """Of OffsetCommit."""
+    reads_with_member_epoch = True
+    """Whether it asks for positions as the member it is."""
+
+    def __init__(
+        self,
+        world: Simulation,
+        name: str,
+        service: ClusterService,
+        shared: AssignedGroupState,
+        instance_id: str | None = None,
+    ) -> None:
+        super().__init__(world, name, service, shared.group)
+        self._shared = shared
+        self._book = shared.assignment_checker
+        self._instance_id = instance_id
+        self._identity = instance_id or self.id
+        self.epoch = 0
+        self._target: set[HistoryPartition] = set()
+        self.positions: dict[HistoryPartition, int] = {}
+        """Of what it has; -1 where that is still to be asked for."""
+        self._kept: dict[HistoryPartition, int] = {}
+        """What it has committed."""
+        self._revokes_at: float | None = None
+
+    def on_process_end(self) -> None:
+        """Its process is gone."""
+        self._book.on_member_removed(self.id)
+
+    async def run(self) -> None:
+        """Be a member until it has left."""
+        while True:
+            try:
+                if self.epoch and self.simulation.rng.random() < READ_AHEAD_SHARE:
+                    await self._consume()
+                await self._beat()
+                await self._reconcile()
+                if self.leaving:
+                    for place in list(self.positions):
+                        await self._commit(place)
+                    await self._leave_group(for_good=False)
+                await self._consume()
+            except RetriableError as error:
+                self.simulation.trace_event(f"{self.name} {self.epoch}: {error}")
+                self._reset_reported_state()
+                self.invalidate_leaders()
+                await self.sleep(PAUSE_S * (0.5 + self.simulation.rng.random()))
+            await self.sleep(HEARTBEAT_INTERVAL_S * (0.5 + self.simulation.rng.random()))
+
+    # ------------------------------------------------------------------ membership
+
+    @abstractmethod
+    async def _beat(self) -> None:
+        """One heartbeat, and what its answer says. Raises: Again, Over."""
+
+    @abstractmethod
+    def _reset_reported_state(self) -> None:
+        """Something went wrong: the coordinator is told all once more."""
+
+    @abstractmethod
+    def _is_state_reported(self) -> bool:
+        """Whether the coordinator knows what it has."""
+
+    @abstractmethod
+    async def _leave_group(self, *, for_good: bool) -> None:
+        """Leave, whether or not that is heard. Raises: Over."""
+
+    def _on_epoch(self, epoch: int, began: int, cuts: int) -> None:
+        """A heartbeat that began then was answered."""
+        if self.epoch:
+            self._book.on_heartbeat(self.id, began)
+            if epoch < self.epoch and cuts == self.simulation.ledger.power_cuts and not cuts:
+                detail = f"{self.group}: {self.id} went from {self.epoch} to {epoch}"
+                self.simulation.ledger.report_violation("MemberEpochBack", detail)
+        self.epoch = epoch
+        self.last_heartbeat_s = self.simulation.now_s()
+
+    def _on_target(self, target: Collection[HistoryPartition], began: int, cuts: int) -> None:
+        """It was told what it is to have."""
+        self._target = set(target)
+        self._book.on_assigned(self.id, self._identity, self.epoch, sorted(target), began, cuts)
+        self.simulation.trace_event(f"{self.id} epoch {self.epoch}: {sorted(target)}")
+
+    def _abandon(self) -> None:
+        """It is no member, or none of now: it has nothing, and joins again."""
+        self._book.on_member_removed(self.id)
+        self.positions.clear()
+        self._kept.clear()
+        self._target = set()
+        self._revokes_at = None
+        self.epoch = 0
+        self._reset_reported_state()
+
+    async def _reconcile(self) -> None:
+        """Give up what is to go; once that is done take what is new. Raises: Again, Over."""
+        going = [place for place in self.positions if place not in self._target]
+        if going:
+            if self._revokes_at is None:
+                slow = self.simulation.rng.random() < SLOW_SHARE and not self.is_stable_phase
+                self._revokes_at = self.simulation.now_s() + (
+                    self.simulation.rng.random() * MAX_REVOCATION_S if slow else 0.0
+                )
+            if self.simulation.now_s() < self._revokes_at:
+                return
+            for place in going:
+                await self._commit(place)
+            self._revokes_at = None
+            for place in going:
+                self.positions.pop(place, None)
+                self._kept.pop(place, None)
+            self._book.on_revoked(self.id, going)
+        for place in sorted(self._target):
+            if place not in self.positions:
+                self.positions[place] = -1
+                self._book.on_owned(self.id, place)
+        if self.epoch and not self._is_state_reported():
+            await self._beat()
+
+    # ------------------------------------------------------------------ records and positions
+
+    async def _consume(self) -> None:
+        """Read some of what it has, and mostly commit it. Raises: Again, Over."""
+        places = sorted(self.positions)
+        for place in self.simulation.rng.sample(places, min(2, len(places))):
+            if self.positions[place] < 0:
+                await self._fetch_position(place)
+            if self.positions[place] < 0:
+                continue
+            try:
+                records = await fetch_records(self, place[1], self.positions[place], 50, place[0])
+            except RetriableError as error:
+                if str(error) == ErrorCode.OFFSET_OUT_OF_RANGE.name:
+                    await self._restart_partition(place)
+                raise
+            self._shared.read_offsets.setdefault(place, set()).update(x.offset for x in records)
+            if records:
+                self.positions[place] = records[-1].offset + 1
+            if self.is_stable_phase or self.simulation.rng.random() < COMMITTED_SHARE:
+                await self._commit(place)
+
+    async def _restart_partition(self, place: HistoryPartition) -> None:
+        """Its records are gone, in a power cut: what there is now is read from the start. Raises: Again."""
+        self.positions[place] = await log_start_offset(self, *place)
+        self.simulation.ledger.committed_to.pop(place, None)
+
+    async def _fetch_position(self, place: HistoryPartition) -> None:
+        topic = of.OffsetFetchRequestTopics(place[0], partition_indexes=[place[1]])
+        group = of.OffsetFetchRequestGroup(self.group, topics=[topic])
+        if self.reads_with_member_epoch:
+            group.member_id, group.member_epoch = self.id, self.epoch
+        asked_at = self.simulation.ledger.committed_to.get(place, 0)
+        found = (await self.call_coordinator(of.OffsetFetchRequest(groups=[group], require_stable=True), 9)).groups[0]
+        code = found.error_code or (found.topics[0].partitions[0].error_code if found.topics else 0)
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
+            return  # the next heartbeat tells
+        if code:
+            raise RetriableError(ErrorCode(code).name)
+        row = found.topics[0].partitions[0]
+        at = max(row.committed_offset, 0)
+        self.require_leader_epoch(*place, row.committed_leader_epoch)
+        self.simulation.ledger.verify_committed_offset(place, at, asked_at)
+        self.positions[place] = self._kept[place] = at
+
+    async def _commit(self, place: HistoryPartition) -> None:
+        """Have a position kept; where no answer comes nobody knows when it will be: who says no more cannot be late.
+
+        Raises:
+            Again, Over.
+        """
+        offset = self.positions.get(place, -1)
+        if offset < 0 or self._kept.get(place) == offset:
+            return
+        ledger, began = self.simulation.ledger, self._book.next_event()
+        cuts = ledger.power_cuts
+        try:
+            code = await self._send_commit(place, offset)
+        except UnknownOutcome:
+            self.invalidate_leaders()
+            await self._leave_group(for_good=True)
+            return
+        self.check_expected_error(code, "commit")
+        if code in STALE_EPOCH_ERRORS:
+            return  # the next heartbeat tells
+        if code:
+            raise RetriableError(ErrorCode(code).name)
+        self._book.on_heartbeat(self.id, began, place)
+        self._kept[place] = offset
+        ledger.record_commit(place, offset, cuts)
+
+    async def _send_commit(self, place: HistoryPartition, offset: int) -> int:
+        """Commit; gives the code of the answer. Raises: Again."""
+        self.simulation.ledger.record_commit_attempt(place, offset)
+        row = oc.OffsetCommitRequestPartition(place[1], offset, self.leader_epoch(*place))
+        topic = oc.OffsetCommitRequestTopic(place[0], partitions=[row])
+        request = oc.OffsetCommitRequest(self.group, self.epoch, self.id, self._instance_id, topics=[topic])
+        answer: Any = await self.call_coordinator(request, self.offset_commit_version)
+        return int(answer.topics[0].partitions[0].error_code)
+
+    async def _commit_after_leaving(self, cuts: int) -> None:
+        """It was told that it has left, and a commit of its comes late: that is nobody's. Raises: Again.
+
+        ``cuts``: power cuts before it said goodbye.
+        """
+        for place in [place for place, offset in self.positions.items() if offset >= 0][:1]:
+            code = await self._send_commit(place, self.positions[place])
+            if not code and cuts == self.simulation.ledger.power_cuts:
+                detail = f"{self.group}: {place[0]}-{place[1]} by {self.id} in {self.epoch}, after it had left"
+                self.simulation.ledger.report_violation("CommitOfNobody", detail)

@@ -1,0 +1,150 @@
+"""Members of the older protocol in a group of the new one: the group is converted when one comes, and back again.
+
+They give up all they have before they join again. Who leads a generation deals its partitions out.
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ottla.broker.groups.consumer import consumer_protocol
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import consumer_protocol as cp
+from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages import join_group as jg
+from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import sync_group as sg
+from sim.checkers.history import HistoryPartition
+from sim.workload.clients import TIMEOUT_S, ClusterService, RetriableError
+from sim.workload.groups.assigned_member import AssignedGroupState, AssignedMember
+from sim.workload.groups.consumer_member import Subscription
+from sim.workload.groups.member_slots import MemberEnded
+
+if TYPE_CHECKING:
+    from sim.engine.simulation import Simulation
+
+SESSION_MS, REBALANCE_MS = 6_000, 4_000
+ASSIGNOR = "range"
+_VERSION = struct.Struct(">h")
+EMBEDDED_VERSION = 1
+
+
+class SimClassicMember(AssignedMember):
+    """One life of a member."""
+
+    offset_commit_version = 8
+    reads_with_member_epoch = False
+
+    def __init__(
+        self,
+        world: Simulation,
+        name: str,
+        service: ClusterService,
+        shared: AssignedGroupState,
+        choice: tuple[Subscription, ...],
+    ) -> None:
+        """``choice``: what it may want, by name."""
+        super().__init__(world, name, service._replace(timeout_s=TIMEOUT_S), shared)  # joining takes its time
+        self._choice = tuple(x for x in choice if x.regex is None)
+        self.subscription = world.rng.choice(self._choice)
+        self._joins = True
+        self._is_member = False
+        """Whether its id is the coordinator's."""
+
+    def change_subscription(self) -> None:
+        """Subscribe to something else: that takes another generation."""
+        self.subscription = self.simulation.rng.choice(self._choice)
+        self._joins = True
+
+    def _reset_reported_state(self) -> None:
+        """Nothing is left out in this protocol."""
+
+    def _is_state_reported(self) -> bool:
+        return True
+
+    def _abandon(self) -> None:
+        super()._abandon()
+        self._joins = True
+
+    async def _beat(self) -> None:
+        """One heartbeat, or a new generation. Raises: Again."""
+        if self._joins:
+            await self._join()
+            return
+        began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
+        code = (await self.call_coordinator(hb.HeartbeatRequest(self.group, self.epoch, self.id), 4)).error_code
+        self.check_expected_error(code, "heartbeat")
+        self._joins = code == ErrorCode.REBALANCE_IN_PROGRESS
+        self._check(0 if self._joins else code)
+        self._on_epoch(self.epoch, began, cuts)
+
+    def _check(self, code: int) -> None:
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID):
+            self._is_member = self._is_member and code == ErrorCode.ILLEGAL_GENERATION
+            self._abandon()
+        if code:
+            raise RetriableError(ErrorCode(code).name)
+
+    async def _join(self) -> None:
+        """Give up what there is, and become a member of the next generation. Raises: Again, Over."""
+        for place in list(self.positions):
+            await self._commit(place)
+        self._abandon()
+        wants, began, cuts = self.subscription, self._book.next_event(), self.simulation.ledger.power_cuts
+        said = _VERSION.pack(EMBEDDED_VERSION) + compiler.encode(
+            cp.ConsumerProtocolSubscription(list(wants.topics)), EMBEDDED_VERSION
+        )
+        member_id = self.id if self._is_member else ""
+        protocols = [jg.JoinGroupRequestProtocol(ASSIGNOR, said)]
+        asked = jg.JoinGroupRequest(self.group, SESSION_MS, REBALANCE_MS, member_id, None, "consumer", protocols)
+        self._book.allow_epoch_reset()
+        try:
+            answer = await self.call_coordinator(asked, 9)
+        finally:
+            self._book.allow_epoch_reset()
+        self.check_expected_error(answer.error_code, "join")
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.id = self._identity = answer.member_id
+            self._is_member = True
+        self._check(answer.error_code)
+        rows = self._compute_assignment(answer) if answer.leader == self.id else []
+        sync = sg.SyncGroupRequest(
+            self.group, answer.generation_id, self.id, None, answer.protocol_type, answer.protocol_name, rows
+        )
+        synced = await self.call_coordinator(sync, 5)
+        self.check_expected_error(synced.error_code, "sync")
+        self._check(synced.error_code)
+        self._joins = self.subscription != wants
+        self._on_epoch(answer.generation_id, began, cuts)
+        given = consumer_protocol.decode_assignment(bytes(synced.assignment)).assigned_partitions
+        self._on_target([(row.topic, number) for row in given for number in row.partitions], began, cuts)
+
+    def _compute_assignment(self, answer: jg.JoinGroupResponse) -> list[sg.SyncGroupRequestAssignment]:
+        """What it deals out as the leader: each partition to one of those who want its topic."""
+        wants = {x.member_id: consumer_protocol.decode_subscription(bytes(x.metadata)).topics for x in answer.members}
+        dealt: dict[str, list[HistoryPartition]] = {member_id: [] for member_id in wants}
+        for topic in sorted({topic for topics in wants.values() for topic in topics}):
+            takers = [member_id for member_id, topics in wants.items() if topic in topics]
+            for number in range(self.service.partitions):
+                dealt[takers[number % len(takers)]].append((topic, number))
+        row = cp.ConsumerProtocolAssignmentTopicPartition
+        out = []
+        for member_id, places in dealt.items():
+            rows = [row(topic, [n for name, n in places if name == topic]) for topic in dict(places)]
+            raw = compiler.encode(cp.ConsumerProtocolAssignment(rows), EMBEDDED_VERSION)
+            out.append(sg.SyncGroupRequestAssignment(member_id, _VERSION.pack(EMBEDDED_VERSION) + raw))
+        return out
+
+    async def _leave_group(self, *, for_good: bool) -> None:
+        """Leave. Raises: Over."""
+        self._book.on_member_removed(self.id)
+        cuts = self.simulation.ledger.power_cuts
+        with suppress(RetriableError):
+            asked = lg.LeaveGroupRequest(self.group, members=[lg.MemberIdentity(self.id)])
+            answer = await self.call_coordinator(asked, 5)
+            if not answer.error_code and not answer.members[0].error_code:
+                await self._commit_after_leaving(cuts)
+        raise MemberEnded("left")

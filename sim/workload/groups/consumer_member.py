@@ -1,0 +1,122 @@
+"""Members of a consumer group of the new protocol (KIP-848), as Kafka's own client is one.
+
+They subscribe by name or by a regular expression, and may go for a while and return under their instance id.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import consumer_group_heartbeat as hb
+from sim.checkers.history import HistoryPartition
+from sim.workload.clients import ClusterService, RetriableError
+from sim.workload.groups.assigned_member import FENCED_ERRORS, AssignedGroupState, AssignedMember
+from sim.workload.groups.member_slots import MemberEnded
+
+if TYPE_CHECKING:
+    from sim.engine.simulation import Simulation
+
+REBALANCE_MS = 4_000
+LEAVING, LEAVING_STATIC = -1, -2
+ASSIGNORS = (None, None, "uniform", "range")
+
+
+class Subscription(NamedTuple):
+    """What a member subscribes to."""
+
+    names: tuple[str, ...]
+    regex: str | None
+    topics: tuple[str, ...]
+    """All of it, as topics."""
+
+
+class SimConsumerMember(AssignedMember):
+    """One life of a member."""
+
+    def __init__(
+        self,
+        world: Simulation,
+        name: str,
+        service: ClusterService,
+        shared: AssignedGroupState,
+        choice: tuple[Subscription, ...],
+        instance_id: str | None = None,
+    ) -> None:
+        """``choice``: what it may want."""
+        super().__init__(world, name, service, shared, instance_id)
+        self._choice = choice
+        self.subscription = world.rng.choice(choice)
+        self._assignor = world.rng.choice(ASSIGNORS)
+        self._reported_state: tuple[Subscription, list[HistoryPartition]] | None = None
+        """What the coordinator has heard; None: it is told all."""
+
+    def change_subscription(self) -> None:
+        """Subscribe to something else."""
+        self.subscription = self.simulation.rng.choice(self._choice)
+
+    def _reset_reported_state(self) -> None:
+        self._reported_state = None
+
+    def _is_state_reported(self) -> bool:
+        return self._reported_state is None or self._reported_state[1] == sorted(self.positions)
+
+    def _request(self) -> hb.ConsumerGroupHeartbeatRequest:
+        owned = sorted(self.positions)
+        asked = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch, self._instance_id)
+        if self._reported_state is None or self._reported_state[0] != self.subscription:
+            asked.subscribed_topic_names = list(self.subscription.names)
+            asked.subscribed_topic_regex = self.subscription.regex or ""
+        if self._reported_state is None:
+            asked.rebalance_timeout_ms = REBALANCE_MS
+            asked.server_assignor = self._assignor
+        if self._reported_state is None or self._reported_state[1] != owned:
+            asked.topic_partitions = self._topic_partitions(owned)
+        return asked
+
+    def _topic_partitions(
+        self, places: list[HistoryPartition]
+    ) -> list[hb.ConsumerGroupHeartbeatRequestTopicPartitions]:
+        by_name: dict[str, list[int]] = {}
+        for topic, partition in places:
+            by_name.setdefault(topic, []).append(partition)
+        row = hb.ConsumerGroupHeartbeatRequestTopicPartitions
+        return [row(topic_id, by_name[name]) for topic_id, name in self._shared.ids.items() if name in by_name]
+
+    async def _beat(self) -> None:
+        """One heartbeat, and what its answer says. Raises: Again, Over."""
+        began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
+        says = (self.subscription, sorted(self.positions))
+        if self.epoch == 0:
+            self._book.on_join()
+        answer = await self.call_coordinator(self._request(), 1)
+        code = answer.error_code
+        if code != ErrorCode.UNKNOWN_SERVER_ERROR or not self._book.may_be_uninitialized():
+            self.check_expected_error(code, "heartbeat")
+        if code in FENCED_ERRORS:
+            self._abandon()
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            raise MemberEnded("another has its instance id")
+        if code:
+            raise RetriableError(ErrorCode(code).name)
+        self._reported_state = says
+        self._on_epoch(answer.member_epoch, began, cuts)
+        if answer.assignment is not None:
+            rows = answer.assignment.topic_partitions
+            places = [(self._shared.ids[row.topic_id], number) for row in rows for number in row.partitions]
+            self._on_target(places, began, cuts)
+
+    async def _leave_group(self, *, for_good: bool) -> None:
+        """Leave, where it is somebody perhaps for a while only. Raises: Over."""
+        for_good = for_good or self._instance_id is None or self.simulation.rng.random() < 0.3
+        epoch = LEAVING if for_good else LEAVING_STATIC
+        self._book.on_member_removed(self.id)
+        request = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, epoch, self._instance_id)
+        cuts = self.simulation.ledger.power_cuts
+        with suppress(RetriableError):
+            code = (await self.call_coordinator(request, 1)).error_code
+            self.check_expected_error(code, "goodbye")
+            if not code:
+                await self._commit_after_leaving(cuts)
+        raise MemberEnded(f"left with {epoch}")

@@ -1,0 +1,117 @@
+"""One group of a run, whatever its kind: its topics, who sits in it, and when it is at rest."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import offset_fetch as of
+from sim.checkers.history import HistoryPartition
+from sim.workload.clients import Address, ClusterService, RetriableError, SimClient
+
+if TYPE_CHECKING:
+    from sim.engine.simulation import Simulation
+    from sim.workload.groups.assigned_member import AssignedMember
+    from sim.workload.groups.member_slots import SimGroupMember
+
+LATEST = -1
+
+
+class GroupWorkload(ABC):
+    """One group."""
+
+    group: str
+    topics: tuple[str, ...]
+
+    def __init__(self, world: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
+        self._simulation = world
+        self._service = service
+        self._ids = ids
+        """Names of topics by id."""
+
+    @abstractmethod
+    def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
+        """What makes a member, for each seat."""
+
+    @abstractmethod
+    async def prepare(self, asker: SimClient) -> None:
+        """What is to be done before anybody joins. Raises: Again."""
+
+    async def instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
+        """Why the group is not at rest with these members yet; nothing where it is."""
+        try:
+            return await self._find_instability(asker, members)
+        except RetriableError as error:
+            asker.invalidate_leaders()
+            return str(error) or "no answer"
+
+    @abstractmethod
+    async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
+        """The same. Raises: Again."""
+
+    @abstractmethod
+    async def verify(self, asker: SimClient) -> None:
+        """What must have come of it."""
+
+    async def _coordinator(self, asker: SimClient) -> Address:
+        found = (await asker.call(fc.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)).coordinators[0]
+        if found.error_code:
+            raise RetriableError(ErrorCode(found.error_code).name)
+        return found.host, found.port
+
+    async def _end(self, asker: SimClient, place: HistoryPartition) -> int:
+        """Where a partition ends. Raises: Again."""
+        topic = lo.ListOffsetsTopic(place[0], [lo.ListOffsetsPartition(place[1], -1, LATEST)])
+        answer = await asker.call(lo.ListOffsetsRequest(-1, topics=[topic]), 7, await asker.leader(*place))
+        row = answer.topics[0].partitions[0]
+        if row.error_code:
+            raise RetriableError(ErrorCode(row.error_code).name)
+        return int(row.offset)
+
+
+class AssignedGroupWorkload(GroupWorkload):
+    """A group in which each partition is read by one member alone."""
+
+    def __init__(self, world: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
+        super().__init__(world, service, ids)
+        self._read: dict[HistoryPartition, set[int]] = {}
+        """Offsets that a member has read."""
+
+    async def prepare(self, asker: SimClient) -> None:
+        """Nothing."""
+
+    async def _find_unread(
+        self, asker: SimClient, at: Address, wanted: Collection[HistoryPartition], members: Sequence[AssignedMember]
+    ) -> str:
+        """What is not with one member, or not read to its end. Raises: Again."""
+        had = [place for x in members for place in x.positions]
+        if sorted(had) != sorted(wanted):
+            return f"{sorted(had)} is read of {sorted(wanted)}"
+        for place in sorted(wanted):
+            committed, end = await self._committed(asker, at, place), await self._end(asker, place)
+            if committed < end:
+                return f"{place} is read to {committed} of {end}"
+        return ""
+
+    async def _committed(self, asker: SimClient, at: Address, place: HistoryPartition) -> int:
+        topic = of.OffsetFetchRequestTopic(place[0], [place[1]])
+        answer = await asker.call(of.OffsetFetchRequest(self.group, [topic], require_stable=True), 7, at)
+        rows = answer.topics[0].partitions if answer.topics else []
+        if answer.error_code or (rows and rows[0].error_code):
+            raise RetriableError("positions")
+        return max(rows[0].committed_offset, 0) if rows else 0
+
+    async def verify(self, asker: SimClient) -> None:
+        """Nothing was passed over."""
+        if self._simulation.ledger.power_cuts:
+            return
+        for place in [(topic, number) for topic in self.topics for number in range(self._service.partitions)]:
+            committed = self._simulation.ledger.committed_to.get(place, 0)
+            passed = sorted(set(range(committed)) - self._read.get(place, set()))
+            if passed:
+                detail = f"{place[0]}-{place[1]}: {passed[:10]} before {committed}"
+                self._simulation.ledger.report_violation("group-skip", detail)

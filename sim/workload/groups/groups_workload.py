@@ -1,0 +1,168 @@
+"""The groups of Kafka 4 in a simulated run: topics, who fills them, who sits in the groups, and the reckoning.
+
+Once nothing goes wrong any more each group is at rest within `STABLE_TIMEOUT_S`, with its members and nobody else in it, and
+has read all there is: else it is ``group-unstable``. ``group-skip``: a position went past a record that nobody read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.wire.messages import metadata as md
+from sim.checkers.acquisition_locks import LiveNodesByHost
+from sim.checkers.group_invariants import GroupInvariants
+from sim.workload.clients import ClusterService, RetriableError, SimClient, SimProducer, create_topic, read_partition
+from sim.workload.groups.consumer_group import ConsumerGroupWorkload
+from sim.workload.groups.group_workload import GroupWorkload
+from sim.workload.groups.member_slots import MemberSlot
+from sim.workload.groups.share_group import DELIVERY_COUNT_LIMIT, STATE_PARTITIONS, ShareGroupWorkload
+from sim.workload.groups.streams_group import StreamsGroupWorkload
+
+if TYPE_CHECKING:
+    from sim.engine.simulation import Simulation
+
+FIRST_VALUE = 40_000_000
+VALUES_EACH = 1_000_000
+STABLE_TIMEOUT_S = 40.0
+POLL_INTERVAL_S = 0.5
+MAX_UPDATES = 60
+MAX_INTERVAL_MS = 1500
+PRODUCE_INTERVAL_S = 0.6
+MAX_PRODUCED_RECORDS = 4
+
+
+def node_settings(world: Simulation) -> dict[str, str]:
+    """What nodes are started with whose groups have no time to lose."""
+    interval = int(world.rng.random() * MAX_INTERVAL_MS)
+    out: dict[str, str] = {}
+    for kind in ("consumer", "share", "streams"):
+        out |= {
+            f"group.{kind}.session.timeout.ms": "5000",
+            f"group.{kind}.min.session.timeout.ms": "5000",
+            f"group.{kind}.heartbeat.interval.ms": "500",
+            f"group.{kind}.min.heartbeat.interval.ms": "500",
+            f"group.{kind}.assignment.interval.ms": str(interval),
+        }
+    lock_ms = 1000 + int(world.rng.random() * 2000)
+    return out | {
+        "group.streams.num.standby.replicas": str(int(world.rng.random() * 2)),
+        "group.streams.initial.rebalance.delay.ms": str(int(world.rng.random() * 2000)),
+        "group.share.record.lock.duration.ms": str(lock_ms),
+        "group.share.min.record.lock.duration.ms": "1000",
+        "group.share.delivery.count.limit": str(DELIVERY_COUNT_LIMIT),
+        "share.coordinator.state.topic.num.partitions": str(STATE_PARTITIONS),
+        "share.coordinator.snapshot.update.records.per.snapshot": str(int(world.rng.random() * MAX_UPDATES)),
+    }
+
+
+class GroupsWorkload:
+    """All of it."""
+
+    def __init__(
+        self, world: Simulation, service: ClusterService, counted: Counter[str], living: LiveNodesByHost
+    ) -> None:
+        self._simulation = world
+        self._service = service
+        self._counted = counted
+        self._ids: dict[bytes, str] = {}
+        self._watch = GroupInvariants(world, living)
+        self.member_slots: list[MemberSlot] = []
+        self.is_quiescent = False
+        """Whether nothing goes wrong with members."""
+        self.groups: list[GroupWorkload] = [
+            ConsumerGroupWorkload(world, service, self._ids),
+            ShareGroupWorkload(world, service, self._ids, living),
+            StreamsGroupWorkload(world, service, self._ids),
+        ]
+        self._topics = [topic for kind in self.groups for topic in kind.topics]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the groups."""
+        return [kind.group for kind in self.groups]
+
+    async def run(self) -> None:
+        """Until the world says that it is enough, and every group is at rest."""
+        world = self._simulation
+        for topic in self._topics:
+            await create_topic(world, topic, service=self._service)
+        asker = SimClient(world, "group-asker", self._service)
+        for topic in self._topics:
+            self._ids[await asker.retry_until_done(partial(_id_of, asker, topic))] = topic
+        for kind in self.groups:
+            await asker.retry_until_done(partial(kind.prepare, asker))
+        seats = self.member_slots
+        seats += [
+            MemberSlot(world, kind.group, make, self._counted)
+            for kind in self.groups
+            for make in kind.member_factories()
+        ]
+        for seat in seats if self.is_quiescent else ():
+            seat.stop_faults()
+        async with trio.open_nursery() as members:
+            members.start_soon(self._watch.run)
+            for seat in seats:
+                members.start_soon(seat.run)
+            await self._produce()
+            for seat in seats:
+                seat.stop_faults()
+            world.trace_event("groups calm down")
+            await self._wait_until_stable(asker, seats)
+            members.cancel_scope.cancel()
+        asker.close_connections()
+
+    async def _produce(self) -> None:
+        """Write to the topics until it is enough."""
+        world, service, rng = self._simulation, self._service, self._simulation.rng
+        feeders = [SimProducer(world, f"feeder-{topic}", FIRST_VALUE, topic, service=service) for topic in self._topics]
+        nexts = dict.fromkeys(self._topics, FIRST_VALUE)
+        async with trio.open_nursery() as nursery:
+
+            async def one(feeder: SimProducer, topic: str) -> None:
+                while not world.draining:
+                    count = 1 + int(rng.random() * MAX_PRODUCED_RECORDS)
+                    values = list(range(nexts[topic], nexts[topic] + count))
+                    nexts[topic] += count
+                    await feeder.send(int(rng.random() * service.partitions), values)
+                    await feeder.sleep(rng.random() * PRODUCE_INTERVAL_S * len(feeders))
+                feeder.close_connections()
+
+            for feeder, topic in zip(feeders, self._topics, strict=True):
+                nursery.start_soon(one, feeder, topic)
+
+    async def _wait_until_stable(self, asker: SimClient, seats: list[MemberSlot]) -> None:
+        """Wait until every group is at rest, or has had its time."""
+        world, since = self._simulation, self._simulation.now_s()
+        for kind in self.groups:
+            while True:
+                members = [seat.member for seat in seats if seat.member is not None and seat.group == kind.group]
+                wrong = await kind.instability(asker, members)
+                if not wrong:
+                    break
+                if world.now_s() > since + STABLE_TIMEOUT_S:
+                    world.ledger.report_violation(
+                        "group-unstable", f"{kind.group} after {STABLE_TIMEOUT_S:.0f} s: {wrong}"
+                    )
+                    break
+                await trio.sleep(POLL_INTERVAL_S)
+            world.trace_event(f"{kind.group} is at rest")
+
+    async def verify(self) -> None:
+        """Read all there is once more, and judge it."""
+        reader = SimClient(self._simulation, "group-reader", self._service)
+        for topic in self._topics:
+            for number in range(self._service.partitions):
+                self._simulation.ledger.verify_partition((topic, number), await read_partition(reader, topic, number))
+        for kind in self.groups:
+            await kind.verify(reader)
+
+
+async def _id_of(client: SimClient, topic: str) -> bytes:
+    answer = await client.call(md.MetadataRequest([md.MetadataRequestTopic(name=topic)], False), 12)
+    if answer.topics[0].error_code:
+        raise RetriableError("it is not known yet")
+    return bytes(answer.topics[0].topic_id)

@@ -1,0 +1,158 @@
+"""Seats in a group: at each sits one member after the other, and each comes to its own end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ottla.env.memory_disk import ProcessKilled
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import find_coordinator as fc
+from sim.workload.clients import Address, ClusterService, RetriableError, SimClient
+
+if TYPE_CHECKING:
+    from sim.engine.simulation import Simulation
+
+MEMBER_END_KINDS = ("leave", "kill", "vanish", "pause", "pause", "change", "change")
+"""It says goodbye; its process is killed; its machine is gone; it stands still; it wants something else."""
+MAX_INTERVAL_S = 12.0
+MAX_PAUSE_S = 10.0
+MAX_DOWNTIME_S = 3.0
+UNEXPECTED_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.UNSUPPORTED_ASSIGNOR,
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+    }
+)
+"""What no member in here deserves."""
+
+
+class MemberEnded(Exception):
+    """A life of a member is at its end: another begins."""
+
+
+class SimGroupMember(SimClient, ABC):
+    """One life of a member: its process, what it knows of its coordinator, and what it is asked to do."""
+
+    def __init__(self, world: Simulation, name: str, service: ClusterService, group: str) -> None:
+        super().__init__(world, name, service)
+        self.group = group
+        self.id = f"{name}.{world.rng.randbytes(4).hex()}"
+        self.leaving = False
+        """It is to say goodbye."""
+        self.is_stable_phase = False
+        """It is to do nothing but its duty from now on."""
+        self.last_heartbeat_s = -1.0
+        """When its coordinator last told it that all is well."""
+        self._at: Address | None = None
+
+    def invalidate_leaders(self) -> None:
+        """The coordinator, too, is asked for again."""
+        super().invalidate_leaders()
+        self._at = None
+
+    async def call_coordinator(self, request: Any, version: int) -> Any:
+        """The answer of the group's coordinator. Raises: Again."""
+        if self._at is None:
+            found = (await self.call(fc.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)).coordinators[0]
+            if found.error_code:
+                raise RetriableError(ErrorCode(found.error_code).name)
+            self._at = (found.host, found.port)
+        return await self.call(request, version, self._at)
+
+    def check_expected_error(self, code: int, what: str) -> None:
+        """What nobody should be told is a violation, but for a power cut, after which groups may be as they were."""
+        if code in UNEXPECTED_ERRORS and not self.simulation.ledger.power_cuts:
+            self.simulation.ledger.report_violation(
+                "group-refused", f"{self.group}: {what} of {self.name}: {ErrorCode(code).name}"
+            )
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Be a member until it has left. Raises: Over."""
+
+    @abstractmethod
+    def change_subscription(self) -> None:
+        """Want something else from now on."""
+
+    @abstractmethod
+    def on_process_end(self) -> None:
+        """Its process is gone: it has nothing any more."""
+
+
+class MemberSlot:
+    """One seat: lives follow one another until the world ends."""
+
+    def __init__(
+        self, world: Simulation, group: str, make: Callable[[], SimGroupMember], counted: Counter[str]
+    ) -> None:
+        self._simulation = world
+        self.group = group
+        self._make = make
+        self._counted = counted
+        self.is_stable_phase = False
+        self.member: SimGroupMember | None = None
+        """Who sits there now."""
+
+    def stop_faults(self) -> None:
+        """Nothing goes wrong with its members any more."""
+        self.is_stable_phase = True
+        if self.member is not None:
+            self.member.is_stable_phase = True
+
+    async def run(self) -> None:
+        """Life after life, until cancelled."""
+        rng = self._simulation.rng
+        while True:
+            await trio.sleep(rng.random() * MAX_DOWNTIME_S)
+            await self._run_member()
+
+    async def _run_member(self) -> None:
+        member = self.member = self._make()
+        member.is_stable_phase = self.is_stable_phase
+
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._inject_faults, member)
+                try:
+                    await member.run()
+                except MemberEnded as error:
+                    self._simulation.trace_event(f"{member.name}: over: {error}")
+                nursery.cancel_scope.cancel()
+
+        error = await member.process.run_until_end(main)
+        self.member = None
+        member.on_process_end()
+        if error is not None and not isinstance(error, ProcessKilled):
+            raise error
+
+    async def _inject_faults(self, member: SimGroupMember) -> None:
+        rng = self._simulation.rng
+        while True:
+            await trio.sleep(0.5 + rng.random() * MAX_INTERVAL_S)
+            if self.is_stable_phase:
+                return
+            fate = rng.choice(MEMBER_END_KINDS)
+            self._counted[f"member-{fate}"] += 1
+            self._simulation.trace_event(f"{member.name}: {fate}")
+            match fate:
+                case "leave":
+                    member.leaving = True
+                case "kill":
+                    member.process.kill()
+                case "vanish":
+                    member.process.vanish()
+                case "pause":
+                    member.process.pause()
+                    await trio.sleep(rng.random() * MAX_PAUSE_S)
+                    member.process.resume()
+                case _:
+                    member.change_subscription()

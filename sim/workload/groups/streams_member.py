@@ -1,0 +1,135 @@
+"""Members of a streams group (KIP-1071): threads of an application, which do tasks.
+
+The application has two parts: one stores what it reads, so there are standby tasks of it; the other does not. An
+active task reads the one partition of its part's topic. ``TaskInOneRole``: what a thread is to do it does once.
+
+A thread that does not hear an answer joins anew: in 4.3.1 nobody is told twice what its tasks are.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import streams_group_heartbeat as hb
+from sim.checkers.history import HistoryPartition
+from sim.workload.clients import ClusterService, RetriableError, UnknownOutcome
+from sim.workload.groups.assigned_member import FENCED_ERRORS, AssignedGroupState, AssignedMember
+from sim.workload.groups.member_slots import MemberEnded
+
+if TYPE_CHECKING:
+    from sim.engine.simulation import Simulation
+
+REBALANCE_MS = 4_000
+LEAVING = -1
+REPEATED_SHARE = 0.1
+"""Of the heartbeats that need not say what its tasks are: they may all the same, also while some are to be given up."""
+CHANGELOG = "app-store-changelog"
+SUBTOPOLOGIES = {"0": "w0", "1": "w1"}
+"""Of the application, each with the topic it reads."""
+TasksBySubtopology = dict[str, set[int]]
+TaskIdLists = list[hb.StreamsGroupHeartbeatResponseTaskIds] | None
+
+
+def build_topology() -> hb.Topology:
+    """What the application is made of."""
+    stores = [hb.TopicInfo(CHANGELOG)]
+    return hb.Topology(
+        0, [hb.Subtopology(name, [topic], [], stores if name == "0" else []) for name, topic in SUBTOPOLOGIES.items()]
+    )
+
+
+class SimStreamsMember(AssignedMember):
+    """One life of a thread."""
+
+    def __init__(
+        self, world: Simulation, name: str, service: ClusterService, shared: AssignedGroupState, process: str
+    ) -> None:
+        super().__init__(world, name, service, shared)
+        self._process = process
+        self._endpoint = world.rng.random() < 0.5
+        self._standby: TasksBySubtopology = {}
+        self._reported_state: tuple[list[HistoryPartition], TasksBySubtopology] | None = None
+
+    def change_subscription(self) -> None:
+        """Nothing: an application reads what it reads."""
+
+    def _reset_reported_state(self) -> None:
+        self._reported_state = None
+
+    def _is_state_reported(self) -> bool:
+        return self._reported_state is None or self._reported_state == (sorted(self.positions), self._standby)
+
+    def _abandon(self) -> None:
+        self._standby = {}
+        super()._abandon()
+
+    def _request(self) -> hb.StreamsGroupHeartbeatRequest:
+        asked = hb.StreamsGroupHeartbeatRequest(self.group, self.id, self.epoch)
+        if self.epoch == 0:
+            asked.topology = build_topology()
+            asked.process_id = self._process
+            asked.client_tags = []
+            if self._endpoint:
+                asked.user_endpoint = hb.StreamsGroupHeartbeatRequestEndpoint(self.name, 1234)
+        if self._reported_state is None:
+            asked.rebalance_timeout_ms = REBALANCE_MS
+        if not (self._reported_state and self._is_state_reported()) or self.simulation.rng.random() < REPEATED_SHARE:
+            active: TasksBySubtopology = {}
+            for part, topic in SUBTOPOLOGIES.items():
+                numbers = {number for name, number in self.positions if name == topic}
+                active |= {part: numbers} if numbers else {}
+            asked.active_tasks, asked.standby_tasks, asked.warmup_tasks = (
+                _to_task_ids(active),
+                _to_task_ids(self._standby),
+                [],
+            )
+        return asked
+
+    async def _beat(self) -> None:
+        """One heartbeat, and what its answer says. Raises: Again."""
+        began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
+        says = (sorted(self.positions), self._standby)
+        try:
+            answer = await self.call_coordinator(self._request(), 0)
+        except UnknownOutcome:
+            self._abandon()
+            raise
+        code = answer.error_code
+        self.check_expected_error(code, "heartbeat")
+        if code in FENCED_ERRORS:
+            self._abandon()
+        if code:
+            raise RetriableError(ErrorCode(code).name)
+        self._reported_state = says
+        self._on_epoch(answer.member_epoch, began, cuts)
+        if answer.active_tasks is not None:
+            active, standby = _from_task_ids(answer.active_tasks), _from_task_ids(answer.standby_tasks)
+            for part, numbers in active.items():
+                if numbers & standby.get(part, set()):
+                    self.simulation.ledger.report_violation(
+                        "TaskInOneRole", f"{self.id}: {part} {numbers} and {standby[part]}"
+                    )
+            self._standby = standby
+            places = [(SUBTOPOLOGIES[part], number) for part, numbers in active.items() for number in numbers]
+            self._on_target(places, began, cuts)
+
+    async def _leave_group(self, *, for_good: bool) -> None:
+        """Leave: nobody goes for a while only. Raises: Over."""
+        self._book.on_member_removed(self.id)
+        cuts = self.simulation.ledger.power_cuts
+        with suppress(RetriableError):
+            answer = await self.call_coordinator(hb.StreamsGroupHeartbeatRequest(self.group, self.id, LEAVING), 0)
+            self.check_expected_error(answer.error_code, "goodbye")
+            if not answer.error_code:
+                await self._commit_after_leaving(cuts)
+        raise MemberEnded("left")
+
+
+def _to_task_ids(tasks: TasksBySubtopology) -> list[hb.StreamsGroupHeartbeatRequestTaskIds]:
+    return [hb.StreamsGroupHeartbeatRequestTaskIds(part, sorted(numbers)) for part, numbers in sorted(tasks.items())]
+
+
+def _from_task_ids(rows: TaskIdLists) -> TasksBySubtopology:
+    return {row.subtopology_id: set(row.partitions) for row in rows or () if row.partitions}

@@ -1,0 +1,100 @@
+"""Partitions on the move between the directories of their nodes, whatever else happens; and what must hold after.
+
+Whatever is answered, nothing that was acknowledged may be lost by it. Once all is quiet each move comes to its end:
+``moves-on`` where there is a copy still; ``twice`` where a partition lies in two directories.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
+from ottla.broker.replication.alter_log_dirs.future_replica_copier import ALTER_LOG_DIRS_RATE_KEY
+from ottla.controller.metadata.image import RESOURCE_BROKER
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_replica_log_dirs as al
+from ottla.wire.messages import describe_log_dirs as dl
+from ottla.wire.messages import incremental_alter_configs as ac
+from sim.workload.admin_client import NAMES
+from sim.workload.clients import TOPIC, ClusterService, RetriableError, SimClient, UnknownOutcome
+
+if TYPE_CHECKING:
+    from sim.engine.simulation import Simulation
+
+PAUSE_S = 0.8
+SLOWEST = 200
+"""Bytes a second."""
+SLOW_TIMES = 4
+_SET, _DELETE = 0, 1
+MAX_CONCURRENT_MOVES = 3
+MAX_PARTITIONS = 2
+MOVE_TIMEOUT_S = 30.0
+POLL_INTERVAL_S = 0.5
+
+
+class SimLogDirMover(SimClient):
+    """The one who moves partitions from disk to disk."""
+
+    def __init__(self, world: Simulation, service: ClusterService, paths: list[str], compacted: str) -> None:
+        """``paths``: the directories each node has; one more is named that none has."""
+        super().__init__(world, "relocator", service)
+        self._chance = random.Random(f"directories {world.seed}")
+        self._paths = [*paths, "/nowhere"]
+        self._topics = [TOPIC, compacted, *sorted(INTERNAL_TOPICS), *NAMES]
+        self.moves = 0
+        """So many were begun, or are there already."""
+
+    async def run(self) -> None:
+        """Until the world says that it is enough; in half of the runs each move takes long."""
+        slow = self._chance.random() < 0.5
+        if slow:
+            await self.retry_until_done(
+                partial(self._set_throttle, str(SLOWEST + int(self._chance.random() * SLOWEST * 5)))
+            )
+        while not self.simulation.draining:
+            await self.sleep(self._chance.random() * PAUSE_S * (SLOW_TIMES if slow else 1))
+            try:
+                await self._move()
+            except UnknownOutcome:
+                self.invalidate_leaders()
+        self.close_connections()
+
+    async def _move(self) -> None:
+        request = al.AlterReplicaLogDirsRequest()
+        for _ in range(1 + int(self._chance.random() * MAX_CONCURRENT_MOVES)):
+            number = int(self._chance.random() * MAX_PARTITIONS)
+            row = al.AlterReplicaLogDirTopic(self._chance.choice(self._topics), [number])
+            request.dirs.append(al.AlterReplicaLogDir(self._chance.choice(self._paths), [row]))
+        answer = await self.call(request, 2, self._chance.choice(self.service.bootstrap))
+        self.moves += sum(not p.error_code for topic in answer.results for p in topic.partitions)
+
+    async def _set_throttle(self, rate: str | None) -> None:
+        """All nodes copy so many bytes a second at most; None: as many as they can."""
+        config = ac.AlterableConfig(ALTER_LOG_DIRS_RATE_KEY, _DELETE if rate is None else _SET, rate)
+        request = ac.IncrementalAlterConfigsRequest([ac.AlterConfigsResource(RESOURCE_BROKER, "", [config])])
+        code = (await self.call(request, 1)).responses[0].error_code
+        if code:
+            raise RetriableError(ErrorCode(code).name)
+
+    async def verify(self) -> None:
+        """Wait until every copy has arrived, and look where everything lies."""
+        await self._set_throttle(None)
+        for address in self.service.bootstrap:
+            rows: Counter[tuple[str, int]] = Counter()
+            for _ in range(int(MOVE_TIMEOUT_S / POLL_INTERVAL_S)):
+                answer = await self.call(dl.DescribeLogDirsRequest(None), 4, address)
+                parts = [(x.name, p) for d in answer.results for x in d.topics for p in x.partitions]
+                coming = [f"{name}-{p.partition_index}: {p}" for name, p in parts if p.is_future_key]
+                rows = Counter((name, p.partition_index) for name, p in parts)
+                if not coming:
+                    break
+                await self.sleep(POLL_INTERVAL_S)
+            else:
+                self.simulation.ledger.report_violation("moves-on", f"{address[0]}: {', '.join(coming)}")
+                continue
+            for (name, number), count in rows.items():
+                if count > 1:
+                    self.simulation.ledger.report_violation("twice", f"{address[0]}: {name}-{number}")

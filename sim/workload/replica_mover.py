@@ -1,0 +1,77 @@
+"""Replicas on the move: partitions are given other replicas, moves are given up, and first replicas are made leaders.
+
+Whatever is answered, nothing that was acknowledged may be lost by it, and in the end every partition is full.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from ottla.controller.metadata.image import MetadataImage
+from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import elect_leaders as el
+from sim.workload.clients import ClusterService, SimClient, UnknownOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sim.engine.simulation import Simulation
+
+PAUSE_S = 2.0
+MAX_CONCURRENT_MOVES = 4
+CANCEL_SHARE = 0.15
+ELECT_SHARE = 0.2
+PREFERRED = 0
+
+
+class SimReplicaMover(SimClient):
+    """The one who moves replicas about, one request at a time."""
+
+    def __init__(
+        self,
+        world: Simulation,
+        image: Callable[[], MetadataImage],
+        brokers: list[int],
+        topics: tuple[str, ...],
+        service: ClusterService,
+    ) -> None:
+        """``image``: the newest metadata that anybody alive has. Of ``topics`` those are moved that are there."""
+        super().__init__(world, "mover", service)
+        self._image = image
+        self._brokers = brokers
+        self._topics = topics
+        self._chance = random.Random(f"moves {world.seed}")
+        self.moves = 0
+        """So many were begun or given up."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.sleep(self._chance.random() * PAUSE_S)
+            try:
+                if self._chance.random() < ELECT_SHARE:
+                    await self.call(el.ElectLeadersRequest(PREFERRED, None, 5000), 2)
+                else:
+                    await self._move()
+            except UnknownOutcome:
+                self.invalidate_leaders()
+
+    async def _move(self) -> None:
+        image = self._image()
+        there = [(n, i) for n in self._topics if n in image.topics for i in image.topics[n].partitions]
+        if not there:
+            return
+        rows = [
+            ar.ReassignableTopic(name, [ar.ReassignablePartition(number, self._target())])
+            for name, number in self._chance.sample(
+                there, min(1 + int(self._chance.random() * MAX_CONCURRENT_MOVES), len(there))
+            )
+        ]
+        answer = await self.call(ar.AlterPartitionReassignmentsRequest(5000, topics=rows), 0)
+        self.moves += sum(not p.error_code for topic in answer.responses for p in topic.partitions)
+
+    def _target(self) -> list[int] | None:
+        if self._chance.random() < CANCEL_SHARE:
+            return None
+        return self._chance.sample(self._brokers, self.service.replicas)

@@ -1,0 +1,427 @@
+"""The workload: producers whose batches count together or not at all, and copiers that read, write and commit at once.
+
+A client speaks version 1 of the protocol, or version 2 (KIP-890). It gives up on nothing before it is told: a request
+without an answer is sent again over a new connection, and the old one may arrive yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import add_offsets_to_txn as ao
+from ottla.wire.messages import add_partitions_to_txn as ap
+from ottla.wire.messages import end_txn as et
+from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import init_producer_id as ip
+from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import produce
+from ottla.wire.messages import txn_offset_commit as tc
+from ottla.wire.record_batch import records as r
+from sim.checkers.history import HistoryPartition, OperationOutcome, SendStep
+from sim.workload.clients import Address, ClusterService, RetriableError, SimClient, UnknownOutcome
+from sim.workload.coordinator_lookup import is_coordinator_agreed
+from sim.workload.isolation_reader import TRANSACTIONAL_BIT, fetch_isolated
+
+if TYPE_CHECKING:
+    from sim.engine.simulation import Simulation
+
+TRANSACTION_MS = 8_000
+RETRY_TIMEOUT_S = 5.0
+"""After so long a client ends a transaction that it cannot fill."""
+COPY_GROUP = "copy"
+SOURCE = "x"
+TARGET = ("y", 0)
+COMMITTED_SHARE = 0.65
+"""Of a producer's transactions; it aborts the rest."""
+ABANDONED_SHARE = 0.03
+"""Of a producer's transactions, which nobody ends."""
+MAX_COPIED_RECORDS = 5
+REPLACED_SHARE = 0.03
+"""Of the transactions of a copier, after which another takes over."""
+GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE = 0, 1
+MAX_REQUEST_DELAY_S = 30.0
+"""So long after it was asked something may still come."""
+FENCED_ERRORS = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
+ABORTABLE_ERRORS = frozenset(
+    {
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+
+
+TaskStarter = Callable[[Callable[[], Awaitable[None]]], None]
+
+
+class ProducerFenced(Exception):
+    """Another one has the transactional id, or the transaction was ended for its time."""
+
+
+class TransactionBroken(Exception):
+    """The transaction cannot be committed any more."""
+
+
+def raise_transaction_error(code: int, what: str) -> None:
+    """Raise what an answer means to a transaction; nothing where it is good.
+
+    Raises:
+        Fenced, Broken, Again.
+    """
+    if code in FENCED_ERRORS:
+        raise ProducerFenced(f"{what}: {ErrorCode(code).name}")
+    if code in ABORTABLE_ERRORS:
+        raise TransactionBroken(f"{what}: {ErrorCode(code).name}")
+    if code:
+        raise RetriableError(f"{what}: {ErrorCode(code).name}")
+
+
+class TransactionalClient(SimClient):
+    """A client with a transactional id: one transaction after the other."""
+
+    def __init__(
+        self, world: Simulation, name: str, transactional_id: str, service: ClusterService, version: int
+    ) -> None:
+        super().__init__(world, name, service)
+        self._id = transactional_id
+        self._version = version
+        self.producer_id, self.epoch = -1, -1
+        self._sequences: dict[HistoryPartition, int] = {}
+        self._coordinators: dict[tuple[int, str], Address] = {}
+        self._added: dict[HistoryPartition, None] = {}
+        """Partitions of the transaction under way that the coordinator knows of."""
+        self._wrote = False
+        """Whether anything of it was taken by a leader."""
+        self._began_s = 0.0
+        self._lost_init_s = -MAX_REQUEST_DELAY_S
+        """When it last asked for its id and heard nothing."""
+
+    # ------------------------------------------------------------------ whom to ask
+
+    async def _coordinator(self, kind: int, key: str) -> Address:
+        known = self._coordinators.get((kind, key))
+        if known is None:
+            answer = await self.call(fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
+            found = answer.coordinators[0]
+            if found.error_code:
+                raise RetriableError(ErrorCode(found.error_code).name)
+            known = self._coordinators[kind, key] = (found.host, found.port)
+        return known
+
+    def invalidate_leaders(self) -> None:
+        """Coordinators, too, are asked for again."""
+        super().invalidate_leaders()
+        self._coordinators.clear()
+
+    async def _coordinator_response(
+        self, request: Any, version: int, kind: int = TRANSACTION_KEY_TYPE, key: str = ""
+    ) -> Any:
+        return await self.call(request, version, await self._coordinator(kind, key or self._id))
+
+    # ------------------------------------------------------------------ a transaction
+
+    async def init(self) -> None:
+        """Take the transactional id over: whoever had it is fenced, and what it had begun is ended."""
+
+        async def once() -> None:
+            try:
+                answer = await self._coordinator_response(ip.InitProducerIdRequest(self._id, TRANSACTION_MS), 4)
+            except UnknownOutcome:
+                self._lost_init_s = self.simulation.now_s()
+                raise
+            if answer.error_code:
+                raise RetriableError(ErrorCode(answer.error_code).name)
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+
+        await self.retry_until_done(once)
+        self._sequences = {}
+        self.simulation.trace_event(f"{self.name} has producer {self.producer_id} epoch {self.epoch}")
+
+    async def write(self, place: HistoryPartition, values: list[int]) -> int:
+        """One batch of the transaction, until it is taken; where it lies.
+
+        Raises:
+            Fenced, Broken.
+        """
+
+        async def once() -> int:
+            if self._version < 2 and place not in self._added:
+                await self._add(place)
+            return await self._produce(place, values)
+
+        offset: int = await self.retry_until_done(once)
+        self._sequences[place] = self._sequences.get(place, 0) + len(values)
+        self._wrote = True
+        return offset
+
+    async def _add(self, place: HistoryPartition) -> None:
+        topics = [ap.AddPartitionsToTxnTopic(place[0], [place[1]])]
+        answer = await self._coordinator_response(
+            ap.AddPartitionsToTxnRequest([], self._id, self.producer_id, self.epoch, topics), 3
+        )
+        raise_transaction_error(
+            answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code, "add"
+        )
+        self._added[place] = None
+
+    async def _produce(self, place: HistoryPartition, values: list[int]) -> int:
+        topic, partition = place
+        now = self.process.env.now_ms()
+        raw = r.build_batch(
+            [r.NewRecord(self.name.encode(), self.service.pack(place, v), now) for v in values],
+            attributes=TRANSACTIONAL_BIT,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=self._sequences.get(place, 0),
+        )
+        data = produce.TopicProduceData(topic, partition_data=[produce.PartitionProduceData(partition, raw)])
+        request = produce.ProduceRequest(self._id, -1, 5000, [data])
+        answer = await self.call(request, 12 if self._version >= 2 else 11, await self.leader(topic, partition))
+        row = answer.responses[0].partition_responses[0]
+        raise_transaction_error(row.error_code, "produce")
+        return int(row.base_offset)
+
+    async def end(self, *, commit: bool) -> None:
+        """Ask for the end until it is told.
+
+        Raises:
+            Fenced, Broken.
+        """
+
+        async def once() -> None:
+            request = et.EndTxnRequest(self._id, self.producer_id, self.epoch, commit)
+            answer = await self._coordinator_response(request, 5 if self._version >= 2 else 3)
+            refused = answer.error_code == ErrorCode.INVALID_TXN_STATE and self._wrote and not self._may_have_ended()
+            if refused and await is_coordinator_agreed(
+                self, self._id, self._coordinators.get((TRANSACTION_KEY_TYPE, self._id))
+            ):
+                told = f"{self.name}: epoch {self.epoch}, commit {commit}"
+                self.simulation.ledger.report_violation("txn-refused", told)
+            raise_transaction_error(answer.error_code, "end")
+            if self._version >= 2:
+                self.producer_id, self.epoch, self._sequences = answer.producer_id, answer.producer_epoch, {}
+
+        await self.retry_until_done(once)
+
+    def _may_have_ended(self) -> bool:
+        """Whether the coordinator may have ended the transaction: for its time, by its own clock, or as its producer's
+        own question for its id came late, and fenced it.
+        """
+        if self.simulation.now_s() < self._lost_init_s + MAX_REQUEST_DELAY_S:
+            return True
+        clocks_are_right = all(host.clock.offset_ms == 0 for host in self.simulation.hosts.values())
+        return not clocks_are_right or self.simulation.now_s() - self._began_s > TRANSACTION_MS / 1000 * 0.9
+
+    async def transact(
+        self, body: Callable[[], Awaitable[None]], *, commit: bool, asks: Callable[[], None]
+    ) -> OperationOutcome:
+        """One transaction from its beginning to its end; ``asks`` is called before the commit is asked for.
+
+        Whoever is fenced, or had to give up, begins with `init` again.
+        """
+        self._added, self._wrote, self._began_s = {}, False, self.simulation.now_s()
+        done = False
+        try:
+            with self.process.env.timeout(RETRY_TIMEOUT_S):
+                await body()
+                done = True
+        except ProducerFenced:
+            self.producer_id = -1
+            return OperationOutcome.FAIL
+        except TransactionBroken:
+            pass
+        commit = commit and done
+        if commit:
+            asks()
+        try:
+            await self.end(commit=commit)
+        except (ProducerFenced, TransactionBroken):
+            self.producer_id = -1
+            return OperationOutcome.INFO if commit else OperationOutcome.FAIL
+        if not done:
+            self.producer_id = -1
+        return OperationOutcome.OK if commit else OperationOutcome.FAIL
+
+
+class TxnProducer(TransactionalClient):
+    """Writes numbered records to several partitions in one transaction; some it aborts."""
+
+    def __init__(self, world: Simulation, name: str, first: int, service: ClusterService, version: int) -> None:
+        super().__init__(world, name, name, service, version)
+        self._next = first
+        self._ids = 0
+
+    async def run(self) -> None:
+        """Until the world says that it is enough."""
+        while not self.simulation.draining:
+            if self.producer_id < 0:
+                await self.init()
+            await self._produce_transaction()
+            await self.sleep(self.simulation.rng.random() * 0.4)
+        self.close_connections()
+
+    async def _produce_transaction(self) -> None:
+        rng, history, now_s = self.simulation.rng, self.simulation.history, self.simulation.now_s
+        number = history.start(self.name, "txn", now_s=now_s())
+        sent: list[SendStep] = []
+
+        async def body() -> None:
+            for _ in range(1 + int(rng.random() * 3)):
+                place = (SOURCE, int(rng.random() * self.service.partitions))
+                values = list(range(self._next, self._next + 1 + int(rng.random() * 3)))
+                self._next += len(values)
+                history.add_sends(number, [SendStep(place, v) for v in values])
+                sent.extend(SendStep(place, v) for v in values)
+                offset = await self.write(place, values)
+                sent[-len(values) :] = [SendStep(place, v, offset + index) for index, v in enumerate(values)]
+                await self.sleep(rng.random() * 0.4)
+
+        if rng.random() < ABANDONED_SHARE:
+            outcome = await self._abandon(body)
+        else:
+            commit = rng.random() < COMMITTED_SHARE
+            outcome = await self.transact(body, commit=commit, asks=lambda: history.request_commit(number))
+        self.simulation.trace_event(
+            f"{self.name} epoch {self.epoch} {outcome.value} {[(x.place[1], x.value) for x in sent]}"
+        )
+        history.end(number, outcome, now_s(), sent)
+
+    async def _abandon(self, body: Callable[[], Awaitable[None]]) -> OperationOutcome:
+        """Write, and never come back: the coordinator ends it when its time is over."""
+        self._added, self._wrote = {}, False
+        with suppress(ProducerFenced, TransactionBroken), self.process.env.timeout(RETRY_TIMEOUT_S):
+            await body()
+        self._ids += 1
+        self._id, self.producer_id = f"{self.name}.{self._ids}", -1
+        return OperationOutcome.FAIL
+
+
+class TransactionalCopier(TransactionalClient):
+    """Copies one partition, a few records a transaction, with the position it has reached. Now and then another
+    process takes its transactional id over, and this one goes on until it is told.
+    """
+
+    def __init__(
+        self,
+        world: Simulation,
+        number: int,
+        service: ClusterService,
+        version: int,
+        start: TaskStarter | None = None,
+        life: int = 0,
+    ) -> None:
+        """``start``: how the process begins that takes over; without it nobody does."""
+        super().__init__(world, f"copier-{number}.{life}", f"copier-{number}", service, version)
+        self._number, self._incarnation = number, life
+        self._start = start
+        self._place: HistoryPartition = (SOURCE, number)
+        self._replaced = False
+
+    async def run(self) -> None:
+        """Until the world says that it is enough."""
+        while not self.simulation.draining:
+            if self.producer_id < 0:
+                if self._replaced:
+                    break
+                await self.init()
+                position = await self.retry_until_done(self.position)
+            try:
+                seen = await fetch_isolated(self, self._place, position, 100, committed=True)
+            except RetriableError:
+                self.invalidate_leaders()
+                continue
+            if seen.records:
+                position = await self._copy(position, seen.records[:MAX_COPIED_RECORDS])
+            else:
+                position = max(position, seen.next_offset)
+            await self.sleep(self.simulation.rng.random() * 0.3)
+            if self._start is not None and not self._replaced and self.simulation.rng.random() < REPLACED_SHARE:
+                self._replaced = True
+                heir = TransactionalCopier(
+                    self.simulation, self._number, self.service, self._version, self._start, self._incarnation + 1
+                )
+                heir._lost_init_s = self._lost_init_s  # it may be fenced by what this one asked
+                self._start(heir.run)
+        self.close_connections()
+
+    def _may_have_ended(self) -> bool:
+        """Who takes over has the transaction ended, too."""
+        return self._replaced or super()._may_have_ended()
+
+    async def _copy(self, position: int, records: list[tuple[int, int | None]]) -> int:
+        """One transaction; the position behind it, or where it was."""
+        values = [value for _, value in records if value is not None]
+        end = records[-1][0] + 1
+
+        async def body() -> None:
+            await self.write(TARGET, values)
+            await self._positions(end)
+            with suppress(RetriableError):
+                code, stored = await self._row()
+                if not code and not self._may_have_ended():
+                    told = f"{self.name} epoch {self.epoch} is told {stored} while {end} is not decided"
+                    self.simulation.ledger.report_violation("undecided-read", told)
+
+        outcome = await self.transact(body, commit=self.simulation.rng.random() < 0.9, asks=lambda: None)
+        self.simulation.trace_event(f"{self.name} epoch {self.epoch} {outcome.value} {values}")
+        if outcome is OperationOutcome.INFO:
+            self.producer_id = -1
+        return end if outcome is OperationOutcome.OK else position
+
+    async def _positions(self, offset: int) -> None:
+        """Have the position committed with the transaction.
+
+        Raises:
+            Fenced, Broken.
+        """
+        added = self._version >= 2
+
+        async def once() -> None:
+            nonlocal added
+            if not added:
+                answer = await self._coordinator_response(
+                    ao.AddOffsetsToTxnRequest(self._id, self.producer_id, self.epoch, COPY_GROUP), 3
+                )
+                raise_transaction_error(answer.error_code, "add offsets")
+                added = True
+            part = tc.TxnOffsetCommitRequestPartition(self._place[1], offset, self.leader_epoch(*self._place))
+            topic = tc.TxnOffsetCommitRequestTopic(self._place[0], [part])
+            request = tc.TxnOffsetCommitRequest(self._id, COPY_GROUP, self.producer_id, self.epoch, topics=[topic])
+            answer = await self._coordinator_response(
+                request, 5 if self._version >= 2 else 3, GROUP_KEY_TYPE, COPY_GROUP
+            )
+            raise_transaction_error(answer.topics[0].partitions[0].error_code, "positions")
+
+        await self.retry_until_done(once)
+
+    async def position(self) -> int:
+        """How far the partition is copied; waits for what is not decided.
+
+        Raises:
+            Again: no answer, or not yet.
+        """
+        code, stored = await self._row()
+        if code:
+            raise RetriableError(ErrorCode(code).name)
+        return max(stored, 0)
+
+    async def _row(self) -> tuple[int, int]:
+        """What is answered to who wants a position that is decided: an error, or the position; -1 for none.
+
+        Raises:
+            Again: no answer.
+        """
+        topic = of.OffsetFetchRequestTopic(SOURCE, [self._place[1]])
+        request = of.OffsetFetchRequest(COPY_GROUP, [topic], require_stable=True)
+        answer = await self._coordinator_response(request, 7, GROUP_KEY_TYPE, COPY_GROUP)
+        rows = answer.topics[0].partitions if answer.topics else []
+        code = answer.error_code or (rows[0].error_code if rows else 0)
+        if rows:
+            self.require_leader_epoch(*self._place, rows[0].committed_leader_epoch)
+        return code, rows[0].committed_offset if rows else -1

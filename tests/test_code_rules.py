@@ -1,0 +1,225 @@
+"""The house rules, held by tools: layering, types, style, sizes."""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+# Longer than the budget, with its reason.
+LONG_FILES: dict[str, str] = {}
+# Only these may ask the machine for clock, chance or threads; everything else goes through `Env`.
+ENV_MODULES = {
+    "ottla/runtime/system_env.py",
+    "ottla/runtime/real_env.py",
+    "ottla/runtime/real_stream.py",
+    "ottla/runtime/tls_stream.py",
+    "ottla/runtime/blocking_env.py",
+    "ottla/pytest_plugin.py",
+}
+PACKAGES = ("wire", "log", "controller", "broker", "ottla", "sim")
+FORBIDDEN_IMPORTS = re.compile(r"^\s*(?:import|from) (time|random|uuid|secrets|datetime)\b", re.M)
+ALLOWED_IMPORTS = {
+    "log/checkpoints/checkpoint_files.py": {"datetime"},  # formats a given instant; asks for none
+    "ottla/cli/group_admin/reset.py": {"datetime"},  # reads a time that somebody wrote; asks for none
+    "ottla/cli/commands/token.py": {"datetime"},  # the same
+}
+
+
+def sources() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [ROOT / name for name in listed.stdout.split() if (ROOT / name).is_file()]
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_imports_go_down_only() -> None:
+    run(str(BIN / "lint-imports"))
+
+
+def test_types_are_strict() -> None:
+    run(str(BIN / "mypy"))
+
+
+def test_style() -> None:
+    run(str(BIN / "ruff"), "check", ".")
+
+
+def test_layout_is_formatted() -> None:
+    run(str(BIN / "ruff"), "format", "--check", ".")
+
+
+def test_files_and_functions_keep_to_their_budget() -> None:
+    over = []
+    for path in sources():
+        name = str(path.relative_to(ROOT))
+        text = path.read_text()
+        if text.count("\n") > MAX_FILE_LINES and name not in LONG_FILES:
+            over.append(f"{name}: {text.count(chr(10))} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno is not None
+                lines = node.end_lineno - node.lineno + 1
+                if lines > MAX_FUNCTION_LINES:
+                    over.append(f"{name}:{node.lineno} {node.name}: {lines} lines")
+    assert not over, "\n".join(over)
+
+
+@pytest.mark.parametrize("room", PACKAGES)
+def test_only_env_asks_the_world_for_time_and_chance(room: str) -> None:
+    found = []
+    for path in sources():
+        name = str(path.relative_to(ROOT))
+        if not name.startswith(room + "/") or "/tests/" in name or name in ENV_MODULES or room == "sim":
+            continue
+        for match in FORBIDDEN_IMPORTS.finditer(path.read_text()):
+            if match[1] not in ALLOWED_IMPORTS.get(name, set()):
+                found.append(f"{name}: {match[0].strip()}")
+    assert not found, "\n".join(found)
+
+
+# Waits, deadlines and threads go through `Env`, or the simulator cannot order them.
+WAITS = re.compile(
+    r"sleep|sleep_until|sleep_forever|move_on_(at|after)|fail_(at|after)|current_time|to_thread|from_thread"
+)
+ALLOWED_WAITS = {
+    "ottla/embedded.py": {"to_thread"},  # in the user's own loop, not the node's
+}
+
+
+def test_waits_go_through_env() -> None:
+    """In the rooms, what users start included: nothing but `ottla/world/` asks trio for time or threads."""
+    found = []
+    for path in sources():
+        name = str(path.relative_to(ROOT))
+        if not name.startswith(("wire/", "log/", "controller/", "broker/", "ottla/")) or "/tests/" in name:
+            continue
+        if name.startswith("ottla/world/"):
+            continue
+        allowed = ALLOWED_WAITS.get(name, set())
+        for node in ast.walk(ast.parse(path.read_text())):
+            asked = []
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("trio", "trio.lowlevel", "trio._core"):
+                asked = [node.attr]
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "trio":
+                asked = [alias.name for alias in node.names]
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "trio.CancelScope":
+                asked = ["sleep"] if any(k.arg in ("deadline", "relative_deadline") for k in node.keywords) else []
+            found += [f"{name}:{node.lineno} {x}" for x in asked if WAITS.fullmatch(x) and x not in allowed]
+    assert not found, "\n".join(found)
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [
+        str(p.relative_to(ROOT)) for p in sources() if p.read_text() and not ast.get_docstring(ast.parse(p.read_text()))
+    ]
+    assert not silent, "\n".join(silent)
+
+
+def log_attributes() -> set[str]:
+    from ottla.env.memory_disk import MemoryDisk
+    from ottla.log.log_config import LogConfig
+    from ottla.log.partition_log import PartitionLog
+
+    disk = MemoryDisk(random.Random(0), lambda: 0).session()
+    return set(vars(PartitionLog(disk, "/t-0", "t", 0, LogConfig())))
+
+
+def assigned_to_logs(tree: ast.Module, attributes: set[str]) -> list[int]:
+    """Lines that assign an attribute of something called a log, change one in place, or assign one only logs have."""
+    common = {"settings", "topic_id", "topic", "partition", "disk", "directory", "closed", "sealed", "notes"}
+    common |= {"log_start_offset", "log_end_offset", "segments", "is_new", "retired", "epochs", "producers"}
+    changing = {"append", "assign", "clear", "pop", "insert", "extend", "remove", "sort", "update", "expire"}
+
+    def of_a_log(node: ast.expr) -> bool:
+        if not isinstance(node, ast.Attribute) or node.attr not in attributes:
+            return False
+        owner = ast.unparse(node.value)
+        return owner != "self" and (re.search(r"(^|[._])log$", owner) is not None or node.attr not in common)
+
+    lines = []
+    for node in ast.walk(tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = [t for target in node.targets for t in ast.walk(target) if isinstance(t, ast.expr)]
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.Delete):
+            targets = [t for target in node.targets for t in ast.walk(target) if isinstance(t, ast.expr)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            changes = node.func.attr in changing or node.func.attr.startswith("truncate")
+            targets = [node.func.value] if changes else []
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
+            name = node.args[1]
+            if isinstance(name, ast.Constant) and name.value in attributes:
+                lines.append(node.lineno)
+        lines += [node.lineno for target in targets if of_a_log(target)]
+    return lines
+
+
+def test_only_the_log_assigns_a_logs_attributes() -> None:
+    attributes = log_attributes()
+    assert {"log_start_offset", "high_watermark", "recovery_point"} <= attributes
+    planted = ("log.closed = True", "replica.log.high_watermark = 3", "log.bases[0] = 1", "x.recovery_point += 1")
+    for line in (*planted, "log.epochs.assign(1, 2)", "a, log.topic_id = 1, 2", "setattr(log, 'closed', True)"):
+        assert assigned_to_logs(ast.parse(line), attributes) == [1], line
+    for line in ("self.closed = True", "log.settings.copy()", "end = log.log_end_offset", "peer.closed = 1"):
+        assert assigned_to_logs(ast.parse(line), attributes) == [], line
+    found = []
+    for path in sources():
+        name = str(path.relative_to(ROOT))
+        if not name.startswith("log/"):
+            found += [f"{name}:{line}" for line in assigned_to_logs(ast.parse(path.read_text()), attributes)]
+    assert not found, "\n".join(found)
+
+
+def find_import_cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Modules that import one another in a ring: what is left when those that import nobody left are taken away."""
+    left = {module: set(others) for module, others in graph.items()}
+    while ends := [module for module, others in left.items() if not others & left.keys()]:
+        for module in ends:
+            del left[module]
+    return [sorted(left)] if left else []
+
+
+SECRET = re.compile(r"password|proof|signature|digest|_key\b|keys\b|secret|hmac", re.IGNORECASE)
+
+
+NO_SECRET = re.compile(r"^len\(|\.type$|_BYTES$")
+PACKAGES_WITH_SECRETS = ("broker/auth", "ottla/peers", "ottla/world", "controller")
+
+
+@pytest.mark.parametrize("room", PACKAGES_WITH_SECRETS)
+def test_cve_2021_38153_secrets_are_compared_in_constant_time(room: str) -> None:
+    for path in sorted((ROOT / room).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare) and any(isinstance(x, ast.Eq | ast.NotEq) for x in node.ops):
+                compared = [ast.unparse(x) for x in (node.left, *node.comparators)]
+                told = [x for x in compared if SECRET.search(x) and not NO_SECRET.search(x)]
+                assert not told, f"{path.name}: {compared}"
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    graph = grimp.build_graph("ottla", cache_dir=None)
+    modules = {m for m in graph.modules if ".tests" not in m}
+    assert not find_import_cycles({m: graph.find_modules_directly_imported_by(m) & modules for m in modules})
+    assert find_import_cycles({"a": {"b"}, "b": {"a"}, "c": {"a"}, "d": set()}) == [["a", "b", "c"]]

@@ -1,0 +1,221 @@
+"""The fast codec: for each (message, version, direction) one flat Python function, written on first use.
+
+Neighbouring fixed-size fields become one ``struct`` call; presence, nullability and length forms are decided while
+compiling, so that nothing of the schema is left in what runs. ``generated_source(cls, version, direction)`` gives the text.
+
+A decoder is ``decode(buf, pos, end) -> (message, pos)``; an encoder is ``encode(message, write)`` where ``write``
+takes byte strings (and, for ``records``, whatever has a length: a range of a file is sent without being read).
+Messages with many elements have a second, sliced pair: generators that stop often and give the same result.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from ottla.wire.codec.codegen import CodecGenerator, compile_element_limit_test
+from ottla.wire.codec.codegen_decoder import DecoderGenerator
+from ottla.wire.codec.codegen_encoder import EncoderGenerator
+from ottla.wire.codec.decode_budget import DecodeBudget
+from ottla.wire.codec.interpreter import check_version
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import WireError
+
+Chunk = Any
+M = TypeVar("M", bound=Message)
+_Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
+_Encoder = Callable[[Any, Callable[[Chunk], None]], None]
+
+_decoders: dict[tuple[type[Message], int], _Decoder] = {}
+_encoders: dict[tuple[type[Message], int], _Encoder] = {}
+_decoder_jobs: dict[tuple[type[Message], int], Callable[..., Any]] = {}
+_encoder_jobs: dict[tuple[type[Message], int], Callable[..., Any]] = {}
+_element_encoders: dict[tuple[type[Message], type[Message], int], _Encoder] = {}
+_element_limit_tests: dict[type[Message], Callable[[Any, int], bool]] = {}
+
+_VALUE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError, OverflowError)
+_JOIN_CHUNKS = 2048
+_JOIN_BELOW_BYTES = 4096
+
+
+def _generator(cls: type[Message], version: int, direction: str, *, sliced: bool = False) -> CodecGenerator:
+    spec = check_version(cls, version)
+    kind = DecoderGenerator if direction == "decode" else EncoderGenerator
+    return kind(version, flexible=version in spec.flexible, sliced=sliced)
+
+
+def generated_source(cls: type[Message], version: int, direction: str, *, sliced: bool = False) -> str:
+    """The text of a generated codec, for readers: ``direction`` is ``"decode"`` or ``"encode"``."""
+    emitter = _generator(cls, version, direction, sliced=sliced)
+    emitter.generate_struct(cls)
+    return emitter.source()
+
+
+def decoder(cls: type[Message], version: int) -> _Decoder:
+    """The compiled decoder; raises WireError where there is no such version."""
+    found = _decoders.get((cls, version))
+    if found is None:
+        found = _decoders[cls, version] = _generator(cls, version, "decode").compile_struct(cls)
+    return found
+
+
+def encoder(cls: type[Message], version: int) -> _Encoder:
+    """The compiled encoder; raises WireError where there is no such version."""
+    found = _encoders.get((cls, version))
+    if found is None:
+        found = _encoders[cls, version] = _generator(cls, version, "encode").compile_struct(cls)
+    return found
+
+
+def _job_codec(cls: type[Message], version: int, direction: str) -> Callable[..., Any]:
+    known = _decoder_jobs if direction == "decode" else _encoder_jobs
+    found = known.get((cls, version))
+    if found is None:
+        emitter = _generator(cls, version, direction, sliced=True)
+        found = emitter.compile_struct(cls)
+        if not emitter.is_generator(cls):
+            found = _as_generator(found)
+        known[cls, version] = found
+    return found
+
+
+def _as_generator(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A message without arrays never stops."""
+
+    def run(*arguments: Any) -> Generator[None, None, Any]:
+        return function(*arguments)
+        yield
+
+    return run
+
+
+def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> tuple[M, int]:
+    """Read a message; gives it and the position after it.
+
+    Raises:
+        WireError: the bytes are not this message.
+    """
+    view = buf if isinstance(buf, memoryview) else memoryview(buf)
+    try:
+        return decoder(cls, version)(view, pos, len(view))
+    except (struct.error, IndexError) as error:
+        raise WireError(f"{cls.__name__} v{version}: {error}") from None
+
+
+def decode_job(
+    cls: type[M], version: int, buf: Buffer, pos: int, budget: DecodeBudget
+) -> Generator[None, None, tuple[M, int]]:
+    """As `decode`, stopping often and within a budget.
+
+    Raises:
+        WireError: the bytes are not this message, or it would take too much memory.
+    """
+    view = buf if isinstance(buf, memoryview) else memoryview(buf)
+    try:
+        result: tuple[M, int] = yield from _job_codec(cls, version, "decode")(view, pos, len(view), budget)
+    except (struct.error, IndexError) as error:
+        raise WireError(f"{cls.__name__} v{version}: {error}") from None
+    return result
+
+
+def decode_exact(cls: type[M], version: int, buf: Buffer) -> M:
+    """Read a message that must fill the buffer.
+
+    Raises:
+        WireError: the bytes are not this message, or some are left over.
+    """
+    message, pos = decode(cls, version, buf)
+    if pos != len(buf):
+        raise WireError(f"{cls.__name__} v{version}: {len(buf) - pos} bytes left over")
+    return message
+
+
+def encode_chunks(message: Message, version: int) -> list[Chunk]:
+    """Write a message as a list of chunks, record data left as it was given.
+
+    Raises:
+        WireError: the message holds something that this version cannot carry.
+    """
+    out: list[Chunk] = []
+    try:
+        encoder(type(message), version)(message, out.append)
+    except _VALUE_ERRORS as error:
+        raise WireError(f"{type(message).__name__} v{version}: {error}") from None
+    return out
+
+
+def encode_element_chunks(whole: type[Message], version: int, part: Message) -> list[Chunk]:
+    """Write a struct of an array as it stands in a message of the class ``whole``.
+
+    Raises:
+        WireError: as `encode_chunks`.
+    """
+    cls = type(part)
+    write = _element_encoders.get((whole, cls, version))
+    if write is None:
+        write = _element_encoders[whole, cls, version] = _generator(whole, version, "encode").compile_struct(cls)
+    out: list[Chunk] = []
+    try:
+        write(part, out.append)
+    except _VALUE_ERRORS as error:
+        raise WireError(f"{cls.__name__} v{version}: {error}") from None
+    return out
+
+
+def encode_job(message: Message, version: int) -> Generator[None, None, list[Chunk]]:
+    """As `encode_chunks`, stopping often; small chunks are joined on the way, as each of them is an object.
+
+    Raises:
+        WireError: the message holds something that this version cannot carry.
+    """
+    out: list[Chunk] = []
+    written = 0
+    try:
+        for _ in _job_codec(type(message), version, "encode")(message, out.append):
+            if len(out) - written >= _JOIN_CHUNKS:
+                out[written:] = join_small_chunks(out[written:])
+                written = len(out)
+            yield
+    except _VALUE_ERRORS as error:
+        raise WireError(f"{type(message).__name__} v{version}: {error}") from None
+    return out
+
+
+def join_small_chunks(chunks: list[Chunk]) -> list[Chunk]:
+    """The same bytes with small neighbours together."""
+    out: list[Chunk] = []
+    small: list[bytes] = []
+    for chunk in chunks:
+        if type(chunk) is bytes and len(chunk) < _JOIN_BELOW_BYTES:
+            small.append(chunk)
+            continue
+        if small:
+            out.append(b"".join(small))
+            small = []
+        out.append(chunk)
+    if small:
+        out.append(b"".join(small))
+    return out
+
+
+def has_more_elements_than(message: Message, most: int) -> bool:
+    """Return whether a message's arrays hold more than ``most`` elements at all depths together.
+
+    Arrays of numbers are left out: they are written in one call.
+    """
+    cls = type(message)
+    test = _element_limit_tests.get(cls)
+    if test is None:
+        test = _element_limit_tests[cls] = compile_element_limit_test(cls)
+    return test(message, most)
+
+
+def encode(message: Message, version: int) -> bytes:
+    """Write a message as one byte string.
+
+    Raises:
+        WireError: the message holds something that this version cannot carry.
+    """
+    return b"".join(encode_chunks(message, version))

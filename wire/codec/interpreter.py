@@ -1,0 +1,289 @@
+"""The slow, clear codec: it walks a message's fields one by one, exactly as the schema language is explained.
+
+It is the oracle that the compiled codecs are tested against, and the place to read how a message becomes bytes.
+With ``trace`` it reports every value it reads with its position: that is what ``ottla decode`` prints.
+
+Source: the schema language of apache/kafka 4.3.1 (``generator/.../MessageDataGenerator.java``, KIP-482).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.wire.codec import primitives as p
+from ottla.wire.codec.schema import FieldSpec, Message, MessageSpec, fields_of
+from ottla.wire.errors import WireError
+
+Trace = Callable[[str, int, int, Any], None]
+"""Called with (path, first byte, end, value) for every leaf that was read."""
+
+
+def _no_trace(path: str, start: int, stop: int, value: Any) -> None:
+    """The trace of somebody who does not want one."""
+
+
+class MessageDecoder:
+    """Reads one message version out of a buffer."""
+
+    def __init__(self, version: int, *, flexible: bool, trace: Trace = _no_trace) -> None:
+        self.version = version
+        self.flexible = flexible
+        self.trace = trace
+
+    def read_length(self, buf: p.Buffer, pos: int, *, short: bool, compact: bool) -> tuple[int, int]:
+        """A length prefix, -1 for null: varint of length + 1, or int16 (``short``), or int32."""
+        if compact:
+            value, pos = p.read_uvarint(buf, pos)
+            return value - 1, pos
+        number, pos = p.read_fixed("int16" if short else "int32", buf, pos)
+        return int(number), pos
+
+    def read_scalar(self, kind: str, buf: p.Buffer, pos: int, *, nullable: bool, compact: bool) -> tuple[Any, int]:
+        """A number, boolean, uuid, string or byte string."""
+        if kind in p.FIXED_SIZE_FORMATS:
+            return p.read_fixed(kind, buf, pos)
+        if kind == "uuid":
+            raw, pos = p.read_bytes(buf, pos, 16)
+            return bytes(raw), pos
+        size, pos = self.read_length(buf, pos, short=kind == "string", compact=compact)
+        if size < 0:
+            if not nullable:
+                raise WireError(f"a {kind} of length {size}")
+            return None, pos
+        if kind == "string" and size > p.MAX_STRING_BYTES:
+            raise WireError(f"a string of {size} bytes")
+        raw, pos = p.read_bytes(buf, pos, size)
+        if kind == "string":
+            return str(raw, "utf-8", "replace"), pos
+        return (raw if kind == "records" else bytes(raw)), pos
+
+    def read_value(
+        self, spec: FieldSpec, buf: p.Buffer, pos: int, path: str, *, tagged: bool = False
+    ) -> tuple[Any, int]:
+        """One field's value, without the question whether it is there."""
+        nullable = self.version in spec.nullable
+        compact = self.flexible and not spec.never_compact
+        start = pos
+        if spec.is_array:
+            count, pos = self.read_length(buf, pos, short=False, compact=compact)
+            if count < 0:
+                if not nullable:
+                    raise WireError(f"{path}: an array of {count} elements")
+                self.trace(path, start, pos, None)
+                return None, pos
+            if count * self.min_element_size(spec) > len(buf) - pos:
+                raise WireError(f"{path}: {count} elements cannot lie in {len(buf) - pos} bytes")
+            self.trace(f"{path}.count", start, pos, count)
+            items = []
+            for index in range(count):
+                item, pos = self.read_element(spec, spec.element, buf, pos, f"{path}[{index}]", compact=compact)
+                items.append(item)
+            return items, pos
+        if spec.kind == "struct" and nullable:
+            present, pos = p.read_uvarint(buf, pos) if tagged else p.read_fixed("int8", buf, pos)
+            if present == 0 if tagged else present < 0:  # as Kafka reads it; -1 and 1 are written, 0 and 1 in a tag
+                self.trace(path, start, pos, None)
+                return None, pos
+        if spec.kind == "struct":
+            assert spec.struct is not None
+            return self.read_struct(spec.struct, buf, pos, path)
+        value, pos = self.read_scalar(spec.kind, buf, pos, nullable=nullable, compact=compact)
+        self.trace(path, start, pos, value)
+        return value, pos
+
+    def read_element(
+        self, spec: FieldSpec, kind: str, buf: p.Buffer, pos: int, path: str, *, compact: bool
+    ) -> tuple[Any, int]:
+        """One element of an array."""
+        if kind == "struct":
+            assert spec.struct is not None
+            return self.read_struct(spec.struct, buf, pos, path)
+        start = pos
+        value, pos = self.read_scalar(kind, buf, pos, nullable=False, compact=compact)
+        self.trace(path, start, pos, value)
+        return value, pos
+
+    def min_element_size(self, spec: FieldSpec) -> int:
+        """The fewest bytes one element can take: bounds what a count may claim before anything is allocated."""
+        return min_encoded_size(spec.element, spec.struct, self.version, flexible=self.flexible)
+
+    def read_struct(self, cls: type[Message], buf: p.Buffer, pos: int, path: str = "") -> tuple[Any, int]:
+        """A whole struct, its tagged section included."""
+        values: dict[str, Any] = {}
+        tagged: dict[int, FieldSpec] = {}
+        for spec in fields_of(cls):
+            if self.version not in spec.versions:
+                values[spec.name] = spec.default_value()
+            elif self.flexible and self.version in spec.tagged:
+                tagged[spec.tag] = spec
+                values[spec.name] = spec.default_value()
+            else:
+                here = f"{path}.{spec.name}" if path else spec.name
+                values[spec.name], pos = self.read_value(spec, buf, pos, here)
+        if self.flexible:
+            pos = self.read_tagged_fields(tagged, values, buf, pos, path)
+        return cls(**values), pos
+
+    def read_tagged_fields(
+        self, known: dict[int, FieldSpec], values: dict[str, Any], buf: p.Buffer, pos: int, path: str
+    ) -> int:
+        """The tagged section; tags we do not know are skipped, not kept."""
+        start = pos
+        count, pos = p.read_uvarint(buf, pos)
+        self.trace(f"{path}.tags" if path else "tags", start, pos, count)
+        if count > p.MAX_UNKNOWN_TAGS + len(known):
+            raise WireError(f"{path}: {count} tagged fields")
+        for _ in range(count):
+            tag, pos = p.read_uvarint(buf, pos)
+            size, pos = p.read_uvarint(buf, pos)
+            _, stop = p.read_bytes(buf, pos, size)
+            spec = known.get(tag)
+            if spec is not None:
+                here = f"{path}.{spec.name}" if path else spec.name
+                values[spec.name], pos = self.read_value(spec, buf, pos, here, tagged=True)
+                if pos != stop:
+                    raise WireError(f"{here}: tag {tag} says {size} bytes")
+            pos = stop
+        return pos
+
+
+def min_encoded_size(kind: str, struct: type[Message] | None, version: int, *, flexible: bool) -> int:
+    """The fewest bytes a value of this kind can take in this version; at least 1."""
+    sizes = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8}
+    if kind in sizes:
+        return sizes[kind]
+    if kind == "uuid":
+        return 16
+    if kind != "struct":
+        return 1 if flexible else 2 if kind == "string" else 4
+    assert struct is not None
+    total = 1 if flexible else 0
+    for spec in fields_of(struct):
+        if version in spec.versions and not (flexible and version in spec.tagged):
+            if spec.is_array:
+                total += 1 if flexible else 4
+            elif spec.kind == "struct" and version in spec.nullable:
+                total += 1
+            else:
+                compact = flexible and not spec.never_compact
+                total += min_encoded_size(spec.kind, spec.struct, version, flexible=compact)
+    return max(total, 1)
+
+
+class MessageEncoder:
+    """Writes one message version."""
+
+    def __init__(self, version: int, *, flexible: bool) -> None:
+        self.version = version
+        self.flexible = flexible
+
+    def write_length(self, size: int, *, short: bool, compact: bool) -> bytes:
+        """A length prefix; -1 means null."""
+        if compact:
+            return p.write_uvarint(size + 1)
+        return p.write_fixed("int16" if short else "int32", size)
+
+    def write_scalar(self, kind: str, value: Any, *, nullable: bool, compact: bool) -> bytes:
+        """A number, boolean, uuid, string or byte string."""
+        if kind in p.FIXED_SIZE_FORMATS:
+            return p.write_fixed(kind, value)
+        if kind == "uuid":
+            if len(value) != 16:
+                raise WireError(f"a uuid of {len(value)} bytes")
+            return bytes(value)
+        if value is None:
+            if not nullable:
+                raise WireError(f"null for a {kind} that may not be null")
+            return self.write_length(-1, short=kind == "string", compact=compact)
+        raw = value.encode() if kind == "string" else bytes(value)
+        if kind == "string" and len(raw) > p.MAX_STRING_BYTES:
+            raise WireError(f"a string of {len(raw)} bytes")
+        return self.write_length(len(raw), short=kind == "string", compact=compact) + raw
+
+    def write_value(self, spec: FieldSpec, value: Any, *, tagged: bool = False) -> bytes:
+        """One field's value, without the question whether it belongs here."""
+        nullable = self.version in spec.nullable
+        compact = self.flexible and not spec.never_compact
+        if spec.is_array:
+            if value is None:
+                if not nullable:
+                    raise WireError(f"null for {spec.name}")
+                return self.write_length(-1, short=False, compact=compact)
+            out = self.write_length(len(value), short=False, compact=compact)
+            for item in value:
+                if spec.element == "struct":
+                    out += self.write_struct(item)
+                else:
+                    out += self.write_scalar(spec.element, item, nullable=False, compact=compact)
+            return out
+        if spec.kind == "struct":
+            if not nullable:
+                return self.write_struct(value)
+            if value is None:
+                return b"\x00" if tagged else b"\xff"
+            return b"\x01" + self.write_struct(value)
+        return self.write_scalar(spec.kind, value, nullable=nullable, compact=compact)
+
+    def write_struct(self, message: Message) -> bytes:
+        """A whole struct, its tagged section included."""
+        if message is None:
+            raise WireError("null for a struct that may not be null")
+        out = b""
+        tagged: list[tuple[int, bytes]] = []
+        for spec in fields_of(type(message)):
+            value = getattr(message, spec.name)
+            if self.version not in spec.versions:
+                if not spec.ignorable and value != spec.default_value():
+                    raise WireError(f"{type(message).__name__}.{spec.name} does not exist in version {self.version}")
+            elif self.flexible and self.version in spec.tagged:
+                if value != spec.default_value():
+                    tagged.append((spec.tag, self.write_value(spec, value, tagged=True)))
+            else:
+                out += self.write_value(spec, value)
+        if self.flexible:
+            out += p.write_uvarint(len(tagged))
+            for tag, raw in sorted(tagged):
+                out += p.write_uvarint(tag) + p.write_uvarint(len(raw)) + raw
+        return out
+
+
+def spec_of(cls: type[Message]) -> MessageSpec:
+    """The spec of a top-level message class."""
+    spec: MessageSpec = cls.SPEC  # type: ignore[attr-defined]
+    return spec
+
+
+def check_version(cls: type[Message], version: int) -> MessageSpec:
+    """The spec of ``cls``.
+
+    Raises:
+        WireError: the message has no such version.
+    """
+    spec = spec_of(cls)
+    if version not in spec.versions:
+        raise WireError(f"{cls.__name__} has no version {version}, only {spec.versions}")
+    return spec
+
+
+def decode(cls: type[Message], version: int, buf: p.Buffer, pos: int = 0, trace: Trace = _no_trace) -> tuple[Any, int]:
+    """Read a message; gives it and the position after it.
+
+    Raises:
+        WireError: the bytes are not this message.
+    """
+    spec = check_version(cls, version)
+    return MessageDecoder(version, flexible=version in spec.flexible, trace=trace).read_struct(cls, buf, pos)
+
+
+def encode(message: Message, version: int) -> bytes:
+    """Write a message.
+
+    Raises:
+        WireError: the message holds something that this version cannot carry.
+    """
+    spec = check_version(type(message), version)
+    try:
+        return MessageEncoder(version, flexible=version in spec.flexible).write_struct(message)
+    except (TypeError, AttributeError, UnicodeEncodeError) as error:
+        raise WireError(f"{type(message).__name__}: {error}") from None

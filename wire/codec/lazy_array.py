@@ -1,0 +1,179 @@
+"""A long array of a large request: read once to see that it is right, and then again by whoever goes through it.
+
+200,000 elements as objects are some thirty megabytes, their bytes four; and nobody looks at them in any other way than
+one after the other.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator, Iterator
+from itertools import islice
+from types import GeneratorType
+from typing import Any, overload
+
+from ottla.wire.codec.decode_budget import SHORT_STRING_BYTES, DecodeBudget
+from ottla.wire.codec.primitives import MAX_STRING_BYTES, read_uvarint_continuation
+from ottla.wire.errors import WireError
+
+EAGER_ELEMENTS = 256
+"""So many elements are objects at once."""
+LARGE_ELEMENT_BYTES = 4096
+"""An element that is longer than this may be a long array itself: reading it again in one go would take too long."""
+ELEMENTS_PER_YIELD = 64
+_BYTES_PER_YIELD = 2 * LARGE_ELEMENT_BYTES
+"""Elements are read without a pause until they reach one of both."""
+LAZY_ELEMENT_BYTES = 64
+"""What an element that is no object costs a budget: 200,000 are always let in, and what all of them may take of the
+processor, some ten microseconds each, has its end."""
+_INT16 = struct.Struct(">h").unpack_from
+_FORMAT_ERRORS = (WireError, struct.error, IndexError)
+
+
+class LazyArray:
+    """The elements of an array, as bytes: good for as long as the buffer is, so nobody may keep it.
+
+    It can be gone through as often as one likes; each time its elements are made anew. Arrays in them are lists.
+    """
+
+    __slots__ = ("_buf", "_count", "_end", "_pos", "_read")
+
+    def __init__(self, read: Callable[..., Any], count: int, buf: memoryview, pos: int, end: int) -> None:
+        self._read = read
+        self._count = count
+        self._buf = buf
+        self._pos = pos
+        self._end = end
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Any]:
+        read, buf, pos, end = self._read, self._buf, self._pos, self._end
+        for _ in range(self._count):
+            element, pos = read(buf, pos, end)
+            yield element
+
+    @overload
+    def __getitem__(self, at: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Any]: ...
+
+    def __getitem__(self, at: int | slice) -> Any:
+        """Return one element, or some as a list: all before them are read for that."""
+        if isinstance(at, slice):
+            start, stop, step = at.indices(self._count)
+            if step > 0:
+                return list(islice(self, start, stop, step))
+            return list(self)[at]
+        place = at + self._count if at < 0 else at
+        if not 0 <= place < self._count:
+            raise IndexError(at)
+        return next(islice(self, place, None))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, list | LazyArray) or len(other) != self._count:
+            return False
+        return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def read_compact_string(buf: memoryview, pos: int, end: int, budget: DecodeBudget) -> tuple[str, int]:
+    """Read a string whose length is a varint.
+
+    Raises:
+        WireError, IndexError: there is none.
+    """
+    text, after = read_unbudgeted_compact_string(buf, pos, end)
+    return _charge_string(text, budget), after
+
+
+def read_unbudgeted_compact_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
+    """As `read_compact_string`, without a budget."""
+    size = buf[pos]
+    pos += 1
+    if size > 127:
+        size, pos = read_uvarint_continuation(buf, pos, size)
+    stop = pos + size - 1
+    if not 0 < size <= min(end - pos, MAX_STRING_BYTES) + 1:
+        raise WireError(f"length of a string: {size - 1}")
+    return str(buf[pos:stop], "utf-8", "replace"), stop
+
+
+def read_string(buf: memoryview, pos: int, end: int, budget: DecodeBudget) -> tuple[str, int]:
+    """Read a string whose length is an int16.
+
+    Raises:
+        WireError, struct.error: there is none.
+    """
+    text, after = read_unbudgeted_string(buf, pos, end)
+    return _charge_string(text, budget), after
+
+
+def read_unbudgeted_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
+    """As `read_string`, without a budget."""
+    (size,) = _INT16(buf, pos)
+    pos += 2
+    stop = pos + size
+    if size < 0 or stop > end:
+        raise WireError(f"length of a string: {size}")
+    return str(buf[pos:stop], "utf-8", "replace"), stop
+
+
+def _charge_string(text: str, budget: DecodeBudget) -> str:
+    if text:
+        size_bytes = text.__sizeof__()
+        (budget.charge_elements if len(text) < SHORT_STRING_BYTES else budget.charge)(size_bytes)
+    return text
+
+
+def read_array_job(
+    read: Callable[..., Any],
+    plain: Callable[[memoryview, int, int], tuple[Any, int]],
+    count: int,
+    each_bytes: int,
+    buf: memoryview,
+    pos: int,
+    end: int,
+    budget: DecodeBudget,
+) -> Generator[None, None, tuple[Any, int]]:
+    """Read an array of structs or strings, stopping often; gives it and the position behind it.
+
+    ``read`` reads an element within a budget, and stops often; ``plain`` reads one that is not large. As objects the
+    elements cost ``each_bytes`` and what is in them; else they cost time, and that is little each.
+
+    Raises:
+        WireError, struct.error, IndexError: the bytes are not such an array, or it would take too much.
+    """
+    if budget.keeps or count <= EAGER_ELEMENTS:
+        return (yield from _read_eagerly(read, count, each_bytes, buf, pos, end, budget))
+    budget.charge_elements(count * LAZY_ELEMENT_BYTES)
+    first, since, stop_at = pos, 0, pos + _BYTES_PER_YIELD
+    try:
+        for _ in range(count):
+            bound = pos + LARGE_ELEMENT_BYTES
+            _, pos = plain(buf, pos, bound if bound < end else end)
+            since += 1
+            if since >= ELEMENTS_PER_YIELD or pos >= stop_at:
+                since, stop_at = 0, pos + _BYTES_PER_YIELD
+                yield
+    except _FORMAT_ERRORS:  # an element that is large, or none: what is wrong is told below
+        return (yield from _read_eagerly(read, count, each_bytes, buf, first, end, budget))
+    return LazyArray(plain, count, buf, first, end), pos
+
+
+def _read_eagerly(
+    read: Callable[..., Any], count: int, each_bytes: int, buf: memoryview, pos: int, end: int, budget: DecodeBudget
+) -> Generator[None, None, tuple[list[Any], int]]:
+    """Read the elements as objects."""
+    budget.charge_elements(count * each_bytes)
+    elements: list[Any] = []
+    for number in range(count):
+        element = read(buf, pos, end, budget)
+        element, pos = (yield from element) if type(element) is GeneratorType else element
+        elements.append(element)
+        if number % ELEMENTS_PER_YIELD == 0:
+            yield
+    return elements, pos

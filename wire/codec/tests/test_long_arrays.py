@@ -1,0 +1,275 @@
+"""Long arrays are not kept as objects: a request's are read again by whoever goes through them, an answer's are written
+as they grow. Nobody can tell from what is read or sent."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from ottla.wire.codec import compiler
+from ottla.wire.codec.decode_budget import FREE_BYTES, FREE_RETAINED_BYTES, DecodeBudget
+from ottla.wire.codec.interpreter import spec_of
+from ottla.wire.codec.lazy_array import EAGER_ELEMENTS, LARGE_ELEMENT_BYTES, LAZY_ELEMENT_BYTES, LazyArray
+from ottla.wire.codec.streaming_array import BUFFERED_ELEMENTS, StreamingArray
+from ottla.wire.codec.tests.test_codec_jobs import encoded, went_through
+from ottla.wire.errors import WireError
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+# ---------------------------------------------------------------- Unread
+
+
+def names(count: int) -> MetadataRequest:
+    return MetadataRequest([MetadataRequestTopic(name=f"t{n}") for n in range(count)])
+
+
+def read(message: Any, version: int, *, keeps: bool = False) -> Any:
+    raw = compiler.encode(message, version)
+    steps = compiler.decode_job(type(message), version, raw, 0, DecodeBudget(len(raw), keeps=keeps))
+    (out, pos), _ = went_through(steps)
+    assert pos == len(raw)
+    return out
+
+
+def fetch(*counts: int) -> FetchRequest:
+    return FetchRequest(
+        topics=[
+            FetchTopic(f"t{number}", partitions=[FetchPartition(n, 1, n * 7) for n in range(count)])
+            for number, count in enumerate(counts)
+        ]
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, EAGER_ELEMENTS, EAGER_ELEMENTS + 1, 5000])
+def test_many_elements_are_not_objects_and_few_are(count: int) -> None:
+    out = read(names(count), 12)
+    assert isinstance(out.topics, LazyArray) == (count > EAGER_ELEMENTS)
+    assert len(out.topics) == count
+    plain = names(count).topics
+    assert list(out.topics) == list(out.topics) == plain, "as often as one likes"
+    for part in (slice(3), slice(2, 300, 7), slice(None, None, -1), slice(-2, None)):
+        assert out.topics[part] == plain[part]
+    for place in (0, count - 1, -1, -count) if count else ():
+        assert out.topics[place] == plain[place]
+    for place in (count, -count - 1):
+        with pytest.raises(IndexError):
+            _ = out.topics[place]
+    assert out == names(count)
+    assert names(count) == out
+    assert (out == names(count + 1)) is False
+
+
+def test_what_somebody_keeps_is_objects_however_many() -> None:
+    out = read(names(5000), 12, keeps=True)
+    assert isinstance(out.topics, list)
+    assert out == names(5000)
+
+
+@pytest.mark.parametrize(
+    ("counts", "outer", "inner"),
+    [
+        ((5000,), list, LazyArray),
+        ((1,) * 5000, LazyArray, list),
+        ((2, EAGER_ELEMENTS + 40) * 150, list, LazyArray),
+        ((100,) * 300, LazyArray, list),
+        ((EAGER_ELEMENTS + 1,) * 300, list, LazyArray),
+    ],
+    ids=["one long", "many short", "many, some long", "many of a hundred", "many long"],
+)
+def test_an_element_that_may_be_long_itself_is_never_read_again_in_one_go(
+    counts: tuple[int, ...], outer: type, inner: type
+) -> None:
+    """Otherwise a request of one topic with a million partitions would be read in one piece by whoever looks at it."""
+    assert (EAGER_ELEMENTS + 1) * 30 > LARGE_ELEMENT_BYTES > 100 * 30
+    out = read(fetch(*counts), 12)
+    assert type(out.topics) is outer
+    assert inner in {type(topic.partitions) for topic in out.topics}
+    assert out == fetch(*counts)
+
+
+def test_what_no_element_can_be_is_found_before_anybody_goes_through_them() -> None:
+    raw = bytearray(compiler.encode(fetch(3000), 12))
+    raw[-30:] = b"\xff" * 30
+    with pytest.raises(WireError):
+        went_through(compiler.decode_job(FetchRequest, 12, raw, 0, DecodeBudget(len(raw))))
+
+
+def cost(message: Any, version: int, *, keeps: bool = False) -> int:
+    raw = compiler.encode(message, version)
+    budget, whole = DecodeBudget(len(raw), keeps=keeps), DecodeBudget(len(raw), keeps=keeps)
+    went_through(compiler.decode_job(type(message), version, raw, 0, budget))
+    return whole.remaining_bytes + whole.remaining_early_bytes - budget.remaining_bytes - budget.remaining_early_bytes
+
+
+def test_elements_that_are_no_objects_cost_a_little_whatever_is_in_them() -> None:
+    assert cost(names(2000), 12) == 2000 * LAZY_ELEMENT_BYTES < cost(names(2000), 12, keeps=True)
+    assert cost(DescribeGroupsRequest(["x" * 100] * 2000), 5) == 2000 * LAZY_ELEMENT_BYTES
+    few = cost(names(EAGER_ELEMENTS), 12)
+    assert few == cost(names(EAGER_ELEMENTS), 12, keeps=True) > EAGER_ELEMENTS * LAZY_ELEMENT_BYTES, "few are objects"
+    long = fetch(*(200,) * 300)
+    assert cost(long, 12) > 300 * 200 * LAZY_ELEMENT_BYTES, "and so are those that may be long themselves"
+
+
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [
+        (fetch(*(1,) * 100_000), 12),
+        (CreateTopicsRequest([CreatableTopic(f"t{n}", 1, 1) for n in range(200_000)]), 7),
+        (DescribeConfigsRequest([DescribeConfigsResource(2, f"t{n}") for n in range(200_000)]), 4),
+    ],
+    ids=["Fetch", "CreateTopics", "DescribeConfigs"],
+)
+def test_honest_requests_of_two_hundred_thousand_elements_are_let_in(message: Any, version: int) -> None:
+    raw = compiler.encode(message, version)
+    went_through(compiler.decode_job(type(message), version, raw, 0, DecodeBudget(len(raw))))
+
+
+def test_elements_without_end_are_refused_though_none_is_an_object() -> None:
+    raw = compiler.encode(DescribeGroupsRequest([""] * 400_000), 5)
+    with pytest.raises(WireError, match="far more memory"):
+        went_through(compiler.decode_job(DescribeGroupsRequest, 5, raw, 0, DecodeBudget(len(raw))))
+
+
+def test_what_is_kept_may_be_less() -> None:
+    assert (
+        DecodeBudget(1000).remaining_bytes - DecodeBudget(1000, keeps=True).remaining_bytes
+        == FREE_BYTES - FREE_RETAINED_BYTES
+    )
+    assert DecodeBudget(1000).remaining_early_bytes > DecodeBudget(1000, keeps=True).remaining_early_bytes == 0
+    assert FREE_RETAINED_BYTES > 10_000 * 200, "ten thousand members of a group"
+
+
+def test_a_long_request_takes_hardly_more_than_its_bytes() -> None:
+    raw = compiler.encode(fetch(20_000), 12)
+    read(fetch(1), 12)  # what reads it is made at the first one, and takes more than a request
+    tracemalloc.start()
+    try:
+        (out, _), stops = went_through(compiler.decode_job(FetchRequest, 12, raw, 0, DecodeBudget(len(raw))))
+        total = sum(part.fetch_offset for part in out.topics[0].partitions)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert total == sum(n * 7 for n in range(20_000))
+    assert peak < 50_000
+    assert stops >= 20_000 // 64
+
+
+@pytest.mark.parametrize("version", [2, 5])
+def test_long_arrays_of_texts_are_read_again_too(version: int) -> None:
+    texts = ["", "a", "ü" * 100, "x" * 4000] + [f"g{n}" for n in range(500)]
+    out = read(DescribeGroupsRequest(texts), version)
+    assert isinstance(out.groups, LazyArray)
+    assert list(out.groups) == texts
+    raw = bytearray(compiler.encode(DescribeGroupsRequest([f"g{n:03}" for n in range(500)]), version))
+    at = raw.index(b"g499")
+    for length in (b"\x00", b"\x05", b"\xff", b"\x80") if version == 5 else (b"\xff", b"\x05", b"\x80"):
+        raw[at - 1 : at] = length
+        if version == 2:
+            raw[at - 2] = 0xFF if length > b"\x0f" else 0
+        with pytest.raises(WireError):
+            went_through(compiler.decode_job(DescribeGroupsRequest, version, raw[: at + 4], 0, DecodeBudget(len(raw))))
+
+
+# ---------------------------------------------------------------- Written
+
+
+def answer(rows: list[Any]) -> ListOffsetsResponse:
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse("t", rows), ListOffsetsTopicResponse("u", [])])
+
+
+@pytest.mark.parametrize("version", [1, 5, 6, 9])
+@pytest.mark.parametrize("count", [0, 1, BUFFERED_ELEMENTS, BUFFERED_ELEMENTS + 1, 5000])
+def test_rows_that_are_written_as_they_come_are_sent_as_they_would_be(count: int, version: int) -> None:
+    plain = [ListOffsetsPartitionResponse(n, 0, timestamp=n * 3, offset=n * 5) for n in range(count)]
+    grown: list[Any] = StreamingArray(ListOffsetsResponse, version)
+    for row in plain:
+        grown.append(row)
+    assert (len(grown), bool(grown)) == (count, count > 0)
+    assert list(grown) == plain[-BUFFERED_ELEMENTS:], "the last ones can still be looked at"
+    raw = compiler.encode(answer(plain), version)
+    assert compiler.encode(answer(grown), version) == raw
+    assert b"".join(encoded(answer(grown), version)[0]) == raw
+    assert compiler.has_more_elements_than(answer(grown), count + 1)
+    assert not compiler.has_more_elements_than(answer(grown), count + 2)
+
+
+def test_the_last_rows_may_still_be_changed_and_first_ones_no_more() -> None:
+    grown: list[Any] = StreamingArray(ListOffsetsResponse, 5)
+    rows = [ListOffsetsPartitionResponse(n) for n in range(BUFFERED_ELEMENTS + 10)]
+    for row in rows:
+        grown.append(row)
+    for row in rows:
+        row.error_code = 3
+    out, _ = compiler.decode(ListOffsetsResponse, 5, compiler.encode(answer(grown), 5))
+    assert [row.error_code for row in out.topics[0].partitions] == [0] * 10 + [3] * BUFFERED_ELEMENTS
+
+
+def test_rows_with_records_keep_them_as_they_are_given() -> None:
+    rng = random.Random(4)
+    plain = [PartitionData(n, records=rng.randbytes(5000)) for n in range(BUFFERED_ELEMENTS * 2)]
+    inner: list[Any] = StreamingArray(FetchResponse, 12)
+    for row in plain:
+        inner.append(row)
+    outer: list[Any] = StreamingArray(FetchResponse, 12)
+    outer.append(FetchableTopicResponse("t", partitions=inner))
+    chunks = compiler.encode_chunks(FetchResponse(responses=outer), 12)
+    whole = FetchResponse(responses=[FetchableTopicResponse("t", partitions=plain)])
+    assert b"".join(chunks) == compiler.encode(whole, 12)
+    given = {id(row.records) for row in plain}
+    assert sum(id(chunk) in given for chunk in chunks) == len(plain)
+
+
+def test_rows_in_rows_are_written_whatever_their_number() -> None:
+    for topics, parts in ((BUFFERED_ELEMENTS * 3, 2), (3, BUFFERED_ELEMENTS * 3)):
+        outer: list[Any] = StreamingArray(ListOffsetsResponse, 6)
+        plain = []
+        for number in range(topics):
+            rows = [ListOffsetsPartitionResponse(n, offset=number) for n in range(parts)]
+            inner: list[Any] = StreamingArray(ListOffsetsResponse, 6)
+            for row in rows:
+                inner.append(row)
+            outer.append(ListOffsetsTopicResponse(f"t{number}", inner))
+            plain.append(ListOffsetsTopicResponse(f"t{number}", rows))
+        raw = compiler.encode(ListOffsetsResponse(topics=plain), 6)
+        assert compiler.encode(ListOffsetsResponse(topics=outer), 6) == raw
+
+
+def test_a_row_the_version_cannot_carry_is_refused_when_it_is_written() -> None:
+    assert spec_of(ListOffsetsResponse).versions.high >= 4
+    grown: list[Any] = StreamingArray(ListOffsetsResponse, 4)
+    wrong: Any = "not a number"
+    for _ in range(BUFFERED_ELEMENTS):
+        grown.append(ListOffsetsPartitionResponse(wrong))
+    with pytest.raises(WireError):
+        grown.append(ListOffsetsPartitionResponse(wrong))
+
+
+def test_an_answer_that_grows_long_takes_little_more_than_its_bytes() -> None:
+    tracemalloc.start()
+    try:
+        grown: list[Any] = StreamingArray(ListOffsetsResponse, 9)
+        for n in range(10_000):
+            grown.append(ListOffsetsPartitionResponse(n, offset=n))
+        size = len(compiler.encode(answer(grown), 9))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * size + 200_000

@@ -1,0 +1,179 @@
+"""The 61-byte header of a record batch (magic 2): a view over bytes, changed in place.
+
+The wire form and the file form are the same bytes. ``base_offset`` and ``partition_leader_epoch`` lie outside the
+checksum, so a leader can stamp them without recomputing it: the reason the hot path never reads a record.
+
+Source: ``DefaultRecordBatch.java`` (apache/kafka 4.3.1); the format is KIP-98's.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch.crc import crc32c
+
+HEADER_BYTES = 61
+LOG_OVERHEAD_BYTES = 12
+MAGIC_OFFSET = 16
+CRC_OFFSET = 17
+ATTRIBUTES_OFFSET = 21
+MAX_TIMESTAMP_OFFSET = 35
+
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_OVERHEAD = struct.Struct(">qi")
+_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+_ATTRIBUTES = struct.Struct(">h")
+_CRC = struct.Struct(">I")
+
+
+class BatchHeader(NamedTuple):
+    """The header's fields, in their order on disk."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole batch, its overhead included."""
+        return LOG_OVERHEAD_BYTES + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record the batch was written with (it may be compacted away)."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """First offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; wraps from 2^31-1 to 0."""
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds markers, not data."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def has_log_append_time(self) -> bool:
+        """Whether every record's time is ``max_timestamp``."""
+        return bool(self.attributes & TIMESTAMP_TYPE_BIT)
+
+
+def increment_sequence(base: int, increment: int) -> int:
+    """A sequence number ``increment`` further on; after 2^31-1 comes 0."""
+    if base == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return (base + increment) & 0x7FFFFFFF
+
+
+def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """Read the header at ``pos``.
+
+    Raises:
+        WireError: too few bytes, or not magic 2.
+    """
+    if len(buf) - pos < HEADER_BYTES:
+        raise WireError(f"{len(buf) - pos} bytes are no batch header")
+    header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    if header.magic != 2:
+        raise WireError(f"batch of magic {header.magic}, not 2")
+    if header.batch_length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+        raise WireError(f"batch length {header.batch_length} is less than its header")
+    return header
+
+
+def read_offset_and_size(buf: Buffer, pos: int = 0) -> tuple[int, int]:
+    """Base offset and whole size in bytes of the batch at ``pos``, whatever its magic. Twelve bytes must be there."""
+    base_offset, length = _OVERHEAD.unpack_from(buf, pos)
+    return base_offset, length + LOG_OVERHEAD_BYTES
+
+
+def offset_range(buf: Buffer) -> tuple[int, int]:
+    """First and last offset of the batch some bytes begin with; (0, -1) where they begin with none."""
+    try:
+        header = parse_header(buf)
+    except WireError:
+        return 0, -1
+    return header.base_offset, header.last_offset
+
+
+def crc_matches(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
+    """Whether the bytes from the attributes to the batch's end have the checksum the header claims."""
+    view = memoryview(buf)[pos + ATTRIBUTES_OFFSET : pos + header.size_bytes]
+    return bool(crc32c(view) == header.crc)
+
+
+def set_offset_and_epoch(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
+    """Set what the leader decides, in place. The checksum stays right: both fields lie outside it."""
+    _OFFSET.pack_into(buf, pos, base_offset)
+    _EPOCH.pack_into(buf, pos + LOG_OVERHEAD_BYTES, leader_epoch)
+
+
+def set_max_timestamp(buf: bytearray | memoryview, pos: int, header: BatchHeader) -> BatchHeader:
+    """Write a header's attributes and max timestamp in place. They are checksummed; gives the header as it is then."""
+    _ATTRIBUTES.pack_into(buf, pos + ATTRIBUTES_OFFSET, header.attributes)
+    _OFFSET.pack_into(buf, pos + MAX_TIMESTAMP_OFFSET, header.max_timestamp)
+    crc = crc32c(memoryview(buf)[pos + ATTRIBUTES_OFFSET : pos + header.size_bytes])
+    _CRC.pack_into(buf, pos + CRC_OFFSET, crc)
+    return header._replace(crc=crc)
+
+
+def pack_batch(header: BatchHeader, body: Buffer) -> bytes:
+    """A whole batch from a header and its record bytes; length and checksum are computed, the header's are ignored."""
+    length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(body)
+    raw = bytearray(_HEADER.pack(*header._replace(batch_length=length, crc=0)))
+    raw += body
+    _CRC.pack_into(raw, CRC_OFFSET, crc32c(memoryview(raw)[ATTRIBUTES_OFFSET:]))
+    return bytes(raw)
+
+
+def iterate_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Every batch lying back to back in ``buf``, with its position. Stops before a batch that is cut off.
+
+    Raises:
+        WireError: something between the batches is no batch.
+    """
+    end = len(buf)
+    while end - pos >= LOG_OVERHEAD_BYTES:
+        size = read_offset_and_size(buf, pos)[1]
+        if size < HEADER_BYTES:
+            raise WireError(f"batch of {size} bytes at {pos}")
+        if end - pos < size:
+            return
+        yield pos, parse_header(buf, pos)
+        pos += size

@@ -1,0 +1,250 @@
+"""The five codecs of record batches, each unpacking in bounded memory.
+
+Compressed bytes come from strangers: a few kilobytes may claim gigabytes. Every unpacker gives pieces, and whoever
+takes them stops at a limit; `decompression` has the readers, `compression_headers` the check of a Produce request.
+lz4 is the LZ4 frame format, snappy is xerial's block framing around raw snappy (raw snappy is read too, as
+librdkafka may send it). Source: ``Compression*.java``, ``SnappyCompression.java`` (apache/kafka 4.3.1), xerial
+snappy-java's ``SnappyOutputStream`` header; zstd is KIP-110, levels are KIP-390.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch.compression_headers import SNAPPY_MAX_RATIO, XERIAL_MAGIC, snappy_uncompressed_length
+from ottla.wire.record_batch.decompression import (
+    FREE_BYTES,
+    decompress_gzip,
+    decompress_lz4,
+    decompress_snappy,
+    decompress_zstd,
+    iterate_snappy_blocks,
+)
+
+MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
+_XERIAL_BLOCK_BYTES = 32 * 1024
+MAX_COMPRESSION_RATIOS = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
+"""How many times its size data of a codec unpacks to at most, by codec. Of zstd: a block of 128 KiB takes 4 bytes."""
+_PIECE_BYTES = 1 << 20
+
+
+class DecompressedSizeExceeded(WireError):
+    """Data of its codec, as far as was looked, and more of it than may be unpacked."""
+
+    def __init__(self, codec: CompressionType, limit: int) -> None:
+        super().__init__(f"{codec.name.lower()} data unpacks to more than {limit} bytes")
+        self._of = codec, limit
+
+    def __reduce__(self) -> tuple[type[DecompressedSizeExceeded], tuple[CompressionType, int]]:
+        return type(self), self._of  # it may come from another process
+
+
+class CompressionType(IntEnum):
+    """Bits 0 to 2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def _copy_pieces(data: Buffer, size_bytes: int) -> Iterator[bytes]:
+    view = memoryview(data)
+    for at in range(0, len(view), size_bytes):
+        yield bytes(view[at : at + size_bytes])
+
+
+_DECOMPRESSORS: dict[CompressionType, Callable[[Buffer, int], Iterator[bytes]]] = {
+    CompressionType.NONE: _copy_pieces,
+    CompressionType.GZIP: decompress_gzip,
+    CompressionType.SNAPPY: decompress_snappy,
+    CompressionType.LZ4: decompress_lz4,
+    CompressionType.ZSTD: decompress_zstd,
+}
+
+
+class StreamCompressor(NamedTuple):
+    """Packs data that comes in pieces: ``add`` each, then ``finish``; what both give, joined, is the packed data."""
+
+    add: Callable[[bytes], bytes]
+    finish: Callable[[], bytes]
+
+
+class _XerialCompressor:
+    """Snappy in blocks of 32 KiB, each behind its length."""
+
+    def __init__(self) -> None:
+        self._waiting = b""
+        self._head = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+
+    def add(self, piece: bytes, *, least: int = _XERIAL_BLOCK_BYTES) -> bytes:
+        import snappy
+
+        out, self._head = [self._head], b""
+        data, at = self._waiting + piece, 0
+        while len(data) - at >= least:
+            block = snappy.compress(data[at : at + _XERIAL_BLOCK_BYTES])
+            out += [struct.pack(">i", len(block)), block]
+            at += _XERIAL_BLOCK_BYTES
+        self._waiting = data[at:]
+        return b"".join(out)
+
+    def finish(self) -> bytes:
+        return self.add(b"", least=1)
+
+
+def create_compressor(codec: CompressionType, level: int | None = None) -> StreamCompressor:
+    """Begin to pack; ``level`` as the topic settings ``compression.{gzip,lz4,zstd}.level`` give it."""
+    if codec is CompressionType.GZIP:
+        gzip = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
+        return StreamCompressor(gzip.compress, gzip.flush)
+    if codec is CompressionType.SNAPPY:
+        xerial = _XerialCompressor()
+        return StreamCompressor(xerial.add, xerial.finish)
+    if codec is CompressionType.LZ4:
+        import lz4.frame
+
+        frame = lz4.frame.LZ4FrameCompressor(
+            compression_level=0 if level is None else level,
+            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+        )
+        head = [frame.begin()]
+
+        def begun(data: bytes) -> bytes:
+            return (head.pop() if head else b"") + data
+
+        return StreamCompressor(lambda piece: begun(frame.compress(piece)), lambda: begun(frame.flush()))
+    if codec is CompressionType.ZSTD:
+        import zstandard
+
+        zstd = zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=False).compressobj()
+        return StreamCompressor(zstd.compress, zstd.flush)
+    return StreamCompressor(bytes, bytes)
+
+
+_COMPRESSION_TYPES = tuple(CompressionType)
+
+
+def compression_type_of(attributes: int) -> CompressionType:
+    """The codec a batch's attributes name.
+
+    Raises:
+        WireError: bits 0 to 2 name none.
+    """
+    number = attributes & 0x07
+    if number < len(_COMPRESSION_TYPES):
+        return _COMPRESSION_TYPES[number]
+    raise WireError(f"unknown codec {number}")
+
+
+def compress(codec: CompressionType, data: Buffer, level: int | None = None) -> bytes:
+    """Pack data that is all there: a library that knows the size at once does it better."""
+    if codec is CompressionType.LZ4:
+        import lz4.frame
+
+        frame: bytes = lz4.frame.compress(
+            bytes(data),
+            compression_level=0 if level is None else level,
+            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+        )
+        return frame
+    if codec is CompressionType.ZSTD:
+        import zstandard
+
+        return zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=False).compress(
+            bytes(data)
+        )
+    pack = create_compressor(codec, level)
+    return pack.add(bytes(data)) + pack.finish()
+
+
+def iterate_decompressed(codec: CompressionType, data: Buffer, size_bytes: int) -> Iterator[bytes]:
+    """Unpack data a little at a time, ``size_bytes`` at most: whoever takes them decides how much is enough.
+
+    A piece may be empty: data may be long and hold nothing, and others want their turn meanwhile.
+
+    Raises:
+        WireError: not data of this codec.
+    """
+    try:
+        yield from _DECOMPRESSORS[codec](data, size_bytes)
+    except WireError:
+        raise
+    except Exception as error:  # noqa: BLE001,RUF100 - each library has exceptions of its own, some of them bare
+        raise WireError(f"bad {codec.name.lower()} data: {error}") from None
+
+
+class StreamDecompressor:
+    """Data that is unpacked a little at a time, as far as a limit; what is not packed has none.
+
+    Many may be at it at once, each in a pause, and then it counts what each one's codec keeps: a window in zstd, a
+    whole block in snappy. So whoever can wait does so once it is ``is_memory_heavy``, before the next piece.
+    """
+
+    def __init__(
+        self, codec: CompressionType, data: Buffer, size_bytes: int, limit: int = MAX_DECOMPRESSED_BYTES
+    ) -> None:
+        self._codec = codec
+        self._limit = limit
+        self._pieces = iterate_decompressed(codec, data, size_bytes)
+        self._bytes = 0
+        self.is_memory_heavy = False
+        """Whether it keeps, or will with the next piece, so much that not everybody may at once."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        """The next piece.
+
+        Raises:
+            WireError: not data of this codec; UnpacksTooLarge: more than the limit.
+        """
+        piece = next(self._pieces)
+        self._bytes += len(piece)
+        if self._codec is not CompressionType.NONE:
+            if self._bytes > self._limit:
+                raise DecompressedSizeExceeded(self._codec, self._limit)
+            self.is_memory_heavy = (
+                self.is_memory_heavy
+                or self._bytes > FREE_BYTES
+                or (not piece and self._codec is CompressionType.SNAPPY)
+            )
+        return piece
+
+
+def decompress(codec: CompressionType, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
+    """Unpack data to at most ``limit`` bytes.
+
+    Raises:
+        WireError: not data of this codec; UnpacksTooLarge: more than ``limit`` bytes come out.
+    """
+    if codec is CompressionType.NONE:
+        return data
+    if codec is CompressionType.SNAPPY:
+        _check_snappy_lengths(data, limit)
+    out = []
+    left = limit
+    for piece in iterate_decompressed(codec, data, min(_PIECE_BYTES, limit + 1)):
+        left -= len(piece)
+        if left < 0:
+            raise DecompressedSizeExceeded(codec, limit)
+        if piece:
+            out.append(piece)
+    return out[0] if len(out) == 1 else b"".join(out)
+
+
+def _check_snappy_lengths(data: Buffer, limit: int) -> None:
+    """A snappy block is unpacked whole: that it is too large must be known before."""
+    claimed = sum(snappy_uncompressed_length(block) for block in iterate_snappy_blocks(memoryview(data)))
+    if claimed > limit:
+        raise DecompressedSizeExceeded(CompressionType.SNAPPY, limit)

@@ -1,0 +1,106 @@
+"""Control records: what a batch with the control bit says. A key of two int16 (version, type), then a message.
+
+Source: ``ControlRecordType.java``, ``EndTransactionMarker.java``, ``ControlRecordUtils.java`` (apache/kafka 4.3.1).
+
+From KIP-98; the quorum's own: KIP-595, KIP-630, KIP-853.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.wire.codec import compiler
+from ottla.wire.codec.interpreter import spec_of
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import WireError
+from ottla.wire.messages import control_records as ctl
+from ottla.wire.record_batch.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
+from ottla.wire.record_batch.records import NewRecord, Record, build_batch
+
+_KEY = struct.Struct(">hh")
+_MARKER = struct.Struct(">hi")
+
+
+class ControlRecordType(IntEnum):
+    """What a control record is."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+_CLASSES: dict[int, type[Message]] = {
+    ControlRecordType.ABORT: ctl.EndTxnMarker,
+    ControlRecordType.COMMIT: ctl.EndTxnMarker,
+    ControlRecordType.LEADER_CHANGE: ctl.LeaderChangeMessage,
+    ControlRecordType.SNAPSHOT_HEADER: ctl.SnapshotHeaderRecord,
+    ControlRecordType.SNAPSHOT_FOOTER: ctl.SnapshotFooterRecord,
+    ControlRecordType.KRAFT_VERSION: ctl.KRaftVersionRecord,
+    ControlRecordType.KRAFT_VOTERS: ctl.VotersRecord,
+}
+_TYPES = {cls: kind for kind, cls in _CLASSES.items() if cls is not ctl.EndTxnMarker}
+
+
+class EndTransactionMarker(NamedTuple):
+    """The end of a transaction: ABORT or COMMIT, and the epoch of the coordinator that wrote it."""
+
+    control_type: int
+    coordinator_epoch: int
+
+
+def read_control_type(record: Record) -> int | None:
+    """The type in a control record's key; None where it has none."""
+    if record.key is None or len(record.key) < _KEY.size:
+        return None
+    return int(_KEY.unpack_from(record.key)[1])
+
+
+def parse_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
+    """A control record as the end of a transaction; None where it is something else, or cut off."""
+    kind = read_control_type(record)
+    if (
+        kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT)
+        or record.value is None
+        or len(record.value) < _MARKER.size
+    ):
+        return None
+    return EndTransactionMarker(kind, _MARKER.unpack_from(record.value)[1])
+
+
+def build_control_record(message: Message, now_ms: int) -> NewRecord:
+    """A record of a control batch. The body at version 0 begins with its own version field, as the schema has it."""
+    return NewRecord(_KEY.pack(0, _TYPES[type(message)]), compiler.encode(message, 0), now_ms)
+
+
+def build_end_transaction_batch(end: EndTransactionMarker, producer_id: int, epoch: int, now_ms: int) -> bytes:
+    """A control batch that ends a producer's transaction.
+
+    Source: ``MemoryRecords.writeEndTransactionalMarker`` (apache/kafka 4.3.1).
+    """
+    record = NewRecord(_KEY.pack(0, end.control_type), _MARKER.pack(0, end.coordinator_epoch), now_ms)
+    attributes = TRANSACTIONAL_BIT | CONTROL_BIT
+    return build_batch([record], attributes=attributes, producer_id=producer_id, producer_epoch=epoch)
+
+
+def decode_control_record(record: Record) -> Message | None:
+    """The content of a control record; None for a type we do not know, which readers must tolerate.
+
+    Raises:
+        WireError: it has no type, or its content cannot be read.
+    """
+    kind = read_control_type(record)
+    if kind is None or record.value is None or len(record.value) < 2:
+        raise WireError("a control record without type or content")
+    cls = _CLASSES.get(kind)
+    if cls is None:
+        return None
+    if cls is ctl.EndTxnMarker:
+        return compiler.decode(cls, 0, record.value, 2)[0]  # int16 version, then the body
+    version = int.from_bytes(record.value[:2], "big", signed=True)
+    return compiler.decode(cls, min(max(version, 0), spec_of(cls).versions.high), record.value)[0]

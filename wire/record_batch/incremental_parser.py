@@ -1,0 +1,212 @@
+"""The records of a batch one after another, out of pieces of its unpacked bytes: each is checked, none is kept.
+
+A batch of a megabyte may unpack to gigabytes. Whoever must look at every record of what a stranger sent takes them
+piece by piece: memory is that of a piece, whatever a record claims, and between two pieces others have their turn.
+
+Source: ``DefaultRecord.readFrom``, ``DefaultRecord.readPartiallyFrom`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import NamedTuple
+
+from ottla.wire.codec.primitives import Buffer, read_varint, read_varlong
+from ottla.wire.errors import WireError
+
+MIN_RECORD_BYTES = 7
+"""Size, attributes, two deltas, no key, no value, no headers: a byte each."""
+
+
+_Read = Callable[[Buffer, int], tuple[int, int]]
+
+
+class MalformedRecord(WireError):
+    """Records that are not what a batch claims."""
+
+
+class RecordSummary(NamedTuple):
+    """What is told of a record. A size of -1 stands for none."""
+
+    time_delta: int
+    key_bytes: int
+    value_bytes: int
+
+
+def _checked_size(size: int, left: int, *, or_none: bool = True) -> int:
+    """A size that was read, -1 as 0. Raises where it is more than is left of the record."""
+    if size == -1 and or_none:
+        return 0
+    if size < 0 or size > left:
+        raise MalformedRecord(f"{size} bytes in a record with {left} left")
+    return size
+
+
+def _parse_record(data: bytes, at: int, stop: int) -> RecordSummary:
+    """The record whose bytes behind its size are ``data[at:stop]``."""
+    time_delta, at = read_varlong(data, at + 1)
+    _, at = read_varint(data, at)
+    key_bytes, at = read_varint(data, at)
+    at += _checked_size(key_bytes, stop - at)
+    value_bytes, at = read_varint(data, at)
+    at += _checked_size(value_bytes, stop - at)
+    count, at = read_varint(data, at)
+    if count:
+        if count < 0 or count * 2 > stop - at:
+            raise MalformedRecord(f"{count} headers in {stop - at} bytes")
+        at, missing = _skip_headers(data, at, stop, stop, count)
+        if missing:
+            raise MalformedRecord(f"{missing} headers end behind their record")
+    if at != stop:
+        raise MalformedRecord(f"a record has {stop - at} bytes more than it fills")
+    return RecordSummary(time_delta, key_bytes, value_bytes)
+
+
+def _skip_headers(data: bytes, at: int, end: int, stop: int, count: int) -> tuple[int, int]:
+    """Pass the headers that lie whole in ``data[at:end]``; gives where they end, and how many of ``count`` are left.
+
+    Written out: a record may have half as many headers as it has bytes. The record itself ends at ``stop``.
+    """
+    try:
+        while count:
+            here = at
+            for least in (0, -1):  # of a key, of a value
+                size = data[here]
+                if size < 0x80:
+                    size, here = (size >> 1) ^ -(size & 1), here + 1
+                else:
+                    size, here = read_varint(data, here)
+                if size > 0:
+                    if size > stop - here:
+                        raise MalformedRecord(f"{size} bytes in a record with {stop - here} left")
+                    here += size
+                elif size < least:
+                    raise MalformedRecord(f"a header of {size} bytes")
+            if here > end:
+                break
+            at, count = here, count - 1
+    except IndexError:
+        pass
+    return at, count
+
+
+class IncrementalRecordParser:
+    """Give it a batch's unpacked bytes in pieces; it gives the records that are complete."""
+
+    def __init__(self, count: int) -> None:
+        self._remaining = count
+        """Records that must still come."""
+        self._data = b""
+        self._at = 0
+        self._partial_record: Generator[None, None, RecordSummary] | None = None
+        """A record that reaches over several pieces."""
+        self._stop = 0
+        """Bytes of it that have not been passed yet."""
+
+    def feed(self, piece: bytes) -> list[RecordSummary]:
+        """The records that end in this piece.
+
+        Raises:
+            BadRecord: they are not what the batch claims.
+        """
+        if self._at < len(self._data):
+            piece = self._data[self._at :] + piece
+        self._data, self._at = piece, 0
+        out: list[RecordSummary] = []
+        try:
+            if self._partial_record is not None:
+                self._resume_partial_record(out)
+            if self._partial_record is None:
+                self._parse_whole_records(out)
+        except WireError as error:
+            raise MalformedRecord(str(error)) from None
+        if self._remaining == 0 and self._partial_record is None and self._at < len(self._data):
+            raise MalformedRecord("bytes follow the last record")
+        return out
+
+    def finish(self) -> None:
+        """Nothing more comes.
+
+        Raises:
+            BadRecord: records are missing.
+        """
+        if self._remaining or self._partial_record is not None:
+            raise MalformedRecord(f"{self._remaining} records are missing")
+
+    def _parse_whole_records(self, out: list[RecordSummary]) -> None:
+        data, at, end = self._data, self._at, len(self._data)
+        while self._remaining:
+            try:
+                size, body = read_varint(data, at)
+            except IndexError:
+                break  # not even its size is all there
+            if size < MIN_RECORD_BYTES - 1:
+                raise MalformedRecord(f"a record of {size} bytes")
+            if body + size > end:
+                self._partial_record, self._stop, self._at = self._parse_partial_record(), size, body
+                self._remaining -= 1
+                self._resume_partial_record(out)
+                return
+            try:
+                out.append(_parse_record(data, body, body + size))
+            except IndexError:
+                raise MalformedRecord("a record ends behind its batch") from None
+            at = body + size
+            self._remaining -= 1
+        self._at = at
+
+    def _resume_partial_record(self, out: list[RecordSummary]) -> None:
+        assert self._partial_record is not None
+        try:
+            next(self._partial_record)
+        except StopIteration as done:
+            out.append(done.value)
+            self._partial_record = None
+
+    def _parse_partial_record(self) -> Generator[None, None, RecordSummary]:
+        """The fields of a long record, waiting wherever bytes are missing."""
+        yield from self._skip(1)
+        time_delta = yield from self._read_number(read_varlong)
+        yield from self._read_number()
+        key_bytes = yield from self._read_number()
+        yield from self._skip(_checked_size(key_bytes, self._stop))
+        value_bytes = yield from self._read_number()
+        yield from self._skip(_checked_size(value_bytes, self._stop))
+        count = yield from self._read_number()
+        if count < 0 or count * 2 > self._stop:
+            raise MalformedRecord(f"{count} headers in {self._stop} bytes")
+        while count:
+            stop = self._at + self._stop
+            at, count = _skip_headers(self._data, self._at, min(len(self._data), stop), stop, count)
+            self._stop -= at - self._at
+            self._at = at
+            if count:  # one that reaches into the next piece
+                size = yield from self._read_number()
+                yield from self._skip(_checked_size(size, self._stop, or_none=False))
+                size = yield from self._read_number()
+                yield from self._skip(_checked_size(size, self._stop))
+                count -= 1
+        if self._stop:
+            raise MalformedRecord(f"a record has {self._stop} bytes more than it fills")
+        return RecordSummary(time_delta, key_bytes, value_bytes)
+
+    def _read_number(self, read: _Read = read_varint) -> Generator[None, None, int]:
+        while True:
+            try:
+                value, after = read(self._data, self._at)
+            except IndexError:
+                yield
+                continue
+            self._stop -= after - self._at
+            self._at = after
+            if self._stop < 0:
+                raise MalformedRecord("a record ends inside a number")
+            return value
+
+    def _skip(self, count: int) -> Generator[None, None, None]:
+        self._stop -= count
+        while count > len(self._data) - self._at:
+            count -= len(self._data) - self._at
+            self._at = len(self._data)
+            yield
+        self._at += count

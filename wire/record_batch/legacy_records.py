@@ -1,0 +1,135 @@
+"""A reader for message formats 0 and 1, which may still lie in segments written before Kafka 3.0. Nothing writes them.
+
+Layout: int64 offset, int32 size, then uint32 CRC-32 (zlib) of what follows, int8 magic, int8 attributes, in magic 1
+int64 timestamp, int32-sized key, int32-sized value. A compressed message's value is itself such a sequence; inside
+it, magic 1 offsets count from 0 and the wrapper carries the offset of the last one.
+
+Source: ``LegacyRecord.java``, ``AbstractLegacyRecordBatch.java`` (apache/kafka 4.3.1). Magic 1 brought times (KIP-32)
+and offsets that count from 0 (KIP-31).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.compression import MAX_DECOMPRESSED_BYTES, CompressionType, compression_type_of, decompress
+from ottla.wire.record_batch.compression_headers import replace_lz4_header_checksum
+from ottla.wire.record_batch.record import Record
+
+MIN_MESSAGE_BYTES = 26
+"""A message of magic 0 with neither key nor value, its overhead included."""
+MAGIC_PREFIX_BYTES = b.MAGIC_OFFSET + 1
+"""So many bytes tell the size and the format of a batch or message."""
+_OVERHEAD = struct.Struct(">qi")
+
+
+def min_batch_bytes(buf: Buffer, pos: int = 0) -> int:
+    """How many bytes a batch of the format at ``pos`` has at least; `MAGIC_PREFIX_BYTES` must be there."""
+    return b.HEADER_BYTES if buf[pos + b.MAGIC_OFFSET] >= 2 else MIN_MESSAGE_BYTES
+
+
+def parse_any_header(buf: Buffer, pos: int = 0) -> b.BatchHeader:
+    """The header of a batch, or what stands for one in an old message: both its offsets are then the last one's.
+
+    Raises:
+        WireError: too few bytes, or no known format.
+    """
+    if len(buf) - pos < MAGIC_PREFIX_BYTES or buf[pos + b.MAGIC_OFFSET] >= 2:
+        return b.parse_header(buf, pos)
+    offset, size = _OVERHEAD.unpack_from(buf, pos)
+    if size < MIN_MESSAGE_BYTES - b.LOG_OVERHEAD_BYTES or len(buf) - pos < MIN_MESSAGE_BYTES:
+        raise WireError(f"message of {size} bytes")
+    crc, magic, attributes = struct.unpack_from(">Ibb", buf, pos + b.LOG_OVERHEAD_BYTES)
+    time = struct.unpack_from(">q", buf, pos + 18)[0] if magic == 1 else b.NO_TIMESTAMP
+    return b.BatchHeader(offset, size, -1, magic, crc, attributes & 0x0F, 0, time, time, -1, -1, -1, 1)
+
+
+def any_crc_matches(buf: Buffer, header: b.BatchHeader, pos: int = 0) -> bool:
+    """Whether a batch or an old message has the checksum it claims."""
+    if header.magic >= 2:
+        return b.crc_matches(buf, header, pos)
+    return zlib.crc32(memoryview(buf)[pos + b.MAGIC_OFFSET : pos + header.size_bytes]) == header.crc
+
+
+def iterate_any_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, b.BatchHeader]]:
+    """As `batch.iterate_batches`, over all formats.
+
+    Raises:
+        WireError: something between the batches is no batch.
+    """
+    while len(buf) - pos >= MAGIC_PREFIX_BYTES:
+        size = b.read_offset_and_size(buf, pos)[1]
+        if size < min_batch_bytes(buf, pos):
+            raise WireError(f"batch of {size} bytes at {pos}")
+        if len(buf) - pos < size:
+            return
+        yield pos, parse_any_header(buf, pos)
+        pos += size
+
+
+def _blob(buf: memoryview, pos: int) -> tuple[bytes | None, int]:
+    (size,) = struct.unpack_from(">i", buf, pos)
+    pos += 4
+    if size == -1:
+        return None, pos
+    if size < 0 or size > len(buf) - pos:
+        raise WireError(f"{size} bytes in a message with {len(buf) - pos} left")
+    return bytes(buf[pos : pos + size]), pos + size
+
+
+def _message(offset: int, raw: memoryview) -> tuple[int, int, Record]:
+    """Magic, attributes and content of one message, its checksum verified."""
+    try:
+        crc, magic, attributes = struct.unpack_from(">Ibb", raw)
+        if zlib.crc32(raw[4:]) != crc:
+            raise WireError(f"message at offset {offset}: bad CRC")
+        if magic not in (0, 1):
+            raise WireError(f"message of magic {magic}")
+        timestamp, pos = (struct.unpack_from(">q", raw, 6)[0], 14) if magic == 1 else (-1, 6)
+        key, pos = _blob(raw, pos)
+        value, pos = _blob(raw, pos)
+    except struct.error as error:
+        raise WireError(f"message at offset {offset} is cut off: {error}") from None
+    return magic, attributes, Record(offset, timestamp, key, value)
+
+
+def iterate_messages(buf: Buffer, limit: int = MAX_DECOMPRESSED_BYTES, *, nested: bool = False) -> Iterator[Record]:
+    """Every record of a sequence of messages, compressed ones unpacked. Stops before a message that is cut off.
+
+    Raises:
+        WireError: bad checksum, magic, codec or nesting.
+    """
+    view = memoryview(buf)
+    pos = 0
+    while len(view) - pos >= _OVERHEAD.size:
+        offset, size = _OVERHEAD.unpack_from(view, pos)
+        pos += _OVERHEAD.size
+        if size < 14:
+            raise WireError(f"message of {size} bytes")
+        if size > len(view) - pos:
+            return
+        magic, attributes, record = _message(offset, view[pos : pos + size])
+        pos += size
+        codec = compression_type_of(attributes)
+        if codec is CompressionType.NONE:
+            yield record
+            continue
+        if nested or record.value is None:
+            raise WireError("a compressed message inside, or without, a compressed message")
+        packed = record.value
+        if magic == 0 and codec is CompressionType.LZ4:
+            packed = replace_lz4_header_checksum(packed)
+        inner = list(iterate_messages(decompress(codec, packed, limit), limit, nested=True))
+        if not inner:
+            raise WireError("a compressed message that holds none")
+        shift = offset - inner[-1].offset if magic == 1 else 0
+        append_time = attributes & 0x08
+        for one in inner:
+            yield one._replace(
+                offset=one.offset + shift, timestamp_ms=record.timestamp_ms if append_time else one.timestamp_ms
+            )

@@ -1,0 +1,361 @@
+"""The records inside a batch: build, iterate, validate.
+
+Only what must see a record comes here: clients, internal topics, timestamp look-ups, checks the header cannot do.
+Source: ``DefaultRecord.java``, ``MemoryRecordsBuilder.java`` (apache/kafka 4.3.1).
+
+Headers: KIP-82.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+
+from ottla.wire.codec.primitives import Buffer, read_varlong, write_varlong
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.compression import (
+    MAX_DECOMPRESSED_BYTES,
+    CompressionType,
+    StreamDecompressor,
+    compress,
+    compression_type_of,
+    decompress,
+)
+from ottla.wire.record_batch.record import Headers, NewRecord, Record
+
+__all__ = [
+    "Headers",
+    "NewRecord",
+    "Record",
+    "decompress_records",
+    "build_batch",
+    "find_first_by_timestamp_job",
+    "find_max_timestamp_job",
+    "find_first_by_timestamp",
+    "iterate_records",
+    "check_records",
+]
+RECORDS_AT_ONCE = 2000
+"""So many are looked at without a pause: a millisecond or two."""
+PIECE_BYTES = 64 * 1024
+"""So much is unpacked without one, and kept: who looks a record up by its time waits for others with no more."""
+TimestampSearchJob = Generator[bool, None, tuple[int, int] | None]
+"""A look-up by time that pauses now and then."""
+_ANY_TIMESTAMP = -(1 << 63)
+"""Where the log has stamped a batch, what a record says of its own time does not matter."""
+
+
+def _blob(buf: Buffer, pos: int, end: int) -> tuple[bytes | None, int]:
+    size, pos = read_varlong(buf, pos)
+    if size == -1:
+        return None, pos
+    if size < 0 or size > end - pos:
+        raise WireError(f"{size} bytes in a record with {end - pos} left")
+    return bytes(buf[pos : pos + size]), pos + size
+
+
+def _headers(buf: Buffer, pos: int, end: int) -> tuple[Headers, int]:
+    count, pos = read_varlong(buf, pos)
+    if count == 0:
+        return (), pos
+    if count < 0 or count * 2 > end - pos:
+        raise WireError(f"{count} headers in {end - pos} bytes")
+    out = []
+    for _ in range(count):
+        key, pos = _blob(buf, pos, end)
+        if key is None:
+            raise WireError("a header without a key")
+        value, pos = _blob(buf, pos, end)
+        out.append((key.decode("utf-8", "replace"), value))
+    return tuple(out), pos
+
+
+def decompress_records(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
+    """The batch's records as uncompressed bytes.
+
+    Raises:
+        WireError: unknown codec, bad data; UnpacksTooLarge: more than ``limit`` bytes.
+    """
+    raw = memoryview(buf)[pos + b.HEADER_BYTES : pos + header.size_bytes]
+    return decompress(compression_type_of(header.attributes), raw, limit)
+
+
+def find_first_by_timestamp(
+    buf: Buffer, header: b.BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
+) -> tuple[int, int] | None:
+    """`find_first_by_timestamp_job`, all at once."""
+    steps = find_first_by_timestamp_job(buf, header, timestamp_ms, from_offset, limit)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: tuple[int, int] | None = done.value
+            return found
+
+
+def find_first_by_timestamp_job(
+    buf: Buffer, header: b.BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
+) -> TimestampSearchJob:
+    """(offset, timestamp) of a batch's first record as late as ``timestamp_ms`` at or behind ``from_offset``.
+
+    Reads no further into a record than its offset, and pauses now and then: a batch may hold a million. Each pause says
+    whether so much is kept meanwhile, or will be behind it, that not everybody may at once (`StreamDecompressor`).
+
+    Raises:
+        WireError: the records are not what the header claims.
+    """
+    stamped = header.has_log_append_time
+    if header.magic < 2:
+        for number, record in enumerate(iterate_records(buf, header, 0, limit)):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
+                return record.offset, record.timestamp_ms
+            if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
+                yield False
+        return None
+    if stamped and header.max_timestamp < timestamp_ms:
+        return None
+    base_time, least = header.base_timestamp, from_offset - header.base_offset
+    wanted = _ANY_TIMESTAMP if stamped else timestamp_ms - base_time
+    part = _RecordWindow(buf, header, limit)
+    while part.remaining > 0:
+        count = min(part.remaining, RECORDS_AT_ONCE)
+        found, at, cut = _first_of(part.data, part.position, count, wanted, least)
+        if found is not None:
+            return header.base_offset + found[0], header.max_timestamp if stamped else base_time + found[1]
+        part.advance(at, count - cut)
+        yield part.is_memory_heavy
+        if cut:
+            part.load_next_piece()
+    return None
+
+
+def find_max_timestamp_job(
+    buf: Buffer, header: b.BatchHeader, limit: int = MAX_DECOMPRESSED_BYTES
+) -> TimestampSearchJob:
+    """(offset, timestamp) of a batch's latest record, whatever its header claims; the first of those equally late.
+
+    Reads and pauses as `find_first_by_timestamp_job`.
+
+    Raises:
+        WireError: the records are not what the header claims.
+    """
+    best: tuple[int, int] | None = None
+    if header.magic < 2:
+        record = max(iterate_records(buf, header, 0, limit), key=lambda x: x.timestamp_ms, default=None)
+        return None if record is None else (record.offset, record.timestamp_ms)
+    part = _RecordWindow(buf, header, limit)
+    while part.remaining > 0:
+        count = min(part.remaining, RECORDS_AT_ONCE)
+        best, at, cut = _max_timestamp_of(part.data, part.position, count, best)
+        part.advance(at, count - cut)
+        if part.remaining > 0:
+            yield part.is_memory_heavy
+        if cut:
+            part.load_next_piece()
+    if best is None:
+        return None
+    return header.base_offset + best[0], header.base_timestamp + best[1]
+
+
+class _RecordWindow:
+    """A batch's records, of which only a piece is there at a time: whoever goes through them may have to wait for
+    others, and what a few kilobytes unpack to is not kept meanwhile.
+    """
+
+    def __init__(self, buf: Buffer, header: b.BatchHeader, limit: int) -> None:
+        raw = memoryview(buf)[b.HEADER_BYTES : header.size_bytes]
+        self._pieces = StreamDecompressor(compression_type_of(header.attributes), raw, PIECE_BYTES, limit)
+        self.remaining = header.records_count
+        """Records that were not passed yet."""
+        self.data = b""
+        """The last piece, and before it what the one before had of a record's beginning."""
+        self.position = 0
+        """Where the next record begins in it; that may be behind its end."""
+        if self.remaining > 0:
+            self.load_next_piece()
+
+    @property
+    def is_memory_heavy(self) -> bool:
+        """As `StreamDecompressor.is_memory_heavy`."""
+        return self._pieces.is_memory_heavy
+
+    def advance(self, at: int, passed: int) -> None:
+        """So many records were passed, and the next one begins there."""
+        self.position = at
+        self.remaining -= passed
+
+    def load_next_piece(self) -> None:
+        """The next piece.
+
+        Raises:
+            WireError: there is none, or it cannot be unpacked; UnpacksTooLarge: it would be too much.
+        """
+        piece = next(self._pieces, None)
+        if piece is None:
+            raise WireError("a record is cut off")
+        rest = self.data[self.position :]
+        self.position = max(self.position - len(self.data), 0)
+        self.data = rest + piece if rest else piece
+
+
+def _first_of(data: bytes, at: int, count: int, wanted: int, least: int) -> tuple[tuple[int, int] | None, int, int]:
+    """The first of ``count`` records with a time delta of ``wanted`` and an offset delta of ``least``, or more: both
+    deltas. Then where the record behind the last that was passed begins, and how many are not all there up to their
+    offset.
+    """
+    start = at
+    try:
+        while count > 0:
+            start = at
+            size = data[at]
+            if size < 128:
+                size, at = size >> 1, at + 1
+            elif data[at + 1] < 128:
+                size, at = (size & 127 | data[at + 1] << 7) >> 1, at + 2
+            else:
+                size, at = read_varlong(data, at)
+            stop = at + size
+            if stop <= start:
+                raise WireError(f"a record of {size} bytes")
+            delta = data[at + 1]
+            if delta < 128:
+                delta, at = (delta >> 1) ^ -(delta & 1), at + 2
+            else:
+                delta, at = read_varlong(data, at + 1)
+            if delta >= wanted:
+                offset = read_varlong(data, at)[0]
+                if offset >= least:
+                    return (offset, delta), stop, 0
+            at = stop
+            count -= 1
+    except IndexError:
+        return None, start, count
+    return None, at, 0
+
+
+def _max_timestamp_of(
+    data: bytes, at: int, count: int, best: tuple[int, int] | None
+) -> tuple[tuple[int, int] | None, int, int]:
+    """Offset and time delta of the latest of ``count`` records and ``best``; the rest as `_first_of` has it."""
+    start = at
+    try:
+        while count > 0:
+            start = at
+            size, at = read_varlong(data, at)
+            if size <= 0:
+                raise WireError(f"a record of {size} bytes")
+            delta, after = read_varlong(data, at + 1)
+            if best is None or delta > best[1]:
+                best = read_varlong(data, after)[0], delta
+            at += size
+            count -= 1
+    except IndexError:
+        return best, start, count
+    return best, at, 0
+
+
+def iterate_records(
+    buf: Buffer,
+    header: b.BatchHeader,
+    pos: int = 0,
+    limit: int = MAX_DECOMPRESSED_BYTES,
+    *,
+    skips_headers: bool = False,
+) -> Iterator[Record]:
+    """The records of the batch at ``pos``. Checks what it reads: sizes, count, nothing left over.
+
+    ``skips_headers``: the headers of the records are passed over unread, and left out. A record of a megabyte may have
+    half a million of them.
+
+    Raises:
+        WireError: the records are not what the header claims.
+    """
+    if header.magic < 2:
+        from ottla.wire.record_batch import legacy_records
+
+        yield from legacy_records.iterate_messages(memoryview(buf)[pos : pos + header.size_bytes], limit)
+        return
+    data = decompress_records(buf, header, pos, limit)
+    end, at = len(data), 0
+    append_time = header.max_timestamp if header.has_log_append_time else None
+    try:
+        for _ in range(header.records_count):
+            size, at = read_varlong(data, at)
+            stop = at + size
+            if size < 0 or stop > end:
+                raise WireError(f"a record of {size} bytes, {end - at} left")
+            at += 1  # attributes: unused
+            time_delta, at = read_varlong(data, at)
+            offset_delta, at = read_varlong(data, at)
+            key, at = _blob(data, at, stop)
+            value, at = _blob(data, at, stop)
+            headers, at = ((), stop) if skips_headers else _headers(data, at, stop)
+            if at != stop:
+                raise WireError(f"a record says {size} bytes and has {size - stop + at}")
+            timestamp = header.base_timestamp + time_delta if append_time is None else append_time
+            yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+    except IndexError:
+        raise WireError("a record is cut off") from None
+    if at != end:
+        raise WireError(f"{end - at} bytes after the last of {header.records_count} records")
+
+
+def check_records(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> None:
+    """Check what the header cannot prove: every record parses and offsets count up from 0 by one.
+
+    Raises:
+        WireError: they do not.
+    """
+    for index, record in enumerate(iterate_records(buf, header, pos, limit)):
+        if record.offset != header.base_offset + index:
+            raise WireError(f"record {index} has offset delta {record.offset - header.base_offset}")
+
+
+def encode_record(record: NewRecord, offset_delta: int, time_delta: int) -> bytes:
+    """One record as it stands in an uncompressed batch, its length before it."""
+    out = bytearray(1)
+    out += write_varlong(time_delta)
+    out += write_varlong(offset_delta)
+    for blob in (record.key, record.value):
+        out += b"\x01" if blob is None else write_varlong(len(blob)) + blob
+    out += write_varlong(len(record.headers))
+    for key, value in record.headers:
+        raw = key.encode()
+        out += write_varlong(len(raw)) + raw
+        out += b"\x01" if value is None else write_varlong(len(value)) + value
+    return write_varlong(len(out)) + bytes(out)
+
+
+def build_batch(
+    records: Iterable[NewRecord],
+    *,
+    base_offset: int = 0,
+    codec: CompressionType = CompressionType.NONE,
+    level: int | None = None,
+    attributes: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = b.NO_PRODUCER_ID,
+    producer_epoch: int = b.NO_PRODUCER_EPOCH,
+    base_sequence: int = b.NO_SEQUENCE,
+) -> bytes:
+    """A whole batch. The base timestamp is the first record's, the max timestamp the largest."""
+    items = list(records)
+    base_timestamp = items[0].timestamp_ms if items else b.NO_TIMESTAMP
+    max_timestamp = max((r.timestamp_ms for r in items), default=b.NO_TIMESTAMP)
+    raw = b"".join(encode_record(r, i, r.timestamp_ms - base_timestamp) for i, r in enumerate(items))
+    header = b.BatchHeader(
+        base_offset,
+        0,
+        leader_epoch,
+        2,
+        0,
+        attributes | codec,
+        max(len(items) - 1, 0),
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(items),
+    )
+    return b.pack_batch(header, compress(codec, raw, level))

@@ -1,0 +1,1 @@
+"""Tests of wire/record_batch."""

@@ -1,0 +1,152 @@
+"""The header of a batch: each field at its place, what is stamped without the checksum, and what is no batch.
+
+Source: ``DefaultRecordBatch.java`` (apache/kafka 4.3.1), whose layout the bytes below follow.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+
+FIELDS = {
+    "base_offset": ("0102030405060708", 0x0102030405060708),
+    "batch_length": ("00000032", 50),
+    "partition_leader_epoch": ("0a0b0c0d", 0x0A0B0C0D),
+    "magic": ("02", 2),
+    "crc": ("f1f2f3f4", 0xF1F2F3F4),
+    "attributes": ("fff7", -9),
+    "last_offset_delta": ("00000010", 16),
+    "base_timestamp": ("1111111111111111", 0x1111111111111111),
+    "max_timestamp": ("2222222222222222", 0x2222222222222222),
+    "producer_id": ("3333333333333333", 0x3333333333333333),
+    "producer_epoch": ("4444", 0x4444),
+    "base_sequence": ("7ffffff8", 0x7FFFFFF8),
+    "records_count": ("00000011", 17),
+}
+HEADER = bytes.fromhex("".join(raw for raw, _ in FIELDS.values()))
+HERE = {name: sum(len(raw) // 2 for raw, _ in list(FIELDS.values())[:n]) for n, name in enumerate(FIELDS)}
+
+
+def test_each_field_is_at_its_place() -> None:
+    header = b.parse_header(b"?" * 3 + HEADER + b"!", 3)
+    assert header._asdict() == {name: value for name, (_, value) in FIELDS.items()}
+    assert len(HEADER) == b.HEADER_BYTES == 61
+    assert HERE["partition_leader_epoch"] == b.LOG_OVERHEAD_BYTES
+    assert HERE["magic"] == b.MAGIC_OFFSET
+    assert HERE["crc"] == b.CRC_OFFSET
+    assert HERE["attributes"] == b.ATTRIBUTES_OFFSET
+    assert HERE["max_timestamp"] == b.MAX_TIMESTAMP_OFFSET
+
+
+def test_what_follows_from_the_fields() -> None:
+    header = b.parse_header(HEADER)
+    base = header.base_offset
+    assert (header.size_bytes, header.last_offset, header.next_offset) == (62, base + 16, base + 17)
+    assert header.last_sequence == 8, "after 2^31-1 comes 0"
+    assert header._replace(base_sequence=5).last_sequence == 21
+    assert header._replace(base_sequence=-1).last_sequence == -1
+    assert b.increment_sequence(2**31 - 1, 0) == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("bit", "told"),
+    [(0x10, "is_transactional"), (0x20, "is_control"), (0x08, "has_log_append_time")],
+)
+def test_each_bit_of_the_attributes_is_its_own(bit: int, told: str) -> None:
+    header = b.parse_header(HEADER)
+    names = ("is_transactional", "is_control", "has_log_append_time")
+    assert [getattr(header._replace(attributes=bit), name) for name in names] == [name == told for name in names]
+    assert [getattr(header._replace(attributes=0x7FFF & ~bit), name) for name in names] == [n != told for n in names]
+    assert b.DELETE_HORIZON_BIT == 0x40
+
+
+def patched(name: str, value: int, form: str) -> bytes:
+    raw = bytearray(HEADER)
+    struct.pack_into(form, raw, HERE[name], value)
+    return bytes(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (HEADER[:-1], "60 bytes are no batch header"),
+        (patched("magic", 1, ">b"), "batch of magic 1, not 2"),
+        (patched("magic", 3, ">b"), "batch of magic 3, not 2"),
+        (patched("magic", -1, ">b"), "batch of magic -1, not 2"),
+        (patched("batch_length", 48, ">i"), "batch length 48 is less than its header"),
+        (patched("batch_length", -12, ">i"), "batch length -12 is less than its header"),
+    ],
+)
+def test_what_is_no_header_is_refused(raw: bytes, why: str) -> None:
+    with pytest.raises(WireError, match=why):
+        b.parse_header(raw)
+    with pytest.raises(WireError, match=why):
+        b.parse_header(b"??" + raw, 2)
+
+
+def test_a_header_alone_is_a_batch_without_records() -> None:
+    assert b.parse_header(patched("batch_length", 49, ">i")).size_bytes == 61
+
+
+BATCH = r.build_batch(
+    [r.NewRecord(b"k", b"v", 5), r.NewRecord(None, b"w", 3)], base_offset=9, producer_id=7, leader_epoch=2
+)
+
+
+def test_the_checksum_is_over_all_from_the_attributes_on() -> None:
+    header = b.parse_header(BATCH)
+    assert header.crc == crc32c(BATCH[21:])
+    for at in range(len(BATCH)):
+        raw = bytearray(b"?" + BATCH + b"?")
+        raw[at + 1] ^= 0x10
+        assert b.crc_matches(raw, header, 1) == (at < b.ATTRIBUTES_OFFSET), at
+    assert not b.crc_matches(BATCH, header._replace(crc=header.crc ^ 1))
+
+
+def test_what_a_leader_stamps_is_two_fields_and_no_other() -> None:
+    raw = bytearray(b"?" + BATCH)
+    b.set_offset_and_epoch(raw, 1, 2**40, 77)
+    assert b.parse_header(raw, 1) == b.parse_header(BATCH)._replace(base_offset=2**40, partition_leader_epoch=77)
+    assert raw[1 + 61 :] == BATCH[61:]
+    assert raw[:1] == b"?"
+
+
+def test_stamped_times_are_checksummed_anew() -> None:
+    raw = bytearray(b"?" + BATCH + b"?")
+    wanted = b.parse_header(BATCH)._replace(attributes=0x08, max_timestamp=12345)
+    told = b.set_max_timestamp(raw, 1, wanted)
+    assert b.parse_header(raw, 1) == told == wanted._replace(crc=told.crc)
+    assert told.crc == crc32c(raw[1 + 21 : -1])
+    assert (raw[:1], raw[62:]) == (b"?", BATCH[61:] + b"?")
+
+
+def test_a_batch_is_packed_whatever_length_and_checksum_its_header_says() -> None:
+    header = b.parse_header(BATCH)
+    assert b.pack_batch(header._replace(batch_length=-5, crc=0), BATCH[61:]) == BATCH
+    assert b.parse_header(b.pack_batch(header, b"")).batch_length == 49
+
+
+def test_size_and_offset_are_told_of_any_format() -> None:
+    assert b.read_offset_and_size(b"?" + HEADER[:12], 1) == (0x0102030405060708, 62)
+
+
+def test_batches_are_walked_back_to_back() -> None:
+    raw = b"??" + BATCH + BATCH
+    size = len(BATCH)
+    for tail in (b"", bytes(11), BATCH[:12], BATCH[:61], BATCH[:-1]):
+        assert [at for at, _ in b.iterate_batches(raw + tail, 2)] == [2, 2 + size]
+    assert [at for at, _ in b.iterate_batches(raw + BATCH, 2 + size)] == [2 + size, 2 + 2 * size]
+    assert list(b.iterate_batches(b"")) == []
+    for length in (-12, -100, 0, 48):
+        bad = bytearray(BATCH)
+        struct.pack_into(">i", bad, 8, length)
+        with pytest.raises(WireError, match=f"batch of {length + 12} bytes at {len(raw)}"):
+            list(b.iterate_batches(raw + bad, 2))
+    header_only = patched("batch_length", 49, ">i")
+    assert len(list(b.iterate_batches(header_only))) == 1

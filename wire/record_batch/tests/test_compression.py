@@ -1,0 +1,433 @@
+"""Codecs: what each reads of strangers' bytes, in how much memory, and how its data is recognised.
+
+Sources: `SnappyInputStream` and `GZIPInputStream` as Kafka uses them, RFC 1952 (gzip members), RFC 8878 (zstd
+frames), the LZ4 frame format, snappy's format description (a block begins with its size as a varint).
+"""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import random
+import struct
+import tracemalloc
+import zlib
+
+import lz4.frame
+import pytest
+import snappy
+import zstandard
+from xxhash import xxh32_intdigest
+
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.record_batch.compression import (
+    CompressionType,
+    DecompressedSizeExceeded,
+    compress,
+    compression_type_of,
+    create_compressor,
+    decompress,
+    iterate_decompressed,
+)
+from ottla.wire.record_batch.compression_headers import check_compressed_prefix, snappy_uncompressed_length
+from ottla.wire.record_batch.decompression import iterate_snappy_blocks
+
+TEXT = b"a line that comes again and again\n" * 5000
+PACKED = [codec for codec in CompressionType if codec is not CompressionType.NONE]
+XERIAL = bytes.fromhex("82534e41505059000000000100000001")
+
+
+def block(raw: bytes) -> bytes:
+    """A block behind its length, as xerial frames it."""
+    return struct.pack(">i", len(raw)) + raw
+
+
+@pytest.mark.parametrize(
+    ("attributes", "codec"),
+    [
+        (0, CompressionType.NONE),
+        (1, CompressionType.GZIP),
+        (2, CompressionType.SNAPPY),
+        (3, CompressionType.LZ4),
+        (4, CompressionType.ZSTD),
+    ],
+)
+def test_the_codec_is_the_lowest_three_bits(attributes: int, codec: CompressionType) -> None:
+    assert compression_type_of(attributes) is codec
+    assert compression_type_of(attributes | 0x78) is codec
+    assert compression_type_of(attributes | -8) is codec
+
+
+@pytest.mark.parametrize("attributes", [5, 6, 7, 0x0F])
+def test_numbers_that_name_no_codec_are_refused(attributes: int) -> None:
+    with pytest.raises(WireError, match=f"unknown codec {attributes & 7}"):
+        compression_type_of(attributes)
+
+
+# ---------------------------------------------------------------- what other programs write
+
+
+def lz4_frame(data: bytes, *, linked: bool = False, content_size: int | None = None) -> bytes:
+    """A frame with a content size, right unless given, and a content checksum."""
+    raw = lz4.frame.compress(data, content_checksum=True, block_linked=linked, block_size=lz4.frame.BLOCKSIZE_MAX64KB)
+    if content_size is None:
+        return bytes(raw)
+    descriptor = raw[4:6] + struct.pack("<Q", content_size)
+    return bytes(raw[:4] + descriptor + bytes((xxh32_intdigest(descriptor) >> 8 & 0xFF,)) + raw[15:])
+
+
+def other_programs() -> dict[str, tuple[CompressionType, bytes]]:
+    xerial = XERIAL + b"".join(block(snappy.compress(TEXT[at : at + 5000])) for at in range(0, len(TEXT), 5000))
+    zstd_frames = zstandard.compress(TEXT[:100]) + zstandard.compress(TEXT[100:])
+    return {
+        "gzip with a name in its head": (CompressionType.GZIP, gzip.compress(TEXT)),
+        "two gzip members": (CompressionType.GZIP, gzip.compress(TEXT[:7]) + gzip.compress(TEXT[7:])),
+        "gzip with something behind it": (CompressionType.GZIP, gzip.compress(TEXT) + b"\x1f\x00more"),
+        "snappy without frames, as librdkafka sends it": (CompressionType.SNAPPY, snappy.compress(TEXT)),
+        "snappy in blocks of another size": (CompressionType.SNAPPY, xerial),
+        "snappy with less than a length behind it": (CompressionType.SNAPPY, xerial + b"\0\0\0"),
+        "snappy with blocks that hold nothing": (
+            CompressionType.SNAPPY,
+            XERIAL + block(b"\0") + xerial[16:] + block(b"\0"),
+        ),
+        "lz4 in large blocks": (CompressionType.LZ4, lz4.frame.compress(TEXT, block_size=lz4.frame.BLOCKSIZE_MAX4MB)),
+        "lz4 with checksums": (
+            CompressionType.LZ4,
+            lz4.frame.compress(TEXT, content_checksum=True, block_checksum=True, block_linked=False),
+        ),
+        "lz4 whose content size and checksum are wrong, which Kafka does not compare": (
+            CompressionType.LZ4,
+            lz4_frame(TEXT, content_size=1)[:-4] + b"sum!",
+        ),
+        "lz4 with another frame behind it": (CompressionType.LZ4, lz4_frame(TEXT) + lz4_frame(TEXT)),
+        "lz4 with an empty block and something behind it": (
+            CompressionType.LZ4,
+            lz4_frame(TEXT)[:-8] + b"\1\0\0\0\0what",
+        ),
+        "two snappy streams": (
+            CompressionType.SNAPPY,
+            XERIAL + block(snappy.compress(TEXT[:7])) + XERIAL + block(snappy.compress(TEXT[7:])),
+        ),
+        "gzip with reserved flags": (CompressionType.GZIP, gzip.compress(TEXT)[:3] + b"\xe0" + gzip.compress(TEXT)[4:]),
+        "gzip with a bad member's header behind it": (
+            CompressionType.GZIP,
+            gzip.compress(TEXT) + b"\x1f\x8b\x07" + bytes(30),
+        ),
+        "zstd with the beginning of another frame behind it": (CompressionType.ZSTD, zstd_frames + zstd_frames[:12]),
+        "zstd without its size": (
+            CompressionType.ZSTD,
+            zstandard.ZstdCompressor(write_content_size=False).compress(TEXT),
+        ),
+        "two zstd frames": (CompressionType.ZSTD, zstd_frames),
+        "a zstd frame that is to be skipped": (CompressionType.ZSTD, b"\x50\x2a\x4d\x18\x02\0\0\0xx" + zstd_frames),
+    }
+
+
+@pytest.mark.parametrize("name", other_programs())
+def test_what_other_programs_write_is_read(name: str) -> None:
+    codec, data = other_programs()[name]
+    assert check_compressed_prefix(codec, data) is ErrorCode.NONE
+    for kind in (bytes, bytearray, memoryview):
+        assert bytes(decompress(codec, kind(data))) == TEXT
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+@pytest.mark.parametrize("size", [0, 1, 32 * 1024 - 1, 32 * 1024, 32 * 1024 + 1, 100_000])
+def test_what_is_packed_in_pieces_or_at_once_is_read_again(codec: CompressionType, size: int) -> None:
+    data = random.Random(size).randbytes(size // 2) + bytes(size - size // 2)
+    pack = create_compressor(codec)
+    packed = b"".join(pack.add(data[at : at + 7000]) for at in range(0, size, 7000)) + pack.finish()
+    assert bytes(decompress(codec, packed)) == data
+    assert bytes(decompress(codec, compress(codec, data))) == data
+    assert b"".join(iterate_decompressed(codec, packed, 1000)) == data
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_codecs_data_is_known_by_its_beginning(codec: CompressionType) -> None:
+    data = compress(codec, TEXT)
+    assert check_compressed_prefix(codec, data) is ErrorCode.NONE
+    assert check_compressed_prefix(codec, memoryview(bytearray(data))) is ErrorCode.NONE
+    for other in PACKED:
+        if other is not codec:
+            assert check_compressed_prefix(other, data) is not ErrorCode.NONE
+    assert check_compressed_prefix(CompressionType.NONE, data) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_what_no_codec_writes_does_not_begin_like_one(codec: CompressionType) -> None:
+    for data in (b"", b"\x1f", b"\x28\xb5\x2f", b"\x04\x22\x4d", b"\x80" * 100, b"\x05\x01", b"some text"):
+        assert check_compressed_prefix(codec, data) is not ErrorCode.NONE
+
+
+def test_snappy_begins_with_a_size_and_then_bytes_as_they_are() -> None:
+    for size in (1, 127, 128, 20_000, 3_000_000):
+        assert check_compressed_prefix(CompressionType.SNAPPY, snappy.compress(bytes(size))) is ErrorCode.NONE
+        assert (
+            check_compressed_prefix(CompressionType.SNAPPY, XERIAL + block(snappy.compress(bytes(size))))
+            is ErrorCode.NONE
+        )
+    for kind in (1, 2, 3):  # a copy: of what?
+        assert check_compressed_prefix(CompressionType.SNAPPY, bytes([40, kind]) + bytes(40)) is not ErrorCode.NONE
+        assert (
+            check_compressed_prefix(CompressionType.SNAPPY, XERIAL + block(bytes([40, kind]) + bytes(40)))
+            is not ErrorCode.NONE
+        )
+    assert check_compressed_prefix(CompressionType.SNAPPY, b"\x80\x80\x80\x80\x80\x00\x00") is not ErrorCode.NONE, (
+        "a size has five bytes at most"
+    )
+
+
+def test_a_long_run_of_bytes_that_never_end_a_size_is_not_gone_through() -> None:
+    class Watched(bytes):
+        read = 0
+
+        def __getitem__(self, key):  # type: ignore[no-untyped-def]
+            Watched.read += len(range(*key.indices(len(self)))) if isinstance(key, slice) else 1
+            return super().__getitem__(key)
+
+    assert check_compressed_prefix(CompressionType.SNAPPY, Watched(b"\x80" * 1_000_000)) is not ErrorCode.NONE
+    assert Watched.read < 50
+
+
+# ---------------------------------------------------------------- what is not what it claims
+
+
+def broken() -> dict[str, tuple[CompressionType, bytes]]:
+    return {
+        "snappy head cut off": (CompressionType.SNAPPY, XERIAL[:12]),
+        "snappy block of negative size": (CompressionType.SNAPPY, XERIAL + struct.pack(">i", -1) + b"x" * 20),
+        "snappy block longer than the data": (CompressionType.SNAPPY, XERIAL + struct.pack(">i", 21) + b"x" * 20),
+        "snappy block whose last byte is missing": (
+            CompressionType.SNAPPY,
+            (XERIAL + block(snappy.compress(b"abc") + b"!"))[:-1],
+        ),
+        "snappy block without a size": (CompressionType.SNAPPY, XERIAL + block(b"")),
+        "snappy without anything": (CompressionType.SNAPPY, b""),
+        "snappy whose size has six bytes": (CompressionType.SNAPPY, b"\xff" * 5 + b"\x01" + b"x" * 20),
+        "snappy whose size is cut off": (CompressionType.SNAPPY, b"\xff\xff"),
+        "snappy that claims more than can be": (CompressionType.SNAPPY, b"\xff\xff\xff\xff\x07" + b"x" * 20),
+        "gzip cut off": (CompressionType.GZIP, gzip.compress(TEXT)[:-9]),
+        "gzip of nothing": (CompressionType.GZIP, b""),
+        "gzip with a wrong checksum": (CompressionType.GZIP, gzip.compress(TEXT)[:-8] + bytes(8)),
+        "zlib is not gzip": (CompressionType.GZIP, zlib.compress(TEXT)),
+        "a second gzip member cut off": (CompressionType.GZIP, gzip.compress(TEXT) + gzip.compress(TEXT)[:20]),
+        "lz4 cut off": (CompressionType.LZ4, lz4.frame.compress(TEXT)[:-4]),
+        "lz4 of nothing": (CompressionType.LZ4, b""),
+        "lz4 with linked blocks": (CompressionType.LZ4, lz4_frame(TEXT, linked=True)),
+        "lz4 with a wrong header checksum": (CompressionType.LZ4, lz4_frame(TEXT)[:14] + b"!" + lz4_frame(TEXT)[15:]),
+        "lz4 with a dictionary": (
+            CompressionType.LZ4,
+            lz4_frame(TEXT)[:4] + bytes((lz4_frame(TEXT)[4] | 1,)) + lz4_frame(TEXT)[5:],
+        ),
+        "lz4 without its checksum": (CompressionType.LZ4, lz4_frame(TEXT)[:-4]),
+        "lz4 block with a wrong checksum": (
+            CompressionType.LZ4,
+            lz4.frame.compress(b"abc", block_checksum=True, block_linked=False)[:-8] + bytes(8),
+        ),
+        "zstd cut off": (CompressionType.ZSTD, compress(CompressionType.ZSTD, TEXT)[:-1]),
+        "zstd without its checksum": (
+            CompressionType.ZSTD,
+            zstandard.ZstdCompressor(write_checksum=True).compress(TEXT)[:-4],
+        ),
+        "zstd with something behind it": (CompressionType.ZSTD, compress(CompressionType.ZSTD, TEXT) + b"more"),
+        "zstd that needs a dictionary": (CompressionType.ZSTD, b"\x28\xb5\x2f\xfd\x01\x88\x07\x09\x00\x00x"),
+        "a thousand snappy headers": (CompressionType.SNAPPY, XERIAL * 1002 + block(snappy.compress(TEXT))),
+        "snappy header of version 0": (
+            CompressionType.SNAPPY,
+            XERIAL + XERIAL[:8] + bytes(8) + block(snappy.compress(TEXT)),
+        ),
+        "gzip header with a wrong checksum": (
+            CompressionType.GZIP,
+            b"\x1f\x8b\x08\x02" + bytes(8) + gzip.compress(TEXT)[10:],
+        ),
+        "gzip with a wrong size": (CompressionType.GZIP, gzip.compress(TEXT)[:-1] + b"!"),
+        "zstd of something else": (CompressionType.ZSTD, b"something else"),
+        "zstd with a window above 128 MiB": (CompressionType.ZSTD, b"\x28\xb5\x2f\xfd\x00\x89" + b"\x09\x00\x00x"),
+    }
+
+
+@pytest.mark.parametrize("name", broken())
+def test_data_that_is_not_its_codecs_is_refused(name: str) -> None:
+    codec, data = broken()[name]
+    with pytest.raises(WireError):
+        decompress(codec, data)
+
+
+def test_a_zstd_window_of_128_mib_is_read_as_zstd_jni_reads_it() -> None:
+    assert bytes(decompress(CompressionType.ZSTD, b"\x28\xb5\x2f\xfd\x00\x88" + b"\x09\x00\x00" + b"x")) == b"x"
+
+
+# ---------------------------------------------------------------- memory and turns
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+@pytest.mark.parametrize("size", [1, 1000, 65_536])
+def test_no_piece_is_larger_than_asked_for(codec: CompressionType, size: int) -> None:
+    data = TEXT[: 200 * size]
+    got = list(iterate_decompressed(codec, compress(codec, data), size))
+    assert b"".join(got) == data
+    assert max(map(len, got)) <= size
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_one_byte_more_than_the_limit_is_refused(codec: CompressionType) -> None:
+    packed = compress(codec, TEXT)
+    assert bytes(decompress(codec, packed, len(TEXT))) == TEXT
+    if codec is not CompressionType.NONE:
+        with pytest.raises(WireError, match=f"{codec.name.lower()} data unpacks to more than {len(TEXT) - 1} bytes"):
+            decompress(codec, packed, len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_nothing_fits_a_limit_of_nothing(codec: CompressionType) -> None:
+    assert decompress(codec, compress(codec, b""), 0) == b""
+    with pytest.raises(WireError, match="more than 0 bytes"):
+        decompress(codec, compress(codec, b"x"), 0)
+
+
+def test_a_snappy_block_too_large_for_the_limit_is_refused_before_it_is_unpacked() -> None:
+    """CVE-2023-34455: room was made for as much as a block claimed."""
+    packed = snappy.compress(bytes(32 << 20))
+    tracemalloc.start()
+    for data in (packed, XERIAL + block(packed)):
+        with pytest.raises(WireError, match="more than"):
+            decompress(CompressionType.SNAPPY, data, 1 << 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+def test_snappy_may_claim_32_times_its_size_and_no_more() -> None:
+    """CVE-2023-34455."""
+
+    def claims(times: int) -> bytes:
+        return bytes([10 * times & 0x7F | 0x80, 10 * times >> 7]) + bytes(8)
+
+    with pytest.raises(WireError, match="that claims 330"):
+        decompress(CompressionType.SNAPPY, claims(33))
+    with pytest.raises(WireError, match="bad snappy data"):
+        decompress(CompressionType.SNAPPY, claims(32))
+
+
+EMPTY_MEMBER = gzip.compress(b"")
+
+
+@pytest.mark.parametrize(
+    ("codec", "data"),
+    [(CompressionType.GZIP, EMPTY_MEMBER * 1000), (CompressionType.SNAPPY, XERIAL + block(b"\0") * 1000)],
+)
+def test_long_data_that_holds_nothing_comes_in_as_many_empty_pieces(codec: CompressionType, data: bytes) -> None:
+    assert 999 <= len(list(iterate_decompressed(codec, data, 1 << 16))) <= 1000
+    assert decompress(codec, data) == b""
+
+
+def test_ordinary_data_has_no_empty_piece() -> None:
+    for codec in PACKED:
+        assert len(list(iterate_decompressed(codec, compress(codec, b"x" * 1000), 1 << 16))) == 1
+
+
+def test_of_tiny_gzip_members_each_is_copied_not_all_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    fed, real = [], zlib.decompressobj
+
+    class Counting:
+        def __init__(self, bits: int) -> None:
+            self._real = real(bits)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            fed.append(len(data))
+            return self._real.decompress(data, most)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._real, name)
+
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    decompress(CompressionType.GZIP, EMPTY_MEMBER * 5000)
+    assert max(fed) <= 1024
+    fed.clear()
+    decompress(CompressionType.GZIP, compress(CompressionType.GZIP, random.Random(1).randbytes(1 << 20)))
+    assert max(fed) == 64 * 1024
+    assert len(fed) < 40
+
+
+# ---------------------------------------------------------------- levels and frames as written
+
+
+@pytest.mark.parametrize(
+    ("codec", "low", "high"),
+    [(CompressionType.GZIP, 1, 9), (CompressionType.LZ4, 1, 12), (CompressionType.ZSTD, -5, 19)],
+)
+def test_a_level_is_taken(codec: CompressionType, low: int, high: int) -> None:
+    rng = random.Random(3)
+    data = b" ".join(rng.choice((b"alpha", b"beta", b"gamma", b"delta")) for _ in range(20_000))
+
+    def both(level: int | None) -> tuple[int, int]:
+        pack = create_compressor(codec, level)
+        return len(compress(codec, data, level)), len(pack.add(data) + pack.finish())
+
+    assert both(high)[0] < both(low)[0]
+    assert both(high)[1] < both(low)[1]
+    usual = {CompressionType.GZIP: 6, CompressionType.LZ4: 0, CompressionType.ZSTD: 3}[
+        codec
+    ]  # GzipCompression, Lz4Compression, ZstdCompression
+    assert both(None) == both(usual)
+
+
+def test_snappy_is_written_in_xerial_blocks_of_32_kib() -> None:
+    data = random.Random(2).randbytes(70_000)
+    raw = compress(CompressionType.SNAPPY, data)
+    assert raw[:16] == XERIAL
+    sizes = [snappy_uncompressed_length(one) for one in iterate_snappy_blocks(memoryview(raw))]
+    assert sizes == [32 * 1024, 32 * 1024, 70_000 - 64 * 1024]
+
+
+def test_lz4_is_written_in_blocks_of_64_kib_as_kafka_does() -> None:
+    pack = create_compressor(CompressionType.LZ4)
+    for raw in (compress(CompressionType.LZ4, TEXT), pack.add(TEXT) + pack.finish()):
+        assert lz4.frame.get_frame_info(raw)["block_size"] == 64 * 1024
+        assert not lz4.frame.get_frame_info(raw)["block_linked"], "Java reads independent blocks only"
+
+
+def test_a_packer_without_a_codec_gives_what_it_gets() -> None:
+    pack = create_compressor(CompressionType.NONE)
+    assert (pack.add(b"abc"), pack.finish()) == (b"abc", b"")
+
+
+def test_what_unpacks_to_too_much_is_told_by_another_process_as_by_this_one() -> None:
+    """Compaction runs beside: its errors come over a pipe."""
+    error = DecompressedSizeExceeded(CompressionType.ZSTD, 5)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (DecompressedSizeExceeded, str(error))
+
+
+def test_pieces_of_a_zstd_frame_within_a_large_window_are_bounded() -> None:
+    """A block of 4 bytes unpacks to 128 KiB: the library gets one at a time."""
+    raw = b"\x28\xb5\x2f\xfd\x00\x88"
+    raw += b"".join(((128 * 1024) << 3 | 2 | (number == 999)).to_bytes(3, "little") + b"x" for number in range(1000))
+    tracemalloc.start()
+    assert sum(len(piece) for piece in iterate_decompressed(CompressionType.ZSTD, raw, 4096)) == 1000 * 128 * 1024
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 << 20
+
+
+def zstd_of_empty_blocks(count: int, *, small: bool) -> bytes:
+    head = b"\x28\xb5\x2f\xfd" + (b"\x80\x88\0\0\0\0" if small else b"\x00\x88")
+    return head + bytes(3) * (count - 1) + b"\x01\0\0"
+
+
+@pytest.mark.parametrize(
+    ("codec", "data", "whole"),
+    [
+        (CompressionType.ZSTD, zstd_of_empty_blocks(40_000, small=True), b""),
+        (CompressionType.ZSTD, zstd_of_empty_blocks(100_000, small=True), b""),
+        (CompressionType.ZSTD, zstd_of_empty_blocks(100_000, small=False), b""),
+        (CompressionType.LZ4, lz4.frame.compress(b"")[:-4] + b"\1\0\0\x80x" * 12_000 + bytes(4), b"x" * 12_000),
+    ],
+)
+def test_pieces_of_many_tiny_blocks_come_after_a_limited_number_of_them(
+    codec: CompressionType, data: bytes, whole: bytes
+) -> None:
+    blocks = len(data) // (3 if codec is CompressionType.ZSTD else 5)
+    got = list(iterate_decompressed(codec, data, 1 << 16))
+    assert len(got) >= blocks // 1000 - 1
+    assert b"".join(got) == whole

@@ -1,0 +1,175 @@
+"""Records out of pieces of a batch: the same whatever the pieces, and each thing that is not as claimed is refused.
+
+Source: ``DefaultRecord.readFrom`` and ``readPartiallyFrom`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Iterable
+
+import pytest
+
+from ottla.wire.codec.primitives import write_varlong as n
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.incremental_parser import (
+    MIN_RECORD_BYTES,
+    IncrementalRecordParser,
+    MalformedRecord,
+    RecordSummary,
+)
+
+
+def walked(data: bytes, count: int, piece: int) -> list[RecordSummary]:
+    walk = IncrementalRecordParser(count)
+    out: list[RecordSummary] = []
+    for at in range(0, len(data), piece):
+        out += walk.feed(data[at : at + piece])
+    walk.finish()
+    return out
+
+
+def blob(data: bytes | None) -> bytes:
+    return n(-1) if data is None else n(len(data)) + data
+
+
+def record(
+    key: bytes | None = b"k",
+    value: bytes | None = b"v",
+    headers: Iterable[tuple[bytes, bytes | None]] = (),
+    time_delta: int = 0,
+) -> bytes:
+    some = list(headers)
+    body = b"\0" + n(time_delta) + n(0) + blob(key) + blob(value) + n(len(some))
+    body += b"".join(blob(k) + blob(v) for k, v in some)
+    return n(len(body)) + body
+
+
+def told(body: bytes) -> bytes:
+    """A record that has this body."""
+    return n(len(body)) + body
+
+
+HEADERS = [(b"h%d" % i, None if i % 3 == 0 else b"x" * (i % 5)) for i in range(70)]
+SOME = [
+    (record(), RecordSummary(0, 1, 1)),
+    (record(None, None), RecordSummary(0, -1, -1)),
+    (record(b"", b""), RecordSummary(0, 0, 0)),
+    (record(b"k" * 300, b"v" * 5000, time_delta=-7), RecordSummary(-7, 300, 5000)),
+    (record(b"k", None, HEADERS, time_delta=2**40), RecordSummary(2**40, 1, -1)),
+    (record(b"k" * 64, b"", [(b"h" * 64, b"v" * 64), (b"h" * 63, b"v" * 63)]), RecordSummary(0, 64, 0)),
+    (record(None, b"v" * 64, [(b"", b""), (b"long", b"h" * 1000), (b"", None)]), RecordSummary(0, -1, 64)),
+]
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 7, 64, 100, 1000, 4096, 10**6])
+def test_the_pieces_do_not_matter(piece: int) -> None:
+    rng = random.Random(piece)
+    some = [rng.choice(SOME) for _ in range(20)] + SOME
+    data = b"".join(raw for raw, _ in some)
+    assert walked(data, len(some), piece) == [seen for _, seen in some]
+
+
+def test_what_is_built_is_walked() -> None:
+    items = [r.NewRecord(None if i % 4 == 0 else b"k" * i, b"v" * (300 - i), 1000 + i) for i in range(300)]
+    data = b"".join(r.encode_record(item, i, i) for i, item in enumerate(items))
+    want = [RecordSummary(i, -1 if x.key is None else len(x.key), len(x.value or b"")) for i, x in enumerate(items)]
+    assert walked(data, 300, 777) == want
+
+
+def test_a_record_is_told_with_the_piece_it_ends_in() -> None:
+    walk, data = IncrementalRecordParser(2), record() + record(b"key", b"w")
+    assert walk.feed(data[:3]) == []
+    assert walk.feed(b"") == []
+    assert walk.feed(data[3:-1]) == [RecordSummary(0, 1, 1)]
+    assert walk.feed(data[-1:]) == [RecordSummary(0, 3, 1)]
+    walk.finish()
+
+
+def test_a_batch_without_records_has_no_bytes() -> None:
+    assert walked(b"", 0, 1) == []
+    with pytest.raises(MalformedRecord, match="bytes follow the last record"):
+        walked(b"\0", 0, 1)
+
+
+START = b"\0\0\0"  # attributes, time delta, offset delta
+BAD = {
+    "a size below the smallest": (told(START + n(-1) + n(-1)), "a record of 5 bytes"),
+    "a negative size": (n(-5) + bytes(20), "a record of -5 bytes"),
+    "a key longer than the record": (told(START + n(4) + b"kvv"), "4 bytes in a record with 3 left"),
+    "a key of -2 bytes": (told(START + n(-2) + n(-1) + n(0)), "-2 bytes"),
+    "a value longer than the record": (told(START + n(-1) + n(3) + b"vv"), "3 bytes in a record with 2 left"),
+    "a value of -2 bytes": (told(START + n(-1) + n(-2) + n(0)), "-2 bytes"),
+    "a negative count of headers": (told(START + n(-1) + n(-1) + n(-1)), "-1 headers"),
+    "more headers than bytes": (told(START + n(-1) + n(-1) + n(2) + b"\0\0\0"), "2 headers in 3 bytes"),
+    "a header without a key": (told(START + n(-1) + n(-1) + n(1) + n(-1) + n(0)), "-1 bytes"),
+    "a header's key longer than the record": (told(START + n(-1) + n(-1) + n(1) + n(2) + b"k"), "2 bytes in a record"),
+    "a header's value of -2 bytes": (told(START + n(-1) + n(-1) + n(1) + n(0) + n(-2)), "-2 bytes"),
+    "a header's value longer than the record": (
+        told(START + n(-1) + n(-1) + n(1) + n(0) + n(1)),
+        "1 bytes in a record with 0 left",
+    ),
+    "headers that reach into the next record": (
+        told(START + n(-1) + n(-1) + n(2) + n(1) + b"k" + n(1) + b"v"),
+        "behind (its|their)|ends inside|in a record with",
+    ),
+    "a header whose value stands behind the record": (
+        told(START + n(-1) + n(-1) + n(1) + n(1) + b"k") + n(-1),
+        "1 headers end behind their record|ends inside",
+    ),
+    "bytes behind the headers": (told(START + n(-1) + n(-1) + n(0) + b"?"), "1 bytes more than it fills"),
+    "an offset of six bytes": (told(b"\0\0" + b"\x80" * 5 + b"\0" + n(-1) + n(-1) + n(0)), "more than five bytes"),
+    "a size of six bytes": (b"\x8c\x80\x80\x80\x80\0" + START + n(-1) + n(-1) + n(0), "more than five bytes"),
+    "a header's size of six bytes": (
+        told(START + n(-1) + n(-1) + n(1) + b"\x80" * 5 + b"\0" + n(0)),
+        "more than five bytes",
+    ),
+    "a time of eleven bytes": (told(b"\0" + b"\x80" * 11 + bytes(8)), "more than ten bytes"),
+    "a number that the record's end cuts": (told(START + n(-1) + b"\x80\x80"), r"ends inside|more than|in a record"),
+}
+
+
+@pytest.mark.parametrize("piece", [1, 2, 5, 10**6])
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_not_as_claimed_is_refused(name: str, piece: int) -> None:
+    raw, why = BAD[name]
+    with pytest.raises(MalformedRecord, match=why):
+        walked(record() + raw + record() * 3, 5, piece)
+
+
+def test_each_smallest_thing_is_allowed() -> None:
+    smallest = told(START + n(-1) + n(-1) + n(0))
+    assert len(smallest) == MIN_RECORD_BYTES
+    long = told(b"\0" + b"\x80" * 9 + b"\0" + b"\x80" * 4 + b"\0" + n(-1) + n(-1) + n(0))
+    assert walked(long, 1, 100) == [RecordSummary(0, -1, -1)]
+    filled = told(START + n(2) + b"kk" + n(3) + b"vvv" + n(2) + n(0) + n(-1) + n(1) + b"h" + n(0))
+    for piece in (1, 3, 100):
+        assert walked(smallest + filled, 2, piece) == [RecordSummary(0, -1, -1), RecordSummary(0, 2, 3)]
+
+
+@pytest.mark.parametrize("piece", [1, 4, 10**6])
+def test_counts_that_are_not_the_batchs_are_refused(piece: int) -> None:
+    with pytest.raises(MalformedRecord, match="1 records are missing"):
+        walked(record() * 3, 4, piece)
+    with pytest.raises(MalformedRecord, match="bytes follow the last record"):
+        walked(record() * 3, 2, piece)
+    with pytest.raises(MalformedRecord, match="missing"):
+        walked(record()[:-1], 1, piece)
+
+
+def test_a_record_of_gigabytes_takes_the_memory_of_a_piece() -> None:
+    size = 3 << 30
+    head = START + n(-1) + n(size)
+    walk, piece = IncrementalRecordParser(1), bytes(1 << 16)
+    tracemalloc.start()
+    try:
+        walk.feed(n(len(head) + size + 1) + head)
+        for _ in range(200):
+            assert walk.feed(piece) == []
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 19
+    with pytest.raises(MalformedRecord, match="0 records are missing"):
+        walk.finish()

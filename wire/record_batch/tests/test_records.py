@@ -1,0 +1,192 @@
+"""Batches: build, view, stamp, iterate; five codecs in bounded memory; formats 0 and 1."""
+
+from __future__ import annotations
+
+import random
+import struct
+import tracemalloc
+import zlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import compression, legacy_records
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.compression import CompressionType
+
+blobs = st.none() | st.binary(max_size=40)
+new_records = st.lists(
+    st.builds(
+        r.NewRecord,
+        blobs,
+        blobs,
+        st.integers(-1, 2**50),
+        st.lists(st.tuples(st.text(max_size=5), blobs), max_size=3).map(tuple),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(items=new_records, codec=st.sampled_from(list(CompressionType)), base=st.integers(0, 2**40))
+def test_what_is_built_is_read_again(items: list[r.NewRecord], codec: CompressionType, base: int) -> None:
+    raw = r.build_batch(items, base_offset=base, codec=codec)
+    header = b.parse_header(raw)
+    assert b.crc_matches(raw, header)
+    assert header.size_bytes == len(raw)
+    got = list(r.iterate_records(raw, header))
+    assert [(x.key, x.value, x.timestamp_ms, x.headers) for x in got] == [
+        (x.key, x.value, x.timestamp_ms, x.headers) for x in items
+    ]
+    assert [x.offset for x in got] == list(range(base, base + len(items)))
+    r.check_records(raw, header)
+
+
+def test_stamping_leaves_the_checksum_right() -> None:
+    raw = bytearray(r.build_batch([r.NewRecord(b"k", b"v", 5)]))
+    b.set_offset_and_epoch(raw, 0, 1234, 7)
+    header = b.parse_header(raw)
+    assert (header.base_offset, header.partition_leader_epoch) == (1234, 7)
+    assert b.crc_matches(raw, header)
+
+
+def test_log_append_time_is_every_records_time() -> None:
+    raw = bytearray(r.build_batch([r.NewRecord(b"k", b"v", 5), r.NewRecord(b"k", b"v", 9)]))
+    header = b.parse_header(raw)
+    told = b.set_max_timestamp(raw, 0, header._replace(attributes=b.TIMESTAMP_TYPE_BIT, max_timestamp=777))
+    header = b.parse_header(raw)
+    assert header == told
+    assert b.crc_matches(raw, header)
+    assert header.base_timestamp == 5
+    assert [x.timestamp_ms for x in r.iterate_records(raw, header)] == [777, 777]
+
+
+def test_sequences_wrap_to_zero() -> None:
+    assert b.increment_sequence(2**31 - 1, 1) == 0
+    assert b.increment_sequence(2**31 - 2, 3) == 1
+    assert b.increment_sequence(-1, 3) == -1
+
+
+def test_an_empty_batch_is_read() -> None:
+    raw = r.build_batch([], base_offset=9)
+    assert list(r.iterate_records(raw, b.parse_header(raw))) == []
+
+
+def test_mutated_batches_bring_only_typed_errors() -> None:
+    rng = random.Random(3)
+    bases = [
+        r.build_batch([r.NewRecord(b"key", b"value" * 20, i, (("h", b"x"),)) for i in range(10)], codec=codec)
+        for codec in CompressionType
+    ]
+    refused = 0
+    for turn in range(25_000):
+        raw = bytearray(bases[turn % len(bases)])
+        for _ in range(rng.choice((1, 2, 4))):
+            raw[rng.randrange(len(raw))] = rng.randrange(256)
+        if turn % 3 == 0:
+            del raw[rng.randrange(len(raw)) :]
+        try:
+            for pos, header in b.iterate_batches(raw):
+                list(r.iterate_records(raw, header, pos, limit=1 << 20))
+        except WireError:
+            refused += 1
+    assert refused > 5_000
+
+
+BOMBS = [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD, CompressionType.SNAPPY]
+
+
+@pytest.mark.parametrize("codec", BOMBS)
+def test_a_bomb_is_refused_in_bounded_memory(codec: CompressionType) -> None:
+    """As Kafka's max.decompressed.message.bytes has it from pull request 23429 on."""
+    packed = compression.compress(codec, b"\x00" * (64 << 20))
+    tracemalloc.start()
+    with pytest.raises(WireError, match="more than"):
+        compression.decompress(codec, packed, 1 << 20)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16 << 20
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_exactly_the_limit_is_allowed(codec: CompressionType) -> None:
+    data = random.Random(1).randbytes(100_000)
+    assert bytes(compression.decompress(codec, compression.compress(codec, data), len(data))) == data
+
+
+@pytest.mark.parametrize("codec", BOMBS)
+def test_a_batch_whose_data_is_cut_off_is_refused(codec: CompressionType) -> None:
+    whole = r.build_batch([r.NewRecord(b"k", random.Random(1).randbytes(1000))], codec=codec)
+    header = b.parse_header(whole)
+    cut = b.pack_batch(header, whole[b.HEADER_BYTES : b.HEADER_BYTES + 500])
+    with pytest.raises(WireError):
+        list(r.iterate_records(cut, b.parse_header(cut)))
+
+
+def test_raw_snappy_is_read_too() -> None:
+    import snappy
+
+    assert compression.decompress(CompressionType.SNAPPY, snappy.compress(b"hello" * 100), 1000) == b"hello" * 100
+
+
+def old_message(magic: int, offset: int, key: bytes | None, value: bytes | None, attributes: int = 0) -> bytes:
+    def blob(data: bytes | None) -> bytes:
+        return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
+
+    body = struct.pack(">bb", magic, attributes)
+    if magic == 1:
+        body += struct.pack(">q", 1000 + offset)
+    body += blob(key) + blob(value)
+    body = struct.pack(">I", zlib.crc32(body)) + body
+    return struct.pack(">qi", offset, len(body)) + body
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats_are_read(magic: int) -> None:
+    raw = old_message(magic, 5, b"k", b"v") + old_message(magic, 6, None, b"w")
+    got = list(legacy_records.iterate_messages(raw))
+    assert [(x.offset, x.key, x.value) for x in got] == [(5, b"k", b"v"), (6, None, b"w")]
+    assert got[0].timestamp_ms == (1005 if magic == 1 else -1)
+
+
+def test_offsets_inside_a_compressed_old_message_count_to_the_wrappers() -> None:
+    inner = b"".join(old_message(1, i, b"k", b"v%d" % i) for i in range(3))
+    wrapper = old_message(1, 12, None, compression.compress(CompressionType.GZIP, inner), attributes=1)
+    assert [x.offset for x in legacy_records.iterate_messages(wrapper)] == [10, 11, 12]
+
+
+def test_an_old_message_with_a_bad_checksum_is_refused() -> None:
+    raw = bytearray(old_message(1, 5, b"k", b"v"))
+    raw[-1] ^= 1
+    with pytest.raises(WireError, match="bad CRC"):
+        list(legacy_records.iterate_messages(raw))
+
+
+@pytest.mark.parametrize("codec", list(compression.CompressionType))
+def test_the_first_record_by_time_is_the_one_that_reading_them_all_finds(codec: compression.CompressionType) -> None:
+    rng = random.Random(7)
+    for count in (1, 2, 70, 300):
+        times = [5_000 + rng.randrange(-200, 20_000) for _ in range(count)]
+        items = [r.NewRecord(rng.randbytes(rng.randrange(300)) or None, b"v", t) for t in times]
+        raw = bytearray(r.build_batch(items, codec=codec))
+        b.set_offset_and_epoch(raw, 0, 1000, 0)
+        header = b.parse_header(raw)
+        everything = list(r.iterate_records(raw, header))
+        for wanted in (0, min(times), max(times), max(times) + 1, *(rng.randrange(30_000) for _ in range(20))):
+            for start in (0, 1000 + count // 2, 1000 + count):
+                want = next(
+                    ((x.offset, x.timestamp_ms) for x in everything if x.timestamp_ms >= wanted and x.offset >= start),
+                    None,
+                )
+                assert r.find_first_by_timestamp(raw, header, wanted, start) == want
+
+
+def test_cut_records_are_told_when_looked_for_by_time() -> None:
+    raw = bytearray(r.build_batch([r.NewRecord(b"k", b"v" * 100, 1), r.NewRecord(b"k", b"v", 2)]))
+    header = b.parse_header(raw)
+    with pytest.raises(WireError):
+        r.find_first_by_timestamp(raw[:-20], header, 3, 0)

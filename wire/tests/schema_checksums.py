@@ -1,0 +1,45 @@
+"""Every message's schema as a checksum, kept in ``schema_checksums.txt``: the room's own tests notice when one is changed.
+
+That the schemas are Kafka's is proved against Kafka's jars, where Java is; what was proved there is written down with
+``python -m ottla.wire.tests.schema_checksums``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+from ottla.wire.codec.interpreter import spec_of
+from ottla.wire.codec.schema import Message, fields_of
+from ottla.wire.messages.catalogue import all_messages
+
+CHECKSUMS_PATH = Path(__file__).with_name("layouts.txt")
+
+
+def describe_fields(cls: type[Message]) -> str:
+    """All that a message's schema says of its fields, the inner ones included."""
+    out = []
+    for field in fields_of(cls):
+        ranges = " ".join(str(versions) for versions in (field.versions, field.nullable, field.tagged))
+        inner = describe_fields(field.struct) if field.struct is not None else ""
+        default = "{}" if field.kind == "struct" and field.default is not None else repr(field.default_value())
+        marks = f"{field.tag} {field.ignorable} {field.never_compact}"
+        out.append(f"{field.name}: {field.kind} {ranges} {marks} = {default} ({inner})")
+    return "\n".join(out)
+
+
+def schema_checksums() -> dict[str, str]:
+    """Message name -> checksum of its spec and its fields."""
+    return {
+        name: f"{zlib.crc32(f'{tuple(spec_of(cls))!r} {describe_fields(cls)}'.encode()):08x}"
+        for name, cls in sorted(all_messages().items())
+    }
+
+
+def recorded_checksums() -> dict[str, str]:
+    """What was written down."""
+    return dict(line.split() for line in CHECKSUMS_PATH.read_text().splitlines())  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    CHECKSUMS_PATH.write_text("".join(f"{name} {checksum}\n" for name, checksum in schema_checksums().items()))

@@ -1,0 +1,148 @@
+"""Bytes are told field by field, each with its place, and none is left unsaid."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+
+import pytest
+
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec import compiler
+from ottla.wire.field_dump import (
+    FieldSpan,
+    batch_spans,
+    describe_attributes,
+    format_spans,
+    message_spans,
+    request_spans,
+    response_spans,
+)
+from ottla.wire.framing import encode_request
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.compression import CompressionType
+
+BATCH = r.build_batch([r.NewRecord(b"k", b"v", 1000), r.NewRecord(None, b"w", 1007)])
+
+
+def told(spans: list[FieldSpan]) -> dict[str, object]:
+    return {span.path: span.value for span in spans}
+
+
+def gapless(spans: list[FieldSpan], start: int, end: int) -> bool:
+    """Each span begins where the one before it ended."""
+    edges = [(start, start), *((s.start, s.stop) for s in spans), (end, end)]
+    return all(one[1] == two[0] for one, two in itertools.pairwise(edges))
+
+
+def test_a_request_frame_is_told_from_its_size_to_its_last_byte() -> None:
+    raw = bytes(encode_request(ApiKey.API_VERSIONS, 3, 7, "me", ApiVersionsRequest("x", "1.0")))
+    assert list(format_spans(request_spans(raw), raw)) == [
+        "     0  00 00 00 14                            size = 20",
+        "     4  00 12                                  header.request_api_key = 18",
+        "     6  00 03                                  header.request_api_version = 3",
+        "     8  00 00 00 07                            header.correlation_id = 7",
+        "    12  00 02 6d 65                            header.client_id = 'me'",
+        "    16  00                                     header.tags = 0",
+        "    17  02 78                                  API_VERSIONS.client_software_name = 'x'",
+        "    19  04 31 2e 30                            API_VERSIONS.client_software_version = '1.0'",
+        "    23  00                                     API_VERSIONS.tags = 0",
+    ]
+
+
+def test_a_response_frame_is_told_and_what_is_left_over_too() -> None:
+    answer = ApiVersionsResponse(0, [ApiVersion(18, 0, 4)], 0)
+    raw = struct.pack(">ii", 22, 7) + compiler.encode(answer, 1) + b"??"
+    assert list(format_spans(response_spans(ApiKey.API_VERSIONS, 1, raw), raw, 4)) == [
+        "     0  00 00 00 16    size = 22",
+        "     4  00 00 00 07    header.correlation_id = 7",
+        "     8  00 00          API_VERSIONS.error_code = 0",
+        "    10  00 00 00 01    API_VERSIONS.api_keys.count = 1",
+        "    14  00 12          API_VERSIONS.api_keys[0].api_key = 18",
+        "    16  00 00          API_VERSIONS.api_keys[0].min_version = 0",
+        "    18  00 04          API_VERSIONS.api_keys[0].max_version = 4",
+        "    20  00 00 00 00    API_VERSIONS.throttle_time_ms = 0",
+        "    24  3f 3f          left over = ''",
+    ]
+
+
+def test_batches_inside_a_message_are_taken_apart_behind_their_own_bytes() -> None:
+    request = ProduceRequest(None, -1, 5, [TopicProduceData("t", partition_data=[PartitionProduceData(0, BATCH)])])
+    raw = bytes(encode_request(ApiKey.PRODUCE, 3, 1, None, request))
+    spans = request_spans(raw)
+    assert gapless(spans, 0, len(raw))
+    found = told(spans)
+    records = "PRODUCE.topic_data[0].partition_data[0].records"
+    assert found[records] == f"{len(BATCH)} bytes of batches"
+    assert found[f"{records}.batch[0].records_count"] == 2
+    assert found[f"{records}.batch[0].record[1]"] == {
+        "offset": 1,
+        "timestamp_ms": 1007,
+        "key": None,
+        "value": b"w",
+        "headers": (),
+    }
+
+
+def test_records_too_short_for_a_batch_stay_bytes() -> None:
+    request = ProduceRequest(None, -1, 5, [TopicProduceData("t", partition_data=[PartitionProduceData(0, b"x" * 60)])])
+    raw = bytes(encode_request(ApiKey.PRODUCE, 3, 1, None, request))
+    assert told(request_spans(raw))["PRODUCE.topic_data[0].partition_data[0].records"] == b"x" * 60
+
+
+def test_every_header_field_of_a_batch_has_its_place() -> None:
+    two = bytes(BATCH) + bytes(BATCH)
+    spans = list(batch_spans(two, prefix="p."))
+    assert gapless(spans, 0, len(two))
+    assert next(s.path for s in spans if s.start >= len(BATCH)) == "p.batch[1].base_offset"
+    found = told(spans)
+    header = b.parse_header(BATCH)
+    assert found["p.batch[0].crc"] == f"{header.crc:#010x} (right)"
+    assert found["p.batch[0].attributes"] == "0x0000 (none)"
+    assert (found["p.batch[0].base_timestamp"], found["p.batch[0].max_timestamp"]) == (1000, 1007)
+    assert found["p.batch[0].last_offset_delta"] == 1
+    damaged = bytearray(two)
+    damaged[-2] ^= 1  # in the last value
+    again = told(list(batch_spans(damaged)))
+    assert str(again["batch[0].crc"]).endswith("(right)")
+    assert str(again["batch[1].crc"]).endswith("(WRONG)")
+
+
+def test_compressed_records_are_counted_only() -> None:
+    raw = r.build_batch([r.NewRecord(b"k", b"v", 1)] * 3, codec=CompressionType.GZIP)
+    spans = list(batch_spans(raw))
+    assert spans[-1] == FieldSpan(61, len(raw), "batch[0].records", "3 records, compressed")
+    assert told(spans)["batch[0].attributes"] == "0x0001 (gzip)"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        (0, "none"),
+        (1, "gzip"),
+        (2, "snappy"),
+        (3, "lz4"),
+        (4, "zstd"),
+        (5, "codec?"),
+        (0x08, "none, log append time"),
+        (0x10, "none, transactional"),
+        (0x34, "zstd, transactional, control"),
+        (0x40, "none, delete horizon set"),
+    ],
+)
+def test_attributes_are_told_in_words(attributes: int, words: str) -> None:
+    assert describe_attributes(attributes) == words
+
+
+def test_long_bytes_are_cut_and_say_so() -> None:
+    raw = b"abcd"
+    assert list(format_spans([FieldSpan(0, 4, "x", raw)], raw, 4)) == ["     0  61 62 63 64    x = 61626364"]
+    assert list(format_spans([FieldSpan(0, 4, "x", raw)], raw, 3)) == ["     0  61 62 63 .. x = 61626364"]
+
+
+def test_a_message_alone_is_told_from_where_it_begins() -> None:
+    spans, end = message_spans(ApiVersionsRequest, 3, b"..\x02a\x02b\x00", 2, "m.")
+    assert (told(spans), end) == ({"m.client_software_name": "a", "m.client_software_version": "b", "m.tags": 0}, 7)
