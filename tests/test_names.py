@@ -1,0 +1,136 @@
+"""Names: public classes are unique, and no name has a word from everyday life or a pronoun."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = (
+    "wire",
+    "log",
+    "controller",
+    "broker",
+    "ottla",
+    "sim",
+    "compat_tests",
+    "bench",
+    "devtools",
+    "spark_it",
+    "tests",
+)
+GENERIC = "asked told taken one it rows known found left way begin settle take say tell lay give"
+"""Words that say nothing outside the function that uses them."""
+METAPHORS = "door stranger house room wing floor ground bell twin line chore turn world news life fate peace"
+FORMS = (
+    "doors strangers houses rooms wings floors grounds bells twins lines chores turns worlds lives fates ways "
+    "asks tells takes gives says begins settles lays settled laid given said begun"
+)
+WORDS = frozenset(f"{GENERIC} {METAPHORS} {FORMS}".split())
+EXEMPT = {
+    "BeginEpoch": "Kafka's API BeginQuorumEpoch",
+    "last_known_elr": "Kafka's lastKnownElr",
+    "consumer_beside_strangers": "a key of the golden recording of answers",
+    "one_less": "a heading of the golden recording of tools",
+}
+"""Names that keep such a word, with the reason. Kafka's API keys and error codes are upper case."""
+REPLACED = """
+Absences Admin Admission Answered Applier Asked Asks Beaten Bound BrokerWatch Call Changes Chore Contacts Context
+Counts Covered Decision Delta Directories Disturber Door Draft EpochChain Exchange Following Gate Gone Good Ground
+GuardedConnection Hangups Heads Image IsrChanges Kind Known Lane LeaderEpochs LeaderLine Leading Leases Ledger Letter
+Line Lines Listening Lives LookFirst Losses Make Making Markers Metering Mover Moves Mutations Numbers OfShare
+OfStreams Overdue Parts Peers Place PointsWriter Preparing ProducerStates Promised Pushed Raft RaftNode RecordWalk
+Refusal Refused Rehearsal Remote Replica Replicas Rows Said Seen Services Sessions Settle Settled Shared Shares Sight
+Standing StartsFile Steps Stopwatch Storage Strangers Swarm Synced SyncedLog Throttle Ticket Turn Turns Unpackings
+Unreachable Unread Verifier VoterHistory Waiting Wanted Whole Wire World Written
+"""
+"""Former class names, each of which stood for several things or for one that Kafka names otherwise."""
+
+
+def words(name: str) -> list[str]:
+    """Return the words of a name that no name may have."""
+    found = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[a-z0-9]+", name)
+    return [each for each in map(str.lower, found) if each in WORDS]
+
+
+@cache
+def sources() -> dict[str, ast.Module]:
+    """Return the trees of all modules by path; message classes have Kafka's names and are left out."""
+    out = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if not name.startswith(("wire/messages/", *(f"ottla/{each}/" for each in PACKAGES[:4]))):
+                out[name] = ast.parse(path.read_text())
+    return out
+
+
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a module or class, also those under a condition."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If | ast.Try):
+            yield from statements([*node.body, *node.orelse])
+
+
+def classes(tree: ast.Module) -> list[ast.ClassDef]:
+    """Return the public classes of a module."""
+    return [each for each in statements(tree.body) if isinstance(each, ast.ClassDef) and not each.name.startswith("_")]
+
+
+def visible(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that a module shows: classes, functions, methods, fields."""
+    for node in statements(tree.body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        if isinstance(node, ast.ClassDef):
+            for member in statements(node.body):
+                if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+                    yield member.name
+                elif isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
+                    yield member.target.id
+
+
+def flagged(tree: ast.Module) -> list[str]:
+    """Return the public names of a module that have such a word, or are a former class name."""
+    shown = [name for name in visible(tree) if not name.startswith("_") and not name.isupper() and name not in EXEMPT]
+    return [name for name in shown if words(name) or name in REPLACED.split()]
+
+
+def test_public_class_names_are_defined_once() -> None:
+    places: dict[str, list[str]] = {}
+    for path, tree in sources().items():
+        for each in classes(tree):
+            places.setdefault(each.name, []).append(path)
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_module_names_have_no_replaced_word() -> None:
+    inner = {path: Path(path).with_suffix("").parts[1:] for path in sources()}  # spark_it: Spark's integration tests
+    assert [path for path, parts in inner.items() if any(map(words, parts))] == []
+
+
+def test_public_names_have_no_replaced_word() -> None:
+    found = {path: flagged(tree) for path, tree in sources().items() if not Path(path).stem.startswith("test_")}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("class Ground: ...", ["Ground"]),
+        ("class Session:\n    def rows_of(self): ...", ["rows_of"]),
+        ("class Session:\n    told: int = 0", ["told"]),
+        ("def take_up(): ...", ["take_up"]),
+        ("if True:\n    def by_way(): ...", ["by_way"]),
+        ("class Replicas: ...", ["Replicas"]),
+        ("class BeginEpoch: ...\nclass Outline: ...\ndef _take(): ...\nGROUP_ID_NOT_FOUND = 1", []),
+    ],
+)
+def test_flagged_returns_names_with_a_replaced_word(source: str, names: list[str]) -> None:
+    assert flagged(ast.parse(source)) == names
