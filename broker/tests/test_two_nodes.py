@@ -80,10 +80,10 @@ class RemoteBroker:
     async def submit(self, request: Any, version: int = 0) -> Any:
         raise AssertionError
 
-    async def answer_raft(self, message: Any, version: int, listener: str) -> Any:
+    async def handle_raft_request(self, message: Any, version: int, listener: str) -> Any:
         raise AssertionError
 
-    def heard(self, broker_id: int, broker_epoch: int) -> None:
+    def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
         raise AssertionError
 
     async def ask(self, request: Any, version: int) -> Any:

@@ -10,7 +10,7 @@ import trio.testing
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.dispatch.dispatcher import load_handler
+from ottla.broker.dispatch.dispatcher import BROKER_APIS, load_handler
 from ottla.broker.metadata.producer_id_manager import ProducerIdUnavailable
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.tests.coordinator_runtime_fixture import FailingReplica
@@ -172,7 +172,7 @@ class TransactionCoordinatorNode:
 
     def api(self, key: ApiKey, version: int, request: Any) -> Any:
         """The answer of a handler, or what it is waited for with."""
-        return load_handler(key.name.lower())(self.stage.context(key, version), request)
+        return load_handler(BROKER_APIS[key].handler_module)(self.stage.context(key, version), request)
 
     def commit_log(self) -> None:
         self.replica.log.set_high_watermark(self.replica.log.log_end_offset)
