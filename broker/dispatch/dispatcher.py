@@ -353,5 +353,5 @@ class Dispatcher:
 
     def _unsupported_api_versions(self, context: RequestContext) -> Message:
         module = import_module("ottla.broker.handlers.admin.api_versions")
-        refusal: Message = module.unsupported_version(context)
+        refusal: Message = module.unsupported_version_response(context)
         return refusal

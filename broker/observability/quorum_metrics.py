@@ -56,7 +56,7 @@ class QuorumMetricsSource(Protocol):
 def raft_state_name(raft: Any) -> str:
     """One of `RAFT_STATES`: who follows and has no vote is an observer."""
     name = _STATE_NAMES[type(raft.state)]
-    return "observer" if name in ("follower", "unattached") and not raft.voters.has(raft.local_replica) else name
+    return "observer" if name in ("follower", "unattached") and not raft.voters.is_voter(raft.local_replica) else name
 
 
 def quorum_metrics(controller: QuorumMetricsSource) -> Iterator[MetricRow]:
@@ -66,14 +66,14 @@ def quorum_metrics(controller: QuorumMetricsSource) -> Iterator[MetricRow]:
     if isinstance(state, RaftLeaderState | CandidateState):
         voted = raft.local_replica.id
     else:
-        voted = NO_NODE_ID if raft.hard.voted_key is None else raft.hard.voted_key.id
+        voted = NO_NODE_ID if raft.hard_state.voted_key is None else raft.hard_state.voted_key.id
     voters = raft.voters.current
     observers = [x for x in state.replicas if x not in voters] if isinstance(state, RaftLeaderState) else []
     yield f"{name}_current_leader", "Who leads the quorum; -1 where that is not known.", raft.leader_id
     yield f"{name}_current_vote", "Whom this node gave its vote; -1 for nobody.", voted
     yield f"{name}_current_epoch", "The quorum's epoch.", raft.epoch
     yield f"{name}_high_watermark", "Up to where the metadata is committed; -1 where not known.", raft.high_watermark
-    yield f"{name}_log_end_offset", "End of the metadata log here.", raft.log_summary.end
+    yield f"{name}_log_end_offset", "End of the metadata log here.", raft.log_summary.end_offset
     yield f"{name}_log_end_epoch", "Epoch of its last record.", raft.log_summary.last_epoch
     yield f"{name}_number_of_voters", "Controllers that vote.", len(voters)
     yield f"{name}_number_of_observers", "Others that fetch the metadata log, as its leader knows.", len(observers)

@@ -100,7 +100,7 @@ class QuotaManagers:
         self._env = env
         self.produce, self.fetch = ClientQuotaManager(env), ClientQuotaManager(env, keeps=False)
         """Of bytes: those that are brought, and those that are taken."""
-        self.produce.peer_attribute, self.fetch.peer_attribute = "brings", "takes"
+        self.produce.peer_attribute, self.fetch.peer_attribute = "produce_quota", "fetch_quota"
         self._request = ClientQuotaManager(env, MAX_REQUEST_THROTTLE_MS)
         self._managers_by_key = {PRODUCE: self.produce, FETCH: self.fetch, REQUEST: self._request}
         self._controller_mutation: ControllerMutationQuotaManager | None = None
@@ -128,7 +128,8 @@ class QuotaManagers:
             kind.invalidate_bindings()
         if self.times_requests != bool(self._request.limits):
             self.times_requests = bool(self._request.limits)
-            self.fetch.peer_attribute = None if self.times_requests else "takes"  # what a fetch took is asked of each
+            # What a fetch took is asked of each.
+            self.fetch.peer_attribute = None if self.times_requests else "fetch_quota"
             self.fetch.invalidate_bindings()
         limits_changes = self._controller_mutation is not None and bool(self._controller_mutation.limits)
         self.is_enabled = limits_changes or any(kind.limits for kind in self._managers_by_key.values())

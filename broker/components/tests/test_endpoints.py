@@ -30,10 +30,10 @@ class EndpointFixture:
         self.controller: Any = SimpleNamespace(run=_forever, listeners=[], image=image, kraft_version=1)
         idle: Any = SimpleNamespace(publish=lambda image, delta: None, run=_forever)
         parts: Any = dict.fromkeys(BrokerServices.__dataclass_fields__)
-        parts |= {"env": self.env, "config": config, "controller": self.controller, "making": ()}
+        parts |= {"env": self.env, "config": config, "controller": self.controller, "log_creator": ()}
         cache: Any = SimpleNamespace(cluster_id="c", image=MetadataImage())
         self.made: Any = SimpleNamespace(
-            services=BrokerServices(**parts | {"metering": QuotaHolder()}),
+            services=BrokerServices(**parts | {"quota_holder": QuotaHolder()}),
             controller=self.controller,
             cache=cache,
             controller_registration=lambda: idle,
@@ -78,7 +78,7 @@ def test_307_a_controller_alone_shows_other_certificates_once_they_are_set() -> 
     stage = EndpointFixture(NodeConfig(settings, node_id=7), MetadataImage(configs={own: {keys: "before.pem"}}))
 
     async def main() -> None:
-        listener: Any = SimpleNamespace(renew=lambda tls: shown.append(tls.keys.location), accept=_forever)
+        listener: Any = SimpleNamespace(renew=lambda tls: shown.append(tls.keystore.location), accept=_forever)
         async with trio.open_nursery() as nursery:
             stage.serve(listener, nursery)
             assert shown == ["before.pem"], "what was set before this start"

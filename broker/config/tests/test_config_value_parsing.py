@@ -152,8 +152,8 @@ def test_a_groups_value_is_read_alike_however_it_is_written(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "field", "value"),
     [
-        ("compression.type", " zstd", "codec", CompressionType.ZSTD),
-        ("compression.type", "uncompressed ", "codec", CompressionType.NONE),
+        ("compression.type", " zstd", "compression_type", CompressionType.ZSTD),
+        ("compression.type", "uncompressed ", "compression_type", CompressionType.NONE),
         ("cleanup.policy", "delete, compact", "compact", True),
         ("cleanup.policy", "compact , delete", "delete", True),
         ("message.timestamp.type", " LogAppendTime", "log_append_time", True),

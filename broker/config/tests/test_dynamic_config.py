@@ -152,7 +152,7 @@ def test_settings_in_force_are_parsed_once_for_all_topics(monkeypatch: pytest.Mo
     assert config.log_settings(image, "t").retention_ms == 60_000
     parsed = []
     monkeypatch.setattr(
-        "ottla.broker.config.node_config.usable",
+        "ottla.broker.config.node_config.valid_canonical_value",
         lambda key, value: parsed.append(key) or valid_canonical_value(key, value),
     )
     assert config.log_settings(image, "other").retention_ms == 60_000

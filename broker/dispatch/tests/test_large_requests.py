@@ -113,7 +113,7 @@ def test_a_client_that_leaves_does_not_undo_what_its_large_request_asked_for(mon
     def handler(context: Any, request: Any) -> None:
         seen.append(len(request.topic_data[0].partition_data))
 
-    stage.serve(ApiKey.PRODUCE, handler, ends_with_peer=True)
+    stage.serve(ApiKey.PRODUCE, handler, cancel_on_disconnect=True)
     line = ClientStream()
     line.send_bytes(frame(ApiKey.PRODUCE, 9, 1, body))
     line.disconnect()

@@ -60,13 +60,13 @@ class SessionConsumer:
         assert not isinstance(context, f.FetchResponse), context.error_code
         rows = [
             (want, f.PartitionData(want.partition, **{"high_watermark": 5, "records": b"", **news}))
-            for want in context.wanted()
+            for want in context.requested_partitions()
         ]
         out: f.FetchResponse = run_steps(context.build_response(rows))
         return out
 
     def names(self, what: f.FetchRequest, version: int = 13) -> list[tuple[str | None, int]]:
-        return [(want.topic, want.partition) for want in self.ask(what, version).wanted()]
+        return [(want.topic, want.partition) for want in self.ask(what, version).requested_partitions()]
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_epochs_count_up_and_wrap_to_1(reader: SessionConsumer) -> None:
 def test_partitions_join_move_on_and_are_forgotten_one_by_one(reader: SessionConsumer) -> None:
     session = reader.answer(request(wanted={"a": (0, 1, 2), "b": (0, 1)})).session_id
     context = reader.ask(request(session, 1, {"a": (1, 7)}, {"a": (0,), "b": (1, 9)}, offset=42))
-    places = {(w.topic, w.partition): w.fetch_offset for w in context.wanted()}
+    places = {(w.topic, w.partition): w.fetch_offset for w in context.requested_partitions()}
     assert places == {("a", 1): 42, ("a", 2): 0, ("b", 0): 0, ("a", 7): 42}
 
 
@@ -175,7 +175,7 @@ def test_a_partition_that_brought_records_goes_to_the_end(reader: SessionConsume
     session = reader.answer(request(wanted={"a": (0, 1), "b": (0,)})).session_id
     context = reader.ask(request(session, 1))
     rows = [
-        (w, f.PartitionData(w.partition, high_watermark=5, records=b"x" * (w.partition == 0))) for w in context.wanted()
+        (w, f.PartitionData(w.partition, high_watermark=5, records=b"x" * (w.partition == 0))) for w in context.requested_partitions()
     ]
     assert shown(run_steps(context.build_response(rows))) == [("a", 0), ("b", 0)]
     assert reader.names(request(session, 2)) == [("a", 1), ("a", 0), ("b", 0)]
@@ -212,7 +212,7 @@ def test_where_all_slots_are_taken_only_one_idle_for_two_minutes_gives_way() -> 
     reader.now_ms = 2 * MIN_EVICTION_MS
     reader.answer(request(ids[1], 1))
     assert reader.answer(request(wanted={"a": (0,)})).session_id != 0
-    assert len(reader.ask(request(ids[1], 2)).wanted()) == 1  # used just now, so the other one went
+    assert len(reader.ask(request(ids[1], 2)).requested_partitions()) == 1  # used just now, so the other one went
     assert SessionConsumer(slots=0).answer(request(wanted={"a": (0,)})).session_id == 0
 
 
@@ -281,7 +281,7 @@ def test_a_followers_session_holds_however_many_partitions_there_are(monkeypatch
     assert isinstance(reader.ask(request(wanted=many), 15), fetch_session_cache._LargeFetchContext)
     session = reader.answer(by_broker(request(wanted=many)), 15).session_id
     assert session != 0
-    assert len(reader.ask(by_broker(request(session, 1, {"b": (0, 1)})), 15).wanted()) == 6
+    assert len(reader.ask(by_broker(request(session, 1, {"b": (0, 1)})), 15).requested_partitions()) == 6
     monkeypatch.setattr(fetch_session_cache, "MAX_CACHED_PARTITIONS", 3)
     assert reader.answer(request(wanted={"a": (0, 1)})).session_id != 0, "and takes no reader's room"
 

@@ -258,7 +258,7 @@ def test_the_answers_are_those_of_a_session_that_looks_at_everything_each_time(s
     async def same_answer(moved: dict[int, int], away: tuple[int, ...]) -> None:
         session: Any = always.services.fetch_sessions.get(always.session)
         if session is not None:
-            session._dirty = dict(session.by_key)
+            session._dirty = dict(session.partitions)
         rows = [
             sorted(
                 (r.partition_index, r.error_code, r.high_watermark, r.log_start_offset, len(r.records))

@@ -89,7 +89,7 @@ def test_versions_are_refused_outside_what_is_answered(
     stage = DispatcherFixture(monkeypatch)
 
     async def run() -> None:
-        stage.serve(BEAT, lambda context, body: (context, body), low, high, oldest_answered=oldest)
+        stage.serve(BEAT, lambda context, body: (context, body), low, high, oldest_supported=oldest)
         turn = TimeSlice(stage.env)  # type: ignore[arg-type]
         if refused:
             with pytest.raises(WireError, match=f"HEARTBEAT has no version {version} here, only {low} to {high}"):

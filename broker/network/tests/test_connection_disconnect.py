@@ -71,7 +71,7 @@ def park(stage: DispatcherFixture, line: ClientStream, raw: bytes, key: ApiKey, 
 def test_a_parked_request_is_given_up_when_its_client_leaves(stage: DispatcherFixture) -> None:
     line = ClientStream()
     raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest())
-    parked = park(stage, line, raw, ApiKey.JOIN_GROUP, ends_with_peer=True)
+    parked = park(stage, line, raw, ApiKey.JOIN_GROUP, cancel_on_disconnect=True)
     assert parked.outcome == "given up"
     assert line.is_closed
     assert line.received == b""
@@ -82,14 +82,14 @@ def test_what_was_sent_behind_a_parked_request_still_counts(stage: DispatcherFix
     seen: list[int] = []
     stage.serve(ApiKey.PRODUCE, lambda context, request: seen.append(request.timeout_ms))
     raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest()) + frame(ApiKey.PRODUCE, 3, 2, ProduceRequest(None, 0, 77))
-    park(stage, line, raw, ApiKey.JOIN_GROUP, ends_with_peer=True)
+    park(stage, line, raw, ApiKey.JOIN_GROUP, cancel_on_disconnect=True)
     assert seen == [77]
 
 
 def test_two_parked_requests_of_a_client_that_left_are_both_given_up(stage: DispatcherFixture) -> None:
     line = ClientStream()
     raw = b"".join(frame(ApiKey.JOIN_GROUP, 0, n, JoinGroupRequest()) for n in (1, 2))
-    assert park(stage, line, raw, ApiKey.JOIN_GROUP, ends_with_peer=True).outcome == "given up"
+    assert park(stage, line, raw, ApiKey.JOIN_GROUP, cancel_on_disconnect=True).outcome == "given up"
 
 
 def test_a_change_goes_on_to_its_end_though_its_client_left(stage: DispatcherFixture) -> None:
@@ -146,7 +146,7 @@ def test_disconnect_callback_that_raises_is_contained_unless_it_is_a_broken_inva
 
 def test_a_stopping_node_ends_a_parked_request_and_its_connection(stage: DispatcherFixture) -> None:
     parked = BlockingHandler()
-    stage.serve(ApiKey.FETCH, parked.handle, ends_with_peer=True)
+    stage.serve(ApiKey.FETCH, parked.handle, cancel_on_disconnect=True)
     line = ClientStream()
     line.send_bytes(frame(ApiKey.FETCH, 4, 1, FetchRequest()))
 

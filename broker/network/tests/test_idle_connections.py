@@ -67,12 +67,12 @@ def test_acceptor_sheds_from_the_listener_with_most_connections() -> None:
             class config:  # noqa: N801
                 number = staticmethod(lambda key: -1)
 
-        class complaints:  # noqa: N801
-            say = staticmethod(lambda *values: said.append(values))
+        class connection_log:  # noqa: N801
+            log = staticmethod(lambda *values: said.append(values))
 
     class Silent:
         port = 1
-        on_crowded: Any = None
+        on_descriptors_low: Any = None
 
         async def accept(self) -> Any:
             await trio.sleep_forever()

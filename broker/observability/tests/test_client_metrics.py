@@ -132,7 +132,7 @@ KAFKAS_ID = 899611809
 def test_who_has_no_id_gets_one_and_asks_no_sooner_than_its_interval() -> None:
     node = TelemetryNode(a=A)
     instance = node.ask(bytes(16))
-    assert (instance.client_instance_id, instance.wanted.interval_ms) == (b"\x01" * 16, 10_000)
+    assert (instance.client_instance_id, instance.subscription.interval_ms) == (b"\x01" * 16, 10_000)
     assert refused(lambda: node.ask(instance.client_instance_id)) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     node.clock.ms += 9_999
     assert refused(lambda: node.ask(instance.client_instance_id)) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -161,7 +161,7 @@ def test_other_subscriptions_have_other_ids_and_may_be_asked_for_at_once() -> No
     assert node.push(before) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     after = node.ask()
     assert after.subscription_id != before
-    assert after.wanted.interval_ms == 500
+    assert after.subscription.interval_ms == 500
     node.clock.ms += 500
     assert node.push(after.subscription_id) is ErrorCode.NONE
 

@@ -171,7 +171,7 @@ class MetricsReplicas(list[Any]):
 
 def replica(state: Any, lag: int = 0) -> Any:
     settings = SimpleNamespace(min_insync_replicas=2)
-    return SimpleNamespace(state=state, lag=lag, log=SimpleNamespace(settings=settings))
+    return SimpleNamespace(state=state, lag=lag, log=SimpleNamespace(config=settings))
 
 
 def led(*isr: int) -> LeaderState:
@@ -182,7 +182,7 @@ def led(*isr: int) -> LeaderState:
 def numbers(logs: list[Any], *, serves: bool = True) -> MetricSources:
     followers = [replica(FollowerState(3, 2), lag) for lag in (30, 4)]
     replicas: Any = MetricsReplicas([replica(led(1, 2, 3)), replica(led(1)), replica(led(1, 3)), *followers])
-    storage: Any = SimpleNamespace(logs=lambda: logs, failed=["/data"])
+    storage: Any = SimpleNamespace(logs=lambda: logs, offline=["/data"])
     cleaner: Any = SimpleNamespace(uncleanable_count=5, passes=6, bytes_read=70, bytes_written=80)
     scrubber: Any = SimpleNamespace(segments_read=9, damage_count=11)
     controller = SimpleNamespace(raft=following())
@@ -194,13 +194,13 @@ def numbers(logs: list[Any], *, serves: bool = True) -> MetricSources:
 def following() -> Any:
     """Node 2 follows node 1."""
     voters = VoterSetHistory([ReplicaKey(1), ReplicaKey(2)])
-    chain = SimpleNamespace(end=90, last_epoch=6)
+    chain = SimpleNamespace(end_offset=90, last_epoch=6)
     hard = HardState(7, 1, ReplicaKey(3))
     return SimpleNamespace(
         local_replica=ReplicaKey(2),
         state=Follower_(1, 0),
         voters=voters,
-        hard=hard,
+        hard_state=hard,
         log_summary=chain,
         leader_id=1,
         epoch=7,
@@ -301,7 +301,7 @@ def test_who_asks_for_nothing_is_let_go_after_ten_seconds() -> None:
             await trio.sleep(0.2)
             assert silent.is_closed
             await door.send.send(left)
-            left.leave()
+            left.disconnect()
             await trio.testing.wait_all_tasks_blocked()
             assert left.is_closed
             nursery.cancel_scope.cancel()

@@ -35,7 +35,7 @@ def seen(
         local_replica=ME,
         state=state,
         voters=VoterSetHistory(voters or (ME, OTHER), None, at),
-        hard=HardState(5, -1, voted),
+        hard_state=HardState(5, -1, voted),
         log_summary=LogSummary(12, [(4, 0)]),
         leader_id=1,
         epoch=5,

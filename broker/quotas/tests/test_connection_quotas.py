@@ -70,7 +70,7 @@ def test_who_finds_a_place(limits: dict[str, Any], protected: str | None, here: 
 
 
 def test_an_address_has_its_own_number_over_all_listeners() -> None:
-    kept = quotas(per_host=2, overrides={"10.0.0.7": 1})
+    kept = quotas(per_ip=2, overrides={"10.0.0.7": 1})
     assert [kept.increment(x, HOST) for x in "ABA"] == [True, True, False]
     assert [kept.increment("A", "10.0.0.7"), kept.increment("A", "10.0.0.7")] == [True, False]
     assert kept.increment("A", "10.0.0.8")
@@ -100,7 +100,7 @@ def test_the_rate_of_all_is_that_of_each_listener_and_does_not_bind_the_brokers_
 
 
 def test_an_address_that_comes_too_often_counts_for_nothing_else() -> None:
-    kept = quotas(rate=100, host_rates={None: 1, "10.0.0.7": 2})
+    kept = quotas(rate=100, ip_rates={None: 1, "10.0.0.7": 2})
     for number in range(30):
         kept.record_and_get_throttle_ms("A", 0)
         assert (kept.ip_throttle_ms("A", HOST, 0) > 0) is (number >= 10)

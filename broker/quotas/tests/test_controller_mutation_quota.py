@@ -32,7 +32,7 @@ def begun(stage: QuotaFixture, key: ApiKey = CREATE, version: int = 7, who: Quot
 
 def told(changes: Any, before_ms: int = 0) -> int:
     answer = SimpleNamespace(throttle_time_ms=before_ms)
-    changes.tell(answer)
+    changes.set_throttle_time(answer)
     return answer.throttle_time_ms
 
 
@@ -52,23 +52,23 @@ def test_what_goes_below_none_is_carried_out_and_what_comes_after_is_refused_or_
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(2, key=RATE, user="u")
     first = begun(stage, key, STRICT_FROM_VERSION[key] - (not strict), who)
-    first.spend(20)
-    first.spend(10)
+    first.record(20)
+    first.record(10)
     if strict:
         assert told(first) == 0, "nobody was refused: the charge itself is not held against him"
         second = begun(stage, key, STRICT_FROM_VERSION[key], who)
         for _ in range(2):
             with pytest.raises(ProtocolError) as refused:
-                second.spend(1)
+                second.record(1)
             assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert told(second) == 4000, "8 too many at 2 a second; what was refused did not count"
     else:
-        first.spend(1)
+        first.record(1)
         assert told(first) == 4500
     assert who.throttle_ms in (4000, 4500)
     stage.clock.ms += 4500
     again = begun(stage, key, STRICT_FROM_VERSION[key], who)
-    again.spend(1)
+    again.record(1)
     assert told(again) == 0
 
 
@@ -76,7 +76,7 @@ def test_time_that_passed_since_is_not_waited_for() -> None:
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(1, key=RATE, user="u")
     changes = begun(stage, version=5, who=who)
-    changes.spend(13)
+    changes.record(13)
     stage.clock.ms += 500
     assert told(changes) == 1500
     assert told(changes, 9000) == 9000, "the longer wait counts"

@@ -339,7 +339,7 @@ class TokenLoginFixture:
         begin = partial(ScramSaslServer, mechanism, "server", lambda user, mechanism: None, self.logins.find)
         made = SaslAuthenticator(SaslPolicy({mechanism: begin}, {}, lambda _: None, lambda: NOW - 300))  # type: ignore[arg-type,return-value]
         shown = b64encode(password).decode()
-        return made, scram_login(made, ScramClient(mechanism, token_id, shown, "client", token=token), mechanism).answer
+        return made, scram_login(made, ScramClient(mechanism, token_id, shown, "client", token=token), mechanism).response
 
 
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])

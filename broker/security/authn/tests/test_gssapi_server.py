@@ -54,7 +54,7 @@ class FakeSecurityContext:
 
 def exchange(rules: str = "DEFAULT") -> GssapiSaslServer:
     return GssapiSaslServer(
-        SimpleNamespace(default_realm="HERE.ORG", begin=FakeSecurityContext), parse_name_rules(rules, "HERE.ORG")
+        SimpleNamespace(default_realm="HERE.ORG", new_context=FakeSecurityContext), parse_name_rules(rules, "HERE.ORG")
     )
 
 
@@ -78,7 +78,7 @@ def talked(made: SaslAuthenticator, *tokens: bytes, now_ms: float = 0.0) -> list
 
 
 def told(said: Any) -> Any:
-    return None if said.answer is None else (said.answer.error_code, bytes(said.answer.auth_bytes))
+    return None if said.response is None else (said.response.error_code, bytes(said.response.auth_bytes))
 
 
 def test_320_a_ticket_then_silence_then_no_protection():
@@ -117,8 +117,8 @@ def test_320_who_chooses_no_protection_is_the_tickets_owner_whomever_he_names(ch
 )
 def test_314_what_is_not_good_is_refused_late_and_in_words_that_tell_nothing(tokens):
     *_, said = talked(gate(), *tokens)
-    assert said.answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert said.answer.error_message == (
+    assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert said.response.error_message == (
         "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
     )
     assert said.is_delayed
@@ -127,7 +127,7 @@ def test_314_what_is_not_good_is_refused_late_and_in_words_that_tell_nothing(tok
 @pytest.mark.parametrize("tokens", [(b"a ticket", b"", b"sealed "), (b"a ticket", b"", b"sealed \x01")])
 def test_320_a_choice_that_is_too_short_ends_it_without_a_word(tokens):
     *_, said = talked(gate(), *tokens)
-    assert (said.answer, said.is_delayed, bool(said.failure)) == (None, False, True)
+    assert (said.response, said.is_delayed, bool(said.failure)) == (None, False, True)
 
 
 def test_309_who_has_no_name_is_told_of_success_and_hung_up_on():
@@ -208,7 +208,7 @@ def no_keys(_: Keytab) -> Any:
 
 
 def test_keys_are_looked_at_where_tickets_are_taken():
-    env: Any = SimpleNamespace(tickets=no_keys)
+    env: Any = SimpleNamespace(kerberos_acceptor=no_keys)
     with pytest.raises(InvalidKeytab):
         check_keytab(GOOD, "IN", "SASL_SSL", env)
     check_keytab(GOOD, "IN", "SSL", env)
@@ -229,7 +229,7 @@ def test_tickets_are_looked_at_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> N
         return work()
 
     env.in_thread = in_thread
-    env.tickets = lambda keytab: SimpleNamespace(default_realm="HERE.ORG", begin=FakeSecurityContext)
+    env.kerberos_acceptor = lambda keytab: SimpleNamespace(default_realm="HERE.ORG", new_context=FakeSecurityContext)
     made = build_listener_security(GOOD, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
     assert made is not None
     line = ClientStream()

@@ -272,14 +272,14 @@ def test_321_scram_lets_in_who_knows_the_password(mechanism):
     made, client = gate(), ScramClient(mechanism, "alice", "alice-secret", "client")
     said = scram_login(made, client, mechanism)
     assert (said.failure, made.principal_name, made.state) == (None, "alice", SaslState.COMPLETE)
-    assert client.evaluate_challenge(said.answer.auth_bytes) is None
+    assert client.evaluate_challenge(said.response.auth_bytes) is None
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "x"), ("nobody", "alice-secret")])
 def test_322_an_unknown_user_and_a_wrong_password_are_told_alike(user, password):
     said = scram_login(gate(), ScramClient(SCRAM_SHA_256, user, password, "client"))
     text = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
-    assert (said.answer.error_code, said.answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+    assert (said.response.error_code, said.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 
 
 def test_322_the_last_message_must_carry_both_nonces():
@@ -314,7 +314,7 @@ def test_cve_2017_12610_nobody_becomes_somebody_else_by_asking_for_it():
 def test_335_a_token_lets_its_owner_in_until_it_expires():
     made = gate(now_ms=EXPIRES_MS - 300)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
-    assert (made.principal_name, made.is_delegation_token, said.answer.session_lifetime_ms) == ("owner", True, 300)
+    assert (made.principal_name, made.is_delegation_token, said.response.session_lifetime_ms) == ("owner", True, 300)
 
 
 # ------------------------------------------------------------------ 316-318: sessions
@@ -322,20 +322,20 @@ def test_335_a_token_lets_its_owner_in_until_it_expires():
 
 def test_316_without_a_limit_a_session_does_not_end():
     made = gate()
-    assert let_in(made).answer.session_lifetime_ms == 0
+    assert let_in(made).response.session_lifetime_ms == 0
     assert made.check_session(ApiKey.PRODUCE, 1e12)
 
 
 def test_316_the_shorter_of_both_limits_holds():
     made = gate(reauth_ms=200, now_ms=EXPIRES_MS - 300)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
-    assert said.answer.session_lifetime_ms == 200
+    assert said.response.session_lifetime_ms == 200
 
 
 def test_316_credentials_that_have_expired_give_no_time_at_all():
     made = gate(now_ms=EXPIRES_MS + 1)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
-    assert said.answer.session_lifetime_ms == 0
+    assert said.response.session_lifetime_ms == 0
     assert made.check_session(ApiKey.PRODUCE, 0.1) is None
 
 
@@ -390,7 +390,7 @@ def test_318_nobody_becomes_somebody_else_on_the_way():
     let_in(made)
     said = let_in(made, 2_000.0, user="bob", password="bob-secret")
     text = "Cannot change principals during re-authentication from User.alice: User.bob"
-    assert (said.answer.error_code, said.answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+    assert (said.response.error_code, said.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
     assert made.principal_name == "alice"
 
 
