@@ -167,7 +167,7 @@ class ControllerChannel:
     def _connect_remote(self) -> Any:
         """What speaks over the wire, once it is needed."""
         if self._remote is None:
-            self._remote = import_module("ottla.broker.interbroker.remote_controller").Remote(
+            self._remote = import_module("ottla.broker.interbroker.remote_controller").RemoteController(
                 self._env, self._client_id, self._access()
             )
         return self._remote
@@ -267,7 +267,7 @@ class ControllerChannel:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_when_moved, address, nursery.cancel_scope)
             try:
-                answer = await self._connect_remote().ask(address, request, version, asking)
+                answer = await self._connect_remote().send(address, request, version, asking)
             except (OSError, WireError, ProtocolError) as error:
                 failure = error
             nursery.cancel_scope.cancel()

@@ -53,8 +53,8 @@ class FetchParams:
             throttle is not None
             and type(state) is LeaderState
             and self.replica_id not in state.committed_isr
-            and throttle.names(image, replica.topic, replica.partition)
-            and throttle.is_over(image, context.services.env.monotonic_ms())
+            and throttle.is_throttled(image, replica.topic, replica.partition)
+            and throttle.is_exceeded(image, context.services.env.monotonic_ms())
         )
 
 

@@ -123,7 +123,7 @@ class ReplicaFetcher:
 
     async def run(self) -> None:
         """Follow, until stopped. An attempt that failed may be followed by another."""
-        with trio.CancelScope() as self._life:
+        with trio.CancelScope() as self._run_scope:
             if self._stopped:
                 return
             self._unflushed.clear()
@@ -211,7 +211,7 @@ class ReplicaFetcher:
         if version < 15:
             request.replica_id, request.replica_state = self._dependencies.node_id, f.ReplicaState()
         self._clear_wakeup()
-        with trio.CancelScope() as self._asking:
+        with trio.CancelScope() as self._request_scope:
             try:
                 answer: f.FetchResponse = await self._leader_endpoint.call(request, version)
                 self._is_unreachable_logged = False
