@@ -224,7 +224,7 @@ class Shard(Generic[R]):
 
     def _send_replies(self, replies: list[RequestReply], error: ErrorCode = ErrorCode.NONE) -> None:
         for reply in replies:
-            reply.pending_request.give(reply.message if error is ErrorCode.NONE else ProtocolError(error))
+            reply.pending_request.deliver(reply.message if error is ErrorCode.NONE else ProtocolError(error))
 
     def _deliver_write_result(self, what: Any, error: ErrorCode) -> None:
         if what is None:
@@ -358,9 +358,9 @@ class Shard(Generic[R]):
     def _fail(self, error: CoordinatorStateError, event: Any) -> None:
         """Fail this shard: answer the event with UNKNOWN_SERVER_ERROR, everything else with NOT_COORDINATOR."""
         errors.report_failure(error, self.replica.topic, self.replica.partition, type(event).__name__)
-        ticket = getattr(event, "ticket", None)
+        ticket = getattr(event, "pending_request", None)
         if ticket is not None:
-            ticket.give(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR))
         self.fail()
         self._on_failed()
 

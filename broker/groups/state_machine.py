@@ -220,9 +220,9 @@ class GroupStateMachine:
             case ShardLoaded():
                 return self._on_loaded(now_ms)
             case WriteResult(context=NewGroupJoin() | StaticMemberReplacement()) if self._is_no_classic_group(
-                event.context.call.request.group_id
+                event.context.join_request.request.group_id
             ):
-                return self.handle(now_ms, event.context.call)
+                return self.handle(now_ms, event.context.join_request)
             case WriteResult(context=rb.ExpiredMember()):
                 from ottla.broker.groups.expired_members import on_write_result
 

@@ -119,7 +119,7 @@ class ShareStateMachine:
         try:
             return self._handle_request(event, now_ms)
         except ProtocolError as error:
-            return ShareStateEffects(replies=[RequestReply(event.ticket, error.with_traceback(None))])
+            return ShareStateEffects(replies=[RequestReply(event.pending_request, error.with_traceback(None))])
 
     def _handle_request(self, event: Any, now_ms: int) -> ShareStateEffects:
         if event.key.partition < 0:

@@ -40,7 +40,7 @@ def prepare_add_partitions(
     return txn.transition_to(
         S.ONGOING,
         partitions=txn.partitions | partitions,
-        started_ms=now_ms if txn.state in IDLE_STATES else txn.start_ms,
-        updated_ms=now_ms,
-        client_version=client_version,
+        start_ms=now_ms if txn.state in IDLE_STATES else txn.start_ms,
+        last_update_ms=now_ms,
+        client_transaction_version=client_version,
     )

@@ -25,8 +25,8 @@ def prepare_abort_or_commit(txn: TransactionMetadata, now_ms: int, *, commits: b
     return txn.transition_to(
         S.PREPARE_COMMIT if commits else S.PREPARE_ABORT,
         next_producer_id=NO_PRODUCER_ID,
-        updated_ms=now_ms,
-        client_version=0,
+        last_update_ms=now_ms,
+        client_transaction_version=0,
     )
 
 
@@ -47,11 +47,11 @@ def prepare_abort_or_commit_with_epoch_bump(
     return txn.transition_to(
         S.PREPARE_COMMIT if commits else S.PREPARE_ABORT,
         producer_epoch=txn.producer_epoch if stuck else txn.producer_epoch + 1,
-        last_epoch=txn.producer_epoch,
+        last_producer_epoch=txn.producer_epoch,
         next_producer_id=next_id,
-        started_ms=txn.start_ms if txn.state is S.ONGOING else now_ms,
-        updated_ms=now_ms,
-        client_version=EPOCH_BUMP_VERSION,
+        start_ms=txn.start_ms if txn.state is S.ONGOING else now_ms,
+        last_update_ms=now_ms,
+        client_transaction_version=EPOCH_BUMP_VERSION,
     )
 
 
@@ -80,5 +80,5 @@ def prepare_complete(txn: TransactionMetadata, now_ms: int) -> TransactionMetada
         producer_epoch=0 if goes_over else txn.producer_epoch,
         next_producer_id=NO_PRODUCER_ID,
         partitions=frozenset(),
-        updated_ms=now_ms,
+        last_update_ms=now_ms,
     )

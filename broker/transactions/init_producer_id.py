@@ -77,9 +77,9 @@ def prepare_init_producer_id(
         S.EMPTY,
         producer_id=producer_id,
         producer_epoch=epoch,
-        last_epoch=last,
+        last_producer_epoch=last,
         timeout_ms=timeout_ms,
         partitions=frozenset(),
-        started_ms=-1,
-        updated_ms=now_ms,
+        start_ms=-1,
+        last_update_ms=now_ms,
     )

@@ -117,7 +117,7 @@ def test_an_append_that_moves_the_high_watermark_lets_earlier_answers_go_too(*, 
     follower.caught_up_ms, follower.end_offset = now_ms, 0  # outside the ISR, and waited for as it is so close
     first = house.put(("a", "1"))
     assert first.answer is None
-    replica._isr = replica._isr._replace(eligible=lambda broker, epoch: False)
+    replica._isr = replica._isr._replace(is_eligible=lambda broker, epoch: False)
     if asks:
         assert house.put(("b", "2")).answer == "put"
     else:

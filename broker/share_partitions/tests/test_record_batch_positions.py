@@ -87,7 +87,7 @@ def test_what_is_handed_out_does_not_hang_on_headers_behind_that(seed: int) -> N
     rng = random.Random(seed)
     locks, strict = rng.choice([7, 12, 100]), rng.random() < 0.5
     both = [
-        kind(record_locks=locks, delivery_count=rng.choice([2, 5]))
+        kind(max_record_locks=locks, max_delivery_count=rng.choice([2, 5]))
         for kind in (SharePartitionFixture, MinimalHeaderReadFixture)
     ]
     both[1].share.limits = both[0].share.limits

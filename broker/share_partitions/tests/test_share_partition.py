@@ -209,7 +209,7 @@ def test_a_member_that_goes_leaves_its_records_to_others() -> None:
 
 
 def test_a_record_that_was_delivered_as_often_as_it_may_is_given_up() -> None:
-    stage = SharePartitionFixture(delivery_count=2)
+    stage = SharePartitionFixture(max_delivery_count=2)
     for _ in range(2):
         stage.fetch(upto=4)
         stage.say(0, 0, ak.RELEASE)
@@ -219,13 +219,13 @@ def test_a_record_that_was_delivered_as_often_as_it_may_is_given_up() -> None:
 
 
 def test_records_that_failed_often_go_out_in_ever_smaller_numbers() -> None:
-    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 3, FREE), delivery_count=8)
+    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 3, FREE), max_delivery_count=8)
     assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 14, 4)], "below half of the limit nothing is held back"
-    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 4, FREE), delivery_count=8)
+    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 4, FREE), max_delivery_count=8)
     assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 7, 5)], "half of the batch"
-    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 6, FREE), delivery_count=8)
+    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 6, FREE), max_delivery_count=8)
     assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 1, 7)], "an eighth"
-    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 7, FREE), delivery_count=8)
+    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 7, FREE), max_delivery_count=8)
     assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 0, 8)], "at last one alone"
 
 

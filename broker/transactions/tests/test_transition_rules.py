@@ -127,7 +127,7 @@ ROWS: list[Row] = [
     ("8: the id before, exhausted, in vain", txn(epoch=0, previous_producer_id=9), (9, LAST), E.PRODUCER_FENCED),
     (
         "8: the id before, exhausted, a retry",
-        txn(epoch=0, previous_producer_id=9, last_epoch=LAST),
+        txn(epoch=0, previous_producer_id=9, last_producer_epoch=LAST),
         (9, LAST),
         (10, 0, LAST),
     ),
@@ -135,13 +135,13 @@ ROWS: list[Row] = [
     ("10: exhausted, the current one", txn(epoch=LAST), (10, LAST), (99, 0, LAST)),
     ("10: fenced to the last, the current one", txn(epoch=LAST + 1), (10, LAST + 1), (99, 0, LAST + 1)),
     ("10: exhausted, another one", txn(epoch=LAST), (10, LAST - 1), E.UNKNOWN_SERVER_ERROR),
-    ("11: nothing given", txn(epoch=4, last_epoch=3), None, (10, 5, -1)),
+    ("11: nothing given", txn(epoch=4, last_producer_epoch=3), None, (10, 5, -1)),
     ("11: one before exhausted", txn(epoch=LAST - 1), None, (10, LAST, -1)),
-    ("12: the current one", txn(epoch=4, last_epoch=3), (10, 4), (10, 5, 4)),
-    ("13: the last one", txn(epoch=5, last_epoch=4), (10, 4), (10, 5, 4)),
-    ("14: an older one", txn(epoch=5, last_epoch=4), (10, 3), E.PRODUCER_FENCED),
+    ("12: the current one", txn(epoch=4, last_producer_epoch=3), (10, 4), (10, 5, 4)),
+    ("13: the last one", txn(epoch=5, last_producer_epoch=4), (10, 4), (10, 5, 4)),
+    ("14: an older one", txn(epoch=5, last_producer_epoch=4), (10, 3), E.PRODUCER_FENCED),
     ("14: the last one, forgotten by a move", txn(epoch=5), (10, 4), E.PRODUCER_FENCED),
-    ("14: a newer one", txn(epoch=5, last_epoch=4), (10, 6), E.PRODUCER_FENCED),
+    ("14: a newer one", txn(epoch=5, last_producer_epoch=4), (10, 6), E.PRODUCER_FENCED),
 ]
 
 
@@ -203,7 +203,7 @@ def test_fact_128_a_transaction_begins_with_its_first_partition(state: Transacti
 
 
 def test_fact_128_what_is_open_keeps_its_beginning_and_gets_more() -> None:
-    after = add_partitions.prepare_add_partitions(txn(S.ONGOING, client_version=2), frozenset({("t", 1)}), 0, NOW)
+    after = add_partitions.prepare_add_partitions(txn(S.ONGOING, client_transaction_version=2), frozenset({("t", 1)}), 0, NOW)
     assert after is not None
     assert (after.start_ms, after.last_update_ms, after.client_transaction_version) == (1_000, NOW, 0)
     assert after.partitions == {("t", 0), ("t", 1)}
@@ -313,7 +313,7 @@ def test_fact_132_a_retry_from_before_the_epochs_were_used_up(line: str) -> None
 @pytest.mark.parametrize(("commits", "state"), [(True, S.PREPARE_COMMIT), (False, S.PREPARE_ABORT)])
 def test_fact_131_a_decision_of_version_1_leaves_the_epoch(commits: bool, state: TransactionState) -> None:
     after = end_transitions.prepare_abort_or_commit(
-        txn(S.ONGOING, last_epoch=3, client_version=2), NOW, commits=commits
+        txn(S.ONGOING, last_producer_epoch=3, client_transaction_version=2), NOW, commits=commits
     )
     assert (after.state, after.producer_id, after.producer_epoch, after.last_producer_epoch) == (state, 10, 4, 3)
     assert (after.start_ms, after.last_update_ms, after.client_transaction_version, after.next_producer_id) == (
@@ -379,13 +379,13 @@ def test_fact_134_an_abort_of_nothing_begins_now(state: TransactionState) -> Non
     ("before", "state"), [(S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)]
 )
 def test_fact_115_what_is_complete_keeps_when_it_began(before: TransactionState, state: TransactionState) -> None:
-    done = end_transitions.prepare_complete(txn(before, client_version=2), NOW)
+    done = end_transitions.prepare_complete(txn(before, client_transaction_version=2), NOW)
     assert (done.state, done.partitions, done.start_ms, done.last_update_ms) == (state, frozenset(), 1_000, NOW)
     assert (done.producer_id, done.producer_epoch, done.client_transaction_version) == (10, 4, 2)
 
 
 def test_fact_122_a_fence_of_version_1_takes_the_next_epoch_into_the_record_once() -> None:
-    after = end_transitions.prepare_fence_producer_epoch(txn(S.ONGOING, last_epoch=3), NOW, none_left, bumps=False)
+    after = end_transitions.prepare_fence_producer_epoch(txn(S.ONGOING, last_producer_epoch=3), NOW, none_left, bumps=False)
     assert (after.state, after.producer_epoch, after.last_producer_epoch, after.client_transaction_version) == (
         S.PREPARE_ABORT,
         5,

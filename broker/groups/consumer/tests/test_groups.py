@@ -383,7 +383,7 @@ def test_a_member_finds_only_topics_it_may_describe() -> None:
     """179."""
     shard = ConsumerGroupShard({"foo-1": 1, "foo-2": 1})
     request = hb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, None, "foo-.*", None, [])
-    shard.call(request, sees=lambda name: name == "foo-2")
+    shard.call(request, can_describe=lambda name: name == "foo-2")
     shard.wait(0)
     assert shard.consumer.resolved_regexes["foo-.*"].topics == {"foo-2"}
 

@@ -222,7 +222,7 @@ def test_a_new_member_of_the_older_protocol_has_an_id_as_kafka_makes_them_for_th
     shard.heartbeat("new", 0)
     protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", said())]
     request = j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
-    answer = shard.call(request, 9, fresh_id="00010203-0405-0607-0809-0a0b0c0d0e0f")
+    answer = shard.call(request, 9, new_member_id="00010203-0405-0607-0809-0a0b0c0d0e0f")
     assert (answer.error_code, answer.member_id) == (E.MEMBER_ID_REQUIRED, "AAECAwQFBgcICQoLDA0ODw")
 
 
