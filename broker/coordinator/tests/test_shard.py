@@ -278,7 +278,7 @@ def test_what_was_read_is_told_once_it_is_committed() -> None:
     assert ticket.answer is None
     house.commit()
     assert ticket.answer is True
-    assert house.shard.read() is None
+    assert house.shard.read_barrier() is None
 
 
 def test_a_reader_hears_that_the_coordinator_went() -> None:

@@ -75,7 +75,7 @@ def test_a_group_that_is_deleted_takes_what_is_pending_along() -> None:
     async def story() -> None:
         await house.txn_commit(5)
         assert house.groups.submit("g", lambda own: DeleteGroup(own, "g")).answer == E.NONE
-        assert not house.machine.offsets.pending.has("g")
+        assert not house.machine.offsets.pending.has_group("g")
         await house.end()
         assert await house.fetch(stable=True) == (-1, 0)
 

@@ -23,7 +23,7 @@ class SharePartitionFixture:
     """A share partition over a log of batches of five records."""
 
     def __init__(self, *stored: PersisterStateBatch, start: int = 0, **limits: Any) -> None:
-        limits = {"delivery_count": 5, "record_locks": 100, "lock_duration_ms": LOCK_MS} | limits
+        limits = {"max_delivery_count": 5, "max_record_locks": 100, "lock_duration_ms": LOCK_MS} | limits
         self.share = SharePartition(start, stored, SharePartitionLimits(**limits))
         self.now = 0
         self.pending: list[ak.RecordStateChanges] = []
@@ -236,7 +236,7 @@ def test_nothing_goes_out_with_records_that_failed_often() -> None:
 
 
 def test_so_many_records_at_most_are_in_flight_but_what_is_free_goes_out_again() -> None:
-    stage = SharePartitionFixture(record_locks=10)
+    stage = SharePartitionFixture(max_record_locks=10)
     stage.fetch(most=10)
     assert not stage.share.can_acquire()
     assert stage.fetch(most=10) == []
@@ -316,7 +316,7 @@ def test_aborted_records_are_seen_by_nobody() -> None:
 
 
 def test_a_window_full_of_aborted_records_moves_on() -> None:
-    stage = SharePartitionFixture(record_locks=10)
+    stage = SharePartitionFixture(max_record_locks=10)
     for first in (0, 5):
         assert stage.share.can_acquire()
         read = FetchedOffsets(first, [(first, first + 4)], aborted_offsets=[(first, first + 4)])
@@ -340,7 +340,7 @@ def test_aborted_records_behind_those_of_a_member_wait_for_its_word() -> None:
 
 
 def test_a_full_window_of_which_the_log_has_nothing_any_more_is_passed() -> None:
-    stage = SharePartitionFixture(record_locks=10)
+    stage = SharePartitionFixture(max_record_locks=10)
     stage.fetch(most=10)
     ak.complete_changes(stage.share, ak.release_acquired_records(stage.share, "a"), stage.now, written=True)
     read = FetchedOffsets(0, [(25, 29)])

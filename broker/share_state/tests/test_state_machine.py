@@ -221,7 +221,7 @@ def test_what_nobody_wrote_for_long_gets_a_snapshot_once() -> None:
     assert len(stage.log) == 2
     stage.now = 1100
     fx = stage.do(TimerExpired(("cold",)))
-    assert fx.timers[0].at_ms == 2100
+    assert fx.timers[0].deadline_ms == 2100
     assert (stage.last.snapshot_epoch, stage.last.create_timestamp, stage.last.write_timestamp) == (1, 100, 1100)
     assert [b.first_offset for b in stage.last.state_batches] == [10]
     stage.now = 9000

@@ -115,8 +115,8 @@ def test_what_does_not_parse_is_told(key: bytes | None, value: bytes | None) -> 
         {"state": S.PREPARE_EPOCH_FENCE},
         {"next_producer_id": -2},
         {"previous_producer_id": -2},
-        {"client_version": -1},
-        {"client_version": 3},
+        {"client_transaction_version": -1},
+        {"client_transaction_version": 3},
     ],
     ids=str,
 )

@@ -146,7 +146,7 @@ ROWS: list[Row] = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
-@pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.title)
+@pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.state_name)
 def test_fact_120_rows_6_to_14(row: Row, state: TransactionState) -> None:
     _, known, expected, outcome = row
     assert begin(known._replace(state=state, start_ms=1_000), expected) == outcome
@@ -189,7 +189,7 @@ def test_fact_127_who_may_add(known: TransactionMetadata | None, pid: int, epoch
     assert check(known, pid, epoch) is code
 
 
-@pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.title)
+@pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.state_name)
 def test_fact_128_a_transaction_begins_with_its_first_partition(state: TransactionState) -> None:
     after = add_partitions.prepare_add_partitions(txn(state), ONE, 2, NOW)
     assert after is not None
@@ -369,7 +369,7 @@ def test_fact_132_without_an_id_for_later_nothing_is_decided() -> None:
         )
 
 
-@pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.title)
+@pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.state_name)
 def test_fact_134_an_abort_of_nothing_begins_now(state: TransactionState) -> None:
     after = end_transitions.prepare_abort_or_commit_with_epoch_bump(txn(state), NOW, fresh, commits=False)
     assert (after.start_ms, after.partitions, after.producer_epoch) == (NOW, frozenset(), 5)

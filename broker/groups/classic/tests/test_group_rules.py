@@ -206,9 +206,9 @@ def test_a_promised_id_is_no_place_in_the_group() -> None:
     for old in list(stage.group.members):
         if old != first:
             stage.join(f"again {old}", old)
-    assert stage.group.waiting == 3
+    assert stage.group.awaiting_join_count == 3
     assert stage.join("b", second).error_code == E.GROUP_MAX_SIZE_REACHED
-    assert second not in stage.group.pending
+    assert second not in stage.group.pending_join_members
 
 
 LEAVE = [

@@ -158,7 +158,7 @@ def test_a_step_over_very_many_names_looks_at_its_own_and_not_at_all_before() ->
     names: list[str] = [
         HashCountingName(f"none-{number}") for number in range(10 * iteration_order.MAX_SORTED_PER_STEP)
     ]
-    log = SimpleNamespace(settings=SimpleNamespace(max_message_bytes=2**20))
+    log = SimpleNamespace(config=SimpleNamespace(max_message_bytes=2**20))
     shard = SimpleNamespace(replica=SimpleNamespace(log=log))
     groups = SimpleNamespace(shard_for=lambda group_id: shard)
     context: Any = SimpleNamespace(has_authorizer=False, services=SimpleNamespace(groups=groups))
@@ -188,8 +188,8 @@ SOME = ["t", *(f"none-{number}" for number in range(MANY))]
 def test_very_many_names_are_taken_in_step_by_step() -> None:
     node = served()
     assert named(node, SOME + SOME[::-1]).error_code == 0
-    member = node.groups.shard_for("g").machine.consumer("g").members["a"]  # type: ignore[attr-defined]
-    assert list(member.names) == sorted(SOME)
+    member = node.groups.shard_for("g").machine.find_consumer_group("g").members["a"]  # type: ignore[attr-defined]
+    assert list(member.subscribed_topic_names) == sorted(SOME)
     assert list(member.assigned)
 
 
@@ -218,9 +218,9 @@ def test_very_many_names_of_a_member_of_a_share_group_are_taken_in_step_by_step(
 
     run(node, story)
     assert [answer.error_code for answer in answers] == [0, E.UNKNOWN_SERVER_ERROR]
-    member = node.groups.shard_for("g").machine.share("g").members["a"]  # type: ignore[attr-defined]
-    assert type(member.names) is iteration_order.JavaSortedStrings
-    assert list(member.names) == sorted(SOME[1:])
+    member = node.groups.shard_for("g").machine.find_share_group("g").members["a"]  # type: ignore[attr-defined]
+    assert type(member.subscribed_topic_names) is iteration_order.JavaSortedStrings
+    assert list(member.subscribed_topic_names) == sorted(SOME[1:])
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])

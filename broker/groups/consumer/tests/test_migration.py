@@ -139,7 +139,7 @@ def test_a_classic_group_becomes_a_consumer_group_when_a_member_of_the_new_proto
 
 @pytest.mark.parametrize(
     ("settings", "code"),
-    [({"upgrades": False}, E.GROUP_ID_NOT_FOUND), ({"max_size": 1}, E.GROUP_ID_NOT_FOUND)],
+    [({"allows_upgrade": False}, E.GROUP_ID_NOT_FOUND), ({"max_size": 1}, E.GROUP_ID_NOT_FOUND)],
 )
 def test_a_classic_group_stays_where_it_may_not_change(settings: dict[str, Any], code: int) -> None:
     """189, 190."""
@@ -202,7 +202,7 @@ def test_a_member_of_the_older_protocol_joins_a_consumer_group() -> None:
 @pytest.mark.parametrize(
     ("fields", "settings"),
     [
-        ({}, {"upgrades": False, "downgrades": False}),
+        ({}, {"allows_upgrade": False, "allows_downgrade": False}),
         ({"protocol_type": "connect"}, {}),
         ({"protocols": []}, {}),
     ],
@@ -332,7 +332,7 @@ def test_the_group_goes_back_when_the_last_member_of_the_new_protocol_is_given_u
     assert list(shard.machine.classic_groups.groups["g"].members) == [a.name]
 
 
-@pytest.mark.parametrize("settings", [{"downgrades": False}, {}])
+@pytest.mark.parametrize("settings", [{"allows_downgrade": False}, {}])
 def test_a_group_that_may_not_go_back_stays(settings: dict[str, Any]) -> None:
     """193."""
     shard, _, a = mixed()

@@ -57,7 +57,7 @@ class ShareGroupDeletionFixture(Groups):
         self.ready(done=all(done))
         self.now += 5_000
 
-    async def forget(self, group_id: str, places: dict[bytes, list[int]]) -> ProtocolError | None:
+    async def delete_state(self, group_id: str, places: dict[bytes, list[int]]) -> ProtocolError | None:
         if self.refusal is None:
             for topic, numbers in places.items():
                 for number in numbers:
@@ -73,9 +73,9 @@ class ShareGroupDeletionFixture(Groups):
 
     def delete(self) -> int:
         """DeleteGroups of "g": its error code."""
-        groups = SimpleNamespace(shard_for=lambda _: SimpleNamespace(machine=self.machine), ask=self._submit)
+        groups = SimpleNamespace(shard_for=lambda _: SimpleNamespace(machine=self.machine), submit=self._submit)
         turn = TimeSlice(SimpleNamespace(monotonic_ms=lambda: 0.0))  # type: ignore[arg-type]
-        shares = SimpleNamespace(forget=self.forget)
+        shares = SimpleNamespace(delete_state=self.delete_state)
         context: Any = SimpleNamespace(
             services=SimpleNamespace(groups=groups, share_partition_manager=shares), time_slice=turn, version=2
         )
@@ -253,9 +253,9 @@ def test_of_very_many_partitions_none_is_begun_behind_the_deletion_of_its_group(
         async with trio.open_nursery() as nursery:
             for group_id in ("g", "another"):
                 nursery.start_soon(begin, group_id)
-            nursery.start_soon(shares.begin, "g", 1, starts, failed)
+            nursery.start_soon(shares.initialize_each, "g", 1, starts, failed)
             await trio.sleep(0.5)
-            assert await shares.forget("g", {T: numbers, U: numbers}) is None
+            assert await shares.delete_state("g", {T: numbers, U: numbers}) is None
         assert known == {SharePartitionKey("another", T, number) for number in numbers}
         assert told == {number: E.COORDINATOR_LOAD_IN_PROGRESS for number in numbers if number >= MAX_CONCURRENT}
         assert refused == [("g", E.COORDINATOR_LOAD_IN_PROGRESS)], "whoever wants it asks again"

@@ -57,7 +57,7 @@ class ShareGroupShard(ConsumerGroupShard):
     def ready(self, *, done: bool = True) -> None:
         """What was asked for last has got its state, or could not get it."""
         places = self.asked.pop()
-        self.ask(lambda groups, ticket, _: groups.initialized(ticket, "g", places, done=done))
+        self.ask(lambda groups, ticket, _: groups.on_initialized(ticket, "g", places, done=done))
 
     def joined(self, member: str = "m1") -> int:
         """A member whose partitions are ready and assigned; gives its epoch."""
