@@ -104,7 +104,7 @@ class ShareGroupNode:
         raw = r.build_batch([r.NewRecord(b"k", b"v", 0)] * records)
         replica.append(bytearray(raw), 0, AppendOrigin.CLIENT)
         replica.log.set_high_watermark(replica.log.log_end_offset)
-        self.stage.services.purgatory.wake(("fetch", "t", partition))
+        self.stage.services.purgatory.check_and_complete(("fetch", "t", partition))
 
     async def rounds_in(self, work: Callable[[], Awaitable[Any]]) -> int:
         """How often the loop goes round while something is done."""
@@ -129,7 +129,7 @@ class ShareGroupNode:
             async with trio.open_nursery() as nursery:
                 stage.services.share_partition_manager = SharePartitionManager(
                     *(stage.env, stage.config, self.timers, stage.hosted, self.persister, None, None),  # type: ignore[arg-type]
-                    *(nursery.start_soon, stage.services.purgatory.wake, stage.services.fail),
+                    *(nursery.start_soon, stage.services.purgatory.check_and_complete, stage.services.fail),
                 )
                 nursery.start_soon(self.timers.run)
                 await story()

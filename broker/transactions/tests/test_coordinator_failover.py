@@ -324,7 +324,7 @@ class RemoteLeaderConnection:
         self.asked: list[Any] = []
         self.broken = 0
 
-    async def to(self, address: tuple[str, int] | None, who: str) -> Any:
+    async def channel_to(self, address: tuple[str, int] | None, who: str) -> Any:
         if self.broken:
             self.broken -= 1
             raise OSError("refused")
