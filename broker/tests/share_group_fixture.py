@@ -49,7 +49,7 @@ class FakePersister:
     async def delete(self, key: SharePartitionKey) -> None:
         await self._asked("delete", key)
 
-    async def summary(self, key: SharePartitionKey) -> tuple[int, int, int]:
+    async def read_summary(self, key: SharePartitionKey) -> tuple[int, int, int]:
         await self._asked("summary", key)
         return 0, 0, 0
 

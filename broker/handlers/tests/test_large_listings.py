@@ -77,7 +77,7 @@ class CountingTimeSlice:
 
     count = 0
 
-    def go(self, steps: Generator[Any, None, Any]) -> Any:
+    def start(self, steps: Generator[Any, None, Any]) -> Any:
         counted = self._counted(steps)
         return run_steps(counted)
 
@@ -100,14 +100,14 @@ def asked(handle: Callable[..., Any], image: MetadataImage, request: Any, versio
         peer=Peer("127.0.0.1", ("here", 9092)),
         services=services or HandlerFixture().services,
     )
-    return handle(context, request), context.turn.count
+    return handle(context, request), context.time_slice.count
 
 
 def directory(*partitions: tuple[str, int]) -> Any:
     """As much of a node as one data directory with such partitions is."""
     logs = {at: SimpleNamespace(is_future=False, size_bytes=5) for at in partitions}
     at = SimpleNamespace(path="/a", full_path="/a", logs=logs, disk=SimpleNamespace(usage=lambda path: (1, 1)))
-    storage = SimpleNamespace(directory_assignments=[at], failed={}, is_cordoned=lambda directory: False)
+    storage = SimpleNamespace(directories=[at], offline={}, is_cordoned=lambda directory: False)
     return SimpleNamespace(log_dirs=storage)
 
 
@@ -116,12 +116,12 @@ def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
     txn = SimpleNamespace(
         state=SimpleNamespace(state_name="Ongoing"),
         timeout_ms=1,
-        started_ms=2,
+        start_ms=2,
         producer_id=3,
         producer_epoch=4,
         partitions=frozenset((name, number) for name in NAMES for number in (1, 0)),
     )
-    monkeypatch.setattr(describe_transactions, "state_machine_of", lambda _: SimpleNamespace(seen=lambda _: txn))
+    monkeypatch.setattr(describe_transactions, "state_machine_of", lambda _: SimpleNamespace(committed_transaction=lambda _: txn))
     return SimpleNamespace(transaction_coordinator=SimpleNamespace(shard_for=lambda _: None))
 
 
@@ -251,7 +251,7 @@ def test_part_of_a_long_alter_configs_is_written_in_steps() -> None:
     part = AlterConfigsRequest(topics[1:], True)
     turn = CountingTimeSlice()
     assert (
-        turn.go(with_partial_frame(context, part)).frame
+        turn.start(with_partial_frame(context, part)).frame
         == encode_request(ApiKey.ALTER_CONFIGS, 2, 7, "client", part)[4:]
     )
     assert turn.count > 10

@@ -81,7 +81,7 @@ def test_whoever_waits_for_the_connection_gets_it_then() -> None:
             nursery.start_soon(call)
             nursery.start_soon(call)
         assert max(ended) - began < 7
-        assert len(around.env.net.dialled) == 1
+        assert len(around.env.net.connect_attempts) == 1
 
     run_virtual(story)
 
@@ -107,6 +107,6 @@ def test_whoever_stands_behind_a_call_that_fails_fails_with_it_and_who_comes_lat
 
         assert await calls(20) == pytest.approx(TIMEOUT_S, abs=1)
         assert await calls(1) == pytest.approx(TIMEOUT_S, abs=1)
-        assert len(around.env.net.dialled) == 2
+        assert len(around.env.net.connect_attempts) == 2
 
     run_virtual(story)

@@ -47,7 +47,7 @@ def test_a_broker_reads_what_a_client_is_answered_in_steps(monkeypatch: pytest.M
     there.responses = [sealed_response(MADE, 5)]
     stage.local_controller.address = ("h", 1)
     asking = stage.forwardable_request(CREATE, 5)
-    asking.turn = WatchedTimeSlice(stage.env)
+    asking.time_slice = WatchedTimeSlice(stage.env)
 
     async def story() -> None:
         assert await stage.channel.forward(asking, CREATE) == MADE
@@ -76,7 +76,7 @@ def test_a_controller_looks_in_steps_whether_the_answer_in_an_envelope_says_that
 def test_a_broker_looks_in_steps_whether_it_asked_the_controller(
     monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
-    monkeypatch.setattr("ottla.broker.interbroker.remote_controller.Turn", WatchedTimeSlice, raising=False)
+    monkeypatch.setattr("ottla.broker.interbroker.remote_controller.TimeSlice", WatchedTimeSlice, raising=False)
     stage = ControllerChannelFixture(monkeypatch)
     there = stage.add_remote(1)
     parts = [ap.AlterPartitionResponsePartitionData(n) for n in range(COUNT)]

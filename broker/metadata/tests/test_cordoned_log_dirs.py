@@ -55,7 +55,7 @@ def test_who_never_cordoned_anything_says_nothing_of_it() -> None:
 def test_a_directory_is_described_as_cordoned_only_where_the_level_knows_it(level: int, told: bool) -> None:
     disk = SimpleNamespace(usage=lambda path: (2, 1))
     directory = SimpleNamespace(path="/a", full_path="/a", disk=disk, logs={})
-    storage = SimpleNamespace(failed=(), is_cordoned=lambda d: d is directory)
+    storage = SimpleNamespace(offline=(), is_cordoned=lambda d: d is directory)
     image = SimpleNamespace(features={METADATA_VERSION: level})
     context: Any = SimpleNamespace(services=SimpleNamespace(log_dirs=storage), image=image)
     row = run_to_end(describe_log_dirs._row(context, directory, None))  # type: ignore[arg-type]

@@ -79,16 +79,16 @@ def test_an_open_partition_follows_its_leader_and_is_removed_with_its_topic() ->
         ground.commit_topics(led_topic("t", 2, leader=-1, leader_epoch=1))
         await ground.publisher.wait_applied_and_created()
         assert not replica.is_leader
-        ground.say(led_topic("t", 2, leader_epoch=2))
-        await ground.publisher.settled()
+        ground.commit_topics(led_topic("t", 2, leader_epoch=2))
+        await ground.publisher.wait_applied_and_created()
         assert replica.is_leader
-        assert replica.log.epochs.latest() == 2
-        ground.say(gone=("t",))
-        await ground.publisher.settled()
+        assert replica.log.epochs.latest_epoch() == 2
+        ground.commit_topics(gone=("t",))
+        await ground.publisher.wait_applied_and_created()
         assert not replica.is_leader
         assert replica.log.closed
         with pytest.raises(ProtocolError) as unknown:
-            ground.replicas.leader("t", 0)
+            ground.replica_manager.leader("t", 0)
         assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     ground.run(story)

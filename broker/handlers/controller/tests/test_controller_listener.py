@@ -108,7 +108,7 @@ class ControllerListenerFixture:
             env=self.env,
             config=NodeConfig({k.replace("_", "."): v for k, v in settings.items()}),
             controller=self.quorum,
-            liveness_probe=lambda: SimpleNamespace(heard=lambda *x: self.quorum.said.append(x[1:])),
+            liveness_probe=lambda: SimpleNamespace(on_heartbeat=lambda *x: self.quorum.said.append(x[1:])),
             metadata=Metadata(),
             log_creator=(),
             authorizer=None,
@@ -173,7 +173,8 @@ def test_what_is_advertised_is_a_controllers_and_in_the_versions_there_are() -> 
 
 
 def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
-    modules = ("forwarded", "delete_topics", "alter_configs", "incremental_alter_configs")
+    names = ("forward_to_controller", "delete_topics", "alter_configs", "incremental_alter_configs")
+    modules = {f"admin.{name}" for name in names}
     passed_on = {key for key, route in BROKER_APIS.items() if route.handler_module in modules}
     assert set() < passed_on <= set(CONTROLLER_APIS) & FORWARDABLE
 
@@ -396,7 +397,7 @@ def test_who_is_inside_is_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(module: str) -> Callable[..., Any]:
         return handle
 
-    monkeypatch.setattr("ottla.broker.handlers.controller.envelope.handler_of", found)
+    monkeypatch.setattr("ottla.broker.handlers.controller.envelope.load_handler", found)
     listener = ControllerListenerFixture()
     assert listener.ask(enveloped(CREATE, 7, client_host_address=bytes(15) + b"\1"), 0).error_code == 0
     (context,) = seen

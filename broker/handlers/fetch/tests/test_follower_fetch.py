@@ -252,7 +252,7 @@ def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_he
             await trio.sleep(0.05)
             nursery.start_soon(ask, "consumer", request(("t", 0, 12), wait=450))
             await trio.sleep(0.05)
-            led.services.purgatory.wake(follower_fetch_key(2))
+            led.services.purgatory.check_and_complete(follower_fetch_key(2))
             await trio.sleep(0.1)
             assert came == [("follower 2", 0.1, 0)]
 

@@ -48,7 +48,7 @@ def replicated() -> HandlerFixture:
 
 async def follower_fetches(replica: Any) -> None:
     await trio.sleep(0.3)
-    replica.state.fetched(2, -1, 3, 0, 3, 0)
+    replica.state.update_follower(2, -1, 3, 0, 3, 0)
     replica.on_flushed(3, 0)
 
 
@@ -138,7 +138,7 @@ async def leader_is_elected_again(replica: Any) -> None:
     told = PartitionRegistration((1, 2), (1, 2), 2, 4, 1)
     replica.apply_partition_state(1, told, NOW_MS)
     replica.apply_partition_state(1, replace(told, leader=1, leader_epoch=5, partition_epoch=2), NOW_MS)
-    replica.state.fetched(2, -1, 3, 0, 3, 0)
+    replica.state.update_follower(2, -1, 3, 0, 3, 0)
     replica.on_flushed(3, 0)
 
 
@@ -151,7 +151,7 @@ async def leader_stays_under_another_epoch(replica: Any) -> None:
 async def leader_stays_under_another_epoch_without_fetches(replica: Any) -> None:
     """The member has said in the epoch before that it has everything."""
     await trio.sleep(0.2)
-    replica.state.fetched(2, -1, 3, 0, 3, NOW_MS)
+    replica.state.update_follower(2, -1, 3, 0, 3, NOW_MS)
     replica.apply_partition_state(1, PartitionRegistration((1, 2), (1, 2), 1, 4, 1), NOW_MS)
     replica.recover_high_watermark(NOW_MS)
 
@@ -163,7 +163,7 @@ async def leader_is_alone_under_another_epoch(replica: Any) -> None:
 
 
 async def minimum_rises(replica: Any) -> None:
-    replica.state.fetched(2, -1, 3, 0, 3, 0)
+    replica.state.update_follower(2, -1, 3, 0, 3, 0)
     replica.on_flushed(3, 0)
     replica.log.update_config(LogConfig(min_insync_replicas=2))
     replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, 3, 1), NOW_MS)
@@ -196,7 +196,7 @@ def test_r337_what_lies_at_too_few_replicas_by_now_says_so(replicated: HandlerFi
 
 
 class AcksLogDirectory:
-    def note_starts(self, logs: Any) -> None:
+    def write_log_start_offsets(self, logs: Any) -> None:
         pass
 
 
@@ -204,7 +204,7 @@ def deleting(stage: HandlerFixture, meanwhile: Any, timeout_ms: int = 1000) -> t
     """Delete the first batch of a partition of two; gives the error, the low watermark and how long it took."""
     replica = stage.hosted.replicas["r", 0]
     directory = AcksLogDirectory()
-    stage.services.log_dirs = SimpleNamespace(from_config=lambda log: directory)
+    stage.services.log_dirs = SimpleNamespace(directory_of=lambda log: directory)
     stage.hosted.image = replace(
         stage.hosted.image,
         brokers={2: m.RegisterBrokerRecord(2, fenced=False), 3: m.RegisterBrokerRecord(3, fenced=True)},

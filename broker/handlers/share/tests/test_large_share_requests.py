@@ -113,7 +113,7 @@ def test_a_member_that_is_back_while_it_is_let_go_of_keeps_what_it_has_got_since
         while shares._removals:
             await trio.lowlevel.checkpoint()
         shared = shares._by_key["g", T, MAX_CONCURRENT]
-        assert shared.rules.in_flight_count == 5
+        assert shared.share_partition.in_flight_count == 5
         assert not [call for call in node.persister.calls if call[0] == "write"]
 
     node.run(story)
@@ -131,7 +131,7 @@ def test_positions_of_many_partitions_are_set_in_steps_and_of_one_named_twice_th
                 raise ProtocolError(ErrorCode.FENCED_STATE_EPOCH, "too old")
 
         class Groups:
-            def ask(self, *_: object) -> PendingBrokerRequest:
+            def submit(self, *_: object) -> PendingBrokerRequest:
                 ticket = PendingBrokerRequest()
                 ticket.deliver(ShareOffsetsToAlter(1, {}))
                 return ticket

@@ -70,7 +70,7 @@ def test_a_change_is_looked_at_where_it_is() -> None:
                 answers.append(await node.fetch(1, max_wait_ms=10_000, min_bytes=200))
 
             nursery.start_soon(parked)
-            while not node.stage.services.purgatory._waiting:
+            while not node.stage.services.purgatory._operations_by_key:
                 await trio.lowlevel.checkpoint()
             whole = SharePartitionLeader.next_fetch_offset
 
@@ -100,7 +100,7 @@ def test_as_many_partitions_as_were_asked_for_records_are_read_and_no_more() -> 
             node.produce(number)
         await node.fetch(1, max_records=1)
         counts = [
-            shared.rules.in_flight_count for shared in node.stage.services.share_partition_manager._by_key.values()
+            shared.share_partition.in_flight_count for shared in node.stage.services.share_partition_manager._by_key.values()
         ]
         assert counts == [0, 5, 0], "who comes first goes round with the epoch"
 
@@ -117,7 +117,7 @@ def test_nothing_is_handed_out_to_whoever_has_gone() -> None:
         shared = node.stage.services.share_partition_manager._by_key["g", T, 0]
         node.peer.is_disconnected = True
         await node.fetch(1)
-        assert shared.rules.in_flight_count == 0
+        assert shared.share_partition.in_flight_count == 0
 
     node.run(story)
 
@@ -128,10 +128,10 @@ def test_a_share_partition_that_cannot_be_had_is_told_and_the_others_are_read() 
     async def story() -> None:
         node.produce(0)
         assert rows(await node.fetch(0, 0, 1, 2))[2] == (E.UNKNOWN_TOPIC_OR_PARTITION, 0)
-        node.persister.denial = ProtocolError(E.NOT_COORDINATOR)
+        node.persister.refusal = ProtocolError(E.NOT_COORDINATOR)
         shares = node.stage.services.share_partition_manager
         for shared in list(shares._by_key.values()):
-            shares._forget(shared)
+            shares._remove(shared)
         assert rows(await node.fetch(1, max_wait_ms=10))[0] == (E.COORDINATOR_NOT_AVAILABLE, 0)
 
     node.run(story)
@@ -143,11 +143,11 @@ def test_many_partitions_get_their_state_or_lose_it_and_others_come_in_between()
     async def story() -> None:
         shares, places = node.stage.services.share_partition_manager, {T: range(2 * MAX_CONCURRENT)}
         assert await node.rounds_in(lambda: shares.initialize("g", 1, places, -1)) >= 2 * MAX_CONCURRENT
-        assert await node.rounds_in(lambda: shares.forget("g", places)) >= 2 * MAX_CONCURRENT
+        assert await node.rounds_in(lambda: shares.delete_state("g", places)) >= 2 * MAX_CONCURRENT
         assert len(node.persister.calls) == 4 * MAX_CONCURRENT
         node.persister.calls.clear()
-        node.persister.denial = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
-        failure = await shares.forget("g", places)
+        node.persister.refusal = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
+        failure = await shares.delete_state("g", places)
         assert failure is not None
         assert failure.code is E.COORDINATOR_NOT_AVAILABLE
         assert len(node.persister.calls) < MAX_CONCURRENT, "once it is known nobody else is asked"
@@ -160,10 +160,10 @@ def test_offsets_of_many_partitions_are_described_in_order_and_others_come_in_be
 
     async def story() -> None:
         class Latest:
-            async def of(self, topic: str, partition: int) -> int:
+            async def high_watermark(self, topic: str, partition: int) -> int:
                 return partition
 
-        node.stage.services.share_partition_manager.latest = Latest()
+        node.stage.services.share_partition_manager.metadata_client = Latest()
         topic = d.DescribeShareGroupOffsetsRequestTopic("t", list(range(MANY)))
         request = d.DescribeShareGroupOffsetsRequest([d.DescribeShareGroupOffsetsRequestGroup("g", [topic])])
         answers = []
@@ -184,7 +184,7 @@ def test_describe_share_group_offsets_of_a_partition_that_does_not_exist_asks_no
     async def story() -> None:
         topic = d.DescribeShareGroupOffsetsRequestTopic("t", [7, -1])
         request = d.DescribeShareGroupOffsetsRequest([d.DescribeShareGroupOffsetsRequestGroup("g", [topic])])
-        node.persister.denial = ProtocolError(E.UNKNOWN_TOPIC_OR_PARTITION)
+        node.persister.refusal = ProtocolError(E.UNKNOWN_TOPIC_OR_PARTITION)
         answer = await node.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request)
         rows = answer.groups[0].topics[0].partitions
         assert rows == [d.DescribeShareGroupOffsetsResponsePartition(n, -1, 0, -1) for n in (7, -1)], "as Kafka's"
@@ -228,7 +228,7 @@ def test_what_a_group_shared_is_forgotten_with_its_last_session_and_others_are_n
         await trio.testing.wait_all_tasks_blocked()
         node.produce(0)
         await node.fetch(1)
-        shares.serve("other", TopicIdPartition(T, 0))
+        shares.get_or_load("other", TopicIdPartition(T, 0))
         node.peer.mark_disconnected()
         assert [key.group_id for key in shares._by_key] == ["other"]
         await trio.testing.wait_all_tasks_blocked()
@@ -242,12 +242,12 @@ def test_a_new_leader_epoch_begins_anew() -> None:
 
     async def story() -> None:
         shares = node.stage.services.share_partition_manager
-        old = shares.serve("g", TopicIdPartition(T, 0))
-        assert shares.serve("g", TopicIdPartition(T, 0)) is old
+        old = shares.get_or_load("g", TopicIdPartition(T, 0))
+        assert shares.get_or_load("g", TopicIdPartition(T, 0)) is old
         old.leader_epoch -= 1
-        new = shares.serve("g", TopicIdPartition(T, 0))
-        assert (new is old, old.closed, new.closed) == (False, True, False)
-        shares._forget(old)
+        new = shares.get_or_load("g", TopicIdPartition(T, 0))
+        assert (new is old, old.is_closed, new.is_closed) == (False, True, False)
+        shares._remove(old)
         assert shares.get("g", TopicIdPartition(T, 0)) is new
 
     node.run(story)
@@ -287,7 +287,7 @@ def test_only_the_first_partition_that_has_anything_sends_more_than_its_part() -
         answer = await node.fetch(1, max_bytes=100)
         assert sent(answer) == {1: size}, "whose first batch is larger than all that was asked for"
         in_flight = [
-            shared.rules.in_flight_count for shared in node.stage.services.share_partition_manager._by_key.values()
+            shared.share_partition.in_flight_count for shared in node.stage.services.share_partition_manager._by_key.values()
         ]
         assert in_flight == [0, 100, 0, 0], "of the others nothing is anybody's"
         assert sent(await node.fetch(2, max_bytes=4 * size)) == {2: size, 3: size}

@@ -145,7 +145,7 @@ def test_fact_121_who_may_not(name: str | None, denied: Any, code: ErrorCode) ->
 def test_fact_121_to_write_any_topic_is_enough_for_an_idempotent_producer() -> None:
     node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer((AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
-    node.ids.next_nowait = node.ids.next_id  # type: ignore[attr-defined]
+    node.ids.try_generate = node.ids.next_id  # type: ignore[attr-defined]
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(None, 1_000)).producer_id == FIRST_ID
 
 

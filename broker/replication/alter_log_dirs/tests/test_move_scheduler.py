@@ -54,7 +54,7 @@ def test_new_ones_begin_by_their_names_as_many_as_may_be_and_take_turns() -> Non
     assert MoveQueue("dbca").turns_of(7) == "abababa"
 
 
-@pytest.mark.parametrize(("why", "gone"), [("asked", {"asked_ms": 5.0}), ("held up", {"is_held_up": True})])
+@pytest.mark.parametrize(("why", "gone"), [("asked", {"assignment_sent_ms": 5.0}), ("held up", {"is_blocked": True})])
 def test_who_waits_for_the_controller_or_for_a_disk_makes_room(why: str, gone: dict[str, Any]) -> None:
     queue = MoveQueue("abcd")
     assert queue.turns_of(2) == "ab"
@@ -66,9 +66,9 @@ def test_who_waits_for_the_controller_or_for_a_disk_makes_room(why: str, gone: d
 def test_who_goes_on_again_counts_again() -> None:
     queue = MoveQueue("abc")
     assert queue.turns_of(2) == "ab"
-    queue.turn(is_held_up=True)
+    queue.turn(is_blocked=True)
     assert queue.turns_of(1) == "c"
-    assert [queue.turn(is_held_up=False) for _ in range(3)] == ["b", "a", "c"]
+    assert [queue.turn(is_blocked=False) for _ in range(3)] == ["b", "a", "c"]
     queue.turns.add(move("d"))
     assert "d" not in queue.turns_of(6)
 
@@ -93,7 +93,7 @@ def changed(*places: tuple[str, int]) -> MetadataDelta:
 
 def test_only_those_of_which_the_controller_was_asked_are_looked_at_when_it_has_spoken() -> None:
     queue = MoveQueue("abc")
-    queue.turn(asked_ms=1.0, not_before_ms=NOW_MS + 900)
+    queue.turn(assignment_sent_ms=1.0, not_before_ms=NOW_MS + 900)
     queue.turn()
     everything = changed(("a", 0), ("a", 1), ("b", 0), ("c", 0), ("d", 0))
     assert list(queue.turns.moves_awaiting_assignment(everything)) == [queue.moves["a"]]
@@ -102,7 +102,7 @@ def test_only_those_of_which_the_controller_was_asked_are_looked_at_when_it_has_
 
 def test_who_is_woken_comes_at_once_and_once() -> None:
     queue = MoveQueue("a")
-    queue.turn(asked_ms=1.0, not_before_ms=NOW_MS + 900)
+    queue.turn(assignment_sent_ms=1.0, not_before_ms=NOW_MS + 900)
     for _ in range(2):
         queue.turns.wake(queue.moves["a"])
     assert queue.next() == "a"
@@ -133,14 +133,14 @@ def test_a_move_that_is_over_takes_nobodys_place() -> None:
 
 def test_a_move_begun_anew_is_new() -> None:
     queue = MoveQueue("abc")
-    queue.turn(asked_ms=1.0, not_before_ms=NOW_MS + 1)
+    queue.turn(assignment_sent_ms=1.0, not_before_ms=NOW_MS + 1)
     queue.turns_of(2)
     queue.moves["a"] = move("a")
     queue.turns.add(queue.moves["a"])
     assert len(queue.turns) == 3
     assert list(queue.turns.moves_awaiting_assignment(changed(("a", 0)))) == []
     assert "a" not in queue.turns_of(6, NOW_MS + 10), "two are being copied"
-    queue.turn(is_held_up=True, not_before_ms=NOW_MS + 99)
+    queue.turn(is_blocked=True, not_before_ms=NOW_MS + 99)
     assert queue.turn() == "a"
 
 
@@ -151,7 +151,7 @@ def test_a_move_that_is_given_up_and_begun_again_before_its_first_turn_waits_onc
         queue.moves["c"] = move("c")
         queue.turns.add(queue.moves["c"])
     assert len(queue.turns._new) == 1, "while others are copied for hours"
-    assert queue.turns_of(3, is_held_up=True, not_before_ms=NOW_MS + 99) == "acb"
+    assert queue.turns_of(3, is_blocked=True, not_before_ms=NOW_MS + 99) == "acb"
     assert queue.next() == ""
 
 
