@@ -323,7 +323,7 @@ def test_the_log_is_not_compacted_while_it_is_copied() -> None:
         assert ground.replica.log.has_future_log
         ground.alter_log_dirs.cancel(TOPIC_PARTITION)
         assert not ground.replica.log.has_future_log
-        await ground.moves.alter(TOPIC_PARTITION, "/b")
+        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
         ground.commit(ground.ids[1])
         await ground.alter_and_wait("/b")
         assert not ground.replica.log.has_future_log

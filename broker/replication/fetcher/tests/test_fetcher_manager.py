@@ -182,9 +182,9 @@ def test_the_follower_throttle_names_the_partition_and_counts_what_comes() -> No
     named: list[tuple[str, int]] = []
     counted: list[int] = []
     throttle = node.fetchers._replica_manager.follower_quota = SimpleNamespace(  # type: ignore[assignment]
-        names=lambda image, topic, partition: named.append((topic, partition)) or True,
-        count=lambda size_bytes, now_ms: counted.append(size_bytes),
-        is_over=lambda image, now_ms: sum(counted) > 10,
+        is_throttled=lambda image, topic, partition: named.append((topic, partition)) or True,
+        record=lambda size_bytes, now_ms: counted.append(size_bytes),
+        is_exceeded=lambda image, now_ms: sum(counted) > 10,
     )
     world = node.fetchers._dependencies()
     assert throttle is not None

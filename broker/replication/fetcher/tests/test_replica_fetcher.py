@@ -79,10 +79,12 @@ class UnansweredFetcher:
 
     def follow(self, *numbers: int) -> None:
         for number in numbers:
-            epochs = SimpleNamespace(latest=lambda: 3)
-            synced = {"recovery_point": 0, "settings": LogConfig()}
-            log = SimpleNamespace(log_end_offset=0, log_start_offset=0, epochs=epochs, is_disconnected=False, **synced)
-            replica = SimpleNamespace(topic_id=b"t" * 16, partition=number, log=log, is_in_doubt=False, leader_epoch=3)
+            epochs = SimpleNamespace(latest_epoch=lambda: 3)
+            synced = {"recovery_point": 0, "config": LogConfig()}
+            log = SimpleNamespace(log_end_offset=0, log_start_offset=0, epochs=epochs, closed=False, **synced)
+            replica = SimpleNamespace(
+                topic_id=b"t" * 16, partition=number, log=log, has_uncertain_records=False, leader_epoch=3
+            )
             self.fetcher.add_partition(replica, 3)  # type: ignore[arg-type]
 
 

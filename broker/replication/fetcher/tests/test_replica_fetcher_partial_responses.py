@@ -35,7 +35,7 @@ def what_is_there(leader: ScriptedLeaderFetcher, size_bytes: int) -> Callable[[]
 
     async def answer() -> ScriptedResponse:
         at = asked_from(leader)[-1]
-        if leader.log().settings.flush_messages == 1:
+        if leader.log().config.flush_messages == 1:
             assert at <= leader.log().recovery_point, "whoever asks from there says that it keeps what is before"
         if at >= END:
             await trio.sleep(0.5)
@@ -130,7 +130,7 @@ def unsynced() -> ScriptedLeaderFetcher:
     leader = following([], size_bytes=1, flush_messages=1)
     leader.log().append_as_follower(b"".join(leader_batch(n) for n in range(5)), 0)
     found = leader.log()
-    leader.replica().log = open_log(found.disk, found.directory, "t", 0, found.settings, 0, clean=False)
+    leader.replica().log = open_log(found.disk, found.directory, "t", 0, found.config, 0, clean=False)
     assert (leader.log().log_end_offset, leader.log().recovery_point) == (5, 0)
     return leader
 
