@@ -17,19 +17,14 @@ from ottla.controller.control.broker_heartbeat_tracker import (
     BrokerHeartbeatTracker,
     FencedSince,
 )
-from ottla.controller.control.controller_result import (
-    ChargeQuota,
-    ControllerDefaults,
-    ControllerResult,
-    ControllerResultSteps,
-    no_quota,
-    run_to_end,
-)
+from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.delta import MetadataDelta, compare_images
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.partitions.replica_placer import RandomFunction
 from ottla.controller.periodic_tasks import PeriodicTask, PeriodicTaskContext
+from ottla.jobs.pending_request import ChargeQuota, no_quota
+from ottla.jobs.steps import run_to_end
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br

@@ -18,7 +18,7 @@ from typing import Any
 import trio
 
 from ottla.controller import activation
-from ottla.controller.control.controller_result import ChargeQuota, ControllerDefaults, no_quota
+from ottla.controller.control.controller_result import ControllerDefaults
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.delta import MetadataDelta, MetadataListener
 from ottla.controller.metadata.image import MetadataImage
@@ -44,7 +44,7 @@ from ottla.controller.snapshot_generator import SnapshotGenerator
 from ottla.env.disk import is_transient
 from ottla.env.env import Env
 from ottla.jobs.cooperative import run_yielding
-from ottla.jobs.pending_request import PendingRequest
+from ottla.jobs.pending_request import ChargeQuota, PendingRequest, no_quota
 from ottla.log.directory.log_directory import LogDirectory, MetaProperties
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError

@@ -11,14 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.controller.config.config_validation import MIN_ISR
 from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
-from ottla.controller.control.controller_result import (
-    ChargeQuota,
-    ControllerDefaults,
-    ControllerResult,
-    ControllerResultSteps,
-)
+from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.partitions.replica_placer import RandomFunction
+from ottla.jobs.pending_request import ChargeQuota
 
 if TYPE_CHECKING:
     from ottla.controller.control.fast_fencing import BrokerProbes

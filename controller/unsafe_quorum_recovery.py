@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.controller.control.broker_heartbeat import fence_broker
-from ottla.controller.control.controller_result import ControllerDefaults, run_to_end
+from ottla.controller.control.controller_result import ControllerDefaults
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.record_serde import (
     METADATA_VERSION,
@@ -22,6 +22,7 @@ from ottla.controller.metadata.record_serde import (
 from ottla.controller.raft.state_machine.events import HardState, LogAppend
 from ottla.controller.raft.state_machine.log_summary import VoterSetHistory
 from ottla.controller.raft.store.metadata_store import MetadataStore
+from ottla.jobs.steps import run_to_end
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.messages import control_records as ctl
 

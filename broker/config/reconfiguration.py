@@ -25,8 +25,8 @@ from ottla.controller.config.config_keys import TOPIC_KEYS, broker_key, check_va
 from ottla.controller.config.config_values import base_name
 from ottla.controller.config.internal_broker_config_keys import INTERNAL_BROKER_KEYS, QUOTA_KEYS
 from ottla.controller.config.pluggable_classes import STARTUP_CLASSES_BY_KEY
-from ottla.controller.control.controller_result import YIELD_EVERY
 from ottla.controller.metadata.image import MetadataImage
+from ottla.jobs.steps import YIELD_EVERY
 from ottla.jobs.time_slice import Job
 from ottla.wire.errors import ErrorCode, ProtocolError
 

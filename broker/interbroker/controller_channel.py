@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import trio
 
 from ottla.broker.requests.peer import Peer
-from ottla.controller.control.controller_result import ChargeQuota, no_quota
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import FOREVER_S, Env
 from ottla.env.hosts import format_address
+from ottla.jobs.pending_request import ChargeQuota, no_quota
 from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey, request_spec
 from ottla.wire.codec.primitives import Buffer

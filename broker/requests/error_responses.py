@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ottla.controller.control.controller_result import run_to_end
+from ottla.jobs.steps import run_to_end
 from ottla.jobs.time_slice import Job
 from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.codec.schema import Message

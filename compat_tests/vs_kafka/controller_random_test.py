@@ -25,7 +25,7 @@ from compat_tests.vs_kafka.kafka_controller import (
 )
 from ottla.controller.control import broker_heartbeat, elect_leaders
 from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
-from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, run_to_end
+from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.image import (
     RESOURCE_BROKER,
@@ -35,6 +35,7 @@ from ottla.controller.metadata.image import (
     merge_partition_change,
 )
 from ottla.controller.metadata.record_serde import decode_record, encode_record
+from ottla.jobs.steps import run_to_end
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages import alter_partition as ap

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple, Protocol
 
-from ottla.controller.control.controller_result import YIELD_EVERY, ControllerResult, ControllerResultSteps
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.acl import (
     CLUSTER_NAME,
     WILDCARD,
@@ -26,6 +26,7 @@ from ottla.controller.metadata.acl import (
     from_code,
 )
 from ottla.controller.metadata.image import MetadataImage
+from ottla.jobs.steps import YIELD_EVERY
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_acls as ca

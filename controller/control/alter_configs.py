@@ -15,16 +15,7 @@ from typing import Any
 from ottla.controller.config import config_validation
 from ottla.controller.config.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, broker_key, check_value, topic_key
 from ottla.controller.config.java_values import parse_integer, split
-from ottla.controller.control.controller_result import (
-    YIELD_EVERY,
-    YIELD_EVERY_DECODED,
-    ControllerDefaults,
-    ControllerResult,
-    ControllerResultSteps,
-    collect_steps,
-    find_duplicates_steps,
-    first_occurrences,
-)
+from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, ControllerResultSteps
 from ottla.controller.control.create_and_delete_topics import topic_name_error
 from ottla.controller.metadata.image import (
     RESOURCE_BROKER,
@@ -40,6 +31,7 @@ from ottla.controller.partitions.partition_assignment import (
     RequestTooLarge,
     check_batch_limits,
 )
+from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, collect_steps, find_duplicates_steps, first_occurrences
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError

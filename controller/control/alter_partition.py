@@ -9,21 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from ottla.controller.control.assign_replicas_to_dirs import leader_acceptor
-from ottla.controller.control.controller_result import (
-    YIELD_EVERY,
-    YIELD_EVERY_DECODED,
-    ControllerResult,
-    ControllerResultSteps,
-)
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import (
     NO_LEADER_CHANGE,
     MetadataImage,
     PartitionRegistration,
     merge_partition_change,
 )
-from ottla.controller.partitions.leader_and_isr_updates import topic_change_rules
+from ottla.controller.partitions.leader_and_isr_updates import leader_acceptor, topic_change_rules
 from ottla.controller.partitions.partition_change_builder import LEADER_RECOVERING, build_partition_change
+from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_partition as ap

@@ -8,17 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.controller.control.assign_replicas_to_dirs import leader_acceptor
-from ottla.controller.control.controller_result import (
-    YIELD_EVERY,
-    YIELD_EVERY_DECODED,
-    ControllerResult,
-    ControllerResultSteps,
-    sort_steps,
-)
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.directory_id import default_directory_id
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
-from ottla.controller.partitions.leader_and_isr_updates import topic_change_rules
+from ottla.controller.partitions.leader_and_isr_updates import leader_acceptor, topic_change_rules
 from ottla.controller.partitions.partition_assignment import MAX_RECORDS_PER_REQUEST, validate_manual_assignment
 from ottla.controller.partitions.partition_change_builder import (
     PartitionChangeRules,
@@ -31,6 +24,7 @@ from ottla.controller.partitions.reassignment_state import (
     reassignment_to,
     revert_reassignment,
 )
+from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, sort_steps
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError

@@ -5,18 +5,17 @@ Source: ``ReplicationControlManager.handleAssignReplicasToDirs`` (apache/kafka 4
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 
-from ottla.controller.control.controller_result import (
-    YIELD_EVERY,
-    YIELD_EVERY_DECODED,
-    ControllerResult,
-    ControllerResultSteps,
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
+from ottla.controller.metadata.image import MetadataImage, TopicImage
+from ottla.controller.partitions.leader_and_isr_updates import (
+    leader_acceptor,
+    leader_and_isr_updates,
+    topic_change_rules,
 )
-from ottla.controller.metadata.directory_id import is_replica_online
-from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
-from ottla.controller.partitions.leader_and_isr_updates import leader_and_isr_updates, topic_change_rules
 from ottla.controller.partitions.partition_change_builder import PartitionElection, build_partition_change
+from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import assign_replicas_to_dirs as ad
@@ -30,18 +29,6 @@ def _row_error(topic: TopicImage | None, number: int, broker_id: int) -> ErrorCo
     if broker_id not in topic.partitions[number].replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.NONE
-
-
-def leader_acceptor(image: MetadataImage, p: PartitionRegistration) -> Callable[[int], bool]:
-    """Who may lead a partition as things stand (R287): never one that has nothing of it yet."""
-
-    def check(broker_id: int) -> bool:
-        broker = image.brokers.get(broker_id)
-        if broker is None or broker.fenced or broker.in_controlled_shutdown:
-            return False
-        return broker_id in p.replicas and is_replica_online(p, broker)
-
-    return check
 
 
 def assign_replicas_to_dirs(

@@ -15,7 +15,7 @@ from msgspec.structs import replace as changed_record
 
 from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
 from ottla.controller.control.broker_registration import MAX_LISTED
-from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps, collect_distinct_steps
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.directory_id import directory_id_of
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.record_serde import CORDONED_DIRS_MIN_VERSION, METADATA_VERSION
@@ -24,6 +24,7 @@ from ottla.controller.partitions.leader_and_isr_updates import (
     leader_and_isr_updates,
     leads_any_partition,
 )
+from ottla.jobs.steps import collect_distinct_steps
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import broker_heartbeat as bh

@@ -9,16 +9,11 @@ from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
 from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
-from ottla.controller.control.controller_result import (
-    YIELD_EVERY,
-    ControllerResult,
-    ControllerResultSteps,
-    collect_distinct_steps,
-    collect_steps,
-)
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.record_serde import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.controller.partitions.leader_and_isr_updates import leader_and_isr_updates
+from ottla.jobs.steps import YIELD_EVERY, collect_distinct_steps, collect_steps
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import allocate_producer_ids as ap

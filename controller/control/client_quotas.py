@@ -15,14 +15,10 @@ from collections.abc import Generator, Mapping
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from ottla.controller.control.controller_result import (
-    YIELD_EVERY,
-    YIELD_EVERY_DECODED,
-    ControllerResult,
-    ControllerResultSteps,
-)
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits
+from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_client_quotas as ac

@@ -13,17 +13,7 @@ from typing import NamedTuple
 
 from ottla.controller.config.config_keys import INTERNAL_TOPIC_KEYS, TOPIC_KEYS, check_value, topic_key
 from ottla.controller.config.config_validation import check_size, check_topic
-from ottla.controller.control.controller_result import (
-    YIELD_EVERY,
-    YIELD_EVERY_DECODED,
-    ChargeQuota,
-    ControllerDefaults,
-    ControllerResult,
-    ControllerResultSteps,
-    find_duplicates_steps,
-    first_occurrences,
-    no_quota,
-)
+from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
@@ -42,6 +32,8 @@ from ottla.controller.partitions.partition_assignment import (
     manual_assignment,
 )
 from ottla.controller.partitions.replica_placer import RandomFunction
+from ottla.jobs.pending_request import ChargeQuota, no_quota
+from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_steps, first_occurrences
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.codec.streaming_array import StreamingArray

@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ottla.controller.control.controller_result import (
-    YIELD_EVERY,
-    YIELD_EVERY_DECODED,
-    ChargeQuota,
-    ControllerResult,
-    ControllerResultSteps,
-    find_duplicates_steps,
-    first_occurrences,
-    no_quota,
-)
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage, partition_record
 from ottla.controller.partitions.partition_assignment import (
     MAX_RECORDS_PER_REQUEST,
@@ -28,6 +19,8 @@ from ottla.controller.partitions.partition_assignment import (
     manual_assignment,
 )
 from ottla.controller.partitions.replica_placer import RandomFunction
+from ottla.jobs.pending_request import ChargeQuota, no_quota
+from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_steps, first_occurrences
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError

@@ -18,8 +18,9 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
-from ottla.controller.control.controller_result import YIELD_EVERY, ControllerResult, ControllerResultSteps
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage
+from ottla.jobs.steps import YIELD_EVERY
 from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.codec.primitives import Buffer, uuid_to_string
 from ottla.wire.codec.schema import Message

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ottla.controller.control.assign_replicas_to_dirs import leader_acceptor
-from ottla.controller.control.controller_result import (
-    YIELD_EVERY,
-    YIELD_EVERY_DECODED,
-    ControllerResult,
-    ControllerResultSteps,
-    sort_steps,
-)
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
-from ottla.controller.partitions.leader_and_isr_updates import is_leaderless, topic_change_rules
+from ottla.controller.partitions.leader_and_isr_updates import is_leaderless, leader_acceptor, topic_change_rules
 from ottla.controller.partitions.partition_assignment import MAX_RECORDS_PER_REQUEST, TOO_MANY_RECORDS
 from ottla.controller.partitions.partition_change_builder import (
     PartitionChangeRules,
     PartitionElection,
     build_partition_change,
 )
+from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, sort_steps
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode

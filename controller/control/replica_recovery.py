@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from ottla.controller.config.config_keys import REPLICA_RECOVERY
 from ottla.controller.control.alter_partition_reassignments import reassign_partition
 from ottla.controller.control.broker_heartbeat_tracker import FencedSince
-from ottla.controller.control.controller_result import YIELD_EVERY, ControllerResult, ControllerResultSteps, sort_steps
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
 from ottla.controller.partitions.leader_and_isr_updates import topic_change_rules
 from ottla.controller.partitions.reassignment_plan import BrokerLoads, replace_brokers
 from ottla.controller.partitions.reassignment_state import is_reassignment_in_progress
 from ottla.controller.partitions.replica_placer import is_usable_for_placement
+from ottla.jobs.steps import YIELD_EVERY, sort_steps
 from ottla.wire.codec.schema import Message
 
 INTERNAL_TOPIC_REPLICATION_FACTOR = 3

@@ -17,9 +17,10 @@ from collections.abc import Generator
 from itertools import chain
 
 from ottla.client import scram
-from ottla.controller.control.controller_result import YIELD_EVERY, ControllerResult, ControllerResultSteps
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits
+from ottla.jobs.steps import YIELD_EVERY
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_user_scram_credentials as au

@@ -16,15 +16,10 @@ from typing import NamedTuple
 
 from ottla.controller.config.config_validation import MIN_ISR
 from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
-from ottla.controller.control.controller_result import (
-    YIELD_EVERY,
-    ControllerResult,
-    ControllerResultSteps,
-    collect_steps,
-    sort_steps,
-)
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.controller.metadata.record_serde import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION
+from ottla.jobs.steps import YIELD_EVERY, collect_steps, sort_steps
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import metadata_records as m

@@ -9,8 +9,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.controller.control.controller_result import YIELD_EVERY, sort_steps
 from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage, TopicImage
+from ottla.jobs.steps import YIELD_EVERY, sort_steps
 
 NO_CHANGES: frozenset[Any] = frozenset()
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.controller.control.controller_result import sort_steps
 from ottla.controller.metadata.acl import StandardAcl
 from ottla.controller.metadata.persistent_map import PersistentIntMap
+from ottla.jobs.steps import sort_steps
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages import metadata_records as m
 

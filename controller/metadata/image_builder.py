@@ -12,7 +12,6 @@ from typing import Any
 from immutables import MapMutation
 from msgspec.structs import replace as changed_record
 
-from ottla.controller.control.controller_result import YIELD_EVERY, run_to_end, sort_steps
 from ottla.controller.metadata.acl import acl_from_record
 from ottla.controller.metadata.delta import MetadataDelta, TopicDelta
 from ottla.controller.metadata.image import (
@@ -25,6 +24,7 @@ from ottla.controller.metadata.image import (
     partition_from_record,
 )
 from ottla.controller.metadata.persistent_map import IntMapBuilder, PersistentIntMap, to_hash_trie
+from ottla.jobs.steps import YIELD_EVERY, run_to_end, sort_steps
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages import metadata_records as m
 

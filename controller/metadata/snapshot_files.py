@@ -15,7 +15,6 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.controller.control.controller_result import YIELD_EVERY, run_to_end
 from ottla.controller.metadata.record_serde import (
     NEWEST_METADATA_VERSION,
     MetadataBatchWriter,
@@ -23,6 +22,7 @@ from ottla.controller.metadata.record_serde import (
     decode_batch,
 )
 from ottla.env.disk import Disk, read_file
+from ottla.jobs.steps import YIELD_EVERY, run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Message

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 
 from ottla.controller.config.config_keys import topic_key, valid_canonical_value
-from ottla.controller.control.controller_result import YIELD_EVERY, sort_steps
 from ottla.controller.metadata.directory_id import is_replica_online
 from ottla.controller.metadata.image import (
     NO_LEADER,
@@ -20,6 +19,7 @@ from ottla.controller.metadata.image import (
 )
 from ottla.controller.metadata.record_serde import ELR_VERSION
 from ottla.controller.partitions.partition_change_builder import PartitionChangeRules, build_partition_change
+from ottla.jobs.steps import YIELD_EVERY, sort_steps
 from ottla.wire.codec.schema import Message
 
 NO_BROKER_ID = -1
@@ -112,3 +112,15 @@ def leads_any_partition(image: MetadataImage, broker_id: int) -> Generator[None,
 def is_leaderless(p: PartitionRegistration) -> bool:
     """Whether nobody leads it."""
     return p.leader == NO_LEADER
+
+
+def leader_acceptor(image: MetadataImage, p: PartitionRegistration) -> Callable[[int], bool]:
+    """Who may lead a partition as things stand (R287): never one that has nothing of it yet."""
+
+    def check(broker_id: int) -> bool:
+        broker = image.brokers.get(broker_id)
+        if broker is None or broker.fenced or broker.in_controlled_shutdown:
+            return False
+        return broker_id in p.replicas and is_replica_online(p, broker)
+
+    return check

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 
-from ottla.controller.control.controller_result import YIELD_EVERY
 from ottla.controller.metadata.directory_id import default_directory_id
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
 from ottla.controller.partitions.replica_placer import RandomFunction, StripedReplicaPlacer
+from ottla.jobs.steps import YIELD_EVERY
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 MAX_PARTITIONS_PER_REQUEST = 10_000

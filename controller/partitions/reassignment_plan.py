@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from ottla.controller.control.controller_result import YIELD_EVERY
+from ottla.jobs.steps import YIELD_EVERY
 
 T = TypeVar("T")
 PlannedPartition = tuple[str, int]

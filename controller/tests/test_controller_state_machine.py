@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.controller.control import broker_registration
-from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, run_to_end
+from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.directory_id import UNASSIGNED
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage, image_records
@@ -23,6 +23,7 @@ from ottla.controller.metadata.snapshot_files import (
     write_snapshot,
 )
 from ottla.env.memory_disk import MemoryDisk
+from ottla.jobs.steps import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import assign_replicas_to_dirs as ad

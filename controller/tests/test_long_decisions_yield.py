@@ -13,13 +13,6 @@ import trio
 from ottla.controller import snapshot_generator
 from ottla.controller.config import config_keys
 from ottla.controller.control import broker_heartbeat, broker_heartbeat_tracker, elect_leaders, replica_recovery
-from ottla.controller.control.controller_result import (
-    SORT_CHUNK,
-    YIELD_EVERY,
-    YIELD_EVERY_DECODED,
-    run_to_end,
-    sort_steps,
-)
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.image import MetadataImage, image_records_yielding
 from ottla.controller.metadata.image_builder import ImageBuilder
@@ -27,6 +20,7 @@ from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotI
 from ottla.controller.partitions import reassignment_plan
 from ottla.controller.partitions.leader_and_isr_updates import leader_and_isr_updates, leads_any_partition
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish
+from ottla.jobs.steps import SORT_CHUNK, YIELD_EVERY, YIELD_EVERY_DECODED, run_to_end, sort_steps
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import alter_partition as alp
 from ottla.wire.messages import alter_partition_reassignments as ar
@@ -295,7 +289,7 @@ def test_what_is_in_a_snapshot_is_put_in_order_in_steps(monkeypatch: pytest.Monk
         image.replay(m.TopicRecord(f"t{number}", number.to_bytes(16, "big")))
         image.replay(m.ConfigRecord(2, f"t{number}", "k", "v"))
         image.replay(m.UserScramCredentialRecord(f"u{number}", 1))
-    monkeypatch.setattr("ottla.controller.control.controller_result.SORT_CHUNK", 10)
+    monkeypatch.setattr("ottla.jobs.steps.SORT_CHUNK", 10)
     told = list(image_records_yielding(image.image(1, 1)))
     assert told.count(None) == 3 * (5 + 1)
     assert pauses(encode_snapshot_steps(SnapshotContents(), told, 1, 0)) == 18 + 1, "and one for each hundred records"
@@ -324,7 +318,7 @@ def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -
 
     store: Any = SimpleNamespace(write_snapshot=lambda name, raw: written.append(raw))
     raft: Any = SimpleNamespace(between=lambda work: None)
-    monkeypatch.setattr("ottla.controller.control.controller_result.SORT_CHUNK", 10)
+    monkeypatch.setattr("ottla.jobs.steps.SORT_CHUNK", 10)
     monkeypatch.setattr(snapshot_generator, "run_yielding", counting)
     ours = snapshot_generator.SnapshotGenerator(AtOnce(), store, raft, pytest.fail)  # type: ignore[arg-type]
     trio.run(ours._write, image.image(1, 1), SnapshotId(2, 1), SnapshotContents())
@@ -337,5 +331,5 @@ def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -
 def test_all_topics_are_put_in_order_in_steps(monkeypatch: pytest.MonkeyPatch, request_: Any) -> None:
     controller = filled(1, 50)
     few = pauses(controller.decide(request_))
-    monkeypatch.setattr("ottla.controller.control.controller_result.SORT_CHUNK", 10)
+    monkeypatch.setattr("ottla.jobs.steps.SORT_CHUNK", 10)
     assert pauses(controller.decide(request_)) == few + 5 + 1

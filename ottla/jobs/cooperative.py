@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import trio
 
-from ottla.controller.control.controller_result import YIELD_EVERY
+from ottla.jobs.steps import YIELD_EVERY
 
 T = TypeVar("T")
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import trio
 
-from ottla.controller.control.controller_result import ChargeQuota, no_quota
+ChargeQuota = Callable[[int], None]
+"""Hears how many partitions a change is about to make or remove; raises ProtocolError where those are too many."""
+
+
+def no_quota(count: int) -> None:
+    """Nobody counts what is changed."""
 
 
 class PendingRequest:

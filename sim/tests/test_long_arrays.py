@@ -28,9 +28,9 @@ from ottla.broker.handlers.transactions import list_transactions
 from ottla.broker.node import Node
 from ottla.broker.observability import request_metrics
 from ottla.controller.control import update_features
-from ottla.controller.control.controller_result import collect_distinct_steps, run_to_end
 from ottla.controller.raft.driver import describe_quorum
 from ottla.jobs import time_slice
+from ottla.jobs.steps import collect_distinct_steps, run_to_end
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import encode_request

@@ -26,9 +26,9 @@ from ottla.controller.config.config_validation import check_size
 from ottla.controller.config.internal_broker_config_keys import INTERNAL_BROKER_KEYS
 from ottla.controller.config.java_values import parse_integer
 from ottla.controller.control.alter_configs import AlterConfigOp, apply_list_change
-from ottla.controller.control.controller_result import find_duplicates_steps
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.partitions.partition_assignment import MAX_RECORDS_PER_REQUEST
+from ottla.jobs.steps import find_duplicates_steps
 from ottla.jobs.time_slice import Job
 from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.errors import ErrorCode, ProtocolError

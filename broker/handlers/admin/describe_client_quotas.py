@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.controller.control.client_quotas import filter_from_request, matching_quotas
-from ottla.controller.control.controller_result import sort_steps
+from ottla.jobs.steps import sort_steps
 from ottla.jobs.time_slice import Job
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.describe_client_quotas import (

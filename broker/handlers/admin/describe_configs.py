@@ -32,9 +32,9 @@ from ottla.controller.config.config_keys import (
 from ottla.controller.config.config_values import base_name
 from ottla.controller.config.java_values import parse_integer
 from ottla.controller.control.alter_configs import CLIENT_METRICS_KEYS, key_for_broker_plugin
-from ottla.controller.control.controller_result import collect_distinct_steps
 from ottla.controller.control.create_and_delete_topics import topic_name_error
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from ottla.jobs.steps import collect_distinct_steps
 from ottla.jobs.time_slice import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError

@@ -12,8 +12,8 @@ From KIP-113; room of a directory: KIP-827; whether it is cordoned: KIP-1066.
 from __future__ import annotations
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
-from ottla.controller.control.controller_result import sort_steps
 from ottla.controller.metadata.record_serde import CORDONED_DIRS_MIN_VERSION, METADATA_VERSION
+from ottla.jobs.steps import sort_steps
 from ottla.jobs.time_slice import Job
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.file_names import TopicPartition

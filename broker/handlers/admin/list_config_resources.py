@@ -13,7 +13,6 @@ from collections.abc import Iterable
 
 from ottla.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
-from ottla.controller.control.controller_result import YIELD_EVERY, sort_steps
 from ottla.controller.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -21,6 +20,7 @@ from ottla.controller.metadata.image import (
     RESOURCE_TOPIC,
     MetadataImage,
 )
+from ottla.jobs.steps import YIELD_EVERY, sort_steps
 from ottla.jobs.time_slice import Job
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_config_resources import (

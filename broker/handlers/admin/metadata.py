@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
-from ottla.controller.control.controller_result import sort_steps
 from ottla.controller.control.create_and_delete_topics import topic_name_error
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.controller.metadata.directory_id import offline_replicas
 from ottla.controller.metadata.image import MetadataImage, TopicImage
+from ottla.jobs.steps import sort_steps
 from ottla.jobs.time_slice import Job
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.codec.streaming_array import StreamingArray

@@ -22,9 +22,9 @@ from ottla.broker.groups.committed_offsets import INVALID_OFFSET, CommittedOffse
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.groups.state_machine import GroupStateMachine
 from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, wait_for_results
-from ottla.controller.control.controller_result import collect_steps
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.controller.metadata.image import MetadataImage
+from ottla.jobs.steps import collect_steps
 from ottla.jobs.time_slice import Job, WaitingJob
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.codec.streaming_array import StreamingArray

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.controller.control.acls import filter_from_request, matching_acls
-from ottla.controller.control.controller_result import sort_steps
 from ottla.controller.metadata.acl import StandardAcl
+from ottla.jobs.steps import sort_steps
 from ottla.jobs.time_slice import Job
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages.describe_acls import (

@@ -17,9 +17,9 @@ from collections.abc import Collection
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.broker.handlers.security.delegation_tokens import may_use_tokens
-from ottla.controller.control.controller_result import YIELD_EVERY
 from ottla.controller.control.delegation_tokens import REQUESTER_SINCE, SECRET, iterate_tokens, token_hmac
 from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.steps import YIELD_EVERY
 from ottla.jobs.time_slice import Job
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_delegation_token import (

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
-from ottla.controller.control.controller_result import sort_steps
 from ottla.controller.metadata.image import MetadataImage
+from ottla.jobs.steps import sort_steps
 from ottla.jobs.time_slice import Job
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (

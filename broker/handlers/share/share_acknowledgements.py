@@ -12,8 +12,8 @@ from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.share_partitions.acknowledgement import RENEW, ShareAcknowledgementBatch
 from ottla.broker.share_partitions.share_sessions import TopicIdPartition
-from ottla.controller.control.controller_result import collect_steps
 from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.steps import collect_steps
 from ottla.jobs.time_slice import Job, WaitingJob
 from ottla.wire.errors import ErrorCode, ProtocolError
 

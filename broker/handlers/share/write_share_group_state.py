@@ -19,7 +19,7 @@ from ottla.broker.handlers.share import share_state_requests
 from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.broker.share_state.state_batches import PersisterStateBatch
 from ottla.broker.share_state.state_machine import MAX_WRITTEN_BATCHES, WriteShareState
-from ottla.controller.control.controller_result import collect_steps
+from ottla.jobs.steps import collect_steps
 from ottla.jobs.time_slice import Job
 from ottla.wire.messages import write_share_group_state as wire
 

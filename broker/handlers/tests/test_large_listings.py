@@ -19,9 +19,9 @@ from ottla.broker.handlers.transactions import describe_transactions
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.handler_fixture import HandlerFixture, as_decoded, run_virtual
 from ottla.broker.tests.run_steps import run_steps
-from ottla.controller.control import controller_result
 from ottla.controller.metadata.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.controller.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage, PartitionRegistration, TopicImage
+from ottla.jobs import steps
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.framing import encode_request
@@ -128,7 +128,7 @@ def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
 def all_in_order(monkeypatch: pytest.MonkeyPatch, *what: Any) -> Any:
     """The answer, which took more steps where fewer things are put in order in each of them."""
     answer, few = asked(*what)
-    monkeypatch.setattr(controller_result, "SORT_CHUNK", 10)
+    monkeypatch.setattr(steps, "SORT_CHUNK", 10)
     again, more = asked(*what)
     assert again == answer
     assert more >= few + COUNT / 10

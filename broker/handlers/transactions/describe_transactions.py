@@ -20,8 +20,8 @@ from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.broker.handlers.item_results import distinct
 from ottla.broker.transactions.coordinator import state_machine_of
 from ottla.broker.transactions.transaction_metadata import TransactionMetadata
-from ottla.controller.control.controller_result import sort_steps
 from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.steps import sort_steps
 from ottla.jobs.time_slice import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError

@@ -18,8 +18,8 @@ from typing import Any
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.broker.transactions.coordinator import state_machine_of
 from ottla.broker.transactions.transaction_metadata import STATES_BY_NAME, TransactionMetadata
-from ottla.controller.control.controller_result import collect_distinct_steps, collect_steps
 from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.steps import collect_distinct_steps, collect_steps
 from ottla.jobs.time_slice import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError

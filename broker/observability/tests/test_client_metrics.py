@@ -18,10 +18,10 @@ from ottla.broker.observability.client_metrics_subscriptions import (
 )
 from ottla.broker.observability.otlp import parse_samples
 from ottla.broker.requests.peer import Peer
-from ottla.controller.control.controller_result import run_to_end
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.steps import run_to_end
 from ottla.wire.codec.primitives import uuid_from_string, write_uvarint
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import metadata_records as m

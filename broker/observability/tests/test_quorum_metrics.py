@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ottla.broker.observability import quorum_metrics
-from ottla.controller.control.controller_result import run_to_end
 from ottla.controller.raft.state_machine.epoch_states import (
     CandidateState,
     EpochState,
@@ -22,6 +21,7 @@ from ottla.controller.raft.state_machine.epoch_states import (
 from ottla.controller.raft.state_machine.events import HardState, ReplicaKey
 from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory
 from ottla.controller.tests.test_controller_state_machine import create, machine, send_heartbeat
+from ottla.jobs.steps import run_to_end
 from ottla.wire.messages import create_topics as ct
 
 ME = ReplicaKey(2, bytes([2]) * 16)

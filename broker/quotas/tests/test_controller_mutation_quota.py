@@ -10,11 +10,13 @@ import pytest
 from ottla.broker.quotas.controller_mutation_quota import STRICT_FROM_VERSION, TokenBucket
 from ottla.broker.quotas.quota_table import COUNTER_EXPIRY_MS
 from ottla.broker.quotas.tests.test_client_quotas import QuotaFixture, QuotaUser
-from ottla.controller.control.controller_result import ChargeQuota, ControllerDefaults, no_quota, run_to_end
+from ottla.controller.control.controller_result import ControllerDefaults
 from ottla.controller.control.create_and_delete_topics import TopicCreationContext, create_topics, delete_topics
 from ottla.controller.control.create_partitions import create_partitions
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.pending_request import ChargeQuota, no_quota
+from ottla.jobs.steps import run_to_end
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_partitions as cp

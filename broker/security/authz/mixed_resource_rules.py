@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from ottla.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.security.authz.authorization_rules import DENIAL_ERRORS
-from ottla.controller.control.controller_result import collect_steps, find_duplicates_steps
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.controller.metadata.image import (
     RESOURCE_BROKER,
@@ -24,6 +23,7 @@ from ottla.controller.metadata.image import (
     RESOURCE_TOPIC,
     MetadataImage,
 )
+from ottla.jobs.steps import collect_steps, find_duplicates_steps
 from ottla.jobs.time_slice import Job
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID

@@ -25,9 +25,9 @@ from ottla.broker.security.authz.authorization_rules import (
     ResourceRule,
 )
 from ottla.broker.security.authz.mixed_resource_rules import REQUEST_SPLITTERS, RequestSplitter, hide_configs
-from ottla.controller.control.controller_result import find_duplicates_steps
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.controller.metadata.image import MetadataImage
+from ottla.jobs.steps import find_duplicates_steps
 from ottla.jobs.time_slice import Job, TimeSlice
 from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.codec.schema import Message

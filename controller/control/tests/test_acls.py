@@ -9,10 +9,11 @@ import pytest
 
 from ottla.controller.control import acls
 from ottla.controller.control.acls import AclBindingFilter, create_acls, delete_acls
-from ottla.controller.control.controller_result import ControllerResult, run_to_end
+from ottla.controller.control.controller_result import ControllerResult
 from ottla.controller.metadata.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.controller.metadata.image import MetadataImage, image_records
 from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_acls as ca
 from ottla.wire.messages import delete_acls as da

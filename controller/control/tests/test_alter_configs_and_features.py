@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ottla.controller.config.config_keys import TOPIC_KEYS
-from ottla.controller.control.controller_result import YIELD_EVERY_DECODED, run_to_end
 from ottla.controller.control.tests.test_broker_registration import request, without
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, submit
+from ottla.jobs.steps import YIELD_EVERY_DECODED, run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import create_topics as ct

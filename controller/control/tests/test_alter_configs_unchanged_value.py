@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.controller.control.alter_configs import incremental_alter_configs
-from ottla.controller.control.controller_result import ControllerDefaults, run_to_end
+from ottla.controller.control.controller_result import ControllerDefaults
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.tests.test_controller_state_machine import machine
+from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages import alter_configs as ac
 from ottla.wire.messages import incremental_alter_configs as ia

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.controller.control import alter_partition_reassignments
-from ottla.controller.control.controller_result import ControllerResult, run_to_end
+from ottla.controller.control.controller_result import ControllerResult
 from ottla.controller.control.tests.test_alter_partition import ask
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.directory_id import UNASSIGNED
@@ -20,6 +20,7 @@ from ottla.controller.tests.test_controller_state_machine import (
     send_heartbeat,
     submit,
 )
+from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import create_topics as ct

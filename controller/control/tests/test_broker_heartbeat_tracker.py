@@ -8,7 +8,7 @@ import pytest
 
 from ottla.controller.control import elect_leaders
 from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
-from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, run_to_end
+from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult
 from ottla.controller.control.tests.test_broker_registration import request
 from ottla.controller.control.tests.test_elect_leaders import leader, led
 from ottla.controller.controller_state_machine import ControllerStateMachine
@@ -21,6 +21,7 @@ from ottla.controller.periodic_tasks import (
     PeriodicTask,
 )
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, send_heartbeat
+from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import create_topics as ct

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from ottla.controller.control import broker_heartbeat, broker_registration
-from ottla.controller.control.controller_result import run_to_end
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.record_serde import CORDONED_DIRS_MIN_VERSION
 from ottla.controller.tests.test_controller_state_machine import (
@@ -20,6 +19,7 @@ from ottla.controller.tests.test_controller_state_machine import (
     send_heartbeat,
     submit,
 )
+from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import broker_heartbeat as bh
 from ottla.wire.messages import broker_registration as br

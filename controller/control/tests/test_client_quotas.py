@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from ottla.controller.control.client_quotas import alter_client_quotas, filter_from_request, matching_quotas
-from ottla.controller.control.controller_result import ControllerResult, run_to_end
+from ottla.controller.control.controller_result import ControllerResult
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_client_quotas as ac
 from ottla.wire.messages import describe_client_quotas as dc

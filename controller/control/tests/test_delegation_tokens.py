@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from ottla.controller.control import delegation_tokens as dt
-from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, run_to_end
+from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult
 from ottla.controller.control.delegation_tokens import SECRET, TokenRequestContext, token_hmac
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.image import MetadataImage, image_records
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.periodic_tasks import SWEEP_EXPIRED_TOKENS
+from ottla.jobs.steps import run_to_end
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_delegation_token as cd

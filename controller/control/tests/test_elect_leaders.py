@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from ottla.controller.control import elect_leaders
-from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps, run_to_end
+from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, send_heartbeat, submit
+from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import elect_leaders as el

@@ -6,11 +6,11 @@ import errno
 
 import pytest
 
-from ottla.controller.control.controller_result import run_to_end
 from ottla.controller.control.fast_fencing import BrokerConnectionRefused, BrokerProbes, is_connection_refused
 from ottla.controller.control.tests.test_broker_heartbeat_tracker import again, epoch_of, heard
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, register, send_heartbeat
+from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics as ct
 

@@ -9,9 +9,9 @@ import pytest
 
 from ottla.client.scram import SCRAM_SHA_256, derive_credential, salted_password
 from ottla.controller.control import scram_credentials
-from ottla.controller.control.controller_result import YIELD_EVERY, run_to_end
 from ottla.controller.metadata.image import MetadataImage, image_records
 from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.steps import YIELD_EVERY, run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_user_scram_credentials as au
 from ottla.wire.messages import metadata_records as m

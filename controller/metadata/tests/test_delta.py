@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from ottla.controller.control.controller_result import run_to_end
 from ottla.controller.metadata.delta import MetadataDelta, compare_images
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.steps import run_to_end
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages import metadata_records as m
 

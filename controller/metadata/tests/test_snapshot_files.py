@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from ottla.controller.control.controller_result import run_to_end
 from ottla.controller.metadata.snapshot_files import (
     RECORDS_PER_BATCH,
     SnapshotContents,
@@ -19,6 +18,7 @@ from ottla.controller.metadata.snapshot_files import (
     write_snapshot,
 )
 from ottla.env.memory_disk import MemoryDisk
+from ottla.jobs.steps import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.messages import metadata_records as m

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from ottla.controller.control.controller_result import run_to_end
 from ottla.controller.partitions.reassignment_plan import (
     BrokerLoads,
     PlannedPartition,
@@ -17,6 +16,7 @@ from ottla.controller.partitions.reassignment_plan import (
     rebalance,
     replace_brokers,
 )
+from ottla.jobs.steps import run_to_end
 
 Partitions = dict[PlannedPartition, Sequence[int]]
 

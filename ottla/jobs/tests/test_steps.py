@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from ottla.controller.control.controller_result import (
+from ottla.jobs.steps import (
     YIELD_EVERY_DECODED,
     collect_distinct_steps,
     collect_steps,

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.controller.control.controller_result import run_to_end
 from ottla.controller.metadata.record_serde import MetadataBatchWriter, decode_batch
 from ottla.controller.metadata.snapshot_files import (
     SnapshotContents,
@@ -25,6 +24,7 @@ from ottla.controller.raft.store.quorum_state_file import QuorumStateFile
 from ottla.controller.storage_formatter import format_directory
 from ottla.env.disk import Disk
 from ottla.env.memory_disk import MemoryDisk
+from ottla.jobs.steps import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.directory.log_directory import LogDirectory, MetaProperties
 from ottla.wire.messages import metadata_records as m

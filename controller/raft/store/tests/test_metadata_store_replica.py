@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.controller.control.controller_result import run_to_end
 from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, encode_snapshot_steps
 from ottla.controller.raft.state_machine import events
 from ottla.controller.raft.state_machine.events import LogAppend
 from ottla.controller.raft.store.metadata_store import MetadataStore
 from ottla.controller.raft.store.tests.test_metadata_store import LeaderMetadataStore, formatted
+from ottla.jobs.steps import run_to_end
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.record_batch import batch_header as b
 
