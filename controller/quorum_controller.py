@@ -360,7 +360,7 @@ class QuorumController:
         """Answer another controller's or observer's request about the quorum that came in on ``listener``."""
         module = import_module("ottla.controller.raft.driver.inbound_requests")  # a node alone does without
         cluster_id, now_ms = self._identity.cluster_id, self._env.now_ms()
-        answer: Message = await module.answer_raft(self._raft, cluster_id, message, version, listener, now_ms)
+        answer: Message = await module.handle_raft_request(self._raft, cluster_id, message, version, listener, now_ms)
         return answer
 
     # ------------------------------------------------------------------ end

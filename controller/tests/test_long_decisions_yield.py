@@ -317,7 +317,7 @@ def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -
             work()
 
     store: Any = SimpleNamespace(write_snapshot=lambda name, raw: written.append(raw))
-    raft: Any = SimpleNamespace(between=lambda work: None)
+    raft: Any = SimpleNamespace(run_between_steps=lambda work: None)
     monkeypatch.setattr("ottla.jobs.steps.SORT_CHUNK", 10)
     monkeypatch.setattr(snapshot_generator, "run_yielding", counting)
     ours = snapshot_generator.SnapshotGenerator(AtOnce(), store, raft, pytest.fail)  # type: ignore[arg-type]

@@ -91,7 +91,7 @@ def test_r266_what_was_open_when_the_image_was_taken_is_open_again_once_the_rest
         assert controller.in_transaction
         controller.replay(3, m.EndTransactionRecord())
         controller.complete_append(3, 1)
-        assert dict(controller.latest.config(2, "t")) == {"first": "v"}
+        assert dict(controller.latest_image.config(2, "t")) == {"first": "v"}
 
 
 def test_what_was_closed_then_is_closed_again() -> None:

@@ -108,7 +108,7 @@ async def test_a_clean_stop_seals_the_metadata_log() -> None:
         assert not log.closed
         controller.close()
         assert log.closed
-        assert log.sealed_at == log.log_end_offset
+        assert log.sealed_end_offset == log.log_end_offset
 
 
 @virtual
@@ -367,7 +367,7 @@ async def refusals(code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> list[flo
         raise ProtocolError(code, "not like that")
 
     monkeypatch.setattr(
-        "ottla.controller.quorum_controller.CHORES", (PeriodicTask("do as told", lambda static: 1_000, refuse),)
+        "ottla.controller.quorum_controller.PERIODIC_TASKS", (PeriodicTask("do as told", lambda static: 1_000, refuse),)
     )
     async with ControllerFixture().controller() as controller:
         assert controller.is_active
@@ -395,7 +395,7 @@ async def test_a_broken_invariant_in_a_chore_ends_the_node(monkeypatch: pytest.M
         raise AssertionError("this cannot be")
 
     monkeypatch.setattr(
-        "ottla.controller.quorum_controller.CHORES", (PeriodicTask("do what cannot be", lambda static: 1_000, broken),)
+        "ottla.controller.quorum_controller.PERIODIC_TASKS", (PeriodicTask("do what cannot be", lambda static: 1_000, broken),)
     )
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="this cannot be"), flatten_subgroups=True):
         async with ControllerFixture().controller():

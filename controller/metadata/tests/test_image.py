@@ -208,10 +208,10 @@ def test_what_comes_behind_the_forgetting_of_all_eligible_leaders_is_kept() -> N
 
 
 ORDER = """
-from ottla.controller.metadata.delta import Delta
-from ottla.controller.metadata.image import records_of
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import image_records
 from ottla.controller.metadata.tests.test_image import many
-print([repr(r) for r in records_of(many())], list(Delta.everything(many()).topics))
+print([repr(r) for r in image_records(many())], list(MetadataDelta.from_empty(many()).topics))
 """
 
 

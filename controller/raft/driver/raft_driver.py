@@ -269,7 +269,7 @@ class RaftDriver:
         if machine.is_leader:
             self._led_until = machine.epoch, machine.high_watermark
         for reply in ready.replies:
-            reply.pending_request.give(read_response_records(store, reply))
+            reply.pending_request.complete(read_response_records(store, reply))
         for send in ready.sends:
             self._send(send)
         if ready.load_snapshot is not None:
@@ -328,13 +328,13 @@ class RaftDriver:
     def _send(self, send: OutboundRequest) -> None:
         if isinstance(send.request, events.QueryKRaftVersions):
             self.addresses.learn(send.peer, [ListenerEndpoint(e.name, e.host, e.port) for e in send.request.endpoints])
-        self._sender().say(send, self._replica_key_of(send.peer))
+        self._sender().send(send, self._replica_key_of(send.peer))
 
     def _sender(self) -> Any:
         """Where words for others go; what it takes is loaded when the first are said."""
         if self._request_sender is None:
             module = import_module("ottla.controller.raft.driver.outbound_requests")
-            self._request_sender = module.Speaking(
+            self._request_sender = module.RaftRequestSender(
                 self._env, self._identity, self._quorum, self.addresses.dial_address, self._on_response, self.enqueue
             )
             self._nursery.start_soon(self._request_sender.run)
@@ -356,9 +356,9 @@ class RaftDriver:
             return self._load_count == number and machine.loading_snapshot == name and machine.leader_id == leader_id
 
         module = import_module("ottla.controller.raft.driver.snapshot_fetch")
-        fetches_as = import_module("ottla.controller.raft.state_machine.lost_disk").fetches_as
+        lost_disk = import_module("ottla.controller.raft.state_machine.lost_disk")
         async with self._load_lock:  # one that is not wanted any more ends before the next begins
-            about = (fetches_as(machine), machine.epoch, name, ask, is_wanted)
+            about = (lost_disk.fetch_replica_key(machine), machine.epoch, name, ask, is_wanted)
             fetch = partial(module.fetch_snapshot, self._env, store.directory, *about)
             found: SnapshotContents | None = await retry_on_shortage(self._env, fetch)
         if found is None:

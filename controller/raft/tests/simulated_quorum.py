@@ -177,7 +177,7 @@ class SimulatedQuorum:
         if end is not None:
             out.append(lambda: self.invariants.on_commit(host, end))
         out += [lambda send=send: self._send(host, send.peer, send.request) for send in ready.sends]  # type: ignore[misc]
-        out += [lambda reply=reply: self._reply(host, reply.ticket, reply.answer) for reply in ready.replies]  # type: ignore[misc]
+        out += [lambda reply=reply: self._reply(host, reply.pending_request, reply.response) for reply in ready.replies]  # type: ignore[misc]
         if ready.load_snapshot is not None:
             out.append(lambda: self._load(host, 0))
         return out

@@ -52,7 +52,7 @@ def send_and_receive(speaking: RaftRequestSender, answer: Any) -> None:
     """Ask node 2, which answers so."""
     line: Any = speaking._channel
     speaking.send(OutboundRequest(2, ASK), ReplicaKey(2, b"2" * 16))
-    line.done.pop()(answer)
+    line.callbacks.pop()(answer)
 
 
 @pytest.mark.parametrize(

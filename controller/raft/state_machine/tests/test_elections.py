@@ -344,15 +344,15 @@ def test_r202_a_vote_is_on_the_disk_before_it_is_said_and_given_once() -> None:
     assert ready.hard_state == HardState(6, -1, SECOND)
     assert ready.replies[0].response.vote_granted
     assert raft.deadline_ms == 1600, "the timer begins anew"
-    assert not response_to(raft, Vote(THIRD, 6, 0, 5)).granted
-    assert response_to(raft, Vote(SECOND, 6, 0, 0)).granted
-    assert not response_to(raft, Vote(ReplicaKey(2), 6, 0, 0)).granted
-    assert not response_to(raft, Vote(ReplicaKey(2, bytes([8] * 16)), 6, 0, 0)).granted
+    assert not response_to(raft, Vote(THIRD, 6, 0, 5)).vote_granted
+    assert response_to(raft, Vote(SECOND, 6, 0, 0)).vote_granted
+    assert not response_to(raft, Vote(ReplicaKey(2), 6, 0, 0)).vote_granted
+    assert not response_to(raft, Vote(ReplicaKey(2, bytes([8] * 16)), 6, 0, 0)).vote_granted
 
 
 def test_nobody_votes_for_another_that_has_its_own_id() -> None:
     raft = unattached()
-    assert not response_to(raft, Vote(ReplicaKey(1, bytes([9] * 16)), 6, 0, 0)).granted
+    assert not response_to(raft, Vote(ReplicaKey(1, bytes([9] * 16)), 6, 0, 0)).vote_granted
     assert raft.hard_state == HardState(6)
 
 
@@ -393,7 +393,7 @@ def test_r212_who_votes_for_whom(state: str, real: bool, pre: bool) -> None:
             raft = in_state(state)
             said = response_to(raft, Vote(THIRD, at, last_epoch, offset, pre_vote=asked), 1)
             assert said.error == OK
-            assert said.granted == (expected and up_to_date), (state, asked, last_epoch, offset)
+            assert said.vote_granted == (expected and up_to_date), (state, asked, last_epoch, offset)
             if asked:
                 assert raft.hard_state.voted_key != THIRD, "a pre-vote is no vote"
 
@@ -402,5 +402,5 @@ def test_r212_nobody_votes_while_it_knows_of_a_leader() -> None:
     raft = follower()
     raft.step(2000, Tick())
     assert isinstance(raft.state, ProspectiveState)
-    assert not response_to(raft, Vote(THIRD, 5, 0, 0), 2001).granted
-    assert response_to(raft, Vote(THIRD, 5, 0, 0, pre_vote=True), 2001).granted
+    assert not response_to(raft, Vote(THIRD, 5, 0, 0), 2001).vote_granted
+    assert response_to(raft, Vote(THIRD, 5, 0, 0, pre_vote=True), 2001).vote_granted

@@ -82,7 +82,7 @@ def test_an_empty_voter_votes_only_for_an_empty_log_and_never_once_it_knows_of_a
 ) -> None:
     raft = voter(age)
     given = response_to(raft, vote)
-    assert (given.error, given.granted) == (OK, granted)
+    assert (given.error, given.vote_granted) == (OK, granted)
     assert raft.hard_state.voter_state == then
     assert raft.hard_state.voted_key == (SECOND if granted and not vote.pre_vote else None)
 
@@ -122,10 +122,10 @@ def test_a_newborn_waits_for_what_everybody_says_that_can_be_asked() -> None:
     assert isinstance(raft.state, ProspectiveState), "the third may have a log"
     raft.step(161, ResponseReceived(3, pre, RaftResponse(OK, 0, -1, vote_granted=True)))
     assert isinstance(raft.state, CandidateState)
-    assert raft.hard == HardState(1, -1, FIRST, NEW)
+    assert raft.hard_state == HardState(1, -1, FIRST, NEW)
     raft.step(170, ResponseReceived(2, Vote(FIRST, 1, 0, 0), RaftResponse(OK, 1, -1, vote_granted=True)))
     assert raft.is_leader
-    assert raft.hard == HardState(1, 1)
+    assert raft.hard_state == HardState(1, 1)
 
 
 def test_who_cannot_be_asked_is_not_waited_for_and_who_is_silent_only_for_a_while() -> None:
@@ -199,7 +199,7 @@ def test_once_all_have_answered_and_the_leader_has_nothing_more_it_votes_again()
     fetch = raft.pending_fetch or next_fetch(raft)
     ready = raft.step(140, ResponseReceived(2, fetch, nothing(raft)))
     assert ready.hard_state == HardState(7, 2)
-    assert response_to(raft, Vote(THIRD, 8, 7, 7)).granted
+    assert response_to(raft, Vote(THIRD, 8, 7, 7)).vote_granted
 
 
 def next_fetch(raft: RaftStateMachine) -> Fetch:

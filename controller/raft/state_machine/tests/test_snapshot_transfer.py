@@ -51,9 +51,9 @@ def following() -> RaftStateMachine:
 def test_r234_a_leader_checks_in_order(make: type, ask: FetchSnapshot, error: ErrorCode) -> None:
     raft = make()
     (reply,) = raft.step(1700, RequestReceived("t", ask)).replies
-    assert reply.ticket == "t"
+    assert reply.pending_request == "t"
     where = ((8, 3), 300, ask.position) if error == OK else ((-1, -1), 0, 0)
-    assert reply.answer == RaftFetchSnapshotResponse(error, raft.epoch, raft.leader_id, *where)
+    assert reply.response == RaftFetchSnapshotResponse(error, raft.epoch, raft.leader_id, *where)
 
 
 def test_r228_a_voter_that_fetches_a_snapshot_lives() -> None:
