@@ -86,7 +86,7 @@ def test_what_awaits_its_sync_is_not_closed_but_comes_to_rest() -> None:
     assert not log.is_idle
     log.close_idle_files()
     assert log.is_idle
-    log.park()
+    log.close_idle_files()
     opens = OpenCounter(disk)
     append_batches(log, 1)
     assert opens.opened == 0

@@ -180,11 +180,11 @@ def test_sync_is_known_to_be_needed_and_done() -> None:
     found.save(sync=True)
     assert not found.is_file_unsynced
     found.assign(1, 3, save=False)
-    assert (found.has_unsaved_entries, found.unsynced) == (True, False)
+    assert (found.has_unsaved_entries, found.is_file_unsynced) == (True, False)
     found.save()
-    assert (found.has_unsaved_entries, found.unsynced) == (False, True)
-    assert found.latest() == 1
-    assert epochs([]).latest() == -1
+    assert (found.has_unsaved_entries, found.is_file_unsynced) == (False, True)
+    assert found.latest_epoch() == 1
+    assert epochs([]).latest_epoch() == -1
 
 
 def test_a_file_that_cannot_be_read_is_as_if_it_were_missing() -> None:

@@ -182,10 +182,10 @@ def test_files_that_were_written_are_synced_as_a_whole() -> None:
     stage.write()
     assert stage.writer.has_unsynced_files
     stage.writer.prepare_sync()()
-    stage.writer.settled()
-    assert not stage.writer.unsynced
+    stage.writer.complete_sync()
+    assert not stage.writer.has_unsynced_files
     stage.write()
-    assert not stage.writer.unsynced, "nothing changed"
+    assert not stage.writer.has_unsynced_files, "nothing changed"
     disk = stage.directory.disk
     assert isinstance(disk, DiskSession)
     before = {
