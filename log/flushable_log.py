@@ -46,7 +46,7 @@ class FlushableLog(TruncatableLog):
             self.active_segment.used_since_idle_check = False
 
     def start_flush(self, end: int, more: Iterable[str] = ()) -> LogFlush:
-        """What makes everything below ``end``, and all files' names, durable: run it in a thread, then `complete_flush`.
+        """What makes all below ``end``, and all files' names, durable: run it in a thread, then `complete_flush`.
 
         ``more``: paths of other files to sync.
 

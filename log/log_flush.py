@@ -1,8 +1,8 @@
 """What has to be synced so that a log survives a power cut up to some offset.
 
 A sync waits in a thread while the loop goes on appending, rolling and truncating. So it is an object: made on the loop
-(`PartitionLog.begin_sync`), which notes what it speaks for; run in the thread, where it only waits; handed back on the
-loop (`PartitionLog.finish_sync`), which believes it as far as nothing was truncated meanwhile.
+(`PartitionLog.start_flush`), which notes what it speaks for; run in the thread, where it only waits; handed back on the
+loop (`PartitionLog.complete_flush`), which believes it as far as nothing was truncated meanwhile.
 
 Source: ``UnifiedLog.flush``, ``LogSegment.flush`` (apache/kafka 4.3.1).
 """
@@ -25,11 +25,11 @@ class LogFlush:
         "_log",
         "_paths",
         "active_base_offset",
+        "directory_changes",
         "end",
         "epoch_file_writes",
-        "directory_changes",
-        "truncations",
         "syncs_parent",
+        "truncations",
     )
 
     def __init__(self, log: LogState, end: int, more: Iterable[str] = ()) -> None:

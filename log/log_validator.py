@@ -1,8 +1,9 @@
 """What a leader checks of a client's batch before it appends: the header, and records only where a rule needs them.
 
 `check_client_batch` looks at the header and at the first bytes of the records: that is all an ordinary batch gets, and
-it costs a microsecond. `needs_record_validation` says whether a topic's settings need more; then `validate_records` goes through the records a
-piece at a time, in bounded memory, and pauses between the pieces, so that a caller can let others have their turn.
+it costs a microsecond. `needs_record_validation` says whether a topic's settings need more; then `validate_records`
+goes through the records a piece at a time, in bounded memory, and pauses between the pieces, so that a caller can let
+others have their turn.
 
 Source: ``LogValidator.java``, ``UnifiedLog.analyzeAndValidateRecords``, ``ProduceRequest.validateRecords``,
 ``ByteBufferLogInputStream.java`` (apache/kafka 4.3.1).
@@ -85,7 +86,7 @@ class ValidatedBatch(NamedTuple):
 
 
 ValidationJob = Generator[bool, None, ValidatedBatch]
-"""A look at a batch's records, in pauses; with True where much is kept meanwhile, or will be then (`StreamDecompressor`)."""
+"""A look at a batch's records, in pauses; True where much is kept meanwhile, or will be then (`StreamDecompressor`)."""
 
 
 def _invalid(message: str) -> ProtocolError:

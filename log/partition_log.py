@@ -59,7 +59,7 @@ class FollowerAppendInfo(NamedTuple):
 
 
 class PartitionLog(FlushableLog):
-    """The log of one partition on one disk. Not thread-safe: all but running a `LogFlush` is done on the node's loop."""
+    """The log of one partition on one disk. Not thread-safe: all but running a `LogFlush` is for the node's loop."""
 
     def update_config(self, settings: LogConfig) -> None:
         """New topic settings; they hold from the next batch on."""
@@ -83,9 +83,10 @@ class PartitionLog(FlushableLog):
     ) -> LogAppendInfo:
         """Append one batch as leader: check, stamp in place, write.
 
-        ``header`` is what `parse_single_batch` gave for ``data``, where the caller had to look at it already. ``checked`` is
-        what `validate_records` gave for it: then records are not looked at again, unless the settings have changed since. Who can
-        wait says ``at_once=False``. ``txn``: what is known of the transaction it belongs to, or ends.
+        ``header`` is what `parse_single_batch` gave for ``data``, where the caller had to look at it already.
+        ``checked`` is what `validate_records` gave for it: then records are not looked at again, unless the settings
+        have changed since. Who can wait says ``at_once=False``. ``txn``: what is known of the transaction it belongs
+        to, or ends.
 
         Raises:
             LookFirst: not ``at_once``, and a rule must see many records; nothing was written.

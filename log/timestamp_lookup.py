@@ -29,7 +29,7 @@ class TimestampAndOffset(NamedTuple):
 
 
 TimestampLookupJob = Generator[bool | None, None, TimestampAndOffset | None]
-"""A look-up that pauses now and then; with True where much is kept meanwhile, as `records.find_first_by_timestamp_job` has it."""
+"""A look-up that pauses now and then; with True where much is kept meanwhile, as `find_first_by_timestamp_job` does."""
 
 
 def find_offset_by_timestamp(log: PartitionLog, timestamp: int, upper_offset: int) -> TimestampAndOffset | None:
@@ -119,7 +119,7 @@ def _find_batch_by_timestamp(
 
 
 def find_max_timestamp_job(log: PartitionLog) -> TimestampLookupJob:
-    """The record with the largest timestamp; the first of them where several have it. Pauses as `find_offset_by_timestamp_job`.
+    """The record with the largest timestamp; the first of several. Pauses as `find_offset_by_timestamp_job`.
 
     Neither the log start nor the high watermark bounds the look-up: the caller compares the offset, as Kafka does.
     """

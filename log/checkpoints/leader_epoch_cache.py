@@ -18,7 +18,7 @@ UNDEFINED_OFFSET = -1
 class LeaderEpochFileCache:
     """A growing list of (epoch, start offset)."""
 
-    __slots__ = ("_disk", "entries", "is_corrupt", "path", "has_unsaved_entries", "is_file_unsynced", "write_count")
+    __slots__ = ("_disk", "entries", "has_unsaved_entries", "is_corrupt", "is_file_unsynced", "path", "write_count")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk

@@ -104,7 +104,7 @@ class LogStartOffsetCheckpoint:
         return self._is_synced and not self._has_backup
 
     def prepare_sync(self) -> Callable[[], int]:
-        """What waits until the disk has the file as it is now, and gives what `complete_sync` is to be told: for a thread.
+        """What waits until the disk has the file as it is now, and gives what `complete_sync` needs: for a thread.
 
         Raises:
             OSError: final, unless the process is only short of something; also in the thread.

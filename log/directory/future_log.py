@@ -165,7 +165,8 @@ def rename_to_current(directory: LogDirectory, future: PartitionLog) -> None:
     """A future log becomes the partition's log: one renaming.
 
     Its start is noted first: until then it was the other directory that knew of records that are deleted. The disk
-    knows already where offsets may be missing (`LogDirectory.is_cleaner_offset_synced`): a crash would take that for damage.
+    knows already where offsets may be missing (`LogDirectory.is_cleaner_offset_synced`): a crash would take that for
+    damage.
 
     Raises:
         OSError: the disk failed; it is a future log still.

@@ -55,7 +55,7 @@ class LogDirectory:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self.written_cleaner_offsets: Mapping[TopicPartition, int] = {}
-        """What the file says, with each writing another object; `ottla.log.directory.cleaner_checkpoint` writes it, too."""
+        """What the file says, with each writing another object; `directory.cleaner_checkpoint` writes it, too."""
         self.are_cleaner_offsets_synced = True
         """Whether a power cut leaves that file as it is."""
         self._has_cleaner_checkpoint = False

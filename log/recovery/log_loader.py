@@ -77,9 +77,9 @@ def open_log(
 ) -> PartitionLog:
     """A partition that was there before; ``compacted_below`` an offset its segments may have holes, None: nobody knows.
 
-    With ``is_contiguous`` each segment begins where the one before ends all the same: in a copy, which is not compacted.
-    ``on_swaps`` is told where there may be holes because an exchange of compacted segments is gone on with, before they
-    take their names: another crash, and nothing else would tell.
+    With ``adjoin`` each segment begins where the one before ends all the same: in a copy, which is not
+    compacted. ``on_swaps`` is told where there may be holes because an exchange of compacted segments is gone on with,
+    before they take their names: another crash, and nothing else would tell.
 
     Raises:
         CorruptFile: ``partition.metadata`` is not readable; OSError: the disk failed.

@@ -63,20 +63,20 @@ class LogSegment:
         "_disk",
         "_file",
         "_is_pinned",
-        "_offset_index",
         "_max_timestamp_loaded",
+        "_offset_index",
         "_time_index",
+        "are_index_files_stale",
         "base_offset",
         "bytes_since_index_entry",
+        "config",
         "created_ms",
         "damaged_ranges",
         "first_timestamp",
         "max_timestamp",
         "max_timestamp_offset",
         "path",
-        "config",
         "size_bytes",
-        "are_index_files_stale",
         "used_since_idle_check",
     )
 
@@ -327,7 +327,7 @@ class LogSegment:
         return locate_batch(self, offset, self.offset_index.lookup(offset))
 
     def scan(self, position: int = 0, *, check: bool = True) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Every batch from ``position`` on: where it lies, its header, its bytes. Raises as `scan.iterate_batches` does."""
+        """Every batch from ``position`` on: where it lies, its header, its bytes. Raises as `iterate_batches` does."""
         return iterate_batches(self, position, check=check)
 
     def add_aborted_txn(self, entry: AbortedTxn) -> None:

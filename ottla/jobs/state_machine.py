@@ -4,8 +4,9 @@ A machine never does anything. It says what shall be done, as an `Effects`: reco
 those records are committed, timers to arm. The shell around it appends, replays, waits for the high watermark, and
 only then lets the replies go, so nobody ever sees a state that could be lost.
 
-What is not replayed (who waits for what, timers) and must follow the log all the same goes into ``on_commit_outcome``: the shell
-hands it back once the fate of the records is known. What is too much for one turn of the loop goes into ``continuation``.
+What is not replayed (who waits for what, timers) and must follow the log all the same goes into ``on_commit_outcome``:
+the shell hands it back once the fate of the records is known. What is too much for one turn of the loop goes into
+``continuation``.
 
 Shape taken from ``CoordinatorResult``/``CoordinatorShard`` and ``ControllerResult`` (apache/kafka 4.3.1).
 """
@@ -87,10 +88,11 @@ class Effects(Generic[R]):
     continuation: Iterator[Effects[R]] | None = None
     """More of the same, asked for slice by slice; the machine gets no other event before its end. Each slice's records
     are written, and its replies leave, before the next is asked for; where records are refused it is the last. The
-    replies and ``on_commit_outcome`` that stand beside it wait for its end, and are told of a `ProtocolError` it ends with."""
+    replies and ``on_commit_outcome`` that stand beside it wait for its end, and are told of a `ProtocolError` it ends
+    with."""
 
     def add_records(self, records: Iterable[R | None], txn: TransactionContext | None = None) -> None:
-        """Records to append, however many: more than one slice is made in ``continuation``. None is a look that led to none.
+        """Records to append, however many: all after one slice in ``continuation``. None is a look that led to none.
 
         Those of a transaction are as many of its batches: seen together all the same, at its end.
         """

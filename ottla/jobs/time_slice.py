@@ -31,8 +31,9 @@ WaitingJob = Generator[WaitCondition | None, None, T]
 class TimeSlice:
     """How long somebody has worked since others could.
 
-    ``resume`` and ``suspend`` stand around the work, so that time spent waiting does not count; ``is_expired`` says that
-    the slice is used up, and ``yield_now`` lets the others run. Who has a loop of his own says `maybe_yield` after each round::
+    ``resume`` and ``suspend`` stand around the work, so that time spent waiting does not count; ``is_expired`` says
+    that the slice is used up, and ``yield_now`` lets the others run. Who has a loop of his own says `maybe_yield` after
+    each round::
 
         for log in logs:
             look_at(log)

@@ -36,7 +36,7 @@ def length_error(what: str, value: object) -> WireError:
 
 
 def write_buffered_chunks(rows: Any, write: Callable[[Any], None]) -> Any:
-    """Write those rows of an array that lie ready, as a `Written` has them; gives it for the others."""
+    """Write those rows of an array that lie ready, as a `StreamingArray` has them; gives it for the others."""
     for chunk in getattr(rows, "chunks", ()):
         write(chunk)
     return rows
@@ -139,7 +139,8 @@ class CodecGenerator:
 
     def call_expression(self, cls: type[Message], arguments: str) -> str:
         """An expression that runs a struct's function."""
-        return f"{'(yield from ' * self.is_generator(cls)}{self.generate_struct(cls)}({arguments}){')' * self.is_generator(cls)}"
+        call = f"{self.generate_struct(cls)}({arguments})"
+        return f"(yield from {call})" if self.is_generator(cls) else call
 
     def is_tagged(self, spec: FieldSpec) -> bool:
         """Whether the field stands in the tagged section in this version."""

@@ -1,7 +1,8 @@
 """The fast codec: for each (message, version, direction) one flat Python function, written on first use.
 
 Neighbouring fixed-size fields become one ``struct`` call; presence, nullability and length forms are decided while
-compiling, so that nothing of the schema is left in what runs. ``generated_source(cls, version, direction)`` gives the text.
+compiling, so that nothing of the schema is left in what runs. ``generated_source(cls, version, direction)`` gives the
+text.
 
 A decoder is ``decode(buf, pos, end) -> (message, pos)``; an encoder is ``encode(message, write)`` where ``write``
 takes byte strings (and, for ``records``, whatever has a length: a range of a file is sent without being read).

@@ -35,7 +35,7 @@ _FREE_KINDS = ("bool", "int8", "string", "bytes", "records")
 class DecodeBudget:
     """What is left to be spent on one request."""
 
-    __slots__ = ("remaining_bytes", "remaining_early_bytes", "keeps")
+    __slots__ = ("keeps", "remaining_bytes", "remaining_early_bytes")
 
     def __init__(self, request_bytes: int, *, keeps: bool = False) -> None:
         self.keeps = keeps

@@ -1,7 +1,7 @@
 """Headers of compressed data: gzip members, xerial snappy streams, lz4 frames and zstd frames.
 
-`check_compressed_prefix` is the check of a Produce request: it looks at the first bytes of a batch's records, unpacks nothing,
-and refuses what Kafka's readers refuse by the same bytes. The readers in `decompression` use the same parsers.
+`check_compressed_prefix` is the check of a Produce request: it looks at the first bytes of a batch's records, unpacks
+nothing, and refuses what Kafka's readers refuse by the same bytes. The readers in `decompression` use the same parsers.
 
 Source: ``Lz4BlockInputStream.readHeader``, ``Lz4BlockOutputStream.FLG`` and ``BD``, ``GzipCompression``,
 ``SnappyCompression``, ``ZstdCompression`` (apache/kafka 4.3.1); ``java.util.zip.GZIPInputStream.readHeader``;
@@ -40,7 +40,7 @@ _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 """The last three bytes of the magic number of a zstd frame without data; the first byte is 0x50 to 0x5f."""
 _ZSTD_MAX_BLOCK_BYTES = 128 * 1024
 _MAX_HEADERS_CHECKED = 4
-"""Streams, frames or blocks without data that `check_compressed_prefix` steps over before it accepts the rest unseen."""
+"""Streams, frames or blocks without data that `check_compressed_prefix` skips before it accepts the rest unseen."""
 
 _VALID, _BAD_DATA, _NO_RECORDS = ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD
 _FEXTRA, _FNAME, _FCOMMENT, _FHCRC = 4, 8, 16, 2

@@ -1,4 +1,4 @@
-"""Every message's schema as a checksum, kept in ``schema_checksums.txt``: the room's own tests notice when one is changed.
+"""Every message's schema as a checksum, kept in ``schema_checksums.txt``: the tests notice when one is changed.
 
 That the schemas are Kafka's is proved against Kafka's jars, where Java is; what was proved there is written down with
 ``python -m ottla.wire.tests.schema_checksums``.
@@ -13,7 +13,7 @@ from ottla.wire.codec.interpreter import spec_of
 from ottla.wire.codec.schema import Message, fields_of
 from ottla.wire.messages.catalogue import all_messages
 
-CHECKSUMS_PATH = Path(__file__).with_name("layouts.txt")
+CHECKSUMS_PATH = Path(__file__).with_name("schema_checksums.txt")
 
 
 def describe_fields(cls: type[Message]) -> str:

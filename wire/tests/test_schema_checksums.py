@@ -15,7 +15,8 @@ def test_every_schema_is_the_one_that_was_compared_with_kafkas() -> None:
         name: checksum for name, checksum in schema_checksums().items() if recorded_checksums().get(name) != checksum
     }
     assert not changed, (
-        "compare with Kafka (compat_tests/vs_kafka/test_conformance.py), then python -m ottla.wire.tests.schema_checksums"
+        "compare with Kafka (compat_tests/vs_kafka/test_conformance.py),"
+        " then python -m ottla.wire.tests.schema_checksums"
     )
     assert list(recorded_checksums()) == sorted(all_messages())
     assert len(recorded_checksums()) >= 270

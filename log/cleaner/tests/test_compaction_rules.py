@@ -1,4 +1,4 @@
-"""Tables of rules for compaction: ``LogCleaner.java``, ``LogCleanerManager.java``, ``CleanedTransactionMetadata.java``."""
+"""Rules for compaction: ``LogCleaner.java``, ``LogCleanerManager.java``, ``CleanedTransactionMetadata.java``."""
 
 from __future__ import annotations
 

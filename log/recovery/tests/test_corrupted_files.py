@@ -1,5 +1,6 @@
 """A directory damaged in every way we can think of, opened without the clean mark: what lies before the damage is kept,
-and not a byte with a bad checksum is served. ``OTTLA_MUTATIONS=10000 pytest log/recovery/tests/test_corrupted_files.py`` for all.
+and not a byte with a bad checksum is served. ``OTTLA_MUTATIONS=10000 pytest
+log/recovery/tests/test_corrupted_files.py`` for all.
 """
 
 from __future__ import annotations
