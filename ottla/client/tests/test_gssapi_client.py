@@ -88,7 +88,7 @@ class FakeKerberosEnv:
 
     def log_in(self) -> list[bytes]:
         source = KerberosLogin(KerberosIdentity("a@HERE.ORG", "/k"), "kafka")
-        env: Any = SimpleNamespace(ticket=self.call_library, in_thread=self.in_thread)
+        env: Any = SimpleNamespace(kerberos_initiator=self.call_library, in_thread=self.in_thread)
         channel: Any = self
         trio.run(authenticate, channel, SaslLogin("GSSAPI", "", "", kerberos=source), env, "host")
         return self.sent_tokens
@@ -137,7 +137,7 @@ def test_while_the_kdc_is_silent_those_who_come_are_still_looked_at() -> None:
         return OFFER if token == b"" else b"proof"
 
     async def run() -> None:
-        real: Any = SimpleNamespace(ticket=begin, in_thread=env.in_thread)
+        real: Any = SimpleNamespace(kerberos_initiator=begin, in_thread=env.in_thread)
         async with trio.open_nursery() as nursery:
             for host in ("a", "b", "c"):
                 nursery.start_soon(authenticate_gssapi, real, KerberosLogin(KerberosIdentity(), "kafka"), host, say)

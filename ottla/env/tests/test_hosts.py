@@ -91,6 +91,6 @@ def test_every_module_writes_addresses_by_the_functions_of_hosts() -> None:
     for room in ("wire", "log", "controller", "broker", "ottla"):
         for path in (ROOT / room).rglob("*.py"):
             if "tests" not in path.parts and path.name != "hosts.py":
-                text = path.read_text().replace("host_of(sock.getpeername()[0])", "None")
+                text = path.read_text().replace("canonical_host(sock.getpeername()[0])", "None")
                 found += [f"{path}:{x.lineno}" for x in ast.walk(ast.parse(text)) if _writes_address(x)]  # type: ignore[attr-defined]
     assert found == []

@@ -97,7 +97,7 @@ def test_calls_that_log_are_found() -> None:
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
-def test_every_call_that_logs_writes_one_printable_line_of_bounded_length(lines: CapturedLog, value: str) -> None:
+def test_every_call_that_logs_writes_one_printable_line_of_bounded_length(captured_log: CapturedLog, value: str) -> None:
     logger = logging.getLogger(LOGGER_NAMES[0])
     for place, method, arguments in CALLS:
         template = arguments[0] if arguments else None
@@ -107,20 +107,20 @@ def test_every_call_that_logs_writes_one_printable_line_of_bounded_length(lines:
             logger.log(METHODS[method], template.value, *values)
         else:  # the text comes from elsewhere
             logger.log(METHODS[method], value)
-        text = lines.texts[-1]
+        text = captured_log.texts[-1]
         assert text.isprintable(), place
         assert len(text) < 8 * LONGEST_CHARS, place
-    assert len(lines.texts) == len(CALLS)
+    assert len(captured_log.texts) == len(CALLS)
 
 
-def test_a_traceback_has_no_line_that_begins_as_a_line_of_the_log(lines: CapturedLog) -> None:
+def test_a_traceback_has_no_line_that_begins_as_a_line_of_the_log(captured_log: CapturedLog) -> None:
     for value in HOSTILE:
         try:
             raise ValueError(value)
         except ValueError as error:
             error.add_note(value)
             logging.getLogger(LOGGER_NAMES[0]).exception("failed: %s", error)
-    for text in lines.texts:
+    for text in captured_log.texts:
         first, *rest = text.split("\n")
         assert "failed: " in first
         assert rest
@@ -136,9 +136,9 @@ def test_every_logger_of_a_node_escapes(name: str) -> None:
     assert record.getMessage() == r"a\nb of 'c\x1b': 5"
 
 
-def test_values_by_name_are_escaped(lines: CapturedLog) -> None:
+def test_values_by_name_are_escaped(captured_log: CapturedLog) -> None:
     logging.getLogger(LOGGER_NAMES[0]).warning("%(topic)s at %(offset)d", {"topic": "a\nb", "offset": 5})
-    assert lines.texts[-1].endswith(r"a\nb at 5")
+    assert captured_log.texts[-1].endswith(r"a\nb at 5")
 
 
 def test_escaped_keeps_printable_text() -> None:

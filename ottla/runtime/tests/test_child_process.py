@@ -49,9 +49,9 @@ def test_an_error_comes_back_as_itself_and_a_death_by_name() -> None:
 
 PARENT = """
 import sys, trio
-from ottla.runtime.child_process import run_beside
+from ottla.runtime.child_process import run_in_child_process
 from ottla.runtime.tests.test_child_process import wait
-trio.run(run_beside, wait, sys.argv[1])
+trio.run(run_in_child_process, wait, sys.argv[1])
 """
 
 

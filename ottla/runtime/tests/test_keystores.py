@@ -69,11 +69,11 @@ def test_a_nul_in_a_setting_is_refused(keys: TlsStore) -> None:
 AT_A_TERMINAL = """
 import os, sys
 os.open(sys.argv[1], os.O_RDWR)  # of a session without a terminal this is the terminal now
-from ottla.runtime.ssl_contexts import server_context
-from ottla.env.tls import BadTls, Store, Tls
+from ottla.env.tls import InvalidTlsConfig, TlsConfig, TlsStore
+from ottla.runtime.ssl_contexts import server_ssl_context
 try:
-    server_context(Tls(Store(sys.argv[2])))
-except BadTls as error:
+    server_ssl_context(TlsConfig(TlsStore(sys.argv[2])))
+except InvalidTlsConfig as error:
     print(error)
 """
 

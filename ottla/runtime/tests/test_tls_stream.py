@@ -99,7 +99,7 @@ def test_bytes_and_ranges_of_files_arrive_in_order(authority, keys, tmp_path, ve
             nursery.start_soon(theirs.send, [b"x" * 100_000])
             assert await read(ours, 100_000) == b"x" * 100_000
 
-    over_tls(main, TlsConfig(keystore=keys, protocols=(version,)), TlsConfig(truststore=authority.trusted))
+    over_tls(main, TlsConfig(keystore=keys, protocols=(version,)), TlsConfig(truststore=authority.truststore))
 
 
 class FullRecordPeer:
@@ -127,7 +127,7 @@ def test_what_came_before_a_connection_broke_is_received(authority, keys):
             await ours.receive_into(buffer, FOREVER_S)
         ours._tls = real
 
-    over_tls(main, TlsConfig(keys), TlsConfig(truststore=authority.trusted))
+    over_tls(main, TlsConfig(keys), TlsConfig(truststore=authority.truststore))
 
 
 def test_full_records_are_received_together_and_others_get_their_turn(authority, keys):
@@ -150,7 +150,7 @@ def test_full_records_are_received_together_and_others_get_their_turn(authority,
         assert sizes == [MIB] * 8, "so much at once, and no more"
         assert len(turns) >= 5
 
-    over_tls(main, TlsConfig(keys), TlsConfig(truststore=authority.trusted))
+    over_tls(main, TlsConfig(keys), TlsConfig(truststore=authority.truststore))
 
 
 def test_the_end_is_told(authority, keys):
@@ -158,22 +158,22 @@ def test_the_end_is_told(authority, keys):
         ours.close()
         assert await theirs.receive_into(memoryview(bytearray(10)), 5.0) == 0
 
-    over_tls(main, TlsConfig(keystore=keys), TlsConfig(truststore=authority.trusted))
+    over_tls(main, TlsConfig(keystore=keys), TlsConfig(truststore=authority.truststore))
 
 
 def test_waiting_for_bytes_ends_with_its_time(authority, keys):
     async def main(ours: TlsStream, theirs: Any) -> None:
         assert await ours.receive_into(memoryview(bytearray(10)), 0.01) == 0
 
-    over_tls(main, TlsConfig(keystore=keys), TlsConfig(truststore=authority.trusted))
+    over_tls(main, TlsConfig(keystore=keys), TlsConfig(truststore=authority.truststore))
 
 
 @pytest.mark.parametrize("auth", ["none", "requested", "required"])
 @pytest.mark.parametrize("shows", [True, False])
 def test_305_client_authentication(authority, keys, auth, shows):
     own = authority.issue("client", "/O=Here/OU=There/CN=alice+UID=7", alt="DNS:x")
-    server = TlsConfig(keystore=keys, truststore=authority.trusted, client_auth=auth)
-    client = TlsConfig(keystore=own if shows else None, truststore=authority.trusted)
+    server = TlsConfig(keystore=keys, truststore=authority.truststore, client_auth=auth)
+    client = TlsConfig(keystore=own if shows else None, truststore=authority.truststore)
 
     async def run() -> str | None:
         ours, theirs, shown = await pair(server, client)
@@ -207,7 +207,7 @@ def refused(server: TlsConfig, client: TlsConfig) -> str:
 @pytest.mark.parametrize("verifies", [True, False])
 def test_304_the_name_in_the_certificate_must_be_the_one_that_was_dialled(authority, verifies):
     wrong = authority.issue("wrong", "/CN=elsewhere", alt="DNS:elsewhere")
-    client = TlsConfig(truststore=authority.trusted, verify_hostname=verifies)
+    client = TlsConfig(truststore=authority.truststore, verify_hostname=verifies)
     if verifies:
         assert "Hostname mismatch" in refused(TlsConfig(keystore=wrong), client)
     else:
@@ -222,7 +222,7 @@ def test_306_pem_may_be_given_as_text(authority, keys):
         assert await read(theirs, 1) == b"x"
 
     as_text = TlsStore(pem=Path(keys.location).read_text())
-    trusted = TlsStore(pem=Path(authority.trusted.location).read_text())
+    trusted = TlsStore(pem=Path(authority.truststore.location).read_text())
     over_tls(main, TlsConfig(keystore=as_text), TlsConfig(truststore=trusted))
 
 
@@ -236,7 +236,7 @@ def test_307_other_keys_are_shown_from_the_next_connection_on(authority, keys):
         for renew in (None, TlsConfig(keystore=other), TlsConfig(keystore=TlsStore("no such file"))):
             if renew is not None:
                 try:
-                    listener.renew(renew)
+                    listener.reload_tls(renew)
                 except OSError:
                     names.append("refused")
             async with trio.open_nursery() as nursery:
@@ -248,7 +248,7 @@ def test_307_other_keys_are_shown_from_the_next_connection_on(authority, keys):
 
                 nursery.start_soon(serve)
                 dialled: Any = await env.net.connect(
-                    "localhost", listener.port, TlsConfig(truststore=authority.trusted)
+                    "localhost", listener.port, TlsConfig(truststore=authority.truststore)
                 )
                 names.append(format_subject(dialled._tls.getpeercert()))
                 dialled.close()
@@ -262,7 +262,7 @@ def test_who_dials_reads_stores_again_once_their_files_have_changed(authority, k
     other = CertificateAuthority(tmp_path / "new")
     trusted = tmp_path / "trusted.pem"
     trusted.write_bytes(Path(other.truststore.location).read_bytes())
-    right = Path(authority.trusted.location).read_bytes()
+    right = Path(authority.truststore.location).read_bytes()
 
     async def run() -> None:
         env = RealEnv()
@@ -352,7 +352,7 @@ def test_what_cannot_be_used_is_refused_in_one_line(tls, why):
     with pytest.raises(InvalidTlsConfig, match=why) as refused:
         server_ssl_context(
             tls
-            if tls.keys or why == "needs a key"
+            if tls.keystore or why == "needs a key"
             else TlsConfig(TlsStore(pem="x"), "", None, tls.protocols, tls.cipher_suites)
         )
     assert "secret" not in str(refused.value)
