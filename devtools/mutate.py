@@ -28,12 +28,13 @@ from devtools.fork_pool import ForkPool
 from devtools.mutations import KINDS, Mutant, find_mutants, statement_spans
 
 ROOT = Path(__file__).resolve().parent.parent
-EQUIVALENT = ROOT / "tests" / "equivalent_mutants.txt"
+EQUIVALENT = ROOT / "devtools" / "equivalent_mutants.txt"
 PAGE = ROOT / "docs" / "reference" / "mutation.md"
-GOLDEN = ROOT / "tests" / "test_golden_peer.py"
-UNITS = ("wire", "log", "controller")
-UNITS += tuple(f"broker/{wing}" for wing in ("groups", "coordinator", "replica", "metadata", "server"))
-# What a room stands on: loaded once, before the forks.
+GOLDEN = ROOT / "tests" / "test_golden_answers.py"
+BROKER_UNITS = ("groups", "coordinator", "replication", "storage", "metadata", "interbroker")
+BROKER_UNITS += ("network", "dispatch", "requests", "fetch_sessions", "quotas", "observability")
+UNITS = ("wire", "log", "controller", *(f"broker/{name}" for name in BROKER_UNITS))
+# What a package stands on: loaded once, before the forks.
 LOWER_UNITS = {"wire": (), "log": ("wire",), "controller": ("wire", "log"), "broker": ("wire", "log", "controller")}
 PRELOADED_MODULES = (
     "pytest",

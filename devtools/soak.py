@@ -49,7 +49,8 @@ DELAY_VIOLATIONS = (
     + ("lso-stuck txn-refused undecided-read")
 )
 """What a delayed request does to transactions of version 1: that is why there is version 2 (KIP-890)."""
-SEEDED_FAULTS = "sim/scenarios/tests/test_single_node.py sim/scenarios/tests/test_cluster.py sim/checkers/tests/test_group_checkers.py -k planted"
+SEEDED_FAULTS = "sim/scenarios/tests/test_single_node.py sim/scenarios/tests/test_cluster.py"
+SEEDED_FAULTS += " sim/checkers/tests/test_group_checkers.py -k planted"
 SEPARATE_CONTROLLERS = "--cluster --nodes 4 --apart 3 --moves --transactions 2"
 KILLS = "OTTLA_KILLS=40 OTTLA_STOPS=12 OTTLA_PAUSES=10"
 GROUP_KILLS, NEW_CLIENTS = "compat_tests/groups/test_coordinator_kills.py", "OTTLA_NEW_CLIENTS=both"

@@ -84,16 +84,16 @@ def test_what_is_listed_as_equivalent_is_a_change_there_is_room_for() -> None:
 
 
 JUDGE = """
-from tests import mutate
-from devtools.mutations import Change
+from devtools import mutate
+from devtools.mutations import Mutant
 path = "wire/framing.py"
 source = (mutate.ROOT / path).read_bytes()
 at = source.index(b"class ")
 line = source[:at].count(b"\\n") + 1
 made = ["# nothing\\n", "raise ValueError\\n", "while True: pass\\n"]
-changes = [Change(path, "dropped", line, at, at, text) for text in made]
+changes = [Mutant(path, "dropped", line, at, at, text) for text in made]
 for result in mutate.run(path, changes, jobs=2, test_files=["wire/tests/test_framing.py"]):
-    print(result.change.text.split()[0], result.killed)
+    print(result.mutant.text.split()[0], result.killed)
 """
 
 
