@@ -118,7 +118,7 @@ class ScriptedFaults:
         if third not in self._living():
             return
         self._cut([old], 0, [third])
-        end = self._living()[third].controller._raft.machine.log_summary.end
+        end = self._living()[third].controller._raft.machine.log_summary.end_offset
         if await self._until(lambda: self._knows(old, third) > end):
             self._cut([old], ALONE_S)
             await trio.sleep(SEEN_S)
@@ -134,8 +134,8 @@ class ScriptedFaults:
         """How far the other's log reaches, as a leader knows; -1 where it does not, or does not lead."""
         if not self._is(leader, RaftLeaderState):
             return -1
-        ends = self._living()[leader].controller._raft.machine.state.ends
-        return max((known.end for key, known in ends.items() if key.id == other), default=-1)
+        replicas = self._living()[leader].controller._raft.machine.state.replicas
+        return max((progress.end_offset for key, progress in replicas.items() if key.id == other), default=-1)
 
     def _kill(self, one: int) -> bool:
         """Kill it, if it is there and may be; says so."""
@@ -165,7 +165,7 @@ class ScriptedFaults:
 
     async def _ask(self, raft: Any, request: events.RemoveVoter) -> None:
         with trio.move_on_after(ALONE_S):
-            answer = (await raft.handle_request(request)).answer
+            answer = (await raft.handle_request(request)).response
             self._simulation.trace_event(f"RemoveVoter {request.voter.id}: {answer.error.name}, {answer.message}")
 
     def _cut(self, some: Collection[int], for_s: float, others: Collection[int] | None = None) -> None:

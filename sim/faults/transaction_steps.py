@@ -79,8 +79,8 @@ def observe_steps(told: StepListener) -> Iterator[None]:
         return found
 
     planted: Any = TransactionStateMachine
-    planted.replay, planted._on_committed, planted._marked = on_replay, on_arrival, on_marked
+    planted.replay, planted._on_committed, planted._on_markers_written = on_replay, on_arrival, on_marked
     try:
         yield
     finally:
-        planted.replay, planted._on_committed, planted._marked = replay, arrived, marked
+        planted.replay, planted._on_committed, planted._on_markers_written = replay, arrived, marked

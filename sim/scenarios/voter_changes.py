@@ -86,7 +86,7 @@ class StaticVoters:
     def _is_established_voter(self, number: int) -> bool:
         """Whether it votes, and will again: what a living one has decided and not yet written goes with its process."""
         parts = self._living().get(number)
-        if parts is not None and parts.controller._raft.machine.hard.voter_state != events.VoterState.GROWN:
+        if parts is not None and parts.controller._raft.machine.hard_state.voter_state != events.VoterState.GROWN:
             return False
         session = self._hosts[number].disk.session()
         path = f"{METADATA_LOG_DIR}/{QUORUM_STATE}"
@@ -100,7 +100,7 @@ class StaticVoters:
     def _has_log(self, number: int) -> bool:
         parts = self._living().get(number)
         if parts is not None:
-            return bool(parts.controller._raft.machine.synced > 0)
+            return bool(parts.controller._raft.machine.flushed_offset > 0)
         return any(
             x.data
             for path, x in self._hosts[number].disk.files.items()
@@ -182,7 +182,7 @@ class DynamicVoters:
             if request is None:
                 continue
             with trio.move_on_after(REQUEST_TIMEOUT_S):
-                answer = (await raft.handle_request(request)).answer
+                answer = (await raft.handle_request(request)).response
                 self._simulation.trace_event(
                     f"{type(request).__name__} {request.voter.id}: {answer.error.name}, {answer.message}"
                 )
@@ -229,9 +229,11 @@ class DynamicVoters:
         voters = machine.voters.current
         if any(v != self.key(v.id) for v in voters) or machine.voters.offset >= machine.high_watermark:
             return False
-        if getattr(machine.state, "change", None) is not None or (self.key(number) in voters and len(voters) < 3):
+        if getattr(machine.state, "pending_change", None) is not None or (
+            self.key(number) in voters and len(voters) < 3
+        ):
             return False
-        return all(parts.controller._raft.machine.synced >= machine.high_watermark for parts in living.values())
+        return all(parts.controller._raft.machine.flushed_offset >= machine.high_watermark for parts in living.values())
 
     def maybe_lose_disk(self, number: int) -> None:
         """A node that is about to die comes back with an empty disk, if the quorum can do without the one it had."""
@@ -246,7 +248,7 @@ class DynamicVoters:
         if set(self._living()) != set(self._lifecycles) - {number}:
             return False
         voters = machines[0].voters.current
-        if any(m.voters.current != voters or getattr(m.state, "change", None) is not None for m in machines):
+        if any(m.voters.current != voters or getattr(m.state, "pending_change", None) is not None for m in machines):
             return False
         committed = max(m.high_watermark for m in machines)
         if any(m.voters.offset >= committed for m in machines) or any(v != self.key(v.id) for v in voters):

@@ -287,15 +287,15 @@ def without_yields(steps: Callable[..., Any]) -> Callable[..., Any]:
 
 
 PLANTED = {
-    "DescribeQuorum": (ApiKey.DESCRIBE_QUORUM, describe_quorum, "READ_EVERY", sys.maxsize),
-    "ListGroups": (ApiKey.LIST_GROUPS, list_groups, "_known", without_yields(list_groups._recognized_names)),
+    "DescribeQuorum": (ApiKey.DESCRIBE_QUORUM, describe_quorum, "YIELD_EVERY_DECODED", sys.maxsize),
+    "ListGroups": (ApiKey.LIST_GROUPS, list_groups, "_recognized_names", without_yields(list_groups._recognized_names)),
     "ListTransactions": (
         ApiKey.LIST_TRANSACTIONS,
         list_transactions,
-        "distinct",
+        "collect_distinct_steps",
         without_yields(collect_distinct_steps),
     ),
-    "UpdateFeatures": (ApiKey.UPDATE_FEATURES, update_features, "PAUSE_EVERY", sys.maxsize),
+    "UpdateFeatures": (ApiKey.UPDATE_FEATURES, update_features, "YIELD_EVERY", sys.maxsize),
 }
 
 

@@ -68,7 +68,7 @@ class FakeNodeComponents:
 
     def set_voter(self, *epochs: tuple[int, int], end: int, committed: int, start: int = 0) -> FakeNodeComponents:
         """``epochs``: (epoch, its first offset)."""
-        vars(self.raft).update(chain=LogSummary(end, epochs, start), high_watermark=committed)
+        vars(self.raft).update(log_summary=LogSummary(end, epochs, start), high_watermark=committed)
         return self
 
     def set_high_watermark(self, high: int) -> None:

@@ -172,7 +172,7 @@ def test_what_two_members_may_be_told_of_one_partition(
 class FakeSharePartitionLeader:
     """A share partition at one of its servers."""
 
-    rules = object()
+    share_partition = object()
 
 
 class FakeShareServer:
@@ -185,7 +185,7 @@ class FakeShareServer:
         self.sessions: dict[tuple[str, str], object] = {("g", "a"): object(), ("g", "b"): object()}
         self.shared = FakeSharePartitionLeader()
         shares = SimpleNamespace(
-            get=lambda group, place: self.shared, fetch_sessions=SimpleNamespace(_by_member=self.sessions)
+            get=lambda group, place: self.shared, sessions=SimpleNamespace(_by_member=self.sessions)
         )
         parts: Any = SimpleNamespace(_share_partition_manager=shares)
         there = {"n1": parts, "n2": parts}

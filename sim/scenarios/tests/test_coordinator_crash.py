@@ -32,14 +32,14 @@ def test_what_lies_behind_the_end_of_a_segment_is_read_as_well(step: str) -> Non
 PLANTED = """
 from sim.tests.seeded_faults.transaction_faults import {bug} as sow
 sow()
-from sim.scenarios.coordinator_crash import die
-from sim.faults.transaction_steps import Step
-print([name for seed in range(1, 3) for name, _ in die(seed, Step.{step}).violations])
+from sim.scenarios.coordinator_crash import simulate_crash
+from sim.faults.transaction_steps import TransactionStep
+print([name for seed in range(1, 3) for name, _ in simulate_crash(seed, TransactionStep.{step}).violations])
 """
 
 
 @pytest.mark.parametrize(
-    ("bug", "step"), [("forget_what_was_decided", "DECIDED"), ("never_time_out", "DECIDED_WRITTEN")]
+    ("bug", "step"), [("forget_what_was_decided", "DECIDED"), ("skip_transaction_timeout", "DECIDED_WRITTEN")]
 )
 def test_a_bug_in_how_coordinators_go_on_is_found(bug: str, step: str) -> None:
     done = subprocess.run(

@@ -64,7 +64,7 @@ def skip_member_check_on_commit() -> None:
 
 def never_resolve_regex() -> None:
     """Regular expressions stand for nothing."""
-    patch(ConsumerGroup, "subscribed_topics", lambda _: lambda self, member: member.names)
+    patch(ConsumerGroup, "subscribed_topics", lambda _: lambda self, member: member.subscribed_topic_names)
 
 
 def never_expire_locks() -> None:
@@ -82,7 +82,7 @@ def expire_all_locks() -> None:
 def acquire_acquired_records() -> None:
     """A record that somebody has counts as free."""
     InFlightState.is_available = property(  # type: ignore[assignment,method-assign]
-        lambda self: self.state in (RecordState.AVAILABLE, RecordState.ACQUIRED) and self.before is None
+        lambda self: self.state in (RecordState.AVAILABLE, RecordState.ACQUIRED) and self.rollback_state is None
     )
 
 

@@ -56,7 +56,7 @@ def skip_the_duplicate_check() -> None:
 
 def trust_files_after_crash() -> None:
     """Every stop is taken for a clean one."""
-    log_directory.c.take_clean_shutdown = lambda *_: 1
+    checkpoint_files.remove_clean_shutdown_file = lambda *_: 1
 
 
 def skip_fsync() -> None:
@@ -129,7 +129,7 @@ def skip_metadata_fsync() -> None:
     def make(real: Any) -> Any:
         def begin(self: MetadataStore) -> Any:
             job = real(self)
-            job._files, job._paths, job.names, job.syncs_parent = [], [], -1, False
+            job._files, job._paths, job.directory_changes, job.syncs_parent = [], [], -1, False
             return job
 
         return begin

@@ -59,7 +59,7 @@ def vote_twice() -> None:
 
 def commit_without_majority() -> None:
     """What the leader has counts as committed."""
-    patch(RaftState, "raise_high_watermark", lambda real: lambda self, _: real(self, self.log_summary.end))
+    patch(RaftState, "raise_high_watermark", lambda real: lambda self, _: real(self, self.log_summary.end_offset))
 
 
 def accept_half_as_majority() -> None:
@@ -115,7 +115,6 @@ def count_pre_votes_as_votes() -> None:
         elections.evaluate_votes(raft)
 
     elections.transition_to_candidate = stand
-    rpc_handlers.elections.to_candidate = stand
 
 
 def leave_the_last_out_of_snapshots() -> None:

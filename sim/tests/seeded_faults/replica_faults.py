@@ -45,7 +45,7 @@ def skip_isr_catch_up_check() -> None:
 
 def forget_who_is_leaving() -> None:
     """While a shrink is under way only those who stay count."""
-    PendingShrinkIsr.maximal_isr = property(lambda self: self.wanted)  # type: ignore[assignment,method-assign]
+    PendingShrinkIsr.maximal_isr = property(lambda self: self.requested_isr)  # type: ignore[assignment,method-assign]
 
 
 def commit_with_too_few() -> None:
@@ -64,7 +64,7 @@ def truncate_too_little() -> None:
     patch(
         fetch_state,
         "compute_truncation",
-        lambda real: lambda epoch, end, own, log_end: real(epoch, end, own, log_end).replace(offset=log_end),
+        lambda real: lambda epoch, end, own, log_end: real(epoch, end, own, log_end)._replace(offset=log_end),
     )
     replica_fetcher.compute_truncation = fetch_state.compute_truncation  # type: ignore[attr-defined]
 
@@ -89,7 +89,7 @@ def elect_unclean_leader() -> None:
 
 
 def _unclean(rules: Any) -> Any:
-    return dataclasses.replace(rules, unclean=True)
+    return dataclasses.replace(rules, allows_unclean_election=True)
 
 
 def forget_producers_of_followers() -> None:

@@ -56,12 +56,16 @@ def run_until_detected(plant: SeededFault, run: Callable[[int], Any], seeds: int
     return NOT_FOUND if is_fault_reached(lambda: run(1)) else NOT_REACHED
 
 
+def _is_fault(file: Path) -> bool:
+    return file.parent.name == "seeded_faults" and file.stem.endswith("_faults")
+
+
 def is_fault_reached(run: Callable[[], object]) -> bool:
     """Whether a run calls anything that was planted: a bug that nobody calls is found by nobody, and proves nothing."""
     met: list[str] = []
 
     def look(frame: FrameType, what: str, _: object) -> None:
-        if what == "call" and not met and Path(frame.f_code.co_filename).name.startswith("bugs_"):
+        if what == "call" and not met and _is_fault(Path(frame.f_code.co_filename)):
             met.append(frame.f_code.co_qualname)
 
     sys.setprofile(look)

@@ -89,9 +89,9 @@ def drop_single_marker() -> None:
 
     def make(real: Any) -> Any:
         def give(self: TxnMarkerSender, due: Any) -> None:
-            partitions = sorted(due.pending.remaining_partitions)
+            partitions = sorted(due.pending_transition.remaining_partitions)
             if len(partitions) > 1:
-                due.pending.remaining_partitions.discard(partitions[-1])
+                due.pending_transition.remaining_partitions.discard(partitions[-1])
             real(self, due)
 
         return give
@@ -104,7 +104,7 @@ def complete_after_first_marker() -> None:
 
     def make(real: Any) -> Any:
         def marked(self: TransactionStateMachine, event: Any) -> Any:
-            return real(self, event._replace(partitions=tuple(event.pending.remaining_partitions)))
+            return real(self, event._replace(partitions=tuple(event.pending_transition.remaining_partitions)))
 
         return marked
 
