@@ -1,6 +1,6 @@
 """Pauses of the event loop while a node works on a request with one very long array.
 
-``python -m bench.pauses --find_arrays [--elements 300000] [--kind distinct] [NAME...]``: every array of every API of the
+``python -m bench.pauses --arrays [--elements 300000] [--kind distinct] [NAME...]``: every array of every API of the
 broker's and of the controller's listener, with distinct, equal and empty elements. A request that the limits refuse is
 sent again with half as many elements. A NAME is how the name of an API begins (``LIST_GROUPS``); without one all are
 measured. Each API gets a fresh node of both roles. Columns as in `bench.pauses`; at the end the ten longest pauses.

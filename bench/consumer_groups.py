@@ -1,6 +1,6 @@
 """Groups of the new protocol (KIP-848) on one node: ten thousand members in a thousand groups, and one of two thousand.
 
-``python -m bench.consumer_groups [--groups 1000] [--members 10] [--measure_large_group 2000]``. Members are as stock clients: each
+``python -m bench.consumer_groups [--groups 1000] [--members 10] [--large 2000]``. Members are as stock clients: each
 has a connection, says at once what it has taken over, and else beats each five seconds. All live in one plain loop in
 this process, which keeps its own work small: a beat that is as the last one is sent, and its answer taken, as bytes.
 The large group is on a node that times every step of its loop (`bench.pauses`); then one of it leaves.

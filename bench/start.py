@@ -1,6 +1,6 @@
 """How long from ``ottla serve`` on an empty directory to the first answered ApiVersions, and the memory when idle.
 
-``--measure_secure_start``: how long ``ottla serve --measure_secure_start`` takes until it has said where clients' settings are, and until a
+``--secure``: how long ``ottla serve --secure`` takes until it has said where clients' settings are, and until a
 producer of confluent-kafka with these settings has its first record acknowledged.
 
 With bytecode kept, as an installed Ottla has it, whatever ``PYTHONDONTWRITEBYTECODE`` says here: the first round

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from compat_tests.support.jars import CACHE, classpath, jars
 
-SOURCES = Path(__file__).parent / "clients"
+SOURCES = Path(__file__).parent
 COUNT = 40
 BASE_MS = time.time_ns() // 10**9 * 1000 - 60_000
 """The first record's time: not so old that retention would take it."""

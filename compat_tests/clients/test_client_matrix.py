@@ -19,7 +19,7 @@ from compat_tests.clients.client_matrix import (
 )
 from compat_tests.support.processes import KafkaProcess, OttlaProcess
 
-DOCS = Path(__file__).parent.parent / "docs" / "reference" / "clients.md"
+DOCS = Path(__file__).parent.parent.parent / "docs" / "reference" / "clients.md"
 pytestmark = pytest.mark.xdist_group(__name__)
 
 

@@ -28,7 +28,7 @@ from compat_tests.vs_kafka.scenarios.consumer_group_scenarios import prepare_gro
 from compat_tests.vs_kafka.scenarios.scenario_session import ScenarioSession
 
 pytestmark = pytest.mark.xdist_group(__name__)
-DOCS = Path(__file__).parent.parent / "docs" / "reference" / "clients.md"
+DOCS = Path(__file__).parent.parent.parent / "docs" / "reference" / "clients.md"
 PEERS = ["ottla", "kafka"] if os.environ.get("OTTLA_NEW_CLIENTS") == "both" else ["ottla"]
 NEW_PROTOCOL = ("confluent-kafka", "Java kafka-clients", "franz-go", "rdkafka (Rust)")
 SHARERS = ("confluent-kafka", "Java kafka-clients", "franz-go")

@@ -26,7 +26,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Kafka's class, ready to be driven."""
     jars("kafka")
     out = tmp_path_factory.mktemp("share")
-    source = Path(__file__).parent / "java" / "share" / "Shared.java"
+    source = Path(__file__).parent.parent / "java" / "share" / "Shared.java"
     subprocess.run(
         ["javac", "-nowarn", "-cp", classpath(), "-d", str(out), str(source)], check=True, capture_output=True
     )

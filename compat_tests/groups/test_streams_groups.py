@@ -76,7 +76,7 @@ class WordCountProcess:
         """``more``: a file of more settings."""
         directory.mkdir()
         self.log = directory / "log"
-        program = Path(__file__).parent / "java" / "Words.java"
+        program = Path(__file__).parent.parent / "java" / "Words.java"
         command = ["java", "-Xmx256m", "-cp", classpath("streams"), str(program), bootstrap, str(directory / "state")]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen([*command, str(free_port()), *more], stdout=log, stderr=log)

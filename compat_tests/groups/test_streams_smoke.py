@@ -74,7 +74,7 @@ def processors(bootstrap: str, directory: Path, protocol: str, count: int) -> It
 def smoke(bootstrap: str, directory: Path, protocol: str, replicas: int = 1) -> str:
     """Write, kill a processor now and then, and start it again; gives what the test says in the end."""
     jars("streams")
-    program = Path(__file__).parent / "java" / "Smoke.java"
+    program = Path(__file__).parent.parent / "java" / "Smoke.java"
     numbers = [str(number) for number in (KEYS, PER_KEY, GENERATE_S, replicas)]
     said = directory / "smoke.log"
     with said.open("wb") as log:

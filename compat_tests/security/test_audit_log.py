@@ -19,7 +19,7 @@ from compat_tests.support.processes import KafkaProcess, OttlaProcess
 EVERY = 1 if os.environ.get("OTTLA_ACL_CELLS") == "all" else 5
 LINE = re.compile(r" (INFO|DEBUG) \S+ (Principal = .*)")
 COUNT = re.compile(r" with resourceRefCount = \d+")
-LAYOUT = Path(__file__).parent / "java" / "logging" / "log4j2.properties"
+LAYOUT = Path(__file__).parent.parent / "java" / "logging" / "log4j2.properties"
 
 
 class AuditedKafka(KafkaProcess):

@@ -293,7 +293,7 @@ def test_names_are_made_of_principals_as_kafkas_own_class_makes_them(tmp_path: P
     table = tmp_path / "rows"
     rows = [*((rules, name) for rules in RULES for name in NAMES), *((rules, name) for rules, name, _ in CLASSES)]
     table.write_text("".join(f"{rules}\t{name}\n" for rules, name in rows), "utf-8")
-    program = Path(__file__).parent / "java" / "ShortNames.java"
+    program = Path(__file__).parent.parent / "java" / "ShortNames.java"
     command = ["java", "-cp", classpath(), str(program), "HERE.ORG", str(table)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert [made(*row) for row in rows] == done.stdout.splitlines()

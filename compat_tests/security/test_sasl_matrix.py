@@ -38,7 +38,7 @@ pytestmark = [
 ]
 ALL = os.environ.get("OTTLA_MECHANISMS") == "all"
 ASKED = [client for client in CLIENTS if ALL or client.is_sampled]
-DOCS = Path(__file__).parent.parent / "docs" / "reference" / "clients.md"
+DOCS = Path(__file__).parent.parent.parent / "docs" / "reference" / "clients.md"
 RIGHT = ("on TLS", "in plain text", "TLS", "TLS: host names not looked at", "TLS: a certificate")
 ClientOutcomes = dict[str, dict[str, str] | str]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 CACHE = ROOT / ".cache"
 JARS = CACHE / "jars"
 KAFKA_VERSION = "4.3.1"

@@ -20,7 +20,7 @@ from ottla import cluster
 from ottla.log.java_properties import dumps
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
-CHECKED_OTTLA_COMMAND = (sys.executable, str(Path(__file__).with_name("checked.py")))
+CHECKED_OTTLA_COMMAND = (sys.executable, str(Path(__file__).with_name("checked_ottla.py")))
 """``ottla`` that checks the responses of its nodes."""
 PORTS = range(15_000, 32_000)
 MAX_CONCURRENT_KAFKAS = 2

@@ -156,7 +156,7 @@ def test_kafka_python_commits_and_aborts(node: OttlaProcess, topic: str) -> None
 
 def in_java(bootstrap: str, *names: str) -> None:
     """Commits, aborts and a fence of Kafka's own producer, over a topic of two partitions: topics, each with an id."""
-    program = Path(__file__).parent / "java" / "Transact.java"
+    program = Path(__file__).parent.parent / "java" / "Transact.java"
     done = subprocess.run(
         ["java", "-cp", classpath(), str(program), bootstrap, *names],
         capture_output=True,

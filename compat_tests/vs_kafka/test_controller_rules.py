@@ -31,7 +31,7 @@ JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 def run_kafka_rules(program: str, lines: list[str]) -> list[str]:
     """What a Java program answers to each line."""
     jars("kafka")
-    source = Path(__file__).parent / "java" / program
+    source = Path(__file__).parent.parent / "java" / program
     text = "".join(f"{line}\n" for line in lines)
     command = ["java", *JAVA_OPTIONS, "-cp", classpath(), str(source)]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.log.java_properties import MalformedProperties, dumps, loads
 
-SOURCE = Path(__file__).parent / "java" / "ReadProperties.java"
+SOURCE = Path(__file__).parent.parent / "java" / "ReadProperties.java"
 FILES, STORED = 20_000, 5_000
 _PIECES = [
     *(["a", "b.c", "1", "x y"] * 3),

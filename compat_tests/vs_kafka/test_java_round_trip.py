@@ -49,7 +49,7 @@ def test_kafkas_classes_read_what_we_write_and_write_the_same() -> None:
                 sent.append((name, version, message, raw))
                 java = java_name(name, cls).encode()
                 frames.append(struct.pack(">H", len(java)) + java + struct.pack(">hi", version, len(raw)) + raw)
-    program = Path(__file__).parent / "java" / "RoundTrip.java"
+    program = Path(__file__).parent.parent / "java" / "RoundTrip.java"
     done = subprocess.run(
         ["java", "-cp", classpath(), str(program)],
         input=struct.pack(">i", len(frames)) + b"".join(frames),

@@ -1,6 +1,6 @@
 """Driver of confluent-kafka, kafka-python and aiokafka: jobs as JSON lines on stdin, results on stdout.
 
-Each job runs in a thread of its own. The job format is that of `compat_tests.workloads.jobs`.
+Each job runs in a thread of its own. The job format is that of `compat_tests.workloads.workload_generator`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """confluent-kafka, kafka-python, aiokafka and kcat at listeners that ask who comes.
 
-``logins.py CLIENT MATRIX_CELLS``: the file has a list of ways in; for each a line of JSON says whether it leads in, or the
+``logins.py CLIENT CELLS``: the file has a list of ways in; for each a line of JSON says whether it leads in, or the
 class of the error.
 """
 

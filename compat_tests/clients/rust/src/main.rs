@@ -2,7 +2,7 @@
 // compat CLIENT all BOOTSTRAP TOPIC GROUP: write with each codec, read it all back, print one line of JSON.
 // compat CLIENT member BOOTSTRAP TOPIC GROUP: read as a member of a group until killed, a line for each record.
 // compat rdkafka new-member BOOTSTRAP TOPIC GROUP: the same in a group of KIP-848.
-// compat rdkafka transactions BOOTSTRAP TOPIC ID: as compat_tests/test_client_transactions.py says; one line of JSON.
+// compat rdkafka transactions BOOTSTRAP TOPIC ID: as compat_tests/transactions/test_client_transactions.py says; one line of JSON.
 use std::collections::BTreeMap;
 use std::env;
 use std::io::Write;
