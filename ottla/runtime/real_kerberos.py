@@ -103,7 +103,7 @@ class RealGssInitiator(_GssContext):
         """
         try:
             told = self._context.step(token or None)
-            self.is_established = bool(self._context.complete_state_transition)
+            self.is_established = bool(self._context.complete)
         except self._wrong as error:
             raise InvalidTicket(_describe_error(error)) from None
         return told or b""
@@ -124,7 +124,7 @@ class RealGssAcceptor(_GssContext):
         """
         try:
             told = self._context.step(token)
-            if self._context.complete_state_transition:
+            if self._context.complete:
                 self.client = str(self._context.initiator_name)
                 self.is_established = True
         except self._wrong as error:
