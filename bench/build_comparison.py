@@ -1,8 +1,8 @@
 """Another build of Ottla and this one in turn: what a request costs and how many a second there are.
 
-``python -m bench.build_comparison TREE``, where TREE is a checkout (``git worktree add TREE REVISION``). Rounds alternate, so
-that both see the same machine; medians count. Requests are the smallest there are, so that the broker is all there is
-to them: one record produced with acks=all, and one fetched.
+``python -m bench.build_comparison TREE``, where TREE is a checkout (``git worktree add TREE REVISION``). Rounds
+alternate, so that both see the same machine; medians count. Requests are the smallest there are, so that the broker is
+all there is to them: one record produced with acks=all, and one fetched.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as where:
         nodes = {
-            "other": BuildUnderTest(options.tree.set_resolved_regex(), Path(where) / "other"),
+            "other": BuildUnderTest(options.tree.resolve(), Path(where) / "other"),
             "this": BuildUnderTest(Path(__file__).resolve().parent.parent, Path(where) / "this"),
         }
         for node in nodes.values():

@@ -1,8 +1,8 @@
 """Ten thousand partitions made by a stock admin client: when it is answered, when the last is served, who waits.
 
-``python -m bench.topic_creation [--topics 20] [--partitions 500]``. A request for each topic, all sent at once: one for all would
-be too large for the controller, as in Kafka. While they are made another client asks for offsets without a pause, and
-the last partition is written to at once. Then every partition is asked for until all of them answer.
+``python -m bench.topic_creation [--topics 20] [--partitions 500]``. A request for each topic, all sent at once: one
+for all would be too large for the controller, as in Kafka. While they are made another client asks for offsets without
+a pause, and the last partition is written to at once. Then every partition is asked for until all of them answer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """What connections nobody knows cost a node in memory, and the clients that are logged in, in waiting.
 
-``python -m bench.unauthenticated_connections [--strangers 1000] [--seconds 10]``. A client that has logged in writes a record each five
-milliseconds: alone, while strangers come, while they stay, and when they have gone. A third of them say nothing, a
-third begin what is never whole (a frame; at TLS, a hello), a third send a login of half a mebibyte by the kilobyte; who
-is hung up on comes again. ``grew``: how far the node's resident memory rose from the first of them on.
+``python -m bench.unauthenticated_connections [--strangers 1000] [--seconds 10]``. A client that has logged in writes a
+record each five milliseconds: alone, while strangers come, while they stay, and when they have gone. A third of them
+say nothing, a third begin what is never whole (a frame; at TLS, a hello), a third send a login of half a mebibyte by
+the kilobyte; who is hung up on comes again. ``grew``: how far the node's resident memory rose from the first of them
+on.
 """
 
 from __future__ import annotations

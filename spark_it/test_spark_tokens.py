@@ -45,7 +45,8 @@ class SparkTokenIssuingNode(OttlaProcess):
         self.trusted = authority.truststore.location
         ports = {"PLAINTEXT": self.port, "IN": free_port(), "CONTROLLER": free_port()}
         self.secured = f"localhost:{ports['IN']}"
-        own = f'keyTab="{realm.add_principals("kafka.keytab", "kafka/localhost")}" principal="kafka/localhost@{realm.name}"'
+        keytab = realm.add_principals("kafka.keytab", "kafka/localhost")
+        own = f'keyTab="{keytab}" principal="kafka/localhost@{realm.name}"'
         settings = {
             "listeners": ",".join(f"{name}://localhost:{port}" for name, port in ports.items()),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,IN:SASL_SSL,CONTROLLER:PLAINTEXT",

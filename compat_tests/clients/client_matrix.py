@@ -143,7 +143,7 @@ def client_command(client: MatrixClient) -> list[str]:
     """How to run a client's program; what it needs is fetched and built first.
 
     Raises:
-        Missing: its toolchain is not there.
+        ToolchainMissing: its toolchain is not there.
     """
     CACHE.mkdir(exist_ok=True)
     with _lock, (CACHE / "clients.lock").open("w") as turn:
@@ -204,7 +204,7 @@ class MemberProcess:
             self.records_seen.setdefault(value, set()).add(int(partition))
 
     def check(self) -> None:
-        """Raises MemberEnded: there is nobody left to read anything."""
+        """Raises MemberProcessEnded: there is nobody left to read anything."""
         if self._process.poll() is not None:
             raise MemberProcessEnded(f"{self._process.args!r} ended with {self._process.returncode}")
 
@@ -221,7 +221,7 @@ def _try_two_members(command: list[str], bootstrap: str, name: str, mode: str) -
     """One try of ``two_members``.
 
     Raises:
-        MemberEnded: a member ended of itself.
+        MemberProcessEnded: a member ended of itself.
     """
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic

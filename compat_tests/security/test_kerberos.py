@@ -176,7 +176,7 @@ class GssapiClient:
     def offered(self) -> bytes:
         """What the server would do, once it has taken the ticket."""
         told = self.say(self.first)
-        if not self.context.complete_state_transition:
+        if not self.context.complete:
             self.context.step(told)
             told = self.say(b"")
         return bytes(self.context.unwrap(told).message)

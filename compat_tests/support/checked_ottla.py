@@ -1,7 +1,7 @@
 """``ottla`` whose nodes check their responses (`sim.checkers.response_checks`): what `OttlaProcess` runs in tests.
 
-``python compat_tests/support/checked_ottla.py serve ...``. A response that breaks a property ends the node with a traceback in its
-log. No setting of the product turns this on, and benchmarks run ``ottla`` itself.
+``python compat_tests/support/checked_ottla.py serve ...``. A response that breaks a property ends the node with a
+traceback in its log. No setting of the product turns this on, and benchmarks run ``ottla`` itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Well-formed requests with values that nobody means: of every API, in every version, learnt from what is answered.
 
-`RandomRequestGenerator` makes them. Names, ids and epochs that stand in answers are put into later requests, so that some of them get
-past the first look: a member's id beside another group's epoch, a topic's id with a partition it does not have.
+`RandomRequestGenerator` makes them. Names, ids and epochs that stand in answers are put into later requests, so that
+some of them get past the first look: a member's id beside another group's epoch, a topic's id with a partition it does
+not have.
 """
 
 from __future__ import annotations

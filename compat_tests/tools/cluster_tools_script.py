@@ -226,7 +226,7 @@ def controllers(t: KafkaTools) -> None:
         t.record(QUORUM, *at, "describe", "--status")
 
 
-def one_less(t: KafkaTools) -> None:
+def broker_removal(t: KafkaTools) -> None:
     """The third node is stopped, and then struck off."""
     t.stop_third_node()
     t.wait_until_current()
@@ -271,7 +271,7 @@ PARTS: list[Callable[[KafkaTools], None]] = [
     elections,
     sizes,
     controllers,
-    one_less,
+    broker_removal,
 ]
 
 

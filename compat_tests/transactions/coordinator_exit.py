@@ -1,6 +1,7 @@
-"""``python -m compat_tests.transactions.coordinator_exit STEP ID FILE serve ...``: Ottla's command line, in a process that kills itself.
+"""Ottla's command line, in a process that kills itself.
 
-The one that coordinates the transaction of ``ID`` does so at that step, without a word, if ``FILE`` is not there yet.
+``python -m compat_tests.transactions.coordinator_exit STEP ID FILE serve ...``. The one that coordinates
+the transaction of ``ID`` does so at that step, without a word, if ``FILE`` is not there yet.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How transactions are kept where they are decided: their markers do not get through, until they may.
 
-Of a real Kafka they go through a `ClosableProxy` that is shut: it sends them to the listener of brokers, its own ones too.
-``python -m compat_tests.transactions.marker_blocking FILE serve ...`` is Ottla's command line in a process that tells no partition how a
-transaction has ended while there is ``FILE``.
+Of a real Kafka they go through a `ClosableProxy` that is shut: it sends them to the listener of brokers, its own ones
+too. ``python -m compat_tests.transactions.marker_blocking FILE serve ...`` is Ottla's command line in a process that
+tells no partition how a transaction has ended while there is ``FILE``.
 """
 
 from __future__ import annotations

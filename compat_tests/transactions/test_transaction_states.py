@@ -222,7 +222,7 @@ def start_transactions(node: Any) -> dict[str, ScriptedTransaction]:
                 if name in ("committed", "aborted"):
                     assert one.end(commits=COMMITS[name]) == 0
         wait_until(lambda: not any(one.state().startswith("Prepare") for one in out.values()))
-        node.close()
+        node.shut()
         for name, one in out.items():
             if "ing-" in name or "half" in name:
                 assert one.end(commits=COMMITS[name[:-2]]) == 0

@@ -1,7 +1,8 @@
 """Kafka's answers to the whole script, kept: the fast suite holds a node to them where there is no Java.
 
-``python -m compat_tests.vs_kafka.golden_answers`` asks a real Kafka and writes them anew; the Java suite compares them with a live one.
-What differs from node to node (ids, ports, times) is left out; which requests were asked is told by their digest.
+``python -m compat_tests.vs_kafka.golden_answers`` asks a real Kafka and writes them anew; the Java suite compares them
+with a live one. What differs from node to node (ids, ports, times) is left out; which requests were asked is told by
+their digest.
 """
 
 from __future__ import annotations

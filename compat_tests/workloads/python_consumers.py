@@ -129,7 +129,7 @@ def _kafka_python(job: dict[str, Any], reading: ConsumeJob) -> str:
 
     consumer = KafkaConsumer(**_settings(job))
     if job["group"]:
-        consumer.set_subscriptions(job["topics"])
+        consumer.subscribe(job["topics"])
     else:
         rows = _start_of(job)
         consumer.assign([TopicPartition(t, p) for t, p, _ in rows])
@@ -187,7 +187,7 @@ async def _aiokafka(job: dict[str, Any], reading: ConsumeJob) -> str:
     consumer = AIOKafkaConsumer(**_settings(job))
     rows = _start_of(job)
     if job["group"]:
-        consumer.set_subscriptions(job["topics"])
+        consumer.subscribe(job["topics"])
     else:
         consumer.assign([TopicPartition(t, p) for t, p, _ in rows])
     await consumer.start()

@@ -43,13 +43,13 @@ def confluent_group_protocols(mode: str, bootstrap: str, topic: str, group: str)
     settings = {"bootstrap.servers": bootstrap, "group.id": group}
     if mode == "sharer":
         sharer = ShareConsumer(settings)
-        sharer.set_subscriptions([topic])
+        sharer.subscribe([topic])
         while True:
             for message in sharer.poll(0.5):
                 if message.error() is None:
                     print(message.partition(), message.value().decode(), flush=True)
     consumer = Consumer({**settings, "group.protocol": "consumer", "auto.offset.reset": "earliest"})
-    consumer.set_subscriptions([topic])
+    consumer.subscribe([topic])
     while True:
         message = consumer.poll(1)
         if message is not None and message.error() is None:
@@ -64,7 +64,7 @@ def confluent(mode: str, bootstrap: str, topic: str, group: str) -> dict[str, An
     settings |= {"group.id": group, "session.timeout.ms": 6000, "heartbeat.interval.ms": 300}
     consumer = Consumer(settings)
     if mode == "member":
-        consumer.set_subscriptions([topic])
+        consumer.subscribe([topic])
         while True:
             message = consumer.poll(1)
             if message is not None and message.error() is None:
@@ -81,7 +81,7 @@ def confluent(mode: str, bootstrap: str, topic: str, group: str) -> dict[str, An
     producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": 1_048_588})
     producer.produce(big_topic, b"x" * BIG)
     assert producer.flush(20) == 0
-    consumer.set_subscriptions([topic, big_topic])
+    consumer.subscribe([topic, big_topic])
     got, big = [], 0
     while len(got) < COUNT * len(CODECS) or not big:
         message = consumer.poll(20)

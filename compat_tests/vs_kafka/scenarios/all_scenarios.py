@@ -1,7 +1,7 @@
 """Stories of several steps, told to a node over raw connections: what each step answers is compared with Kafka's.
 
-A story is a function of a `ScenarioSession`; the ids a node hands out are named in the order they appear, so that two nodes'
-answers can be compared.
+A story is a function of a `ScenarioSession`; the ids a node hands out are named in the order they appear, so that two
+nodes' answers can be compared.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from compat_tests.vs_kafka.scenarios.classic_group_scenarios import (
     two_members,
 )
 from compat_tests.vs_kafka.scenarios.consumer_group_scenarios import (
-    consumer_and_classic,
-    consumer_beside_strangers,
     consumer_handover,
     consumer_patterns,
     consumer_refusals,
     consumer_static,
+)
+from compat_tests.vs_kafka.scenarios.group_migration_scenarios import (
+    consumer_and_classic,
+    consumer_beside_foreign_groups,
 )
 from compat_tests.vs_kafka.scenarios.scenario_session import BASE_MS, ScenarioSession
 from compat_tests.vs_kafka.scenarios.share_group_scenarios import (
@@ -286,7 +288,7 @@ SCENARIOS: list[Callable[[ScenarioSession], None]] = [
     consumer_static,
     consumer_patterns,
     consumer_and_classic,
-    consumer_beside_strangers,
+    consumer_beside_foreign_groups,
     share_refusals,
     share_records,
     share_members,
