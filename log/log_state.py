@@ -23,9 +23,9 @@ from ottla.log.producers.transaction_verification import VerificationStates
 from ottla.log.segment.indexes import AbortedTxn
 from ottla.log.segment.log_segment import LogSegment
 from ottla.wire.codec.primitives import Buffer
-from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.batch_header import BatchHeader
 from ottla.wire.record_batch.control_record import EndTransactionMarker, parse_end_transaction_marker
+from ottla.wire.record_batch.records import iterate_records
 
 SEGMENT_FILE_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 _abort_marker_offset = attrgetter("last_offset")
@@ -240,7 +240,7 @@ def apply_batch(states: ProducerStateManager, header: BatchHeader, base_offset: 
 
 def iterate_end_markers(header: BatchHeader, data: Buffer) -> Iterator[EndTransactionMarker]:
     """The markers of a control batch; other control records are passed over."""
-    for record in r.iterate_records(data, header):
+    for record in iterate_records(data, header):
         end = parse_end_transaction_marker(record)
         if end is not None:
             yield end

@@ -20,13 +20,20 @@ from typing import NamedTuple
 from ottla.log.log_config import LogConfig
 from ottla.wire.codec.primitives import Buffer, read_varlong
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.record_batch import batch_header as b
 from ottla.wire.record_batch.batch_header import (
     ATTRIBUTES_OFFSET,
+    CONTROL_BIT,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC_OFFSET,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
     BatchHeader,
+    crc_matches,
+    pack_batch,
+    parse_header,
+    read_offset_and_size,
+    set_max_timestamp,
 )
 from ottla.wire.record_batch.compression import (
     MAX_COMPRESSION_RATIOS,
@@ -101,7 +108,7 @@ def batch_size(data: Buffer, at: int = 0) -> int | None:
     """
     if len(data) - at < LOG_OVERHEAD_BYTES:
         return None
-    size = b.read_offset_and_size(data, at)[1]
+    size = read_offset_and_size(data, at)[1]
     if size - LOG_OVERHEAD_BYTES < _MIN_BATCH_SIZE:
         text = f"Record size {size - LOG_OVERHEAD_BYTES} is less than the minimum record overhead ({_MIN_BATCH_SIZE})"
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
@@ -122,7 +129,7 @@ def parse_single_batch(data: Buffer) -> BatchHeader:
     """
     if len(data) >= HEADER_BYTES and data[MAGIC_OFFSET] == 2:
         try:
-            header = b.parse_header(data)
+            header = parse_header(data)
         except WireError:
             pass  # said below, in Kafka's order
         else:
@@ -136,14 +143,14 @@ def parse_single_batch(data: Buffer) -> BatchHeader:
     if batch_size(data, size) is not None:
         raise _invalid("one batch for each partition, not more")
     try:
-        return b.parse_header(memoryview(data)[:size])
+        return parse_header(memoryview(data)[:size])
     except WireError as error:
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
 
 
 def check_crc(data: Buffer, header: BatchHeader) -> None:
     """Raise CORRUPT_MESSAGE where the checksum is wrong."""
-    if not b.crc_matches(data, header):
+    if not crc_matches(data, header):
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, "Record is corrupt (bad CRC)")
 
 
@@ -180,7 +187,7 @@ def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogC
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown codec {codec}")
     if count <= 0 or last_delta != count - 1:
         raise _invalid(f"{count} records and a last offset delta of {last_delta}")
-    if attributes & b.CONTROL_BIT:
+    if attributes & CONTROL_BIT:
         raise _invalid("Clients are not allowed to write control records")
     if producer_id >= 0 and sequence < 0:
         raise _invalid(f"Invalid sequence number {sequence} in record batch with producerId {producer_id}")
@@ -224,10 +231,10 @@ def needs_record_validation(header: BatchHeader, settings: LogConfig, now_ms: in
     if settings.compression_type is not None and attributes & 0x07 != settings.compression_type:
         return True
     if settings.log_append_time:
-        return attributes & b.TIMESTAMP_TYPE_BIT != 0
+        return attributes & TIMESTAMP_TYPE_BIT != 0
     time_ms = header.max_timestamp
-    if time_ms == b.NO_TIMESTAMP:
-        return attributes & b.TIMESTAMP_TYPE_BIT != 0
+    if time_ms == NO_TIMESTAMP:
+        return attributes & TIMESTAMP_TYPE_BIT != 0
     return time_ms > now_ms + settings.timestamp_after_max_ms
 
 
@@ -242,7 +249,7 @@ class _RecordRules:
         self._newest_ms = now_ms + settings.timestamp_after_max_ms
         self._record_count = 0
         self._has_timestamp_error = False
-        self.max_timestamp = b.NO_TIMESTAMP
+        self.max_timestamp = NO_TIMESTAMP
         self.errors: RecordErrors = []
 
     def check_record(self, record: RecordSummary) -> None:
@@ -254,7 +261,7 @@ class _RecordRules:
             self.max_timestamp = time_ms
         if settings.compact and record.key_bytes < 0:
             text = f"Compacted topic cannot accept message without key in topic partition {self._where}"
-        elif not settings.log_append_time and time_ms != b.NO_TIMESTAMP:
+        elif not settings.log_append_time and time_ms != NO_TIMESTAMP:
             if self._oldest_ms <= time_ms <= self._newest_ms:
                 return
             self._has_timestamp_error = True
@@ -339,11 +346,11 @@ def validate_records(
     if pack is not None:
         packed += pack.finish()
         header = header._replace(attributes=header.attributes & ~0x07 | wanted)
-        data = bytearray(b.pack_batch(header, packed))
+        data = bytearray(pack_batch(header, packed))
         check_size(len(data), settings, where)
-        header = b.parse_header(data)
+        header = parse_header(data)
     elif header.max_timestamp != claimed:
-        header = b.set_max_timestamp(data, 0, header)
+        header = set_max_timestamp(data, 0, header)
     return ValidatedBatch(data, header, settings)
 
 

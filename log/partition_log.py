@@ -28,18 +28,32 @@ from ottla.log.log_validator import (
     run_validation,
     validate_records,
 )
-from ottla.log.producers import transaction_verification as v
 from ottla.log.producers.producer_table import BatchMetadata
-from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
+from ottla.log.producers.transaction_verification import (
+    NO_TXN_CONTEXT,
+    TxnAppendContext,
+    clear_verification,
+    expire_verifications,
+    start_verification,
+)
 from ottla.log.segment.log_segment import LogSegment, segment_file_name
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch.batch_header import BatchHeader, set_offset_and_epoch
+from ottla.wire.record_batch.batch_header import (
+    CONTROL_BIT,
+    LOG_OVERHEAD_BYTES,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    crc_matches,
+    iterate_batches,
+    set_max_timestamp,
+    set_offset_and_epoch,
+)
 from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker
 
 _CLIENT = AppendOrigin.CLIENT
-_TXN_BITS = b.TRANSACTIONAL_BIT | b.CONTROL_BIT
+_TXN_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class LogAppendInfo(NamedTuple):
@@ -105,7 +119,7 @@ class PartitionLog(FlushableLog):
             if origin is not AppendOrigin.RAFT_LEADER:
                 check_size(header.size_bytes, settings, self.label)
             check_crc(data, header)
-        size_bytes = header.batch_length + b.LOG_OVERHEAD_BYTES
+        size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
         if size_bytes > settings.segment_bytes:
             text = f"a batch of {size_bytes} bytes in segments of {settings.segment_bytes}"
             raise ProtocolError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{self.topic}-{self.partition}: {text}")
@@ -146,7 +160,7 @@ class PartitionLog(FlushableLog):
         """
         if self.producers.check_epoch(producer_id, epoch):
             return None
-        return v.start_verification(self.verification_states, producer_id, epoch, sequence, now_ms, bumps=bumps)
+        return start_verification(self.verification_states, producer_id, epoch, sequence, now_ms, bumps=bumps)
 
     def _validate_client_batch(
         self,
@@ -170,10 +184,10 @@ class PartitionLog(FlushableLog):
         if len(data) > header.size_bytes:
             data = memoryview(data)[: header.size_bytes]
         if settings.log_append_time:
-            attributes = header.attributes | b.TIMESTAMP_TYPE_BIT
-            header = b.set_max_timestamp(data, 0, header._replace(attributes=attributes, max_timestamp=now_ms))
+            attributes = header.attributes | TIMESTAMP_TYPE_BIT
+            header = set_max_timestamp(data, 0, header._replace(attributes=attributes, max_timestamp=now_ms))
         elif header.has_log_append_time:
-            header = b.set_max_timestamp(data, 0, header._replace(attributes=header.attributes & ~b.TIMESTAMP_TYPE_BIT))
+            header = set_max_timestamp(data, 0, header._replace(attributes=header.attributes & ~TIMESTAMP_TYPE_BIT))
         return data, header
 
     def append_as_follower(self, raw: Buffer, now_ms: int) -> FollowerAppendInfo | None:
@@ -200,11 +214,11 @@ class PartitionLog(FlushableLog):
         end = self.log_end_offset
         batches = []
         try:
-            for at, header in b.iterate_batches(view):
+            for at, header in iterate_batches(view):
                 if header.base_offset < end or header.last_offset_delta < 0:
                     text = f"{self.describe()}: offsets {header.base_offset} to {header.last_offset} from the leader"
                     raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-                if not b.crc_matches(view, header, at):
+                if not crc_matches(view, header, at):
                     raise WireError(f"bad CRC at offset {header.base_offset}")
                 batches.append((at, header))
                 end = header.next_offset
@@ -231,7 +245,7 @@ class PartitionLog(FlushableLog):
             if header.producer_id >= 0:
                 self.producers.update(header, base)
         if self.verification_states and header.is_transactional:
-            v.clear_verification(
+            clear_verification(
                 self.verification_states, header.producer_id, header.producer_epoch, is_marker=header.is_control
             )
         self.log_end_offset = last + 1
@@ -343,7 +357,7 @@ class PartitionLog(FlushableLog):
 
     def expire_producers_job(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
         """Forget producers that have been silent for ``producer.id.expiration.ms``, pausing among very many."""
-        v.expire_verifications(self.verification_states, now_ms, expiration_ms)
+        expire_verifications(self.verification_states, now_ms, expiration_ms)
         return self.producers.expire_job(now_ms, expiration_ms)
 
     def raise_cleaner_offset(self, offset: int) -> None:

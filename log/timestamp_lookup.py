@@ -15,7 +15,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.segment.batch_scan import WINDOW_BYTES
 from ottla.log.segment.log_segment import LogSegment
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 from ottla.wire.record_batch.batch_header import HEADER_BYTES, BatchHeader
 from ottla.wire.record_batch.legacy_records import parse_any_header
 
@@ -75,7 +75,7 @@ def find_offset_by_timestamp_job(log: PartitionLog, timestamp: int, upper_offset
             offset = log.base_offsets[number]
         else:
             raw, header = found
-            record = yield from r.find_first_by_timestamp_job(raw, header, timestamp, log.log_start_offset)
+            record = yield from records.find_first_by_timestamp_job(raw, header, timestamp, log.log_start_offset)
             if record is not None:
                 return None if record[0] >= upper_offset else _with_leader_epoch(header, *record)
             offset = header.next_offset
@@ -138,9 +138,9 @@ def find_max_timestamp_job(log: PartitionLog) -> TimestampLookupJob:
     raw = best.file.pread(found.size_bytes, found.position)
     try:
         header = parse_any_header(raw)
-        record = yield from r.find_first_by_timestamp_job(raw, header, header.max_timestamp, header.base_offset)
+        record = yield from records.find_first_by_timestamp_job(raw, header, header.max_timestamp, header.base_offset)
         if record is None:
-            record = yield from r.find_max_timestamp_job(raw, header)
+            record = yield from records.find_max_timestamp_job(raw, header)
     except WireError:
         return None
     return None if record is None else _with_leader_epoch(header, *record)

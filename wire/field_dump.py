@@ -11,8 +11,17 @@ from ottla.wire.codec.primitives import Buffer, read_bytes
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.messages.headers import RequestHeader, ResponseHeader
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    crc_matches,
+    iterate_batches,
+)
+from ottla.wire.record_batch.records import iterate_records
 
 
 class FieldSpan(NamedTuple):
@@ -46,7 +55,7 @@ def message_spans(
     out: list[FieldSpan] = []
     for span in collector.spans:
         out.append(span)
-        if isinstance(span.value, memoryview) and len(span.value) >= b.HEADER_BYTES:
+        if isinstance(span.value, memoryview) and len(span.value) >= HEADER_BYTES:
             start = span.stop - len(span.value)
             out[-1] = span._replace(stop=start, value=f"{len(span.value)} bytes of batches")
             out += batch_spans(memoryview(raw)[: span.stop], start, f"{span.path}.")
@@ -110,10 +119,10 @@ def describe_attributes(attributes: int) -> str:
     """``gzip, log append time``: the bits in words."""
     words = [("none", "gzip", "snappy", "lz4", "zstd")[attributes & 7] if attributes & 7 < 5 else "codec?"]
     for bit, word in (
-        (b.TIMESTAMP_TYPE_BIT, "log append time"),
-        (b.TRANSACTIONAL_BIT, "transactional"),
-        (b.CONTROL_BIT, "control"),
-        (b.DELETE_HORIZON_BIT, "delete horizon set"),
+        (TIMESTAMP_TYPE_BIT, "log append time"),
+        (TRANSACTIONAL_BIT, "transactional"),
+        (CONTROL_BIT, "control"),
+        (DELETE_HORIZON_BIT, "delete horizon set"),
     ):
         if attributes & bit:
             words.append(word)
@@ -126,27 +135,27 @@ def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "") -> Iterator[FieldSp
     Raises:
         WireError: something there is no batch.
     """
-    for number, (at, header) in enumerate(b.iterate_batches(raw, pos)):
+    for number, (at, header) in enumerate(iterate_batches(raw, pos)):
         name = f"{prefix}batch[{number}]."
         for (start, stop, field), value in zip(_BATCH_FIELDS, header, strict=True):
             shown: Any = value
             if field == "crc":
-                shown = f"{value:#010x} ({'right' if b.crc_matches(raw, header, at) else 'WRONG'})"
+                shown = f"{value:#010x} ({'right' if crc_matches(raw, header, at) else 'WRONG'})"
             elif field == "attributes":
                 shown = f"{value:#06x} ({describe_attributes(value)})"
             yield FieldSpan(at + start, at + stop, name + field, shown)
         end = at + header.size_bytes
         if header.attributes & 7:
-            yield FieldSpan(at + b.HEADER_BYTES, end, name + "records", f"{header.records_count} records, compressed")
+            yield FieldSpan(at + HEADER_BYTES, end, name + "records", f"{header.records_count} records, compressed")
         else:
             yield from _record_spans(raw, header, at, name)
 
 
-def _record_spans(raw: Buffer, header: b.BatchHeader, at: int, name: str) -> Iterator[FieldSpan]:
+def _record_spans(raw: Buffer, header: BatchHeader, at: int, name: str) -> Iterator[FieldSpan]:
     from ottla.wire.codec.primitives import read_varlong
 
-    pos = at + b.HEADER_BYTES
-    for number, record in enumerate(r.iterate_records(raw, header, at)):
+    pos = at + HEADER_BYTES
+    for number, record in enumerate(iterate_records(raw, header, at)):
         size, start = read_varlong(raw, pos)
         yield FieldSpan(pos, start + size, f"{name}record[{number}]", record._asdict())
         pos = start + size

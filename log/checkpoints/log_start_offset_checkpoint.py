@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from ottla.env.disk import Disk, sync_file
-from ottla.log.checkpoints import checkpoint_files as c
+from ottla.log.checkpoints import checkpoint_files
 
 TopicPartition = tuple[str, int]
-BACKUP_FILE = f"{c.LOG_START_OFFSET_CHECKPOINT}.kept"
+BACKUP_FILE = f"{checkpoint_files.LOG_START_OFFSET_CHECKPOINT}.kept"
 
 
 class LogStartOffsetCheckpoint:
@@ -23,7 +23,10 @@ class LogStartOffsetCheckpoint:
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
-        self._path, self._backup_path = f"{directory}/{c.LOG_START_OFFSET_CHECKPOINT}", f"{directory}/{BACKUP_FILE}"
+        self._path, self._backup_path = (
+            f"{directory}/{checkpoint_files.LOG_START_OFFSET_CHECKPOINT}",
+            f"{directory}/{BACKUP_FILE}",
+        )
         self.offsets: Mapping[TopicPartition, int] = {}
         """What was written last, or is about to be."""
         self.is_file_current = True
@@ -50,14 +53,14 @@ class LogStartOffsetCheckpoint:
                 self._disk.rename(self._backup_path, self._path)
             self._disk.fsync_dir(self._directory)
         try:
-            self.offsets = self._written = c.read_offsets(self._disk, self._path)
-        except c.CorruptFile:
+            self.offsets = self._written = checkpoint_files.read_offsets(self._disk, self._path)
+        except checkpoint_files.CorruptFile:
             self.offsets = self._written = {}  # it was never on the disk as a whole
 
     def _is_whole(self) -> bool:
         try:
-            c.read_offsets(self._disk, self._path)
-        except c.CorruptFile:
+            checkpoint_files.read_offsets(self._disk, self._path)
+        except checkpoint_files.CorruptFile:
             return False
         return self._disk.exists(self._path) and self._disk.stat(self._path).size_bytes > 0
 
@@ -89,7 +92,7 @@ class LogStartOffsetCheckpoint:
         """
         keeps = not sync and self._is_synced and self._disk.exists(self._path)
         self.write_count += 1
-        c.write_entries(
+        checkpoint_files.write_entries(
             self._disk, self._path, lines, sync=sync, sync_dir=False, keep=self._backup_path if keeps else None
         )
         if keeps:

@@ -44,10 +44,10 @@ from ottla.log.segment.indexes import AbortedTxn, write_txn_index
 from ottla.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from ottla.wire.codec.primitives import Buffer, read_varlong, write_varlong
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import DELETE_HORIZON_BIT, BatchHeader, pack_batch, parse_header
 from ottla.wire.record_batch.compression import DecompressedSizeExceeded, compress, compression_type_of
 from ottla.wire.record_batch.control_record import ControlRecordType, read_control_type
+from ottla.wire.record_batch.records import decompress_records, iterate_records
 
 
 class CleanedTransactionMetadata:
@@ -67,7 +67,7 @@ class CleanedTransactionMetadata:
             _, entry = heappop(self._pending_aborted)
             self._aborted[entry.producer_id] = (entry, False)
 
-    def on_batch_read(self, header: b.BatchHeader) -> bool:
+    def on_batch_read(self, header: BatchHeader) -> bool:
         """A data batch goes by; says whether it was aborted."""
         self._advance_to(header.last_offset)
         if not header.is_transactional:
@@ -79,7 +79,7 @@ class CleanedTransactionMetadata:
         self._aborted[header.producer_id] = (found[0], True)
         return True
 
-    def on_control_batch_read(self, header: b.BatchHeader, kind: int) -> bool:
+    def on_control_batch_read(self, header: BatchHeader, kind: int) -> bool:
         """A marker goes by; says whether nothing of its transaction is left."""
         self._advance_to(header.last_offset)
         if kind == ControlRecordType.ABORT:
@@ -94,9 +94,9 @@ class CleanedTransactionMetadata:
         return False
 
 
-def control_batch_type(header: b.BatchHeader, raw: Buffer) -> int:
+def control_batch_type(header: BatchHeader, raw: Buffer) -> int:
     """ABORT, COMMIT, or another control record's type; -1 where it cannot be told."""
-    first = next(iter(r.iterate_records(raw, header)), None)
+    first = next(iter(iterate_records(raw, header)), None)
     kind = None if first is None else read_control_type(first)
     return -1 if kind is None else kind
 
@@ -195,15 +195,15 @@ def build_offset_map(plan: CompactionPlan, sources: list[LogSegment], stats: Cle
     return found
 
 
-def _decompress(header: b.BatchHeader, raw: memoryview) -> bytes | None:
+def _decompress(header: BatchHeader, raw: memoryview) -> bytes | None:
     """A batch's records; None where they are more than is looked into."""
     try:
-        return bytes(r.decompress_records(raw, header))
+        return bytes(decompress_records(raw, header))
     except DecompressedSizeExceeded:
         return None
 
 
-def _note_keys(plan: CompactionPlan, found: OffsetMap, header: b.BatchHeader, raw: memoryview) -> bool:
+def _note_keys(plan: CompactionPlan, found: OffsetMap, header: BatchHeader, raw: memoryview) -> bool:
     data, base_offset = _decompress(header, raw), header.base_offset
     if data is None:
         return True
@@ -274,7 +274,7 @@ class SegmentRewriter:
             self._disk, self._plan.directory, group[0].base_offset, self._plan.config, created, CLEANED_FILE_SUFFIX
         )
         self._transactions.retained_txns = []
-        gone: b.BatchHeader | None = None
+        gone: BatchHeader | None = None
         for source in group:
             for _, header, raw in source.scan():
                 self._stats.bytes_read += header.size_bytes
@@ -295,31 +295,31 @@ class SegmentRewriter:
         return target.size_bytes
 
     def _append(self, target: LogSegment, batch: Buffer) -> None:
-        header = b.parse_header(batch)
+        header = parse_header(batch)
         self._stats.bytes_written += len(batch)
         target.append(batch, header.last_offset, header.max_timestamp)
 
-    def _filter_batch(self, header: b.BatchHeader, raw: memoryview) -> Buffer | None:
+    def _filter_batch(self, header: BatchHeader, raw: memoryview) -> Buffer | None:
         """A batch as it shall be kept; None where nothing of it stays."""
         self._stats.records_read += header.records_count
-        horizon = header.base_timestamp if header.attributes & b.DELETE_HORIZON_BIT else None
+        horizon = header.base_timestamp if header.attributes & DELETE_HORIZON_BIT else None
         if header.is_control:
             return self._filter_control_batch(header, raw, horizon)
         if self._transactions.on_batch_read(header):
             return self._retain_empty_batch(header)
         return self._filter_data_batch(header, raw, horizon)
 
-    def _filter_control_batch(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> Buffer | None:
+    def _filter_control_batch(self, header: BatchHeader, raw: memoryview, horizon: int | None) -> Buffer | None:
         alone = self._transactions.on_control_batch_read(header, control_batch_type(header, raw))
         if alone and horizon is not None and horizon <= self._plan.now_ms:
             return self._retain_empty_batch(header)
         self._stats.records_kept += header.records_count
         if not alone or horizon is not None:
             return raw
-        data = bytes(r.decompress_records(raw, header))
+        data = bytes(decompress_records(raw, header))
         return self._rebuild_batch(header, data, [record_ranges(data, header.records_count)], stamp=True)
 
-    def _filter_data_batch(self, header: b.BatchHeader, raw: memoryview, horizon: int | None) -> Buffer | None:
+    def _filter_data_batch(self, header: BatchHeader, raw: memoryview, horizon: int | None) -> Buffer | None:
         data = _decompress(header, raw)
         if data is None:
             self._stats.oversized_batches += 1
@@ -342,7 +342,7 @@ class SegmentRewriter:
             slices = (kept for kept, _ in found())
         return self._rebuild_batch(header, data, slices, stamp=tombstones and horizon is None)
 
-    def _retain_empty_batch(self, header: b.BatchHeader) -> bytes | None:
+    def _retain_empty_batch(self, header: BatchHeader) -> bytes | None:
         """An empty batch where offsets or a producer's sequence hang on it, else nothing."""
         last, epoch = self._last_of_producers.get(header.producer_id, (-1, -1))
         of_producer = header.producer_id >= 0 and (
@@ -353,7 +353,7 @@ class SegmentRewriter:
         return _empty_batch(header)
 
     def _rebuild_batch(
-        self, header: b.BatchHeader, data: bytes, slices: Iterable[list[RecordRange]], *, stamp: bool
+        self, header: BatchHeader, data: bytes, slices: Iterable[list[RecordRange]], *, stamp: bool
     ) -> bytes:
         """A batch with fewer records, or with the time stamped into it at which its tombstones or marker may go.
 
@@ -362,7 +362,7 @@ class SegmentRewriter:
         base, attributes = header.base_timestamp, header.attributes
         if stamp:
             base = self._plan.now_ms + self._plan.config.delete_retention_ms
-            attributes |= b.DELETE_HORIZON_BIT
+            attributes |= DELETE_HORIZON_BIT
         parts, times, count = [], [], 0
         for kept in slices:
             if stamp:
@@ -376,13 +376,13 @@ class SegmentRewriter:
             count += len(kept)
         newest = header.base_timestamp + max(times) if times else header.max_timestamp
         new = header._replace(attributes=attributes, base_timestamp=base, max_timestamp=newest, records_count=count)
-        return b.pack_batch(new, compress(compression_type_of(attributes), b"".join(parts), None))
+        return pack_batch(new, compress(compression_type_of(attributes), b"".join(parts), None))
 
 
-def _empty_batch(header: b.BatchHeader) -> bytes:
+def _empty_batch(header: BatchHeader) -> bytes:
     """A batch without its records."""
-    attributes = header.attributes & ~(0x07 | b.DELETE_HORIZON_BIT)
-    return b.pack_batch(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
+    attributes = header.attributes & ~(0x07 | DELETE_HORIZON_BIT)
+    return pack_batch(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
 
 
 def _time_delta(data: bytes, place: RecordRange) -> tuple[int, int, int]:

@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ottla.env.disk import sync_file
-from ottla.log.checkpoints import checkpoint_files as c
+from ottla.log.checkpoints.checkpoint_files import (
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    write_entries,
+)
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.file_names import TopicPartition
 from ottla.log.partition_log import PartitionLog
@@ -90,9 +94,9 @@ class CheckpointWriter:
         directory = self._directory
         self._has_unsynced_files = True
         columns = [[row[column] for row in lines.values() if row[column]] for column in range(3)]
-        c.write_entries(directory.disk, f"{directory.path}/{c.RECOVERY_POINT_CHECKPOINT}", columns[0], sync=False)
+        write_entries(directory.disk, f"{directory.path}/{RECOVERY_POINT_CHECKPOINT}", columns[0], sync=False)
         directory.log_start_checkpoint.write_entries(columns[1])
-        c.write_entries(directory.disk, f"{directory.path}/{c.REPLICATION_OFFSET_CHECKPOINT}", columns[2], sync=False)
+        write_entries(directory.disk, f"{directory.path}/{REPLICATION_OFFSET_CHECKPOINT}", columns[2], sync=False)
 
     @property
     def has_unsynced_files(self) -> bool:
@@ -106,7 +110,7 @@ class CheckpointWriter:
             OSError: final, unless the process is only short of something; also in the thread.
         """
         directory, starts = self._directory, self._directory.log_start_checkpoint.prepare_sync()
-        names = (c.RECOVERY_POINT_CHECKPOINT, c.REPLICATION_OFFSET_CHECKPOINT) if self._has_unsynced_files else ()
+        names = (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT) if self._has_unsynced_files else ()
 
         def settle() -> None:
             for name in names:

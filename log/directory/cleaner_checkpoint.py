@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.log.checkpoints import checkpoint_files as c
+from ottla.log.checkpoints.checkpoint_files import CLEANER_OFFSET_CHECKPOINT, write_offsets
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.file_names import TopicPartition
 
 
 def _path(directory: LogDirectory) -> str:
-    return f"{directory.path}/{c.CLEANER_OFFSET_CHECKPOINT}.new"
+    return f"{directory.path}/{CLEANER_OFFSET_CHECKPOINT}.new"
 
 
 def write_temporary_file(directory: LogDirectory, points: Mapping[TopicPartition, int]) -> None:
@@ -24,7 +24,7 @@ def write_temporary_file(directory: LogDirectory, points: Mapping[TopicPartition
     Raises:
         OSError: final, unless the process is only short of something.
     """
-    c.write_offsets(directory.disk, _path(directory), dict(sorted(points.items())), sync_dir=False)
+    write_offsets(directory.disk, _path(directory), dict(sorted(points.items())), sync_dir=False)
 
 
 def replace_checkpoint(
@@ -41,7 +41,7 @@ def replace_checkpoint(
     is_older = directory.written_cleaner_offsets is not instead_of
     if is_older or any(now.get(at, 0) < point for at, point in points.items()):
         return False
-    directory.disk.rename(_path(directory), f"{directory.path}/{c.CLEANER_OFFSET_CHECKPOINT}")
+    directory.disk.rename(_path(directory), f"{directory.path}/{CLEANER_OFFSET_CHECKPOINT}")
     directory.written_cleaner_offsets, directory.are_cleaner_offsets_synced = points, False
     return True
 

@@ -16,7 +16,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery.dry_run_disk import DryRunDisk
 from ottla.log.recovery.log_loader import open_log
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import iterate_records
 
 
 class PartitionReport(NamedTuple):
@@ -97,7 +97,7 @@ def _find_malformed_records(log: PartitionLog) -> str | None:
         try:
             for _, header, raw in segment.scan():
                 try:
-                    sum(1 for _ in r.iterate_records(raw, header))
+                    sum(1 for _ in iterate_records(raw, header))
                 except WireError as error:
                     return f"the batch at offset {header.base_offset} has a right checksum and wrong records: {error}"
         finally:

@@ -11,9 +11,9 @@ from ottla.log.log_validator import AppendOrigin
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producers.transaction_verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.log.recovery.log_loader import create_log, open_log
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, set_offset_and_epoch
 from ottla.wire.record_batch.compression import CompressionType
+from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_records
 
 TOPIC_ID = bytes(range(16))
 DIRECTORY = "/data/t-0"
@@ -55,8 +55,8 @@ def reopen_in_new_session(
 
 def make_batch(first: int, count: int = 3, codec: CompressionType = CompressionType.NONE, **header: int) -> bytearray:
     """Records whose values say their number; timestamps grow with them."""
-    items = [r.NewRecord(b"k%d" % i, b"v%d" % i * 10, NOW + i) for i in range(first, first + count)]
-    return bytearray(r.build_batch(items, codec=codec, **header))  # type: ignore[arg-type]
+    items = [NewRecord(b"k%d" % i, b"v%d" % i * 10, NOW + i) for i in range(first, first + count)]
+    return bytearray(build_batch(items, codec=codec, **header))  # type: ignore[arg-type]
 
 
 def append_batches(log: PartitionLog, batches: int, count: int = 3, epoch: int = 0) -> None:
@@ -70,7 +70,7 @@ def record_values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
         (record.offset, record.value)
         for header, raw in log.batches(log.log_start_offset)
         if not header.is_control
-        for record in r.iterate_records(raw, header)
+        for record in iterate_records(raw, header)
     ]
 
 
@@ -89,7 +89,7 @@ def write_segment_file(memory: MemoryDisk, base: int, batches: list[tuple[int, i
     raw = b""
     for offset, count in batches:
         data = make_batch(0, count)
-        b.set_offset_and_epoch(data, 0, offset, 0)
+        set_offset_and_epoch(data, 0, offset, 0)
         raw += bytes(data)
     disk.open(f"{DIRECTORY}/{base:020d}.log{suffix}", create=True).pwrite(raw, 0)
 
@@ -102,14 +102,14 @@ def make_marker(pid: int, kind: int, epoch: int = 0, coordinator_epoch: int = 0)
     """An abort (0) or commit (1) marker."""
     key = b"\x00\x00" + kind.to_bytes(2, "big")
     value = b"\x00\x00" + coordinator_epoch.to_bytes(4, "big")
-    attributes = b.CONTROL_BIT | b.TRANSACTIONAL_BIT
-    items = [r.NewRecord(key, value, NOW)]
-    raw = r.build_batch(items, attributes=attributes, producer_id=pid, producer_epoch=epoch, base_sequence=-1)
+    attributes = CONTROL_BIT | TRANSACTIONAL_BIT
+    items = [NewRecord(key, value, NOW)]
+    raw = build_batch(items, attributes=attributes, producer_id=pid, producer_epoch=epoch, base_sequence=-1)
     return bytearray(raw)
 
 
 def make_transactional_batch(pid: int, sequence: int) -> bytearray:
-    return make_producer_batch(pid, sequence, attributes=b.TRANSACTIONAL_BIT)
+    return make_producer_batch(pid, sequence, attributes=TRANSACTIONAL_BIT)
 
 
 def append_committed(

@@ -11,7 +11,7 @@ from ottla.log.file_dump import file_spans
 from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.segment.indexes import AbortedTxn, OffsetIndex, TimeIndex, write_txn_index
 from ottla.log.tests.log_fixtures import make_producer_batch, memory_disk
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import parse_header
 
 
 def told(raw: bytes, suffix: str) -> list[tuple[str, object, int]]:
@@ -62,7 +62,7 @@ def test_the_transaction_index() -> None:
 
 def test_a_producer_snapshot() -> None:
     states = ProducerStateManager()
-    states.update(b.parse_header(make_producer_batch(5, 3, 2)), 40)
+    states.update(parse_header(make_producer_batch(5, 3, 2)), 40)
     raw = states.pack()
     assert told(raw, ".snapshot") == [
         ("version", 1, 2),
@@ -73,7 +73,7 @@ def test_a_producer_snapshot() -> None:
         ("entry[0].last_sequence", 3, 4),
         ("entry[0].last_offset", 40, 8),
         ("entry[0].offset_delta", 0, 4),
-        ("entry[0].timestamp", b.parse_header(make_producer_batch(5, 3, 2)).max_timestamp, 8),
+        ("entry[0].timestamp", parse_header(make_producer_batch(5, 3, 2)).max_timestamp, 8),
         ("entry[0].coordinator_epoch", -1, 4),
         ("entry[0].txn_first_offset", -1, 8),
     ]

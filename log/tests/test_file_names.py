@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.log import file_names as n
+from ottla.log.file_names import (
+    CLEANED_FILE_SUFFIX,
+    DELETE_DIR_SUFFIX,
+    DELETED_FILE_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    SWAP_FILE_SUFFIX,
+    is_temporary_file,
+    is_unfinished_snapshot,
+    parse_partition_dir,
+    parse_segment_file,
+    parse_suffixed_dir,
+)
 
 ID = "0123456789abcdef" * 2
 
@@ -29,12 +41,12 @@ ID = "0123456789abcdef" * 2
     ],
 )
 def test_parse_partition_dir_accepts_topic_partition_only(name: str, expected: tuple[str, int] | None) -> None:
-    assert n.parse_partition_dir(name) == expected
+    assert parse_partition_dir(name) == expected
 
 
-@pytest.mark.parametrize("suffix", [n.DELETE_DIR_SUFFIX, n.FUTURE_DIR_SUFFIX, n.STRAY_DIR_SUFFIX])
+@pytest.mark.parametrize("suffix", [DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX])
 def test_parse_marked_dir_with_unique_id_returns_parts(suffix: str) -> None:
-    assert n.parse_suffixed_dir(f"a.b-c-12.{ID}{suffix}") == ("a.b-c", 12, suffix)
+    assert parse_suffixed_dir(f"a.b-c-12.{ID}{suffix}") == ("a.b-c", 12, suffix)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +74,13 @@ def test_parse_marked_dir_with_unique_id_returns_parts(suffix: str) -> None:
     ],
 )
 def test_parse_marked_dir_with_foreign_name_returns_none(name: str) -> None:
-    assert n.parse_suffixed_dir(name) is None
+    assert parse_suffixed_dir(name) is None
 
 
-@pytest.mark.parametrize("state", ["", n.DELETED_FILE_SUFFIX, n.CLEANED_FILE_SUFFIX, n.SWAP_FILE_SUFFIX])
+@pytest.mark.parametrize("state", ["", DELETED_FILE_SUFFIX, CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX])
 @pytest.mark.parametrize("kind", [".log", ".index", ".timeindex", ".txnindex", ".snapshot"])
 def test_parse_segment_file_with_each_kind_and_state_returns_parts(kind: str, state: str) -> None:
-    assert n.parse_segment_file(f"{7:020d}{kind}{state}") == (7, kind, state)
+    assert parse_segment_file(f"{7:020d}{kind}{state}") == (7, kind, state)
 
 
 @pytest.mark.parametrize(
@@ -89,20 +101,20 @@ def test_parse_segment_file_with_each_kind_and_state_returns_parts(kind: str, st
     ],
 )
 def test_parse_segment_file_with_foreign_name_returns_none(name: str) -> None:
-    assert n.parse_segment_file(name) is None
+    assert parse_segment_file(name) is None
 
 
 def test_is_temporary_file_accepts_names_written_before_a_rename_only() -> None:
     ours = [f"{7:020d}.index.tmp", f"{7:020d}.snapshot.tmp", f"{7:020d}.timeindex.cleaned.tmp", "quorum-state.tmp"]
-    assert all(n.is_temporary_file(name) for name in [*ours, "leader-epoch-checkpoint.tmp", "partition.metadata.tmp"])
-    assert not any(n.is_temporary_file(name) for name in ("thesis.tmp", "7.index.tmp", ".tmp", f"{7:020d}.index"))
+    assert all(is_temporary_file(name) for name in [*ours, "leader-epoch-checkpoint.tmp", "partition.metadata.tmp"])
+    assert not any(is_temporary_file(name) for name in ("thesis.tmp", "7.index.tmp", ".tmp", f"{7:020d}.index"))
 
 
 def test_is_unfinished_snapshot_accepts_kafka_and_own_temporary_names_only() -> None:
     stem = f"{7:020d}-{1:010d}"
-    assert n.is_unfinished_snapshot(f"{stem}.checkpoint.part")
-    assert n.is_unfinished_snapshot(f"{stem}-5577006791947779410.checkpoint.part")
-    assert n.is_unfinished_snapshot(f"{stem}.checkpoint.deleted")
-    assert not n.is_unfinished_snapshot(f"{stem}.checkpoint")
-    assert not n.is_unfinished_snapshot("backup.checkpoint.deleted")
-    assert not n.is_unfinished_snapshot("download.checkpoint.part")
+    assert is_unfinished_snapshot(f"{stem}.checkpoint.part")
+    assert is_unfinished_snapshot(f"{stem}-5577006791947779410.checkpoint.part")
+    assert is_unfinished_snapshot(f"{stem}.checkpoint.deleted")
+    assert not is_unfinished_snapshot(f"{stem}.checkpoint")
+    assert not is_unfinished_snapshot("backup.checkpoint.deleted")
+    assert not is_unfinished_snapshot("download.checkpoint.part")

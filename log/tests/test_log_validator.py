@@ -13,15 +13,28 @@ from dataclasses import replace
 import lz4.frame
 import pytest
 
-from ottla.log import log_validator as v
 from ottla.log.log_config import LogConfig
+from ottla.log.log_validator import (
+    AppendOrigin,
+    RecordValidationError,
+    check_client_batch,
+    needs_record_validation,
+    parse_single_batch,
+)
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.log_fixtures import NOW, memory_disk, new_log
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    TIMESTAMP_TYPE_BIT,
+    crc_matches,
+    pack_batch,
+    parse_header,
+)
 from ottla.wire.record_batch.compression import CompressionType, compress
 from ottla.wire.record_batch.crc import crc32c
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 PLAIN = LogConfig()
 WHOLE = replace(PLAIN, validate_records=True)
@@ -39,12 +52,12 @@ HOUR_MS = 3_600_000
 def good(
     count: int = 3, key: bytes | None = b"k", value: bytes | None = b"v", time_ms: int = NOW, **more: int
 ) -> bytes:
-    return r.build_batch([r.NewRecord(key, value, time_ms)] * count, **more)  # type: ignore[arg-type]
+    return build_batch([NewRecord(key, value, time_ms)] * count, **more)  # type: ignore[arg-type]
 
 
 def changed(raw: bytes, body: bytes | None = None, **fields: int) -> bytes:
     """A batch with another header or other record bytes, and the right checksum."""
-    return b.pack_batch(b.parse_header(raw)._replace(**fields), raw[b.HEADER_BYTES :] if body is None else body)
+    return pack_batch(parse_header(raw)._replace(**fields), raw[HEADER_BYTES:] if body is None else body)
 
 
 def poked(raw: bytes, at: int, value: int) -> bytes:
@@ -60,7 +73,7 @@ def sized(length: int) -> bytes:
 
 
 def body_of(raw: bytes) -> bytes:
-    return raw[b.HEADER_BYTES :]
+    return raw[HEADER_BYTES:]
 
 
 def outcome(raw: bytes, settings: LogConfig = PLAIN) -> tuple[ErrorCode, PartitionLog]:
@@ -114,7 +127,7 @@ HEADERS: list[tuple[str, bytes, ErrorCode]] = [
     ("codec 7", changed(good(), attributes=7), UNKNOWN),
     ("attribute bit 7", changed(good(), attributes=0x80), TAKEN),
     ("a delete horizon", changed(good(), attributes=0x40), TAKEN),
-    ("control", changed(good(), attributes=b.CONTROL_BIT), INVALID),
+    ("control", changed(good(), attributes=CONTROL_BIT), INVALID),
     ("no records", changed(good(), records_count=0, last_offset_delta=-1), INVALID),
     ("less than no records", changed(good(), records_count=-1, last_offset_delta=-2), INVALID),
     ("one more than offsets", changed(good(), records_count=4), INVALID),
@@ -202,7 +215,7 @@ def test_contents(what: str, raw: bytes, code: ErrorCode, whole: ErrorCode) -> N
     assert outcome(raw, WHOLE)[0] is whole
 
 
-LAT = b.TIMESTAMP_TYPE_BIT
+LAT = TIMESTAMP_TYPE_BIT
 LATE = NOW + HOUR_MS + 1
 AGED = replace(PLAIN, timestamp_before_max_ms=10)
 UNTIMELY = ErrorCode.INVALID_TIMESTAMP
@@ -242,7 +255,7 @@ def test_times(
 ) -> None:
     log = new_log(memory_disk().session(), settings)
     if written is None:
-        with pytest.raises(v.RecordValidationError) as caught:
+        with pytest.raises(RecordValidationError) as caught:
             log.append_as_leader(bytearray(raw), 0, NOW)
         assert caught.value.code is code
         assert [index for index, _ in caught.value.record_errors] == at_fault
@@ -251,13 +264,13 @@ def test_times(
     assert done.log_append_time_ms == (NOW if settings.log_append_time else -1)
     ((header, data),) = log.batches()
     assert (header.attributes, header.base_timestamp, header.max_timestamp) == written
-    assert b.crc_matches(data, header)
+    assert crc_matches(data, header)
     assert log.active_segment.max_timestamp == written[2]
 
 
 def test_the_words_for_records_at_fault_are_kafkas() -> None:
     def said(raw: bytes, settings: LogConfig) -> tuple[str, list[tuple[int, str | None]]]:
-        with pytest.raises(v.RecordValidationError) as caught:
+        with pytest.raises(RecordValidationError) as caught:
             new_log(memory_disk().session(), settings).append_as_leader(bytearray(raw), 0, NOW)
         return caught.value.message, caught.value.record_errors
 
@@ -270,7 +283,7 @@ def test_the_words_for_records_at_fault_are_kafkas() -> None:
     )
     untimely = "One or more records have been rejected due to invalid timestamp"
     range_ = f"[{NOW - (2**63 - 1)}, {NOW + HOUR_MS}]"
-    mixed = r.build_batch([r.NewRecord(None, b"v", LATE), r.NewRecord(b"k", b"v", LATE), r.NewRecord(b"k", b"v", NOW)])
+    mixed = build_batch([NewRecord(None, b"v", LATE), NewRecord(b"k", b"v", LATE), NewRecord(b"k", b"v", NOW)])
     late = f"Timestamp {LATE} of message with offset 1 is out of range. The timestamp should be within {range_}"
     assert said(mixed, COMPACT) == (untimely, [(0, keyless), (1, late)])
     for codec, kind in ((CompressionType.NONE, "DefaultRecord"), (CompressionType.GZIP, "PartialDefaultRecord")):
@@ -301,13 +314,13 @@ def test_limits_of_size_in_kafkas_order() -> None:
     assert outcome(exact, replace(settings, segment_bytes=500))[0] is TAKEN
     log = new_log(memory_disk().session(), of_segment)
     with pytest.raises(ProtocolError) as caught:
-        log.append_as_leader(bytearray(exact), 0, NOW, v.AppendOrigin.COORDINATOR)
+        log.append_as_leader(bytearray(exact), 0, NOW, AppendOrigin.COORDINATOR)
     assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     log = new_log(memory_disk().session(), LogConfig(max_message_bytes=499))
     with pytest.raises(ProtocolError) as caught:
-        log.append_as_leader(bytearray(exact), 0, NOW, v.AppendOrigin.COORDINATOR)
+        log.append_as_leader(bytearray(exact), 0, NOW, AppendOrigin.COORDINATOR)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
-    log.append_as_leader(bytearray(exact), 0, NOW, v.AppendOrigin.RAFT_LEADER)
+    log.append_as_leader(bytearray(exact), 0, NOW, AppendOrigin.RAFT_LEADER)
     assert log.log_end_offset == 1, "max.message.bytes is not for raft"
 
 
@@ -342,8 +355,8 @@ LOOKS: list[tuple[str, LogConfig, dict[str, int], bool]] = [
 
 @pytest.mark.parametrize(("what", "settings", "fields", "must"), LOOKS, ids=[row[0] for row in LOOKS])
 def test_when_records_are_looked_at(what: str, settings: LogConfig, fields: dict[str, int], must: bool) -> None:
-    header = b.parse_header(good())._replace(**fields)
-    assert v.needs_record_validation(header, settings, NOW) is must
+    header = parse_header(good())._replace(**fields)
+    assert needs_record_validation(header, settings, NOW) is must
 
 
 def test_append_with_linked_lz4_blocks_is_refused_by_its_header() -> None:
@@ -361,7 +374,7 @@ def test_what_a_producer_sends_is_never_taken_for_something_else(codec: Compress
     sizes: list[Callable[[], int]] = [lambda: 0, lambda: rng.randrange(3), lambda: rng.randrange(200), lambda: 40_000]
     for _ in range(300):
         items = [
-            r.NewRecord(
+            NewRecord(
                 None if rng.random() < 0.3 else rng.randbytes(rng.choice(sizes)()),
                 None if rng.random() < 0.3 else bytes(rng.choice(sizes)()),
                 NOW + rng.randrange(-(10**6), 10**6),
@@ -369,20 +382,20 @@ def test_what_a_producer_sends_is_never_taken_for_something_else(codec: Compress
             )
             for _ in range(rng.choice((1, 1, 2, 20)))
         ]
-        raw = bytearray(r.build_batch(items, codec=codec))
-        v.check_client_batch(raw, b.parse_header(raw), LogConfig(max_message_bytes=1 << 30), "t-0")
+        raw = bytearray(build_batch(items, codec=codec))
+        check_client_batch(raw, parse_header(raw), LogConfig(max_message_bytes=1 << 30), "t-0")
 
 
 @pytest.mark.parametrize(("size", "taken"), [(5, False), (6, True), (0, False), (-1, False)])
 def test_the_first_of_several_records_is_no_smaller_than_a_record_can_be(size: int, *, taken: bool) -> None:
     """Attributes, two deltas, no key, no value, no headers: six bytes behind the size (``DefaultRecord``)."""
-    data = bytearray(r.build_batch([r.NewRecord(None, b"v" * 20, NOW)] * 3))
-    data[b.HEADER_BYTES] = size * 2 if size >= 0 else 1
+    data = bytearray(build_batch([NewRecord(None, b"v" * 20, NOW)] * 3))
+    data[HEADER_BYTES] = size * 2 if size >= 0 else 1
     data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
-    header = v.parse_single_batch(data)
+    header = parse_single_batch(data)
     if taken:
-        v.check_client_batch(data, header, PLAIN, "t-0")
+        check_client_batch(data, header, PLAIN, "t-0")
     else:
         with pytest.raises(ProtocolError) as caught:
-            v.check_client_batch(data, header, PLAIN, "t-0")
+            check_client_batch(data, header, PLAIN, "t-0")
         assert caught.value.code is ErrorCode.INVALID_RECORD

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.log import log_validator as v
 from ottla.log.log_config import LogConfig
+from ottla.log.log_validator import check_client_batch, parse_single_batch
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import pack_batch, parse_header
 from ottla.wire.record_batch.compression import CompressionType, compress
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 PACKED = [codec for codec in CompressionType if codec is not CompressionType.NONE]
 MOST = (1 << 31) - 2
 
 
 def claiming(count: int, codec: CompressionType, data: bytes) -> bytes:
-    header = b.parse_header(r.build_batch([r.NewRecord(None, None, 0)]))
+    header = parse_header(build_batch([NewRecord(None, None, 0)]))
     said = header._replace(attributes=int(codec), last_offset_delta=count - 1, records_count=count)
-    return b.pack_batch(said, data)
+    return pack_batch(said, data)
 
 
 def code_of(raw: bytes) -> ErrorCode:
     try:
-        v.check_client_batch(bytearray(raw), v.parse_single_batch(raw), LogConfig(max_message_bytes=1 << 30), "t-0")
+        check_client_batch(bytearray(raw), parse_single_batch(raw), LogConfig(max_message_bytes=1 << 30), "t-0")
     except ProtocolError as error:
         return error.code
     return ErrorCode.NONE
@@ -41,6 +41,6 @@ def test_a_batch_that_cannot_hold_as_many_records_as_it_says_is_refused(codec: C
 def test_no_batch_of_a_producer_is_refused_for_how_well_it_packs(codec: CompressionType) -> None:
     """The smallest records there are, and data that packs better than any records do."""
     count = 300_000
-    assert code_of(r.build_batch([r.NewRecord(None, None, 0)] * count, codec=codec)) is ErrorCode.NONE
+    assert code_of(build_batch([NewRecord(None, None, 0)] * count, codec=codec)) is ErrorCode.NONE
     size_bytes = 20_000_000
     assert code_of(claiming(size_bytes // 7, codec, compress(codec, bytes(size_bytes)))) is ErrorCode.NONE

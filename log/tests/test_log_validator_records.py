@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 import snappy
 
-from ottla.log import log_validator as v
+from ottla.log import log_validator
 from ottla.log.log_config import LogConfig
 from ottla.log.tests.log_fixtures import NOW, memory_disk, new_log
 from ottla.log.tests.test_log_validator import COMPACT, WHOLE, body_of, changed, good
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import HEADER_BYTES, crc_matches, pack_batch, parse_header
 from ottla.wire.record_batch.compression import FREE_BYTES, CompressionType, compress
+from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_records
 
 
 @pytest.mark.parametrize("wanted", list(CompressionType))
@@ -25,18 +25,18 @@ from ottla.wire.record_batch.compression import FREE_BYTES, CompressionType, com
 def test_records_are_packed_anew_in_the_topics_codec(
     sent: CompressionType, wanted: CompressionType, count: int
 ) -> None:
-    items = [r.NewRecord(b"%d" % i, b"value %d" % (i * i), NOW + i) for i in range(count)]
-    raw = r.build_batch(items, codec=sent, producer_id=5, producer_epoch=2, base_sequence=9)
+    items = [NewRecord(b"%d" % i, b"value %d" % (i * i), NOW + i) for i in range(count)]
+    raw = build_batch(items, codec=sent, producer_id=5, producer_epoch=2, base_sequence=9)
     log = new_log(memory_disk().session(), LogConfig(compression_type=wanted, max_message_bytes=1 << 30))
     log.append_as_leader(bytearray(raw), 3, NOW)
     ((header, data),) = log.batches()
     assert header.attributes == wanted
-    assert b.crc_matches(data, header)
+    assert crc_matches(data, header)
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.records_count) == (5, 2, 9, count)
-    got = list(r.iterate_records(data, header))
+    got = list(iterate_records(data, header))
     assert [(x.key, x.value, x.timestamp_ms) for x in got] == [(x.key, x.value, x.timestamp_ms) for x in items]
     if sent is wanted:
-        assert bytes(data)[b.HEADER_BYTES :] == body_of(raw)
+        assert bytes(data)[HEADER_BYTES:] == body_of(raw)
 
 
 def test_what_is_too_large_once_packed_anew_is_refused_without_unpacking_the_rest() -> None:
@@ -45,7 +45,7 @@ def test_what_is_too_large_once_packed_anew_is_refused_without_unpacking_the_res
     )
     log = new_log(memory_disk().session(), LogConfig(compression_type=CompressionType.NONE, max_message_bytes=300_000))
     assert len(bomb) < 300_000
-    body = r.build_batch([r.NewRecord(b"k", bytes(100 << 20), NOW)])[b.HEADER_BYTES :]
+    body = build_batch([NewRecord(b"k", bytes(100 << 20), NOW)])[HEADER_BYTES:]
     large = changed(good(1), compress(CompressionType.GZIP, body), attributes=CompressionType.GZIP)
     tracemalloc.start()
     with pytest.raises(ProtocolError) as caught:
@@ -58,25 +58,25 @@ def test_what_is_too_large_once_packed_anew_is_refused_without_unpacking_the_res
 
 def keyless_bomb(count: int) -> bytes:
     """So many records without a key, in a few bytes."""
-    raw = r.build_batch([r.NewRecord(None, None, NOW)] * count)
-    header = b.parse_header(raw)
-    return b.pack_batch(header._replace(attributes=CompressionType.GZIP), compress(CompressionType.GZIP, body_of(raw)))
+    raw = build_batch([NewRecord(None, None, NOW)] * count)
+    header = parse_header(raw)
+    return pack_batch(header._replace(attributes=CompressionType.GZIP), compress(CompressionType.GZIP, body_of(raw)))
 
 
 def test_a_small_batch_whose_records_all_fail_a_rule_costs_little() -> None:
     raw = keyless_bomb(300_000)
-    steps = v.validate_records(bytearray(raw), b.parse_header(raw), COMPACT, NOW, "t-0")
+    steps = log_validator.validate_records(bytearray(raw), parse_header(raw), COMPACT, NOW, "t-0")
     tracemalloc.start()
-    with pytest.raises(v.RecordValidationError) as caught:
-        v.run_validation(steps, at_once=True)
+    with pytest.raises(log_validator.RecordValidationError) as caught:
+        log_validator.run_validation(steps, at_once=True)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(caught.value.record_errors) == v.MAX_RECORD_ERRORS
+    assert len(caught.value.record_errors) == log_validator.MAX_RECORD_ERRORS
     assert peak < 4 << 20
 
 
 def pauses(raw: bytes, settings: LogConfig) -> int:
-    steps = v.validate_records(bytearray(raw), b.parse_header(raw), settings, NOW, "t-0")
+    steps = log_validator.validate_records(bytearray(raw), parse_header(raw), settings, NOW, "t-0")
     count = 0
     try:
         while True:
@@ -90,7 +90,7 @@ def test_looking_pauses_after_each_piece_and_a_small_batch_has_none() -> None:
     assert pauses(good(100), WHOLE) == 0
     value = random.Random(1).randbytes(10_000)
     large = good(30, value=value)
-    assert pauses(large, WHOLE) == len(large) // v.PIECE_BYTES
+    assert pauses(large, WHOLE) == len(large) // log_validator.PIECE_BYTES
     for codec in (CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD, CompressionType.SNAPPY):
         assert pauses(good(30, value=value, codec=codec), WHOLE) >= 9
 
@@ -98,21 +98,21 @@ def test_looking_pauses_after_each_piece_and_a_small_batch_has_none() -> None:
 def test_who_can_wait_is_asked_to_and_goes_on_where_it_was_left() -> None:
     raw = good(30, value=bytes(10_000))
     log = new_log(memory_disk().session(), WHOLE)
-    with pytest.raises(v.ValidationPending) as caught:
+    with pytest.raises(log_validator.ValidationPending) as caught:
         log.append_as_leader(bytearray(raw), 0, NOW, at_once=False)
     assert log.log_end_offset == 0
-    checked = v.run_validation(caught.value.steps, at_once=True)
+    checked = log_validator.run_validation(caught.value.steps, at_once=True)
     log.append_as_leader(bytearray(raw), 0, NOW, checked=checked, at_once=False)
     assert log.log_end_offset == 30
     log.append_as_leader(bytearray(good(5)), 0, NOW, at_once=False)
     assert log.log_end_offset == 35
     log.update_config(replace(WHOLE, compact=True))
-    with pytest.raises(v.ValidationPending):  # looked at under other settings: that counts for nothing
+    with pytest.raises(log_validator.ValidationPending):  # looked at under other settings: that counts for nothing
         log.append_as_leader(bytearray(raw), 0, NOW, checked=checked, at_once=False)
 
 
 def told(raw: bytes) -> list[bool]:
-    return list(v.validate_records(bytearray(raw), b.parse_header(raw), COMPACT, NOW, "t-0"))
+    return list(log_validator.validate_records(bytearray(raw), parse_header(raw), COMPACT, NOW, "t-0"))
 
 
 def test_a_look_says_that_it_keeps_much_before_it_does() -> None:
@@ -121,19 +121,19 @@ def test_a_look_says_that_it_keeps_much_before_it_does() -> None:
         assert not any(told(small))
         assert any(told(large)) is (codec is not CompressionType.NONE)
         if codec not in (CompressionType.NONE, CompressionType.SNAPPY):
-            assert told(large).index(True) <= FREE_BYTES // v.PIECE_BYTES + 1
+            assert told(large).index(True) <= FREE_BYTES // log_validator.PIECE_BYTES + 1
 
 
 def test_a_block_of_snappy_that_holds_much_is_not_unpacked_before_somebody_was_told() -> None:
     raw = good(1, value=bytes(3 << 20))
-    header = b.parse_header(raw)
-    packed = b.pack_batch(header._replace(attributes=CompressionType.SNAPPY), snappy.compress(body_of(raw)))
+    header = parse_header(raw)
+    packed = pack_batch(header._replace(attributes=CompressionType.SNAPPY), snappy.compress(body_of(raw)))
     tracemalloc.start()
-    steps = v.validate_records(bytearray(packed), b.parse_header(packed), COMPACT, NOW, "t-0")
-    with pytest.raises(v.ValidationPending) as caught:
-        v.run_validation(steps, at_once=False)
+    steps = log_validator.validate_records(bytearray(packed), parse_header(packed), COMPACT, NOW, "t-0")
+    with pytest.raises(log_validator.ValidationPending) as caught:
+        log_validator.run_validation(steps, at_once=False)
     assert next(caught.value.steps) is True, "whoever goes on hears it"
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 20
-    assert v.run_validation(caught.value.steps, at_once=True).header.records_count == 1
+    assert log_validator.run_validation(caught.value.steps, at_once=True).header.records_count == 1

@@ -27,8 +27,8 @@ from ottla.log.tests.log_fixtures import (
 from ottla.log.timestamp_lookup import find_max_timestamp, find_offset_by_timestamp
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.compression import CompressionType
+from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_records
 
 
 def test_offsets_and_epoch_are_stamped_and_the_checksum_stays_right() -> None:
@@ -52,10 +52,10 @@ def test_a_segment_rolls_by_size_and_everything_is_read_across_segments() -> Non
 
 def test_trap_65_a_segment_rolls_by_the_time_of_its_messages_not_of_the_clock() -> None:
     log = new_log(memory_disk().session(), LogConfig(segment_ms=1000))
-    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"a", NOW)])), 0, NOW)
-    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"b", NOW + 1000)])), 0, NOW)
+    log.append_as_leader(bytearray(build_batch([NewRecord(None, b"a", NOW)])), 0, NOW)
+    log.append_as_leader(bytearray(build_batch([NewRecord(None, b"b", NOW + 1000)])), 0, NOW)
     assert len(log.segments) == 1
-    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"c", NOW + 1001)])), 0, NOW)
+    log.append_as_leader(bytearray(build_batch([NewRecord(None, b"c", NOW + 1001)])), 0, NOW)
     assert log.base_offsets == [0, 2]
 
 
@@ -166,12 +166,12 @@ def test_bad_batches_are_refused_and_leave_nothing() -> None:
 
 
 def test_trap_25_and_26_records_at_fault_are_named() -> None:
-    items = [r.NewRecord(b"k", b"v", NOW), r.NewRecord(None, b"v", NOW), r.NewRecord(b"k", b"v", NOW + 10**7)]
-    error = refused(bytearray(r.build_batch(items)))
+    items = [NewRecord(b"k", b"v", NOW), NewRecord(None, b"v", NOW), NewRecord(b"k", b"v", NOW + 10**7)]
+    error = refused(bytearray(build_batch(items)))
     assert error.code is ErrorCode.INVALID_TIMESTAMP
     assert isinstance(error, RecordValidationError)
     assert [index for index, _ in error.record_errors] == [2]
-    error = refused(bytearray(r.build_batch(items[:2])), LogConfig(compact=True))
+    error = refused(bytearray(build_batch(items[:2])), LogConfig(compact=True))
     assert isinstance(error, RecordValidationError)
     assert [index for index, _ in error.record_errors] == [1]
 
@@ -190,15 +190,15 @@ def test_log_append_time_is_the_brokers() -> None:
     assert done.log_append_time_ms == 5_000_000
     header, raw = next(log.batches())
     assert b.crc_matches(raw, header)
-    assert {x.timestamp_ms for x in r.iterate_records(raw, header)} == {5_000_000}
+    assert {x.timestamp_ms for x in iterate_records(raw, header)} == {5_000_000}
 
 
 def control(producer_id: int, kind: int) -> bytearray:
     import struct
 
-    record = r.NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), NOW)
+    record = NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), NOW)
     attributes = b.CONTROL_BIT | b.TRANSACTIONAL_BIT
-    return bytearray(r.build_batch([record], attributes=attributes, producer_id=producer_id, producer_epoch=0))
+    return bytearray(build_batch([record], attributes=attributes, producer_id=producer_id, producer_epoch=0))
 
 
 def test_trap_35_and_78_aborted_transactions_are_indexed_and_hold_the_stable_offset() -> None:
@@ -283,9 +283,7 @@ def test_segments_roll_earlier_by_their_own_share_of_the_jitter() -> None:
         settings = LogConfig(segment_ms=10_000, segment_jitter_ms=jitter)
         log = new_log(memory_disk().session(), settings)
         for step in range(200):
-            log.append_as_leader(
-                bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW + step * 500)])), 0, NOW + step * 500
-            )
+            log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", NOW + step * 500)])), 0, NOW + step * 500)
         gaps = {(b - a) * 500 for a, b in itertools.pairwise(log.base_offsets)}
         if jitter == 0:
             assert gaps == {10_500}

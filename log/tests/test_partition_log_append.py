@@ -27,7 +27,7 @@ from ottla.log.tests.log_fixtures import (
     reopen_in_new_session,
 )
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import set_offset_and_epoch
 
 
 def failing(what: str, ending: str, number: int = errno.EMFILE) -> Callable[[str, str], OSError | None]:
@@ -39,7 +39,7 @@ def leaders(*batches: tuple[int, int, int]) -> bytes:
     out = b""
     for base, count, epoch in batches:
         data = make_batch(base, count)
-        b.set_offset_and_epoch(data, 0, base, epoch)
+        set_offset_and_epoch(data, 0, base, epoch)
         out += bytes(data)
     return out
 

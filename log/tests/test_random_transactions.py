@@ -16,7 +16,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.producers.transaction_verification import TxnAppendContext
 from ottla.log.tests.log_fixtures import NOW, make_batch, memory_disk, new_log, reopen_in_new_session
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
 from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
 
 TINY = LogConfig(segment_bytes=600, index_interval_bytes=100)
@@ -105,7 +105,7 @@ class TransactionHistory:
         guard = self.log.maybe_start_transaction_verification(pid, epoch, sequence, NOW, bumps=False)
         assert (guard is None) is self.model.is_open(pid)
         whose = {"producer_id": pid, "producer_epoch": epoch, "base_sequence": sequence}
-        data = make_batch(0, size, attributes=b.TRANSACTIONAL_BIT, **whose)
+        data = make_batch(0, size, attributes=TRANSACTIONAL_BIT, **whose)
         self.log.append_as_leader(data, 0, NOW, txn=TxnAppendContext(guard))
         self._note(size, pid, epoch, "data")
 
@@ -129,7 +129,7 @@ class TransactionHistory:
         epoch = self.model.epoch(pid)
         whose = {"producer_id": pid, "producer_epoch": epoch, "base_sequence": self._next_sequence(pid, epoch)}
         is_open = self.model.is_open(pid)
-        data = make_batch(0, 1, attributes=0 if is_open else b.TRANSACTIONAL_BIT, **whose)
+        data = make_batch(0, 1, attributes=0 if is_open else TRANSACTIONAL_BIT, **whose)
         with pytest.raises(ProtocolError) as raised:
             self.log.append_as_leader(data, 0, NOW)
         assert raised.value.code is ErrorCode.INVALID_TXN_STATE

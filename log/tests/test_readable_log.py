@@ -23,7 +23,7 @@ from ottla.log.tests.log_fixtures import (
     write_segment_file,
 )
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import iterate_batches, parse_header
 
 SIZE = len(make_batch(0))
 
@@ -45,7 +45,7 @@ def first_offsets(log: PartitionLog, offset: int, max_bytes: int, upper: int, *,
         return None
     raw = part.read()
     assert len(raw) == len(part)
-    found = [h.base_offset for _, h in b.iterate_batches(raw)]
+    found = [h.base_offset for _, h in iterate_batches(raw)]
     return found if len(raw) == len(found) * SIZE else len(raw)
 
 
@@ -116,7 +116,7 @@ def test_a_hole_is_passed_over_and_what_lies_behind_the_upper_offset_is_not_give
     for offset, upper, at in ((3, 23, 9), (8, 23, 9), (12, 23, 20), (19, 23, 20)):
         part = log.read(offset, size, upper, at_least_one=True)
         assert part is not None
-        assert b.parse_header(part.read()).base_offset == at
+        assert parse_header(part.read()).base_offset == at
     assert log.read(3, size, 9, at_least_one=True) is None
     assert log.read(12, size, 20, at_least_one=True) is None
     assert log.read(12, size, 22, at_least_one=True) is None, "it lies within the batch"

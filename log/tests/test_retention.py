@@ -20,7 +20,7 @@ from ottla.log.tests.log_fixtures import (
     record_values,
     reopen_log,
 )
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 HOUR_MS = 3_600_000
 
@@ -90,7 +90,7 @@ def test_a_compacted_topic_loses_only_what_lies_below_its_start() -> None:
 def test_trap_66_a_record_from_the_far_future_does_not_keep_its_segment_for_ever() -> None:
     settings = LogConfig(retention_ms=HOUR_MS, timestamp_after_max_ms=2**62)
     log = new_log(memory_disk().session(), settings)
-    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW + 10**12)])), 0, NOW)
+    log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", NOW + 10**12)])), 0, NOW)
     log.set_high_watermark(1)
     retain(log, NOW + HOUR_MS)
     assert log.log_start_offset == 0
@@ -100,7 +100,7 @@ def test_trap_66_a_record_from_the_far_future_does_not_keep_its_segment_for_ever
 
 def test_records_without_time_age_from_the_last_write() -> None:
     log = new_log(memory_disk().session(), LogConfig(retention_ms=HOUR_MS))
-    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", -1)])), 0, NOW)
+    log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", -1)])), 0, NOW)
     log.set_high_watermark(1)
     retain(log, NOW + HOUR_MS)
     assert log.log_start_offset == 0
@@ -126,7 +126,7 @@ def test_a_topic_can_ask_for_kafkas_rule_and_is_told_once_where_it_did_not(caplo
     far = NOW + 10_000 * HOUR_MS
     for claimed, kept in ((True, True), (False, False)):
         log = old_log(retention_ms=HOUR_MS, retention_by_claimed_time=claimed)
-        raw = r.build_batch([r.NewRecord(b"k", b"v", far)])
+        raw = build_batch([NewRecord(b"k", b"v", far)])
         log.config = replace(log.config, timestamp_after_max_ms=2**63 - 1)
         log.append_as_leader(bytearray(raw), 0, NOW)
         log.set_high_watermark(log.log_end_offset)
@@ -183,7 +183,7 @@ def test_the_age_of_a_segment(what: str, claimed: int, written: int, believed: b
     memory.now_ms = lambda: written
     settings = LogConfig(timestamp_after_max_ms=2**62, retention_by_claimed_time=believed)
     log = new_log(memory.session(), settings)
-    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", claimed)])), 0, NOW)
+    log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", claimed)])), 0, NOW)
     assert NOW - newest_record_ms(log, log.active_segment, NOW) == age
 
 
@@ -192,7 +192,7 @@ def test_a_claim_is_told_of_when_it_lies_more_than_an_hour_behind_the_write(
     ahead_ms: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = new_log(memory_disk().session(), LogConfig(timestamp_after_max_ms=2**62))
-    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW + ahead_ms)])), 0, NOW)
+    log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", NOW + ahead_ms)])), 0, NOW)
     for _ in range(2):
         newest_record_ms(log, log.active_segment, NOW)
     assert len(caplog.records) == (ahead_ms > HOUR_MS)

@@ -21,13 +21,19 @@ from ottla.log.timestamp_lookup import (
     find_offset_by_timestamp_job,
 )
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
+from ottla.wire.record_batch.batch_header import (
+    HEADER_BYTES,
+    TIMESTAMP_TYPE_BIT,
+    pack_batch,
+    parse_header,
+    set_max_timestamp,
+)
 from ottla.wire.record_batch.compression import FREE_BYTES, CompressionType
 
 
 def at_times(*times: int, codec: CompressionType = CompressionType.NONE) -> bytearray:
-    return bytearray(r.build_batch([r.NewRecord(None, b"v" * 20, NOW + t) for t in times], codec=codec))
+    return bytearray(records.build_batch([records.NewRecord(None, b"v" * 20, NOW + t) for t in times], codec=codec))
 
 
 def mixed(seed: int, settings: LogConfig = SMALL) -> PartitionLog:
@@ -44,7 +50,7 @@ def every(log: PartitionLog) -> list[TimestampAndOffset]:
     return [
         TimestampAndOffset(x.timestamp_ms, x.offset, 0)
         for header, raw in log.batches(log.log_start_offset)
-        for x in r.iterate_records(raw, header)
+        for x in records.iterate_records(raw, header)
         if x.offset >= log.log_start_offset
     ]
 
@@ -88,9 +94,9 @@ def test_records_of_a_topic_with_append_time_have_the_time_of_their_batch() -> N
     log = new_log(memory_disk().session())
     for at in (3, 7, 5):
         data = at_times(1, 2)
-        header = b.parse_header(data)
-        new = header._replace(attributes=header.attributes | b.TIMESTAMP_TYPE_BIT, max_timestamp=NOW + at)
-        b.set_max_timestamp(data, 0, new)
+        header = parse_header(data)
+        new = header._replace(attributes=header.attributes | TIMESTAMP_TYPE_BIT, max_timestamp=NOW + at)
+        set_max_timestamp(data, 0, new)
         append_committed(log, data)
     assert find_offset_by_timestamp(log, NOW + 4, 9) == TimestampAndOffset(NOW + 7, 2, 0)
     assert find_max_timestamp(log) == TimestampAndOffset(NOW + 7, 2, 0)
@@ -101,7 +107,7 @@ def test_a_batch_that_claims_a_later_time_than_its_records_have_is_passed(codec:
     """Without ``ottla.validate.records`` a client's claim stands in the header."""
     log = new_log(memory_disk().session())
     data = at_times(1, 4, 2, codec=codec)
-    b.set_max_timestamp(data, 0, b.parse_header(data)._replace(max_timestamp=NOW + 50))
+    set_max_timestamp(data, 0, parse_header(data)._replace(max_timestamp=NOW + 50))
     append_committed(log, data)
     append_committed(log, at_times(30, codec=codec))
     assert find_offset_by_timestamp(log, NOW + 20, 4) == TimestampAndOffset(NOW + 30, 3, 0)
@@ -116,7 +122,7 @@ def test_damage_on_the_way_is_told() -> None:
     log.close_files()
     path = f"{log.directory}/{0:020d}.log"
     whole = bytes(memory.files[path].data)
-    for cut in (b.HEADER_BYTES + 40, b.HEADER_BYTES - 10):
+    for cut in (HEADER_BYTES + 40, HEADER_BYTES - 10):
         memory.files[path].data[:] = whole[:cut]
         with pytest.raises(WireError):
             find_offset_by_timestamp(log, NOW + 49, 50)
@@ -159,8 +165,8 @@ def test_a_look_up_pauses_within_a_large_batch(codec: CompressionType) -> None:
 def test_many_look_ups_in_a_batch_that_unpacks_to_much_keep_little_between_two_pauses(codec: CompressionType) -> None:
     """Each connection may have one: a hundred of them kept a hundred times what a batch unpacks to."""
     log = new_log(memory_disk().session(), LogConfig())
-    items = [r.NewRecord(b"k", bytes(4 << 20), NOW + t) for t in (0, 0, 0, 7)]
-    append_committed(log, bytearray(r.build_batch(items, codec=codec)))
+    items = [records.NewRecord(b"k", bytes(4 << 20), NOW + t) for t in (0, 0, 0, 7)]
+    append_committed(log, bytearray(records.build_batch(items, codec=codec)))
     waiting = [find_offset_by_timestamp_job(log, NOW + 7, 4) for _ in range(10)] + [
         find_max_timestamp_job(log) for _ in range(10)
     ]
@@ -185,17 +191,17 @@ def test_a_look_up_says_that_it_keeps_much_before_it_does(codec: CompressionType
     """Beyond a mebibyte it counts what a codec keeps of it; snappy has a whole block at once."""
     for size_bytes in (900 << 10, 3 << 20):
         log = new_log(memory_disk().session(), LogConfig(max_message_bytes=1 << 30))
-        items = [r.NewRecord(b"k", bytes(size_bytes), NOW), r.NewRecord(b"k", b"v", NOW + 7)]
-        raw = r.build_batch(items, codec=codec)
+        items = [records.NewRecord(b"k", bytes(size_bytes), NOW), records.NewRecord(b"k", b"v", NOW + 7)]
+        raw = records.build_batch(items, codec=codec)
         if codec is CompressionType.SNAPPY:
-            header = b.parse_header(raw)
-            raw = b.pack_batch(header, snappy.compress(bytes(r.decompress_records(raw, header))))
+            header = parse_header(raw)
+            raw = pack_batch(header, snappy.compress(bytes(records.decompress_records(raw, header))))
         append_committed(log, bytearray(raw))
         for steps in (find_offset_by_timestamp_job(log, NOW + 7, 9), find_max_timestamp_job(log)):
             heavy = list(steps)
             assert any(heavy) is (size_bytes > FREE_BYTES and codec is not CompressionType.NONE)
             if any(heavy):
-                free = 0 if codec is CompressionType.SNAPPY else FREE_BYTES // r.PIECE_BYTES
+                free = 0 if codec is CompressionType.SNAPPY else FREE_BYTES // records.PIECE_BYTES
                 assert heavy.index(True) <= free + 2
                 assert all(heavy[heavy.index(True) : -1])
 

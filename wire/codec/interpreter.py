@@ -11,7 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.wire.codec import primitives as p
+from ottla.wire.codec.primitives import (
+    FIXED_SIZE_FORMATS,
+    MAX_STRING_BYTES,
+    MAX_UNKNOWN_TAGS,
+    Buffer,
+    read_bytes,
+    read_fixed,
+    read_uvarint,
+    write_fixed,
+    write_uvarint,
+)
 from ottla.wire.codec.schema import FieldSpec, Message, MessageSpec, fields_of
 from ottla.wire.errors import WireError
 
@@ -31,36 +41,34 @@ class MessageDecoder:
         self.flexible = flexible
         self.trace = trace
 
-    def read_length(self, buf: p.Buffer, pos: int, *, short: bool, compact: bool) -> tuple[int, int]:
+    def read_length(self, buf: Buffer, pos: int, *, short: bool, compact: bool) -> tuple[int, int]:
         """A length prefix, -1 for null: varint of length + 1, or int16 (``short``), or int32."""
         if compact:
-            value, pos = p.read_uvarint(buf, pos)
+            value, pos = read_uvarint(buf, pos)
             return value - 1, pos
-        number, pos = p.read_fixed("int16" if short else "int32", buf, pos)
+        number, pos = read_fixed("int16" if short else "int32", buf, pos)
         return int(number), pos
 
-    def read_scalar(self, kind: str, buf: p.Buffer, pos: int, *, nullable: bool, compact: bool) -> tuple[Any, int]:
+    def read_scalar(self, kind: str, buf: Buffer, pos: int, *, nullable: bool, compact: bool) -> tuple[Any, int]:
         """A number, boolean, uuid, string or byte string."""
-        if kind in p.FIXED_SIZE_FORMATS:
-            return p.read_fixed(kind, buf, pos)
+        if kind in FIXED_SIZE_FORMATS:
+            return read_fixed(kind, buf, pos)
         if kind == "uuid":
-            raw, pos = p.read_bytes(buf, pos, 16)
+            raw, pos = read_bytes(buf, pos, 16)
             return bytes(raw), pos
         size, pos = self.read_length(buf, pos, short=kind == "string", compact=compact)
         if size < 0:
             if not nullable:
                 raise WireError(f"a {kind} of length {size}")
             return None, pos
-        if kind == "string" and size > p.MAX_STRING_BYTES:
+        if kind == "string" and size > MAX_STRING_BYTES:
             raise WireError(f"a string of {size} bytes")
-        raw, pos = p.read_bytes(buf, pos, size)
+        raw, pos = read_bytes(buf, pos, size)
         if kind == "string":
             return str(raw, "utf-8", "replace"), pos
         return (raw if kind == "records" else bytes(raw)), pos
 
-    def read_value(
-        self, spec: FieldSpec, buf: p.Buffer, pos: int, path: str, *, tagged: bool = False
-    ) -> tuple[Any, int]:
+    def read_value(self, spec: FieldSpec, buf: Buffer, pos: int, path: str, *, tagged: bool = False) -> tuple[Any, int]:
         """One field's value, without the question whether it is there."""
         nullable = self.version in spec.nullable
         compact = self.flexible and not spec.never_compact
@@ -81,7 +89,7 @@ class MessageDecoder:
                 items.append(item)
             return items, pos
         if spec.kind == "struct" and nullable:
-            present, pos = p.read_uvarint(buf, pos) if tagged else p.read_fixed("int8", buf, pos)
+            present, pos = read_uvarint(buf, pos) if tagged else read_fixed("int8", buf, pos)
             if present == 0 if tagged else present < 0:  # as Kafka reads it; -1 and 1 are written, 0 and 1 in a tag
                 self.trace(path, start, pos, None)
                 return None, pos
@@ -93,7 +101,7 @@ class MessageDecoder:
         return value, pos
 
     def read_element(
-        self, spec: FieldSpec, kind: str, buf: p.Buffer, pos: int, path: str, *, compact: bool
+        self, spec: FieldSpec, kind: str, buf: Buffer, pos: int, path: str, *, compact: bool
     ) -> tuple[Any, int]:
         """One element of an array."""
         if kind == "struct":
@@ -108,7 +116,7 @@ class MessageDecoder:
         """The fewest bytes one element can take: bounds what a count may claim before anything is allocated."""
         return min_encoded_size(spec.element, spec.struct, self.version, flexible=self.flexible)
 
-    def read_struct(self, cls: type[Message], buf: p.Buffer, pos: int, path: str = "") -> tuple[Any, int]:
+    def read_struct(self, cls: type[Message], buf: Buffer, pos: int, path: str = "") -> tuple[Any, int]:
         """A whole struct, its tagged section included."""
         values: dict[str, Any] = {}
         tagged: dict[int, FieldSpec] = {}
@@ -126,18 +134,18 @@ class MessageDecoder:
         return cls(**values), pos
 
     def read_tagged_fields(
-        self, known: dict[int, FieldSpec], values: dict[str, Any], buf: p.Buffer, pos: int, path: str
+        self, known: dict[int, FieldSpec], values: dict[str, Any], buf: Buffer, pos: int, path: str
     ) -> int:
         """The tagged section; tags we do not know are skipped, not kept."""
         start = pos
-        count, pos = p.read_uvarint(buf, pos)
+        count, pos = read_uvarint(buf, pos)
         self.trace(f"{path}.tags" if path else "tags", start, pos, count)
-        if count > p.MAX_UNKNOWN_TAGS + len(known):
+        if count > MAX_UNKNOWN_TAGS + len(known):
             raise WireError(f"{path}: {count} tagged fields")
         for _ in range(count):
-            tag, pos = p.read_uvarint(buf, pos)
-            size, pos = p.read_uvarint(buf, pos)
-            _, stop = p.read_bytes(buf, pos, size)
+            tag, pos = read_uvarint(buf, pos)
+            size, pos = read_uvarint(buf, pos)
+            _, stop = read_bytes(buf, pos, size)
             spec = known.get(tag)
             if spec is not None:
                 here = f"{path}.{spec.name}" if path else spec.name
@@ -181,13 +189,13 @@ class MessageEncoder:
     def write_length(self, size: int, *, short: bool, compact: bool) -> bytes:
         """A length prefix; -1 means null."""
         if compact:
-            return p.write_uvarint(size + 1)
-        return p.write_fixed("int16" if short else "int32", size)
+            return write_uvarint(size + 1)
+        return write_fixed("int16" if short else "int32", size)
 
     def write_scalar(self, kind: str, value: Any, *, nullable: bool, compact: bool) -> bytes:
         """A number, boolean, uuid, string or byte string."""
-        if kind in p.FIXED_SIZE_FORMATS:
-            return p.write_fixed(kind, value)
+        if kind in FIXED_SIZE_FORMATS:
+            return write_fixed(kind, value)
         if kind == "uuid":
             if len(value) != 16:
                 raise WireError(f"a uuid of {len(value)} bytes")
@@ -197,7 +205,7 @@ class MessageEncoder:
                 raise WireError(f"null for a {kind} that may not be null")
             return self.write_length(-1, short=kind == "string", compact=compact)
         raw = value.encode() if kind == "string" else bytes(value)
-        if kind == "string" and len(raw) > p.MAX_STRING_BYTES:
+        if kind == "string" and len(raw) > MAX_STRING_BYTES:
             raise WireError(f"a string of {len(raw)} bytes")
         return self.write_length(len(raw), short=kind == "string", compact=compact) + raw
 
@@ -242,9 +250,9 @@ class MessageEncoder:
             else:
                 out += self.write_value(spec, value)
         if self.flexible:
-            out += p.write_uvarint(len(tagged))
+            out += write_uvarint(len(tagged))
             for tag, raw in sorted(tagged):
-                out += p.write_uvarint(tag) + p.write_uvarint(len(raw)) + raw
+                out += write_uvarint(tag) + write_uvarint(len(raw)) + raw
         return out
 
 
@@ -266,7 +274,7 @@ def check_version(cls: type[Message], version: int) -> MessageSpec:
     return spec
 
 
-def decode(cls: type[Message], version: int, buf: p.Buffer, pos: int = 0, trace: Trace = _no_trace) -> tuple[Any, int]:
+def decode(cls: type[Message], version: int, buf: Buffer, pos: int = 0, trace: Trace = _no_trace) -> tuple[Any, int]:
     """Read a message; gives it and the position after it.
 
     Raises:

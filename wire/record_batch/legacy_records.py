@@ -16,54 +16,63 @@ from collections.abc import Iterator
 
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_OFFSET,
+    NO_TIMESTAMP,
+    BatchHeader,
+    crc_matches,
+    parse_header,
+    read_offset_and_size,
+)
 from ottla.wire.record_batch.compression import MAX_DECOMPRESSED_BYTES, CompressionType, compression_type_of, decompress
 from ottla.wire.record_batch.compression_headers import replace_lz4_header_checksum
 from ottla.wire.record_batch.record import Record
 
 MIN_MESSAGE_BYTES = 26
 """A message of magic 0 with neither key nor value, its overhead included."""
-MAGIC_PREFIX_BYTES = b.MAGIC_OFFSET + 1
+MAGIC_PREFIX_BYTES = MAGIC_OFFSET + 1
 """So many bytes tell the size and the format of a batch or message."""
 _OVERHEAD = struct.Struct(">qi")
 
 
 def min_batch_bytes(buf: Buffer, pos: int = 0) -> int:
     """How many bytes a batch of the format at ``pos`` has at least; `MAGIC_PREFIX_BYTES` must be there."""
-    return b.HEADER_BYTES if buf[pos + b.MAGIC_OFFSET] >= 2 else MIN_MESSAGE_BYTES
+    return HEADER_BYTES if buf[pos + MAGIC_OFFSET] >= 2 else MIN_MESSAGE_BYTES
 
 
-def parse_any_header(buf: Buffer, pos: int = 0) -> b.BatchHeader:
+def parse_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """The header of a batch, or what stands for one in an old message: both its offsets are then the last one's.
 
     Raises:
         WireError: too few bytes, or no known format.
     """
-    if len(buf) - pos < MAGIC_PREFIX_BYTES or buf[pos + b.MAGIC_OFFSET] >= 2:
-        return b.parse_header(buf, pos)
+    if len(buf) - pos < MAGIC_PREFIX_BYTES or buf[pos + MAGIC_OFFSET] >= 2:
+        return parse_header(buf, pos)
     offset, size = _OVERHEAD.unpack_from(buf, pos)
-    if size < MIN_MESSAGE_BYTES - b.LOG_OVERHEAD_BYTES or len(buf) - pos < MIN_MESSAGE_BYTES:
+    if size < MIN_MESSAGE_BYTES - LOG_OVERHEAD_BYTES or len(buf) - pos < MIN_MESSAGE_BYTES:
         raise WireError(f"message of {size} bytes")
-    crc, magic, attributes = struct.unpack_from(">Ibb", buf, pos + b.LOG_OVERHEAD_BYTES)
-    time = struct.unpack_from(">q", buf, pos + 18)[0] if magic == 1 else b.NO_TIMESTAMP
-    return b.BatchHeader(offset, size, -1, magic, crc, attributes & 0x0F, 0, time, time, -1, -1, -1, 1)
+    crc, magic, attributes = struct.unpack_from(">Ibb", buf, pos + LOG_OVERHEAD_BYTES)
+    time = struct.unpack_from(">q", buf, pos + 18)[0] if magic == 1 else NO_TIMESTAMP
+    return BatchHeader(offset, size, -1, magic, crc, attributes & 0x0F, 0, time, time, -1, -1, -1, 1)
 
 
-def any_crc_matches(buf: Buffer, header: b.BatchHeader, pos: int = 0) -> bool:
+def any_crc_matches(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
     """Whether a batch or an old message has the checksum it claims."""
     if header.magic >= 2:
-        return b.crc_matches(buf, header, pos)
-    return zlib.crc32(memoryview(buf)[pos + b.MAGIC_OFFSET : pos + header.size_bytes]) == header.crc
+        return crc_matches(buf, header, pos)
+    return zlib.crc32(memoryview(buf)[pos + MAGIC_OFFSET : pos + header.size_bytes]) == header.crc
 
 
-def iterate_any_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, b.BatchHeader]]:
+def iterate_any_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """As `batch.iterate_batches`, over all formats.
 
     Raises:
         WireError: something between the batches is no batch.
     """
     while len(buf) - pos >= MAGIC_PREFIX_BYTES:
-        size = b.read_offset_and_size(buf, pos)[1]
+        size = read_offset_and_size(buf, pos)[1]
         if size < min_batch_bytes(buf, pos):
             raise WireError(f"batch of {size} bytes at {pos}")
         if len(buf) - pos < size:

@@ -12,7 +12,15 @@ from collections.abc import Generator, Iterable, Iterator
 
 from ottla.wire.codec.primitives import Buffer, read_varlong, write_varlong
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import (
+    HEADER_BYTES,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    pack_batch,
+)
 from ottla.wire.record_batch.compression import (
     MAX_DECOMPRESSED_BYTES,
     CompressionType,
@@ -70,18 +78,18 @@ def _headers(buf: Buffer, pos: int, end: int) -> tuple[Headers, int]:
     return tuple(out), pos
 
 
-def decompress_records(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
+def decompress_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
     """The batch's records as uncompressed bytes.
 
     Raises:
         WireError: unknown codec, bad data; UnpacksTooLarge: more than ``limit`` bytes.
     """
-    raw = memoryview(buf)[pos + b.HEADER_BYTES : pos + header.size_bytes]
+    raw = memoryview(buf)[pos + HEADER_BYTES : pos + header.size_bytes]
     return decompress(compression_type_of(header.attributes), raw, limit)
 
 
 def find_first_by_timestamp(
-    buf: Buffer, header: b.BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
+    buf: Buffer, header: BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
 ) -> tuple[int, int] | None:
     """`find_first_by_timestamp_job`, all at once."""
     steps = find_first_by_timestamp_job(buf, header, timestamp_ms, from_offset, limit)
@@ -94,7 +102,7 @@ def find_first_by_timestamp(
 
 
 def find_first_by_timestamp_job(
-    buf: Buffer, header: b.BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
+    buf: Buffer, header: BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
 ) -> TimestampSearchJob:
     """(offset, timestamp) of a batch's first record as late as ``timestamp_ms`` at or behind ``from_offset``.
 
@@ -129,9 +137,7 @@ def find_first_by_timestamp_job(
     return None
 
 
-def find_max_timestamp_job(
-    buf: Buffer, header: b.BatchHeader, limit: int = MAX_DECOMPRESSED_BYTES
-) -> TimestampSearchJob:
+def find_max_timestamp_job(buf: Buffer, header: BatchHeader, limit: int = MAX_DECOMPRESSED_BYTES) -> TimestampSearchJob:
     """(offset, timestamp) of a batch's latest record, whatever its header claims; the first of those equally late.
 
     Reads and pauses as `find_first_by_timestamp_job`.
@@ -162,8 +168,8 @@ class _RecordWindow:
     others, and what a few kilobytes unpack to is not kept meanwhile.
     """
 
-    def __init__(self, buf: Buffer, header: b.BatchHeader, limit: int) -> None:
-        raw = memoryview(buf)[b.HEADER_BYTES : header.size_bytes]
+    def __init__(self, buf: Buffer, header: BatchHeader, limit: int) -> None:
+        raw = memoryview(buf)[HEADER_BYTES : header.size_bytes]
         self._pieces = StreamDecompressor(compression_type_of(header.attributes), raw, PIECE_BYTES, limit)
         self.remaining = header.records_count
         """Records that were not passed yet."""
@@ -256,7 +262,7 @@ def _max_timestamp_of(
 
 def iterate_records(
     buf: Buffer,
-    header: b.BatchHeader,
+    header: BatchHeader,
     pos: int = 0,
     limit: int = MAX_DECOMPRESSED_BYTES,
     *,
@@ -300,7 +306,7 @@ def iterate_records(
         raise WireError(f"{end - at} bytes after the last of {header.records_count} records")
 
 
-def check_records(buf: Buffer, header: b.BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> None:
+def check_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> None:
     """Check what the header cannot prove: every record parses and offsets count up from 0 by one.
 
     Raises:
@@ -334,16 +340,16 @@ def build_batch(
     level: int | None = None,
     attributes: int = 0,
     leader_epoch: int = -1,
-    producer_id: int = b.NO_PRODUCER_ID,
-    producer_epoch: int = b.NO_PRODUCER_EPOCH,
-    base_sequence: int = b.NO_SEQUENCE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
     """A whole batch. The base timestamp is the first record's, the max timestamp the largest."""
     items = list(records)
-    base_timestamp = items[0].timestamp_ms if items else b.NO_TIMESTAMP
-    max_timestamp = max((r.timestamp_ms for r in items), default=b.NO_TIMESTAMP)
+    base_timestamp = items[0].timestamp_ms if items else NO_TIMESTAMP
+    max_timestamp = max((r.timestamp_ms for r in items), default=NO_TIMESTAMP)
     raw = b"".join(encode_record(r, i, r.timestamp_ms - base_timestamp) for i, r in enumerate(items))
-    header = b.BatchHeader(
+    header = BatchHeader(
         base_offset,
         0,
         leader_epoch,
@@ -358,4 +364,4 @@ def build_batch(
         base_sequence,
         len(items),
     )
-    return b.pack_batch(header, compress(codec, raw, level))
+    return pack_batch(header, compress(codec, raw, level))

@@ -21,11 +21,11 @@ from ottla.wire.field_dump import (
 from ottla.wire.framing import encode_request
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import parse_header
 from ottla.wire.record_batch.compression import CompressionType
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
-BATCH = r.build_batch([r.NewRecord(b"k", b"v", 1000), r.NewRecord(None, b"w", 1007)])
+BATCH = build_batch([NewRecord(b"k", b"v", 1000), NewRecord(None, b"w", 1007)])
 
 
 def told(spans: list[FieldSpan]) -> dict[str, object]:
@@ -99,7 +99,7 @@ def test_every_header_field_of_a_batch_has_its_place() -> None:
     assert gapless(spans, 0, len(two))
     assert next(s.path for s in spans if s.start >= len(BATCH)) == "p.batch[1].base_offset"
     found = told(spans)
-    header = b.parse_header(BATCH)
+    header = parse_header(BATCH)
     assert found["p.batch[0].crc"] == f"{header.crc:#010x} (right)"
     assert found["p.batch[0].attributes"] == "0x0000 (none)"
     assert (found["p.batch[0].base_timestamp"], found["p.batch[0].max_timestamp"]) == (1000, 1007)
@@ -112,7 +112,7 @@ def test_every_header_field_of_a_batch_has_its_place() -> None:
 
 
 def test_compressed_records_are_counted_only() -> None:
-    raw = r.build_batch([r.NewRecord(b"k", b"v", 1)] * 3, codec=CompressionType.GZIP)
+    raw = build_batch([NewRecord(b"k", b"v", 1)] * 3, codec=CompressionType.GZIP)
     spans = list(batch_spans(raw))
     assert spans[-1] == FieldSpan(61, len(raw), "batch[0].records", "3 records, compressed")
     assert told(spans)["batch[0].attributes"] == "0x0001 (gzip)"

@@ -9,7 +9,23 @@ import pytest
 
 from ottla.env.disk import read_file, write_file
 from ottla.env.memory_disk import DiskSession
-from ottla.log.checkpoints import checkpoint_files as c
+from ottla.log.checkpoints.checkpoint_files import (
+    CLEAN_SHUTDOWN_FILE,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA_FILE,
+    CorruptFile,
+    read_clean_shutdown_file,
+    read_epochs,
+    read_offsets,
+    read_partition_metadata,
+    read_properties,
+    remove_clean_shutdown_file,
+    write_clean_shutdown_file,
+    write_epochs,
+    write_offsets,
+    write_partition_metadata,
+    write_properties,
+)
 from ottla.log.checkpoints.leader_epoch_cache import LeaderEpochFileCache
 from ottla.log.recovery.log_loader import open_log
 from ottla.log.tests.log_fixtures import DIRECTORY, NOW, SMALL, make_batch, memory_disk, new_log
@@ -20,7 +36,7 @@ Entries = list[tuple[int, int]]
 def epochs(entries: Entries, disk: DiskSession | None = None) -> LeaderEpochFileCache:
     disk = disk or memory_disk().session()
     disk.makedirs("/d")
-    c.write_epochs(disk, f"/d/{c.LEADER_EPOCH_CHECKPOINT}", entries, sync=False)
+    write_epochs(disk, f"/d/{LEADER_EPOCH_CHECKPOINT}", entries, sync=False)
     return LeaderEpochFileCache(disk, "/d")
 
 
@@ -191,7 +207,7 @@ def test_a_file_that_cannot_be_read_is_as_if_it_were_missing() -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
     assert LeaderEpochFileCache(disk, "/d").entries == []
-    write_file(disk, f"/d/{c.LEADER_EPOCH_CHECKPOINT}", b"0\n2\n0 0\n")
+    write_file(disk, f"/d/{LEADER_EPOCH_CHECKPOINT}", b"0\n2\n0 0\n")
     assert LeaderEpochFileCache(disk, "/d").entries == []
 
 
@@ -222,31 +238,31 @@ def test_the_text_of_a_checkpoint(text: str, found: Entries | None) -> None:
     disk.makedirs("/d")
     write_file(disk, "/d/f", text.encode())
     if found is None:
-        with pytest.raises(c.CorruptFile, match="/d/f"):
-            c.read_epochs(disk, "/d/f")
+        with pytest.raises(CorruptFile, match="/d/f"):
+            read_epochs(disk, "/d/f")
     else:
-        assert c.read_epochs(disk, "/d/f") == found
-    assert c.read_epochs(disk, "/d/none") == []
+        assert read_epochs(disk, "/d/f") == found
+    assert read_epochs(disk, "/d/none") == []
 
 
 def test_offsets_are_written_as_kafka_writes_them() -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
     offsets = {("t", 0): 5, ("a.b", 12): 0}
-    c.write_offsets(disk, "/d/f", offsets)
+    write_offsets(disk, "/d/f", offsets)
     assert read_file(disk, "/d/f") == b"0\n2\nt 0 5\na.b 12 0\n"
-    assert c.read_offsets(disk, "/d/f") == offsets
+    assert read_offsets(disk, "/d/f") == offsets
     for wrong in (b"0\n1\nt 0\n", b"0\n1\nt x 5\n", b"0\n1\nt 0 x\n", b"0\n1\nt 0 5 6\n"):
         write_file(disk, "/d/f", wrong)
-        with pytest.raises(c.CorruptFile, match="/d/f"):
-            c.read_offsets(disk, "/d/f")
+        with pytest.raises(CorruptFile, match="/d/f"):
+            read_offsets(disk, "/d/f")
 
 
 def test_checkpoints_are_synced_where_that_is_asked_for() -> None:
     for sync in (True, False):
         disk = memory_disk().session()
         disk.makedirs("/d")
-        c.write_offsets(disk, "/d/f", {("t", 0): 5}, sync=sync)
+        write_offsets(disk, "/d/f", {("t", 0): 5}, sync=sync)
         assert (bytes(disk.disk.files["/d/f"].durable) != b"") == sync
         assert ("/d/f" in disk.disk.durable_files) == sync
 
@@ -266,31 +282,31 @@ def test_checkpoints_are_synced_where_that_is_asked_for() -> None:
 def test_partition_metadata(text: bytes, found: bytes | None) -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
-    assert c.read_partition_metadata(disk, "/d") is None
-    write_file(disk, f"/d/{c.PARTITION_METADATA_FILE}", text)
+    assert read_partition_metadata(disk, "/d") is None
+    write_file(disk, f"/d/{PARTITION_METADATA_FILE}", text)
     if found is None:
-        with pytest.raises(c.CorruptFile, match=c.PARTITION_METADATA_FILE):
-            c.read_partition_metadata(disk, "/d")
+        with pytest.raises(CorruptFile, match=PARTITION_METADATA_FILE):
+            read_partition_metadata(disk, "/d")
     else:
-        assert c.read_partition_metadata(disk, "/d") == found
-        c.write_partition_metadata(disk, "/d", found, sync=True)
-        assert read_file(disk, f"/d/{c.PARTITION_METADATA_FILE}") == text.rstrip(b"\n")
-        assert bytes(disk.disk.files[f"/d/{c.PARTITION_METADATA_FILE}"].durable) != b""
+        assert read_partition_metadata(disk, "/d") == found
+        write_partition_metadata(disk, "/d", found, sync=True)
+        assert read_file(disk, f"/d/{PARTITION_METADATA_FILE}") == text.rstrip(b"\n")
+        assert bytes(disk.disk.files[f"/d/{PARTITION_METADATA_FILE}"].durable) != b""
 
 
 def test_properties_are_written_with_their_date_and_read_without_comments() -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
-    c.write_properties(disk, "/d/p", {"node.id": "1", "cluster.id": "x=y"}, NOW)
+    write_properties(disk, "/d/p", {"node.id": "1", "cluster.id": "x=y"}, NOW)
     assert read_file(disk, "/d/p") == b"#\n#Thu Jan 01 00:16:40 UTC 1970\nnode.id=1\ncluster.id=x\\=y\n"
-    assert c.read_properties(disk, "/d/p") == {"node.id": "1", "cluster.id": "x=y"}
+    assert read_properties(disk, "/d/p") == {"node.id": "1", "cluster.id": "x=y"}
     write_file(disk, "/d/p", b"# a=1\n! b=2\n\n c = 3 \nd\n")
-    assert c.read_properties(disk, "/d/p") == {"c": "3 ", "d": ""}
+    assert read_properties(disk, "/d/p") == {"c": "3 ", "d": ""}
     write_file(disk, "/d/p", b"a=\xff1\nb=2\n")
-    assert c.read_properties(disk, "/d/p") == {"a": "\xff1", "b": "2"}
+    assert read_properties(disk, "/d/p") == {"a": "\xff1", "b": "2"}
     write_file(disk, "/d/p", b"a=\\u12\n")
-    with pytest.raises(c.CorruptFile, match="/d/p: Malformed"):
-        c.read_properties(disk, "/d/p")
+    with pytest.raises(CorruptFile, match="/d/p: Malformed"):
+        read_properties(disk, "/d/p")
 
 
 @pytest.mark.parametrize(
@@ -309,16 +325,16 @@ def test_the_mark_of_a_clean_stop(text: bytes | None, epoch: int | None) -> None
     disk = memory_disk().session()
     disk.makedirs("/d")
     if text is not None:
-        write_file(disk, f"/d/{c.CLEAN_SHUTDOWN_FILE}", text)
-    assert c.read_clean_shutdown_file(disk, "/d") == epoch
+        write_file(disk, f"/d/{CLEAN_SHUTDOWN_FILE}", text)
+    assert read_clean_shutdown_file(disk, "/d") == epoch
     if epoch is not None:
-        assert c.read_clean_shutdown_file(disk, "/d") == epoch, "looking at it leaves it"
-        c.remove_clean_shutdown_file(disk, "/d")
-    assert c.read_clean_shutdown_file(disk, "/d") is None
-    assert f"/d/{c.CLEAN_SHUTDOWN_FILE}" not in disk.disk.durable_files
-    c.write_clean_shutdown_file(disk, "/d", 17)
-    assert read_file(disk, f"/d/{c.CLEAN_SHUTDOWN_FILE}") == b'{"version":0,"brokerEpoch":17}'
-    assert f"/d/{c.CLEAN_SHUTDOWN_FILE}" in disk.disk.durable_files
+        assert read_clean_shutdown_file(disk, "/d") == epoch, "looking at it leaves it"
+        remove_clean_shutdown_file(disk, "/d")
+    assert read_clean_shutdown_file(disk, "/d") is None
+    assert f"/d/{CLEAN_SHUTDOWN_FILE}" not in disk.disk.durable_files
+    write_clean_shutdown_file(disk, "/d", 17)
+    assert read_file(disk, f"/d/{CLEAN_SHUTDOWN_FILE}") == b'{"version":0,"brokerEpoch":17}'
+    assert f"/d/{CLEAN_SHUTDOWN_FILE}" in disk.disk.durable_files
 
 
 def test_an_epoch_is_written_down_with_its_first_batch() -> None:
@@ -342,5 +358,5 @@ def test_an_epoch_is_written_down_with_its_first_batch() -> None:
     assert open_log(memory.session(), DIRECTORY, "t", 0, SMALL, NOW, clean=True).epochs.entries == []
     for _ in range(2):
         again.append_as_leader(make_batch(0), 5, NOW)
-        assert written == [f"{c.LEADER_EPOCH_CHECKPOINT}.tmp"]
+        assert written == [f"{LEADER_EPOCH_CHECKPOINT}.tmp"]
     assert LeaderEpochFileCache(disk, DIRECTORY).entries == [(5, 0)]

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from ottla.env.memory_disk import DiskSession, MemoryDisk, ProcessKilled
-from ottla.log.checkpoints import checkpoint_files as c
+from ottla.log.checkpoints.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
 from ottla.log.checkpoints.log_start_offset_checkpoint import BACKUP_FILE, LogStartOffsetCheckpoint
 
-PATH, KEPT_PATH = f"/d/{c.LOG_START_OFFSET_CHECKPOINT}", f"/d/{BACKUP_FILE}"
+PATH, KEPT_PATH = f"/d/{LOG_START_OFFSET_CHECKPOINT}", f"/d/{BACKUP_FILE}"
 HAD = {("t", number): 100 + number for number in range(300)}
 """Enough that the file has several sectors."""
 NEWER = {**HAD, ("u", 0): 7}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from ottla.env.memory_disk import DiskSession, MemoryDisk, ProcessKilled
-from ottla.log.cleaner import compaction as cp
+from ottla.log.cleaner.compaction import CleanerStats, CompactionPlan, run_compaction
 from ottla.log.cleaner.log_to_clean import LogToClean, find_log_to_clean, select_dirtiest_log
 from ottla.log.cleaner.log_to_clean import plan_compaction as planned
 from ottla.log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
@@ -20,9 +20,9 @@ from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.log_fixtures import NOW, UNVERIFIED_TXN, memory_disk, new_log, reopen_log
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT, crc_matches
 from ottla.wire.record_batch.compression import CompressionType
+from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_records
 
 KEEP_MS = 10_000
 SETTINGS = LogConfig(
@@ -35,16 +35,16 @@ Seen = dict[int, tuple[bytes | None, bytes | None]]
 
 def append(log: PartitionLog, items: list[tuple[bytes | None, bytes | None]], now: int = NOW, **more: int) -> int:
     codec = CompressionType(more.pop("codec", 0))
-    records = [r.NewRecord(key, value, now, (("h", b"x"),)) for key, value in items]
+    records = [NewRecord(key, value, now, (("h", b"x"),)) for key, value in items]
     return log.append_as_leader(
-        bytearray(r.build_batch(records, codec=codec, **more)), 0, now, AppendOrigin.COORDINATOR, txn=UNVERIFIED_TXN
+        bytearray(build_batch(records, codec=codec, **more)), 0, now, AppendOrigin.COORDINATOR, txn=UNVERIFIED_TXN
     ).first_offset
 
 
 def mark(log: PartitionLog, pid: int, kind: int, now: int = NOW) -> None:
     """End a producer's transaction: 0 aborts, 1 commits."""
-    record = r.NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), now)
-    raw = r.build_batch([record], attributes=b.CONTROL_BIT | b.TRANSACTIONAL_BIT, producer_id=pid, producer_epoch=0)
+    record = NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), now)
+    raw = build_batch([record], attributes=CONTROL_BIT | TRANSACTIONAL_BIT, producer_id=pid, producer_epoch=0)
     log.append_as_leader(bytearray(raw), 0, now, AppendOrigin.COORDINATOR)
 
 
@@ -52,17 +52,17 @@ def the_dirtiest(logs: list[PartitionLog], now_ms: int) -> LogToClean | None:
     return select_dirtiest_log(c for log in logs if (c := find_log_to_clean(log, now_ms)) is not None)
 
 
-def plan_of(log: PartitionLog, now: int, map_bytes: int = 1 << 20) -> cp.CompactionPlan | None:
+def plan_of(log: PartitionLog, now: int, map_bytes: int = 1 << 20) -> CompactionPlan | None:
     log.set_high_watermark(log.log_end_offset)
     found = find_log_to_clean(log, now)
     return None if found is None else planned(found, now, map_bytes)
 
 
-def compact(disk: DiskSession, log: PartitionLog, now: int = NOW, map_bytes: int = 1 << 20) -> list[cp.CleanerStats]:
+def compact(disk: DiskSession, log: PartitionLog, now: int = NOW, map_bytes: int = 1 << 20) -> list[CleanerStats]:
     """Pass after pass until all is clean."""
     passes = []
     while (plan := plan_of(log, now, map_bytes)) is not None:
-        outcome = cp.run_compaction(disk, plan)
+        outcome = run_compaction(disk, plan)
         assert swap_segments(log, outcome.cleaned, NOW)
         assert outcome.end > log.cleaner_offset or plan.first_dirty_offset == log.log_start_offset
         log.raise_cleaner_offset(outcome.end)
@@ -75,14 +75,14 @@ def data(log: PartitionLog) -> Seen:
     out: Seen = {}
     aborted = log.collect_aborted_txns(log.log_start_offset, log.log_end_offset)
     for header, raw in log.batches(log.log_start_offset):
-        assert b.crc_matches(raw, header)
+        assert crc_matches(raw, header)
         if header.is_control:
             continue
         gone = any(
             a.producer_id == header.producer_id and a.first_offset <= header.base_offset <= a.last_offset
             for a in aborted
         )
-        for record in r.iterate_records(raw, header):
+        for record in iterate_records(raw, header):
             assert record.headers == (("h", b"x"),)
             if not (header.is_transactional and gone):
                 out[record.offset] = (record.key, record.value)
@@ -122,7 +122,7 @@ def test_trap_69_a_batch_keeps_its_offsets_sequence_and_epoch_when_records_vanis
     header, raw = next(log.batches(0))
     assert (header.base_offset, header.last_offset_delta, header.records_count) == (0, 2, 1)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 3, 0)
-    assert [x.offset for x in r.iterate_records(raw, header)] == [1]
+    assert [x.offset for x in iterate_records(raw, header)] == [1]
 
 
 def test_trap_70_a_tombstone_is_stamped_first_and_goes_when_its_time_has_come() -> None:
@@ -134,10 +134,10 @@ def test_trap_70_a_tombstone_is_stamped_first_and_goes_when_its_time_has_come() 
     append(log, [(b"z", b"9")])
     compact(disk, log, NOW)
     stamped = next(h for h, _ in log.batches(0) if h.base_offset == 2)
-    assert stamped.attributes & b.DELETE_HORIZON_BIT
+    assert stamped.attributes & DELETE_HORIZON_BIT
     assert stamped.base_timestamp == NOW + KEEP_MS
     assert data(log) == {1: (b"b", b"1"), 2: (b"a", None), 3: (b"c", b"1"), 4: (b"z", b"9")}
-    times = {x.offset: x.timestamp_ms for h, raw in log.batches(0) for x in r.iterate_records(raw, h)}
+    times = {x.offset: x.timestamp_ms for h, raw in log.batches(0) for x in iterate_records(raw, h)}
     assert set(times.values()) == {NOW}, "deltas count from the stamp"
     for later, there in ((KEEP_MS - 1, True), (KEEP_MS + 1, False)):
         log.roll(NOW)
@@ -167,7 +167,7 @@ def test_trap_71_the_last_batch_of_a_producer_stays_though_empty() -> None:
 def test_trap_72_aborted_records_go_at_once_and_markers_when_nothing_is_left() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
-    txn = {"attributes": b.TRANSACTIONAL_BIT, "producer_epoch": 0}
+    txn = {"attributes": TRANSACTIONAL_BIT, "producer_epoch": 0}
     append(log, [(b"a", b"kept")])
     append(log, [(b"a", b"never")], producer_id=1, base_sequence=0, **txn)
     mark(log, 1, 0)
@@ -200,7 +200,7 @@ def test_the_active_segment_and_what_is_not_stable_are_left_alone() -> None:
     log = new_log(disk, SETTINGS)
     append(log, [(b"a", b"1")])
     log.roll(NOW)
-    append(log, [(b"a", b"2")], producer_id=1, base_sequence=0, producer_epoch=0, attributes=b.TRANSACTIONAL_BIT)
+    append(log, [(b"a", b"2")], producer_id=1, base_sequence=0, producer_epoch=0, attributes=TRANSACTIONAL_BIT)
     log.roll(NOW)
     append(log, [(b"a", b"3")])
     plan = plan_of(log, NOW)
@@ -277,7 +277,7 @@ class CompactionHistory:
         if kind < 0.75 and pid not in log.producers.ongoing_txns:
             append(log, items, now, **more)
         elif kind < 0.9:
-            append(log, items, now, attributes=b.TRANSACTIONAL_BIT, **more)
+            append(log, items, now, attributes=TRANSACTIONAL_BIT, **more)
         elif pid in log.producers.ongoing_txns:
             mark(log, pid, chance.randrange(2), now)
 

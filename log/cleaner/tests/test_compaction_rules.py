@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.log.cleaner import compaction as cp
+from ottla.log.cleaner.compaction import (
+    CLEANED_FILE_SUFFIX,
+    CleanedTransactionMetadata,
+    CleanerStats,
+    build_offset_map,
+    control_batch_type,
+    delete_unfinished_files,
+    group_segments_by_size,
+    run_compaction,
+)
 from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
 from ottla.log.cleaner.offset_map import OffsetMap
 from ottla.log.cleaner.segment_swap import swap_segments
@@ -24,30 +33,36 @@ from ottla.log.tests.log_fixtures import (
     new_log,
 )
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    parse_header,
+)
+from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_records
 
 SETTINGS = LogConfig(compact=True, delete=False, delete_retention_ms=1000, min_cleanable_dirty_ratio=0.5)
 MAP_BYTES = 1 << 20
 
 
-def record(key: bytes | None, value: bytes | None, at: int = NOW) -> r.NewRecord:
-    return r.NewRecord(key, value, at)
+def record(key: bytes | None, value: bytes | None, at: int = NOW) -> NewRecord:
+    return NewRecord(key, value, at)
 
 
 def segments(log: PartitionLog, count: int, size: int = 1) -> None:
     """Sealed segments of ``size`` one-record batches each, and an empty one that is active."""
     for number in range(count):
         for _ in range(size):
-            append_committed(log, bytearray(r.build_batch([record(b"k", b"v%d" % number)])))
+            append_committed(log, bytearray(build_batch([record(b"k", b"v%d" % number)])))
         log.roll(NOW)
 
 
-def one_pass(log: PartitionLog, now: int = NOW) -> cp.CleanerStats:
+def one_pass(log: PartitionLog, now: int = NOW) -> CleanerStats:
     log.set_high_watermark(log.log_end_offset)
     found = find_log_to_clean(log, now)
     assert found is not None
-    outcome = cp.run_compaction(log.disk, plan_compaction(found, now, MAP_BYTES))
+    outcome = run_compaction(log.disk, plan_compaction(found, now, MAP_BYTES))
     assert swap_segments(log, outcome.cleaned, now)
     log.raise_cleaner_offset(outcome.end)
     return outcome.stats
@@ -85,7 +100,7 @@ def test_what_could_be_compacted(
     log = new_log(memory_disk().session(), SETTINGS)
     for _ in range(4):
         for _ in range(2):
-            log.append_as_leader(bytearray(r.build_batch([record(b"k", b"v")])), 0, NOW)
+            log.append_as_leader(bytearray(build_batch([record(b"k", b"v")])), 0, NOW)
         log.roll(NOW)
     log.set_high_watermark(high_watermark)
     log.raise_cleaner_offset(clean_up_to)
@@ -98,7 +113,7 @@ def test_what_could_be_compacted(
 
 def test_an_open_transaction_a_single_segment_another_policy_or_a_closed_log_is_left_alone() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
-    append_committed(log, bytearray(r.build_batch([record(b"k", b"v")])))
+    append_committed(log, bytearray(build_batch([record(b"k", b"v")])))
     assert find_log_to_clean(log, NOW) is None, "only what is not written to any more"
     log.roll(NOW)
     assert find_log_to_clean(log, NOW) is not None
@@ -132,7 +147,7 @@ def test_lags_of_compaction(min_lag: int, max_lag: int, now: int, found: tuple[i
     """``LogCleanerManager.cleanableOffsets`` and ``maxCompactionDelay`` (KIP-354)."""
     log = new_log(memory_disk().session(), SETTINGS)
     for at in (0, 100, 200):
-        append_committed(log, bytearray(r.build_batch([record(b"k", b"v", NOW + at)])))
+        append_committed(log, bytearray(build_batch([record(b"k", b"v", NOW + at)])))
         log.roll(NOW)
     log.update_config(replace(SETTINGS, min_compaction_lag_ms=min_lag, max_compaction_lag_ms=max_lag))
     seen = find_log_to_clean(log, now)
@@ -181,17 +196,17 @@ def test_groups(sizes: list[int], bases: list[int], limit: int, next_base: int, 
     found = [LogSegment(memory_disk().session(), "/d", base, SETTINGS, 0) for base in bases]
     for segment, size in zip(found, sizes, strict=True):
         segment.size_bytes = size
-    made = cp.group_segments_by_size(found, replace(SETTINGS, segment_bytes=limit), next_base)
+    made = group_segments_by_size(found, replace(SETTINGS, segment_bytes=limit), next_base)
     assert [[s.base_offset for s in group] for group in made] == groups
 
 
 # ---------------------------------------------------------------- transactions
 
 
-def header(pid: int, offset: int, *, transactional: bool = True) -> b.BatchHeader:
-    attributes = b.TRANSACTIONAL_BIT if transactional else 0
-    raw = r.build_batch([record(b"k", b"v")], attributes=attributes, producer_id=pid, producer_epoch=0, base_sequence=0)
-    return b.parse_header(raw)._replace(base_offset=offset)
+def header(pid: int, offset: int, *, transactional: bool = True) -> BatchHeader:
+    attributes = TRANSACTIONAL_BIT if transactional else 0
+    raw = build_batch([record(b"k", b"v")], attributes=attributes, producer_id=pid, producer_epoch=0, base_sequence=0)
+    return parse_header(raw)._replace(base_offset=offset)
 
 
 ABORTED = AbortedTxn(1, 5, 9, 9)
@@ -212,7 +227,7 @@ ABORTED = AbortedTxn(1, 5, 9, 9)
     ],
 )
 def test_transactions_as_the_batches_go_by(story: list[str], told: list[bool], kept: list[AbortedTxn]) -> None:
-    transactions = cp.CleanedTransactionMetadata([ABORTED])
+    transactions = CleanedTransactionMetadata([ABORTED])
     found = []
     for step in story:
         what, pid, offset = step[0], int(step[1]), int(step[3:])
@@ -227,12 +242,12 @@ def test_transactions_as_the_batches_go_by(story: list[str], told: list[bool], k
 def test_what_a_marker_says_is_told_from_its_key() -> None:
     for kind in (0, 1, 3):
         raw = make_marker(1, kind)
-        assert cp.control_batch_type(b.parse_header(raw), raw) == kind
+        assert control_batch_type(parse_header(raw), raw) == kind
     for key in (None, b"\0\0\0"):
-        raw = bytearray(r.build_batch([record(key, b"\0" * 6)], attributes=b.CONTROL_BIT))
-        assert cp.control_batch_type(b.parse_header(raw), raw) == -1
-    short = bytearray(r.build_batch([record(b"\0\0\0\1", b"")], attributes=b.CONTROL_BIT))
-    assert cp.control_batch_type(b.parse_header(short), short) == 1
+        raw = bytearray(build_batch([record(key, b"\0" * 6)], attributes=CONTROL_BIT))
+        assert control_batch_type(parse_header(raw), raw) == -1
+    short = bytearray(build_batch([record(b"\0\0\0\1", b"")], attributes=CONTROL_BIT))
+    assert control_batch_type(parse_header(short), short) == 1
 
 
 def test_a_committed_marker_goes_a_while_after_its_records() -> None:
@@ -244,16 +259,16 @@ def test_a_committed_marker_goes_a_while_after_its_records() -> None:
     append_committed(log, make_marker(1, 1))
     segments(log, 1)
     for _ in range(2):
-        append_committed(log, bytearray(r.build_batch([record(b"k0", b"new"), record(b"k1", b"new")])))
+        append_committed(log, bytearray(build_batch([record(b"k0", b"new"), record(b"k1", b"new")])))
         log.roll(NOW)
     one_pass(log)
     assert left(log)[:4] == [(1, 1), (2, 0), (3, 1), (4, 1)], "the last data batch of the producer stays though empty"
     first = next(h for h, _ in log.batches())
-    assert not first.attributes & b.DELETE_HORIZON_BIT, "its records went in this very pass"
+    assert not first.attributes & DELETE_HORIZON_BIT, "its records went in this very pass"
     segments(log, 1)
     one_pass(log)
     first = next(h for h, _ in log.batches())
-    assert first.attributes & b.DELETE_HORIZON_BIT
+    assert first.attributes & DELETE_HORIZON_BIT
     assert (first.base_offset, first.base_timestamp) == (1, NOW + 1000)
     for now, stays in ((NOW + 999, True), (NOW + 1000, False)):
         segments(log, 2)
@@ -266,8 +281,8 @@ def test_a_committed_marker_goes_a_while_after_its_records() -> None:
 
 def test_a_tombstone_stays_until_its_time_and_is_stamped_once() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
-    append_committed(log, bytearray(r.build_batch([record(b"a", b"1"), record(b"gone", b"2", NOW + 7)])))
-    append_committed(log, bytearray(r.build_batch([record(b"gone", None, NOW + 9), record(b"b", b"3", NOW + 30)])))
+    append_committed(log, bytearray(build_batch([record(b"a", b"1"), record(b"gone", b"2", NOW + 7)])))
+    append_committed(log, bytearray(build_batch([record(b"gone", None, NOW + 9), record(b"b", b"3", NOW + 30)])))
     log.roll(NOW)
     stats = one_pass(log)
     assert (stats.records_read, stats.records_kept, stats.keys) == (4, 3, 3)
@@ -279,15 +294,15 @@ def test_a_tombstone_stays_until_its_time_and_is_stamped_once() -> None:
         one_pass(log, now)
         found = list(log.batches())[1]
         assert found[0].records_count == count
-        assert [x.timestamp_ms for x in r.iterate_records(found[1], found[0])] == [NOW + 9, NOW + 30][2 - count :]
+        assert [x.timestamp_ms for x in iterate_records(found[1], found[0])] == [NOW + 9, NOW + 30][2 - count :]
         assert (found[0].base_timestamp, found[0].max_timestamp) == (NOW + 1000, NOW + 30)
-        assert found[0].attributes & b.DELETE_HORIZON_BIT
+        assert found[0].attributes & DELETE_HORIZON_BIT
 
 
 def test_the_newest_time_of_what_is_kept_is_the_batches() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
-    append_committed(log, bytearray(r.build_batch([record(b"a", b"1", NOW + 5), record(b"b", b"2", NOW + 90)])))
-    append_committed(log, bytearray(r.build_batch([record(b"b", b"3", NOW + 20)])))
+    append_committed(log, bytearray(build_batch([record(b"a", b"1", NOW + 5), record(b"b", b"2", NOW + 90)])))
+    append_committed(log, bytearray(build_batch([record(b"b", b"3", NOW + 20)])))
     log.roll(NOW)
     one_pass(log)
     assert [(h.base_offset, h.last_offset, h.max_timestamp) for h, _ in log.batches()] == [
@@ -298,7 +313,7 @@ def test_the_newest_time_of_what_is_kept_is_the_batches() -> None:
 
 def test_a_batch_that_keeps_all_is_the_same_bytes() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
-    append_committed(log, bytearray(r.build_batch([record(b"a", b"1"), record(b"b", b"2")])))
+    append_committed(log, bytearray(build_batch([record(b"a", b"1"), record(b"b", b"2")])))
     log.roll(NOW)
     before = [bytes(raw) for _, raw in log.batches()]
     one_pass(log)
@@ -308,7 +323,7 @@ def test_a_batch_that_keeps_all_is_the_same_bytes() -> None:
 def test_the_end_of_a_pass_keeps_its_offset_though_nothing_is_left_of_it() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     segments(log, 1, 2)
-    append_committed(log, bytearray(r.build_batch([record(b"k", None)])))
+    append_committed(log, bytearray(build_batch([record(b"k", None)])))
     log.roll(NOW)
     one_pass(log)
     log.update_config(replace(SETTINGS, min_compaction_lag_ms=0))
@@ -323,7 +338,7 @@ def test_a_pass_reaches_as_far_as_its_map(keys: int, end: int) -> None:
     """A map that is full ends the pass before the record it has no room for (``LogCleaner.buildOffsetMap``)."""
     log = new_log(memory_disk().session(), SETTINGS)
     for key in (b"a", b"b", b"c", b"a", b"b", b"c"):
-        append_committed(log, bytearray(r.build_batch([record(key, b"v")])))
+        append_committed(log, bytearray(build_batch([record(key, b"v")])))
     log.roll(NOW)
     found = find_log_to_clean(log, NOW)
     assert found is not None
@@ -346,7 +361,7 @@ def test_a_pass_reaches_as_far_as_its_map(keys: int, end: int) -> None:
 
     real, module.OffsetMap = module.OffsetMap, Small  # type: ignore[misc]
     try:
-        made = cp.build_offset_map(plan, sources, cp.CleanerStats())
+        made = build_offset_map(plan, sources, CleanerStats())
     finally:
         module.OffsetMap = real  # type: ignore[misc]
     assert made.latest_offset == end - 1
@@ -359,7 +374,7 @@ def test_old_message_formats_are_not_compacted() -> None:
     found = find_log_to_clean(log, NOW)
     assert found is not None
     with pytest.raises(WireError):
-        cp.run_compaction(log.disk, plan_compaction(found, NOW, MAP_BYTES))
+        run_compaction(log.disk, plan_compaction(found, NOW, MAP_BYTES))
 
 
 def test_a_pass_leaves_no_file_open_and_discard_takes_what_never_counted() -> None:
@@ -367,11 +382,11 @@ def test_a_pass_leaves_no_file_open_and_discard_takes_what_never_counted() -> No
     segments(log, 3)
     found = find_log_to_clean(log, NOW)
     assert found is not None
-    cp.run_compaction(log.disk, plan_compaction(found, NOW, MAP_BYTES))
-    names = [n for n in log.disk.listdir(log.directory) if n.endswith(cp.CLEANED_FILE_SUFFIX)]
+    run_compaction(log.disk, plan_compaction(found, NOW, MAP_BYTES))
+    names = [n for n in log.disk.listdir(log.directory) if n.endswith(CLEANED_FILE_SUFFIX)]
     assert names
     log.disk.open(f"{log.directory}/{0:020d}.log.swap", create=True)
-    cp.delete_unfinished_files(log.disk, log.directory)
-    assert not [n for n in log.disk.listdir(log.directory) if n.endswith((cp.CLEANED_FILE_SUFFIX, ".swap"))]
+    delete_unfinished_files(log.disk, log.directory)
+    assert not [n for n in log.disk.listdir(log.directory) if n.endswith((CLEANED_FILE_SUFFIX, ".swap"))]
     assert len(log.disk.listdir(log.directory)) > 3
-    cp.delete_unfinished_files(log.disk, "/data/not-there")
+    delete_unfinished_files(log.disk, "/data/not-there")

@@ -13,27 +13,27 @@ from ottla.log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.tests.log_fixtures import COMPACTED, NOW, make_batch, memory_disk, new_log
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import pack_batch, parse_header, set_offset_and_epoch
+from ottla.wire.record_batch.records import NewRecord, Record, build_batch, decompress_records, iterate_records
 
 BASE = 5_000_000_000
 
 
-def batch(rng: random.Random, count: int) -> tuple[bytes, list[r.Record]]:
+def batch(rng: random.Random, count: int) -> tuple[bytes, list[Record]]:
     sizes = (0, 1, 5, 31, 32, 33, 63, 64, 70, 9000)
     keys = [rng.randbytes(rng.choice(sizes)) for _ in range(max(count // 3, 1))]
     items = [
-        r.NewRecord(
+        NewRecord(
             None if rng.random() < 0.1 else rng.choice(keys),
             None if rng.random() < 0.2 else rng.randbytes(rng.choice((0, 3, 60, 200, 20_000))),
             rng.choice((0, 1, 70, 10**6, 2**41)),
         )
         for _ in range(count)
     ]
-    raw = bytearray(r.build_batch(items))
-    b.set_offset_and_epoch(raw, 0, BASE, 0)
-    header = b.parse_header(raw)
-    return bytes(r.decompress_records(raw, header)), list(r.iterate_records(raw, header))
+    raw = bytearray(build_batch(items))
+    set_offset_and_epoch(raw, 0, BASE, 0)
+    header = parse_header(raw)
+    return bytes(decompress_records(raw, header)), list(iterate_records(raw, header))
 
 
 @pytest.mark.parametrize("count", [1, 3, 70, 300, 9000])
@@ -104,7 +104,7 @@ NONSENSE = [
 def test_bytes_that_are_no_records_end_the_loops_at_once(what: str, data: bytes, count: int) -> None:
     refused(data, count)
     with pytest.raises(WireError):
-        compact(b.pack_batch(b.parse_header(r.build_batch([r.NewRecord(b"k", b"v", 1)]))._replace(
+        compact(pack_batch(parse_header(build_batch([NewRecord(b"k", b"v", 1)]))._replace(
             records_count=count, last_offset_delta=count - 1), data))  # fmt: skip
 
 
@@ -123,15 +123,15 @@ def compact(raw: bytes) -> None:
 
 def test_a_time_that_no_field_can_hold_ends_a_pass_as_damage() -> None:
     """A tombstone's time is moved when its batch is stamped: then the sum must still fit."""
-    items = [r.NewRecord(b"k", None, 2**62)]
-    raw = r.build_batch(items)
-    header = b.parse_header(raw)._replace(base_timestamp=2**62, max_timestamp=0)
+    items = [NewRecord(b"k", None, 2**62)]
+    raw = build_batch(items)
+    header = parse_header(raw)._replace(base_timestamp=2**62, max_timestamp=0)
     delta = (2**62 + 2**61) * 2
     number = bytes((delta >> shift & 0x7F) | 0x80 for shift in range(0, 63, 7)) + b"\x01"
     body = bytes([12 + 10]) + b"\x00" + number + b"\x00\x02k\x01\x00"
     body = bytes([(len(body) - 1) * 2]) + body[1:]
     with pytest.raises(WireError):
-        compact(b.pack_batch(header, body))
+        compact(pack_batch(header, body))
 
 
 def test_places_tells_what_does_not_fit() -> None:

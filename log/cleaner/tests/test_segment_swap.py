@@ -11,7 +11,7 @@ import pytest
 
 from ottla.env.disk import read_file
 from ottla.env.memory_disk import DiskSession, MemoryDisk, ProcessKilled
-from ottla.log.cleaner import compaction as cp
+from ottla.log.cleaner.compaction import CompactionResult, delete_unfinished_files, run_compaction
 from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
 from ottla.log.cleaner.segment_swap import SegmentSwap, swap_segments
 from ottla.log.log_config import LogConfig
@@ -29,8 +29,8 @@ from ottla.log.tests.log_fixtures import (
     record_values,
     reopen_in_new_session,
 )
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import iterate_batches
+from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_records
 
 SETTINGS = LogConfig(segment_bytes=1200, index_interval_bytes=200, compact=True, delete=False)
 MERGED = replace(SETTINGS, segment_bytes=6000)
@@ -41,24 +41,24 @@ def written(disk: DiskSession, count: int = 160) -> PartitionLog:
     """Many small segments, most of whose records are superseded soon, some for ever; committed and synced."""
     log = new_log(disk, SETTINGS)
     for number in range(count):
-        item = r.NewRecord(b"k%d" % (number // 12 * 3 + number % 3), b"v%d" % number * 5, NOW)
-        log.append_as_leader(bytearray(r.build_batch([item])), 0, NOW)
+        item = NewRecord(b"k%d" % (number // 12 * 3 + number % 3), b"v%d" % number * 5, NOW)
+        log.append_as_leader(bytearray(build_batch([item])), 0, NOW)
     log.set_high_watermark(log.log_end_offset)
     log.flush()
     log.update_config(MERGED)
     return log
 
 
-def compacted(log: PartitionLog, disk: DiskSession) -> cp.CompactionResult:
+def compacted(log: PartitionLog, disk: DiskSession) -> CompactionResult:
     found = find_log_to_clean(log, NOW)
     assert found is not None
-    return cp.run_compaction(disk, plan_compaction(found, NOW, 1 << 20))
+    return run_compaction(disk, plan_compaction(found, NOW, 1 << 20))
 
 
 def last_of_keys(log: PartitionLog) -> dict[bytes | None, tuple[int, bytes | None]]:
     out = {}
     for header, raw in log.batches(log.log_start_offset):
-        for record in r.iterate_records(raw, header):
+        for record in iterate_records(raw, header):
             out[record.key] = (record.offset, record.value)
     return out
 
@@ -96,15 +96,15 @@ def test_a_key_deleted_in_the_pass_does_not_come_back_with_an_old_segment() -> N
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     for number in range(200):
-        item = r.NewRecord(b"same" if number >= 10 else b"k%d" % number, b"v" * 40, NOW)
-        log.append_as_leader(bytearray(r.build_batch([item])), 0, NOW)
+        item = NewRecord(b"same" if number >= 10 else b"k%d" % number, b"v" * 40, NOW)
+        log.append_as_leader(bytearray(build_batch([item])), 0, NOW)
     log.set_high_watermark(200)
     log.update_config(MERGED)
     first, *more = compacted(log, disk).cleaned
     assert len(first.sources) > 1
     assert more
     raw = read_file(disk, f"{log.directory}/{first.base_offset:020d}.log.cleaned")
-    assert [header for _, header in b.iterate_batches(raw)][-1].next_offset == log.base_offsets[
+    assert [header for _, header in iterate_batches(raw)][-1].next_offset == log.base_offsets[
         log.base_offsets.index(first.sources[-1]) + 1
     ]
 
@@ -143,7 +143,7 @@ def test_an_exchange_is_given_up_where_the_log_has_changed_meanwhile() -> None:
         done = work.add_swap_suffix() if step == "before" else work.replace_segments(NOW)
         assert not done
         assert record_values(log) == left
-        cp.delete_unfinished_files(disk, log.directory)
+        delete_unfinished_files(disk, log.directory)
         assert not [n for n in disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
 
 
@@ -182,7 +182,7 @@ def test_aborted_transactions_go_along_and_an_older_index_of_them_goes() -> None
             append_committed(log, make_marker(2, 1))
             log.active_segment.add_aborted_txn(AbortedTxn(3, 0, 1, 1))
         for number in range(20):
-            append_committed(log, bytearray(r.build_batch([r.NewRecord(b"k", b"%d" % number * 40, NOW)])))
+            append_committed(log, bytearray(build_batch([NewRecord(b"k", b"%d" % number * 40, NOW)])))
         log.flush()
         assert swap_segments(log, compacted(log, disk).cleaned, NOW)
         names = [n for n in disk.listdir(log.directory) if n == f"{0:020d}.txnindex"]
@@ -231,7 +231,7 @@ def test_an_exchange_that_is_short_of_something_has_not_begun_or_puts_the_log_ou
             continue  # an index that could not be read was made anew
         if not log.closed:
             assert failed.errno == errno.EMFILE
-            cp.delete_unfinished_files(disk, log.directory)
+            delete_unfinished_files(disk, log.directory)
             assert record_values(log) == before
             assert swap_segments(log, compacted(log, disk).cleaned, NOW)
             assert last_of_keys(log) == last

@@ -9,12 +9,17 @@ from collections.abc import Callable
 import pytest
 
 from ottla.env.memory_disk import DiskSession, MemoryDisk
-from ottla.log.checkpoints import checkpoint_files as c
+from ottla.log.checkpoints.checkpoint_files import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    read_offsets,
+)
 from ottla.log.directory.checkpoint_writer import LOGS_PER_STEP, CheckpointWriter
 from ottla.log.directory.log_directory import LogDirectory, MetaProperties
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 NOW = 1_000_000
 LOGS = LOGS_PER_STEP + 3
@@ -36,7 +41,7 @@ class CheckpointFixture:
     def make(self, number: int) -> PartitionLog:
         log = self.directory.create_partition("t", number, bytes(16), LogConfig(segment_bytes=400), NOW)
         for _ in range(3):
-            log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, bytes(200), NOW)])), 0, NOW)
+            log.append_as_leader(bytearray(build_batch([NewRecord(None, bytes(200), NOW)])), 0, NOW)
         log.flush()
         log.set_high_watermark(3)
         return log
@@ -53,10 +58,10 @@ class CheckpointFixture:
         return count
 
     def read(self, name: str) -> dict[tuple[str, int], int]:
-        return c.read_offsets(self.directory.disk, f"/d/{name}")
+        return read_offsets(self.directory.disk, f"/d/{name}")
 
     def writes(self) -> int:
-        return sum(path == f"/d/{c.RECOVERY_POINT_CHECKPOINT}.tmp" for path in self.opened)
+        return sum(path == f"/d/{RECOVERY_POINT_CHECKPOINT}.tmp" for path in self.opened)
 
     def watch(self) -> None:
         self.opened: list[str] = []
@@ -77,17 +82,17 @@ def test_what_is_written_is_what_the_logs_say_and_nothing_is_written_twice() -> 
     stage.watch()
     assert stage.write() == 4
     assert (
-        stage.read(c.RECOVERY_POINT_CHECKPOINT)
-        == stage.read(c.REPLICATION_OFFSET_CHECKPOINT)
+        stage.read(RECOVERY_POINT_CHECKPOINT)
+        == stage.read(REPLICATION_OFFSET_CHECKPOINT)
         == {("t", n): 3 for n in range(LOGS)}
     )
-    assert stage.read(c.LOG_START_OFFSET_CHECKPOINT) == {("t", 5): 1}
+    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 5): 1}
     assert stage.write() == 2, "nothing changed: looked at, not written"
     assert stage.writes() == 1
     stage.log(LOGS - 1).maybe_increment_log_start_offset(2)
     stage.write()
     assert stage.writes() == 2
-    assert stage.read(c.LOG_START_OFFSET_CHECKPOINT) == {("t", 5): 1, ("t", LOGS - 1): 2}
+    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 5): 1, ("t", LOGS - 1): 2}
 
 
 def test_a_log_that_came_or_went_alone_is_a_change() -> None:
@@ -95,7 +100,7 @@ def test_a_log_that_came_or_went_alone_is_a_change() -> None:
     stage.write()
     stage.directory.rename_for_deletion("t", 0, "tag")
     stage.write()
-    assert ("t", 0) not in stage.read(c.RECOVERY_POINT_CHECKPOINT)
+    assert ("t", 0) not in stage.read(RECOVERY_POINT_CHECKPOINT)
 
 
 @pytest.mark.parametrize("when", range(4))
@@ -103,8 +108,8 @@ def test_a_cut_between_two_steps_is_never_overwritten_by_what_was_true_before(wh
     stage = CheckpointFixture()
     between = [nothing] * when + [lambda: stage.log(1).truncate_to(1, NOW)]
     stage.write(*between)
-    assert stage.read(c.RECOVERY_POINT_CHECKPOINT)["t", 1] <= 1 or when == 3
-    assert stage.read(c.REPLICATION_OFFSET_CHECKPOINT)["t", 1] <= 1 or when == 3
+    assert stage.read(RECOVERY_POINT_CHECKPOINT)["t", 1] <= 1 or when == 3
+    assert stage.read(REPLICATION_OFFSET_CHECKPOINT)["t", 1] <= 1 or when == 3
     if when == 3:  # behind the last look, before the writing: no step lies there
         assert stage.log(1).log_end_offset == 1
 
@@ -113,15 +118,15 @@ def test_a_cut_between_two_steps_is_never_overwritten_by_what_was_true_before(wh
 def test_a_start_that_was_raised_between_two_steps_is_in_what_is_written(when: int) -> None:
     stage = CheckpointFixture()
     stage.write(*[nothing] * when, lambda: stage.log(1).maybe_increment_log_start_offset(2))
-    assert stage.read(c.LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 2}
+    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 2}
 
 
 @pytest.mark.parametrize("when", range(3))
 def test_a_log_that_goes_between_two_steps_is_not_named(when: int) -> None:
     stage = CheckpointFixture()
     stage.write(*[nothing] * when, lambda: stage.directory.rename_for_deletion("t", 1, "tag"))
-    assert ("t", 1) not in stage.read(c.RECOVERY_POINT_CHECKPOINT)
-    assert ("t", 1) not in stage.read(c.REPLICATION_OFFSET_CHECKPOINT)
+    assert ("t", 1) not in stage.read(RECOVERY_POINT_CHECKPOINT)
+    assert ("t", 1) not in stage.read(REPLICATION_OFFSET_CHECKPOINT)
     assert ("t", 1) not in stage.directory._checkpointed_partitions
 
 
@@ -129,7 +134,7 @@ def test_a_cut_behind_the_steps_rewrites_what_they_wrote() -> None:
     stage = CheckpointFixture()
     stage.write()
     stage.log(1).truncate_to(1, NOW)
-    assert stage.read(c.RECOVERY_POINT_CHECKPOINT)["t", 1] <= 1
+    assert stage.read(RECOVERY_POINT_CHECKPOINT)["t", 1] <= 1
 
 
 def test_the_recovery_point_of_a_deleted_namesake_is_never_believed() -> None:
@@ -137,7 +142,7 @@ def test_the_recovery_point_of_a_deleted_namesake_is_never_believed() -> None:
     stage.write()
     stage.directory.rename_for_deletion("t", 1, "tag")
     stage.directory.create_partition("t", 1, bytes(16), LogConfig(), NOW)
-    assert stage.read(c.RECOVERY_POINT_CHECKPOINT).get(("t", 1), 0) == 0, (
+    assert stage.read(RECOVERY_POINT_CHECKPOINT).get(("t", 1), 0) == 0, (
         "what is appended now must be looked at after a crash"
     )
     stage.watch()
@@ -145,7 +150,7 @@ def test_the_recovery_point_of_a_deleted_namesake_is_never_believed() -> None:
     assert stage.writes() == 0, "a name that is new costs nothing"
 
 
-@pytest.mark.parametrize("name", [c.RECOVERY_POINT_CHECKPOINT, c.LOG_START_OFFSET_CHECKPOINT])
+@pytest.mark.parametrize("name", [RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT])
 def test_where_a_deleted_namesake_began_is_not_believed_where_the_steps_could_not_write_that_it_is_gone(
     name: str,
 ) -> None:
@@ -162,7 +167,7 @@ def test_where_a_deleted_namesake_began_is_not_believed_where_the_steps_could_no
         stage.write()
     stage.directory.disk.fault = None  # type: ignore[attr-defined]
     stage.directory.create_partition("t", 1, bytes(16), LogConfig(), NOW)
-    assert stage.read(c.LOG_START_OFFSET_CHECKPOINT) == {}, "after a crash the new one would begin at 2"
+    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {}, "after a crash the new one would begin at 2"
 
 
 def test_a_namesake_from_an_earlier_life_is_not_believed_either() -> None:
@@ -172,7 +177,7 @@ def test_a_namesake_from_an_earlier_life_is_not_believed_either() -> None:
     again.load_checkpoints()
     stage.directory.disk.rename("/d/t-1", "/d/t-1.x-delete")
     again.create_partition("t", 1, bytes(16), LogConfig(), NOW)
-    assert ("t", 1) not in {at for at, point in stage.read(c.RECOVERY_POINT_CHECKPOINT).items() if point > 0}
+    assert ("t", 1) not in {at for at, point in stage.read(RECOVERY_POINT_CHECKPOINT).items() if point > 0}
 
 
 def test_files_that_were_written_are_synced_as_a_whole() -> None:
@@ -190,11 +195,11 @@ def test_files_that_were_written_are_synced_as_a_whole() -> None:
     assert isinstance(disk, DiskSession)
     before = {
         name: stage.read(name)
-        for name in (c.RECOVERY_POINT_CHECKPOINT, c.LOG_START_OFFSET_CHECKPOINT, c.REPLICATION_OFFSET_CHECKPOINT)
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
     }
     disk.disk.lose_power()
     assert {name: stage.read(name) for name in before} == before
-    assert len(before[c.RECOVERY_POINT_CHECKPOINT]) == LOGS
+    assert len(before[RECOVERY_POINT_CHECKPOINT]) == LOGS
 
 
 def test_a_start_that_is_noted_alone_is_synced_with_the_next_round() -> None:
@@ -233,7 +238,7 @@ def test_log_starts_that_were_written_stay_when_another_is_noted_alone() -> None
     for number in (1, 4):
         stage.log(number).maybe_increment_log_start_offset(1)
     stage.write()
-    assert stage.read(c.LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 1, ("t", 4): 1}
+    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 1, ("t", 4): 1}
     stage.log(7).maybe_increment_log_start_offset(1)
     stage.directory.write_log_start_offsets([stage.log(7)])
-    assert stage.read(c.LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 1, ("t", 4): 1, ("t", 7): 1}
+    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 1, ("t", 4): 1, ("t", 7): 1}

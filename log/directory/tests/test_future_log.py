@@ -9,8 +9,17 @@ from dataclasses import replace
 import pytest
 
 from ottla.env.memory_disk import DiskSession, MemoryDisk
-from ottla.log.directory import future_log as f
 from ottla.log.directory.cleaner_checkpoint import on_checkpoint_synced, replace_checkpoint, write_temporary_file
+from ottla.log.directory.future_log import (
+    append_missing,
+    create_future_log,
+    follow_offsets,
+    list_future_dirs,
+    read_missing,
+    replace_current_with_future_log,
+    skip_compacted_tail,
+    truncate_to_common,
+)
 from ottla.log.directory.log_directory import LogDirectory, MetaProperties
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
@@ -44,17 +53,17 @@ class FutureLogFixture:
             directory.write_meta_properties(MetaProperties("c", 1, bytes([number]) * 16), NOW)
             directory.load_checkpoints()
         self.current = self.there.create_partition("t", 0, TOPIC_ID, settings, NOW)
-        self.future = f.create_future_log(self.here, "t", 0, TOPIC_ID, settings, NOW, TAG)
+        self.future = create_future_log(self.here, "t", 0, TOPIC_ID, settings, NOW, TAG)
         self.here.add_log(self.future)
 
     def copy(self, most_bytes: int = 500, pieces: int = 10**6, *, was_cut: bool = False) -> int:
         """Copy so many pieces at most; gives how many there were."""
-        f.truncate_to_common(self.future, self.current, NOW, was_cut=was_cut)
+        truncate_to_common(self.future, self.current, NOW, was_cut=was_cut)
         done = 0
         while done < pieces and self.future.log_end_offset < self.current.log_end_offset:
-            piece = f.read_missing(self.future, self.current, most_bytes)
+            piece = read_missing(self.future, self.current, most_bytes)
             assert piece is not None
-            f.append_missing(self.future, self.current, piece.read(), NOW)
+            append_missing(self.future, self.current, piece.read(), NOW)
             done += 1
         return done
 
@@ -64,7 +73,7 @@ class FutureLogFixture:
         assert replace_checkpoint(self.here, points, before)
         self.here.disk.fsync_dir(self.here.path)
         on_checkpoint_synced(self.here, points)
-        f.replace_current_with_future_log(self.here, self.future, self.current, NOW)
+        replace_current_with_future_log(self.here, self.future, self.current, NOW)
 
     def same(self) -> bool:
         return batches(self.future) == batches(self.current)
@@ -81,7 +90,7 @@ def test_the_directory_is_named_as_kafka_names_it_and_found_again() -> None:
     for name in ("t-1", f"t-1.{TAG}-delete", f"a.b-c-12.{TAG}-future", "x-future", f"t-x.{TAG}-future"):
         stage.disk.makedirs(f"/b/{name}")
     stage.disk.open(f"/b/t-2.{TAG}-future", create=True)
-    assert list(f.list_future_dirs(stage.here)) == [
+    assert list(list_future_dirs(stage.here)) == [
         (("a.b-c", 12), f"/b/a.b-c-12.{TAG}-future"),
         (AT, f"/b/t-0.{TAG}-future"),
     ]
@@ -127,7 +136,7 @@ def test_what_is_cut_off_the_log_is_cut_off_the_copy_whatever_was_written_since(
     stage.copy()
     stage.current.truncate_to(cut, NOW)
     epochs(stage.current, *after)
-    f.truncate_to_common(stage.future, stage.current, NOW, was_cut=True)
+    truncate_to_common(stage.future, stage.current, NOW, was_cut=True)
     assert stage.future.log_end_offset == kept
     stage.copy()
     assert stage.same()
@@ -179,21 +188,21 @@ def test_batches_without_epochs_are_copied_anew_where_the_log_may_have_been_cut(
     stage = FutureLogFixture()
     epochs(stage.current, -1, -1)
     stage.copy()
-    f.truncate_to_common(stage.future, stage.current, NOW, was_cut=False)
+    truncate_to_common(stage.future, stage.current, NOW, was_cut=False)
     assert stage.future.log_end_offset == 6
-    f.truncate_to_common(stage.future, stage.current, NOW, was_cut=True)
+    truncate_to_common(stage.future, stage.current, NOW, was_cut=True)
     assert stage.future.log_end_offset == 0
 
 
 def test_bytes_that_were_torn_on_the_way_are_refused() -> None:
     stage = FutureLogFixture()
     append_batches(stage.current, 3)
-    piece = f.read_missing(stage.future, stage.current, 5000)
+    piece = read_missing(stage.future, stage.current, 5000)
     assert piece is not None
     raw = bytearray(piece.read())
     raw[-1] ^= 1
     with pytest.raises(ProtocolError) as caught:
-        f.append_missing(stage.future, stage.current, raw, NOW)
+        append_missing(stage.future, stage.current, raw, NOW)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
     assert stage.future.log_end_offset == 0
 
@@ -279,7 +288,7 @@ def test_holes_of_a_log_that_is_compacted_no_more_are_no_damage_in_the_other_dir
     stage.future.raise_cleaner_offset(stage.current.cleaner_offset)
     stage.copy()
     with pytest.raises(AssertionError):  # the disk must know of them first
-        f.replace_current_with_future_log(stage.here, stage.future, stage.current, NOW)
+        replace_current_with_future_log(stage.here, stage.future, stage.current, NOW)
     stage.swap()
     (log,) = reopened(stage.memory, "/b")
     assert [offset for offset, _ in record_values(log)] == [0, 1, 10, 11, 20, 21, 31, 32]
@@ -298,12 +307,12 @@ def test_a_copy_of_a_log_that_ends_in_a_hole_ends_there_too_and_does_after_a_cra
     stage.current.roll_past_gap(end + 60, NOW)
     stage.future.raise_cleaner_offset(stage.current.cleaner_offset)
     while stage.future.log_end_offset < end:
-        piece = f.read_missing(stage.future, stage.current, 500)
+        piece = read_missing(stage.future, stage.current, 500)
         assert piece is not None
-        f.append_missing(stage.future, stage.current, piece.read(), NOW)
-    assert f.read_missing(stage.future, stage.current, 500) is None
-    f.skip_compacted_tail(stage.future, stage.current, NOW)
-    f.truncate_to_common(stage.future, stage.current, NOW, was_cut=False)
+        append_missing(stage.future, stage.current, piece.read(), NOW)
+    assert read_missing(stage.future, stage.current, 500) is None
+    skip_compacted_tail(stage.future, stage.current, NOW)
+    truncate_to_common(stage.future, stage.current, NOW, was_cut=False)
     assert stage.future.log_end_offset == end + 60
     stage.swap()
     (log,) = reopened(stage.memory, "/b", settings)
@@ -315,7 +324,7 @@ def test_where_something_should_be_and_is_not_the_log_is_damaged() -> None:
     stage = FutureLogFixture()
     append_batches(stage.current, 4)
     with pytest.raises(ProtocolError, match="nothing can be read from offset 0 on"):
-        f.skip_compacted_tail(stage.future, stage.current, NOW)
+        skip_compacted_tail(stage.future, stage.current, NOW)
 
 
 def test_a_renamed_log_is_read_by_who_holds_it_still() -> None:
@@ -335,10 +344,10 @@ def test_a_batch_that_ends_behind_the_file_is_damage_and_not_asked_for_again_and
     length = int.from_bytes(file.pread(4, 8), "big")
     file.pwrite((length + 1000).to_bytes(4, "big"), 8)
     with pytest.raises(ProtocolError) as refused:
-        f.read_missing(stage.future, stage.current, 500)
+        read_missing(stage.future, stage.current, 500)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     with pytest.raises(ProtocolError) as refused:
-        f.append_missing(stage.future, stage.current, file.pread(500, 0), NOW)
+        append_missing(stage.future, stage.current, file.pread(500, 0), NOW)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
@@ -348,7 +357,7 @@ def test_files_that_were_retired_are_found_under_the_new_name() -> None:
     stage.copy()
     stage.current.set_high_watermark(stage.current.log_end_offset)
     stage.current.maybe_increment_log_start_offset(stage.current.base_offsets[2])
-    f.follow_offsets(stage.future, stage.current, NOW)
+    follow_offsets(stage.future, stage.current, NOW)
     assert stage.future.retired_files
     stage.swap()
     paths = [path for _, path in stage.future.retired_files]

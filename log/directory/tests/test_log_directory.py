@@ -8,7 +8,14 @@ import errno
 import pytest
 
 from ottla.env.memory_disk import DiskSession, MemoryDisk, ProcessKilled
-from ottla.log.checkpoints import checkpoint_files as c
+from ottla.log.checkpoints.checkpoint_files import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    read_offsets,
+    write_offsets,
+)
 from ottla.log.directory.log_directory import LogDirectory, LogDirectoryInUse
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
@@ -49,7 +56,7 @@ def calls_of(session: DiskSession, *names: str) -> list[str]:
 
 
 def saying(memory: MemoryDisk, name: str) -> dict[tuple[str, int], int]:
-    return c.read_offsets(memory.session(), f"/data/{name}")
+    return read_offsets(memory.session(), f"/data/{name}")
 
 
 # ---------------------------------------------------------------- the end
@@ -179,12 +186,12 @@ def test_checkpoints_say_what_a_start_needs() -> None:
     second.delete_segments_below_start(NOW)
     third.raise_cleaner_offset(12)
     directory.write_checkpoints()
-    assert saying(memory, c.RECOVERY_POINT_CHECKPOINT) == {("t", 0): 60, ("t", 1): 0, ("t", 2): 0}
-    assert saying(memory, c.LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 30}, (
+    assert saying(memory, RECOVERY_POINT_CHECKPOINT) == {("t", 0): 60, ("t", 1): 0, ("t", 2): 0}
+    assert saying(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 30}, (
         "where the first segment says it there is no need"
     )
-    assert saying(memory, c.REPLICATION_OFFSET_CHECKPOINT) == {("t", 0): 60, ("t", 1): 60, ("t", 2): 60}
-    assert saying(memory, c.CLEANER_OFFSET_CHECKPOINT) == {("t", 2): 12}
+    assert saying(memory, REPLICATION_OFFSET_CHECKPOINT) == {("t", 0): 60, ("t", 1): 60, ("t", 2): 60}
+    assert saying(memory, CLEANER_OFFSET_CHECKPOINT) == {("t", 2): 12}
     directory.unlock()
     _, logs = opened_again(memory)
     assert [log.log_start_offset for log in logs] == [30, second.log_start_offset, 0]
@@ -197,7 +204,7 @@ def test_a_cleaner_point_outside_the_log_is_not_believed() -> None:
     for point, believed in ((59, 59), (60, 60), (61, 0), (5, 5)):
         memory = memory_disk()
         directory = with_logs(memory, 1)
-        c.write_offsets(memory.session(), f"/data/{c.CLEANER_OFFSET_CHECKPOINT}", {("t", 0): point})
+        write_offsets(memory.session(), f"/data/{CLEANER_OFFSET_CHECKPOINT}", {("t", 0): point})
         directory.unlock()
         assert opened_again(memory, COMPACTED)[1][0].cleaner_offset == believed
 
@@ -212,12 +219,12 @@ def test_log_starts_that_moved_are_noted_without_looking_at_the_others() -> None
     third.maybe_increment_log_start_offset(5)
     written = calls_of(directory.disk, "rename")  # type: ignore[arg-type]
     directory.write_log_start_offsets([second])
-    assert set(written) == {f"/data/{c.LOG_START_OFFSET_CHECKPOINT}.tmp", f"/data/{c.LOG_START_OFFSET_CHECKPOINT}"}, (
+    assert set(written) == {f"/data/{LOG_START_OFFSET_CHECKPOINT}.tmp", f"/data/{LOG_START_OFFSET_CHECKPOINT}"}, (
         "the former is kept"
     )
-    assert saying(memory, c.LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20}
+    assert saying(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20}
     directory.write_log_start_offsets([third])
-    assert saying(memory, c.LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20, ("t", 2): 5}
+    assert saying(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20, ("t", 2): 5}
 
 
 def test_log_starts_the_disk_has_stay_where_a_newer_one_is_torn() -> None:
@@ -275,7 +282,7 @@ def test_a_power_cut_behind_a_new_log_takes_nothing_of_what_is_known_of_the_othe
             directory.logs["t", 1].raise_cleaner_offset(15)
         directory.rename_for_deletion("t", 0, "x")
         directory.create_partition("t", 0, OTHER_ID, SMALL, NOW)
-        killed = c.read_offsets(memory.session(), f"/data/{c.CLEANER_OFFSET_CHECKPOINT}")
+        killed = read_offsets(memory.session(), f"/data/{CLEANER_OFFSET_CHECKPOINT}")
         assert ("t", 0) not in killed, "nothing is believed of the new one"
         memory.lose_power()
         second, third = opened_again(memory, COMPACTED)[1][-2:]
@@ -312,12 +319,12 @@ def test_a_checkpoint_that_cannot_be_read_is_as_if_it_were_missing() -> None:
     directory.logs["t", 0].flush()
     directory.write_checkpoints()
     for name in (
-        c.RECOVERY_POINT_CHECKPOINT,
-        c.LOG_START_OFFSET_CHECKPOINT,
-        c.REPLICATION_OFFSET_CHECKPOINT,
-        c.CLEANER_OFFSET_CHECKPOINT,
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_OFFSET_CHECKPOINT,
+        REPLICATION_OFFSET_CHECKPOINT,
+        CLEANER_OFFSET_CHECKPOINT,
     ):
-        memory.files.setdefault(f"/data/{name}", memory.files[f"/data/{c.RECOVERY_POINT_CHECKPOINT}"]).data[:] = (
+        memory.files.setdefault(f"/data/{name}", memory.files[f"/data/{RECOVERY_POINT_CHECKPOINT}"]).data[:] = (
             b"nonsense"
         )
     directory.unlock()
@@ -354,7 +361,7 @@ def test_many_logs_made_anew_cost_one_writing_of_the_checkpoints() -> None:
     written = calls_of(directory.disk, "rename")  # type: ignore[arg-type]
     for number in range(5):
         directory.create_partition("t", number, OTHER_ID, SMALL, NOW)
-    assert written.count(f"/data/{c.RECOVERY_POINT_CHECKPOINT}.tmp") == 1
+    assert written.count(f"/data/{RECOVERY_POINT_CHECKPOINT}.tmp") == 1
 
 
 @pytest.mark.parametrize(("batches", "each"), [(0, []), (1, ["t-{p}", "log", "leader-epoch-checkpoint"])])

@@ -16,15 +16,14 @@ from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.producers.producer_table import BatchMetadata, ProducerStateEntry, ProducerTable
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch.batch_header import BatchHeader
+from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT, BatchHeader
 from ottla.wire.record_batch.control_record import ControlRecordType
 
 TOP = 2**31 - 1
 
 
 def header(pid: int, epoch: int, sequence: int, count: int = 1, time_ms: int = 0, *, txn: bool = False) -> BatchHeader:
-    attributes = b.TRANSACTIONAL_BIT if txn else 0
+    attributes = TRANSACTIONAL_BIT if txn else 0
     return BatchHeader(0, 49, 0, 2, 0, attributes, count - 1, time_ms, time_ms, pid, epoch, sequence, count)
 
 

@@ -25,7 +25,7 @@ from ottla.log.tests.log_fixtures import (
     new_log,
 )
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT, set_offset_and_epoch
 from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
 
 FENCED, STATE, GAP = (
@@ -43,7 +43,7 @@ def a_log() -> PartitionLog:
 
 
 def data(epoch: int, sequence: int, *, txn: bool = True, count: int = 1) -> bytearray:
-    attributes = b.TRANSACTIONAL_BIT if txn else 0
+    attributes = TRANSACTIONAL_BIT if txn else 0
     return make_batch(0, count, producer_id=PID, producer_epoch=epoch, base_sequence=sequence, attributes=attributes)
 
 
@@ -105,7 +105,7 @@ def test_fact_144_followers_take_every_marker() -> None:
     append_committed(log, data(5, 0))
     append_committed(log, ending(5, 7))
     late = ending(4, 6)
-    b.set_offset_and_epoch(late, 0, 2, 0)
+    set_offset_and_epoch(late, 0, 2, 0)
     log.append_as_follower(late, NOW)
     assert log.log_end_offset == 3
 

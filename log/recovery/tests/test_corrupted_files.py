@@ -26,9 +26,9 @@ from ottla.log.tests.log_fixtures import (
     new_log,
     reopen_in_new_session,
 )
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import iterate_batches
 from ottla.wire.record_batch.compression import CompressionType
+from ottla.wire.record_batch.records import iterate_records
 
 MUTATIONS = int(os.environ.get("OTTLA_MUTATIONS", "500"))
 SETTINGS = replace(SMALL, segment_bytes=8000)
@@ -46,7 +46,7 @@ class UndamagedLog(NamedTuple):
 
 def everything(log: PartitionLog) -> list[tuple[int, bytes | None]]:
     return [
-        (x.offset, x.value) for header, raw in log.batches(log.log_start_offset) for x in r.iterate_records(raw, header)
+        (x.offset, x.value) for header, raw in log.batches(log.log_start_offset) for x in iterate_records(raw, header)
     ]
 
 
@@ -95,7 +95,7 @@ def damaged(rng: random.Random, data: bytes) -> tuple[bytes, int]:
 
 def reordered(rng: random.Random, data: bytes) -> tuple[bytes, int]:
     """Whole batches in the wrong place, as from a write gone astray: swapped, or one written over by a repetition."""
-    batches = [data[at : at + x.size_bytes] for at, x in b.iterate_batches(data)]
+    batches = [data[at : at + x.size_bytes] for at, x in iterate_batches(data)]
     i = rng.randrange(len(batches))
     if rng.random() < 0.5:
         j = rng.randrange(len(batches))
@@ -111,7 +111,7 @@ def reordered(rng: random.Random, data: bytes) -> tuple[bytes, int]:
 def kept_at_least(base: int, data: bytes, first: int, end: int) -> int:
     """The offset up to which nothing is damaged."""
     kept = base
-    for at, header in b.iterate_batches(data):
+    for at, header in iterate_batches(data):
         if at + header.size_bytes > first:
             return kept
         kept = header.next_offset

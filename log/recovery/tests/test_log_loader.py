@@ -31,7 +31,7 @@ from ottla.log.tests.log_fixtures import (
     reopen_in_new_session,
     write_segment_file,
 )
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import set_offset_and_epoch
 
 Batches = list[tuple[int, int]]
 
@@ -397,7 +397,7 @@ def test_opened_says_the_same_twice() -> None:
     for number in range(40):
         append_committed(log, make_producer_batch(number % 3, number // 3))
     data = make_batch(0)
-    b.set_offset_and_epoch(data, 0, 40, 0)
+    set_offset_and_epoch(data, 0, 40, 0)
     log.close()
     first = reopen_in_new_session(memory)
     second = reopen_in_new_session(memory)

@@ -30,7 +30,7 @@ from ottla.log.tests.log_fixtures import (
     record_values,
     reopen_in_new_session,
 )
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import iterate_batches, parse_header
 
 
 def names(memory: MemoryDisk, suffix: str) -> list[int]:
@@ -219,7 +219,7 @@ def test_index_rebuild_and_corrupt_index_rebuild(how: str, *, clean: bool) -> No
     for offset in (0, 50, 179):
         part = again.read(offset, 1, 180, at_least_one=True)
         assert part is not None
-        assert b.parse_header(part.read()).base_offset == offset // 3 * 3
+        assert parse_header(part.read()).base_offset == offset // 3 * 3
 
 
 def test_bogus_index_segments_are_removed() -> None:
@@ -279,7 +279,7 @@ def test_corrupt_log() -> None:
             data[min(at + rng.randrange(20), len(data) - 1)] ^= rng.randrange(1, 256)
         data += rng.randbytes(rng.randrange(50))
         again = reopen_in_new_session(memory, point=log.base_offsets[-1])
-        kept = log.active_segment.base_offset + sum(1 for x in b.iterate_batches(bytes(data[:at]))) * 3
+        kept = log.active_segment.base_offset + sum(1 for x in iterate_batches(bytes(data[:at]))) * 3
         assert again.log_end_offset >= kept, seed
         assert record_values(again) == expected_values(again.log_end_offset), seed
         append_batches(again, 10)

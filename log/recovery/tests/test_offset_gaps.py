@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.env.memory_disk import MemoryDisk
-from ottla.log.checkpoints import checkpoint_files as c
+from ottla.log.checkpoints.checkpoint_files import CLEANER_OFFSET_CHECKPOINT, write_offsets
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.directory.tests.test_log_directory import begun, opened_again, saying
 from ottla.log.recovery.tests.test_log_loader import Batches, laid, names, open_it
@@ -51,8 +51,8 @@ def test_a_hole_in_a_compacted_log_is_a_loss_unless_it_may_be_the_work_of_the_cl
     memory, _ = two_segments()
     first = memory.files["/data/t-0/00000000000000000000.log"].data
     del first[len(first) // 2 :]
-    path = f"/data/{c.CLEANER_OFFSET_CHECKPOINT}"
-    assert saying(memory, c.CLEANER_OFFSET_CHECKPOINT) == {}, "a directory without logs gets a file"
+    path = f"/data/{CLEANER_OFFSET_CHECKPOINT}"
+    assert saying(memory, CLEANER_OFFSET_CHECKPOINT) == {}, "a directory without logs gets a file"
     if file is None:
         memory.session().unlink(path)
     else:
@@ -78,19 +78,19 @@ def test_an_exchange_gone_on_with_is_noted_for_good_where_others_are(*, known: b
     directory.logs["t", 0].flush()
     directory.sync_new_partition_directories()
     session = memory.session()
-    c.write_offsets(session, f"/data/{c.CLEANER_OFFSET_CHECKPOINT}", {("u", 1): 5})
+    write_offsets(session, f"/data/{CLEANER_OFFSET_CHECKPOINT}", {("u", 1): 5})
     session.rename("/data/t-0/00000000000000000000.log", "/data/t-0/00000000000000000000.log.swap")
     session.fsync_dir("/data/t-0")
     data = memory.files["/data/t-0/00000000000000000000.log.swap"].data
     del data[len(data) // 2 :]
     if not known:
-        memory.files[f"/data/{c.CLEANER_OFFSET_CHECKPOINT}"].data[:] = b"nonsense"
+        memory.files[f"/data/{CLEANER_OFFSET_CHECKPOINT}"].data[:] = b"nonsense"
     for _ in range(2):
         assert record_offsets(opened_again(memory, COMPACTED)[1][0]) == [0, 1, 2, 6, 7, 8]
     if known:
-        assert saying(memory, c.CLEANER_OFFSET_CHECKPOINT) == {("t", 0): 6, ("u", 1): 5}
+        assert saying(memory, CLEANER_OFFSET_CHECKPOINT) == {("t", 0): 6, ("u", 1): 5}
     else:
-        assert bytes(memory.files[f"/data/{c.CLEANER_OFFSET_CHECKPOINT}"].data) == b"nonsense", (
+        assert bytes(memory.files[f"/data/{CLEANER_OFFSET_CHECKPOINT}"].data) == b"nonsense", (
             "of the others nothing is known"
         )
 

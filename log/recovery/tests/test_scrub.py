@@ -11,7 +11,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery.scrub import DamagedRange, list_sealed_segments, scrub_batches
 from ottla.log.tests.log_fixtures import append_batches, memory_disk, new_log, record_offsets
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import iterate_batches
 
 
 def cold_log() -> tuple[MemoryDisk, PartitionLog]:
@@ -25,7 +25,7 @@ def cold_log() -> tuple[MemoryDisk, PartitionLog]:
 def served(log: PartitionLog, offset: int) -> list[int]:
     """Base offsets of the batches a fetch gets."""
     part = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True)
-    return [] if part is None else [header.base_offset for _, header in b.iterate_batches(part.read())]
+    return [] if part is None else [header.base_offset for _, header in iterate_batches(part.read())]
 
 
 def scrub(log: PartitionLog, at_most_bytes: int = 1 << 20) -> list[DamagedRange]:
@@ -53,7 +53,7 @@ def test_a_whole_log_has_no_damage_however_small_the_steps(at_most_bytes: int) -
 def test_one_damaged_batch_is_told_exactly_and_its_neighbours_are_served(byte: int, at_most_bytes: int) -> None:
     memory, log = cold_log()
     segment = log.segments[1]
-    bad = list(b.iterate_batches(bytes(memory.files[segment.path + ".log"].data)))[4]
+    bad = list(iterate_batches(bytes(memory.files[segment.path + ".log"].data)))[4]
     position, header = bad
     memory.files[segment.path + ".log"].data[position + byte] ^= 1
     assert header.base_offset in served(log, header.base_offset), "nobody has looked yet"
@@ -70,7 +70,7 @@ def test_one_damaged_batch_is_told_exactly_and_its_neighbours_are_served(byte: i
 def test_where_the_size_itself_is_damaged_the_index_knows_the_next_batch() -> None:
     memory, log = cold_log()
     segment = log.segments[1]
-    batches = list(b.iterate_batches(bytes(memory.files[segment.path + ".log"].data)))
+    batches = list(iterate_batches(bytes(memory.files[segment.path + ".log"].data)))
     position, header = batches[1]
     memory.files[segment.path + ".log"].data[position + 9] ^= 1
     (damage,) = scrub(log)

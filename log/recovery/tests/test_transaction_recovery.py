@@ -27,7 +27,7 @@ from ottla.log.tests.log_fixtures import (
     reopen_in_new_session,
 )
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import set_offset_and_epoch
 
 
 def aborting(log: PartitionLog, count: int) -> None:
@@ -134,7 +134,7 @@ def test_recover_after_non_monotonic_coordinator_epoch_write() -> None:
     append_committed(log, make_marker(5, 1, coordinator_epoch=5))
     append_committed(log, make_transactional_batch(5, 1))
     data = make_marker(5, 1, coordinator_epoch=3)
-    b.set_offset_and_epoch(data, 0, 3, 0)
+    set_offset_and_epoch(data, 0, 3, 0)
     log.append_as_follower(data, NOW)
     again = reopen_in_new_session(memory)
     assert again.log_end_offset == 4

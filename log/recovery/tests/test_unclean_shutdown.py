@@ -26,7 +26,7 @@ from ottla.log.tests.log_fixtures import (
 from ottla.log.tests.test_truncatable_log import again_in_directory, in_directory
 from ottla.log.timestamp_lookup import find_offset_by_timestamp
 from ottla.wire.errors import ProtocolError
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import iterate_batches, parse_header, set_offset_and_epoch
 
 
 def test_after_a_clean_stop_the_files_are_believed_and_nothing_is_missing() -> None:
@@ -68,9 +68,9 @@ def test_the_log_ends_before_the_first_damaged_batch_and_later_segments_go(damag
     path = log.segments[2].path + ".log"
     inode = memory.files[path]
     position = len(inode.data) // 2
-    starts = [at for at, _ in b.iterate_batches(inode.data)]
+    starts = [at for at, _ in iterate_batches(inode.data)]
     kept = max(s for s in starts if s <= position)
-    end = b.parse_header(inode.data, kept).base_offset
+    end = parse_header(inode.data, kept).base_offset
     if damage == "flip":
         inode.data[position] ^= 0x40
     elif damage == "cut":
@@ -90,7 +90,7 @@ def four_batches() -> tuple[DiskSession, PartitionLog, str, list[int]]:
     for start in range(0, 12, 3):
         log.append_as_leader(make_batch(start), 1, NOW)
     path = log.active_segment.path + ".log"
-    return disk, log, path, [at for at, _ in b.iterate_batches(disk.disk.files[path].data)]
+    return disk, log, path, [at for at, _ in iterate_batches(disk.disk.files[path].data)]
 
 
 def test_bytes_cut_away_once_and_brought_back_by_a_power_cut_are_known_by_their_older_epoch() -> None:
@@ -122,7 +122,7 @@ def test_a_batch_without_an_epoch_is_none_that_goes_back() -> None:
     log.append_as_leader(make_batch(0), 4, NOW)
     path = log.active_segment.path + ".log"
     old = bytearray(make_batch(3))
-    b.set_offset_and_epoch(old, 0, 3, -1)
+    set_offset_and_epoch(old, 0, 3, -1)
     disk.disk.files[path].data += bytes(old)
     disk.kill()
     assert reopen_log(disk.disk.session()).log_end_offset == 6
@@ -200,7 +200,7 @@ def test_derived_files_may_be_damaged_or_gone(suffix: str, what: str) -> None:
     assert again.producers.producers[5].last_sequence == 2
     part = again.read(100, 1000, 183, at_least_one=True)
     assert part is not None
-    assert b.parse_header(part.read()).base_offset == 99
+    assert parse_header(part.read()).base_offset == 99
 
 
 def appended_until_it_ends(log: PartitionLog, limit: int = 60) -> int:

@@ -24,8 +24,8 @@ from ottla.log.segment.log_segment import (
 )
 from ottla.log.tests.log_fixtures import NOW, append_batches, make_batch, memory_disk, new_log, reopen_log
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, set_offset_and_epoch
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 BASE = 1000
 PATH = "/d/00000000000000001000"
@@ -42,9 +42,9 @@ def written(target: LogSegment, *batches: tuple[int, int, int]) -> list[LogOffse
     out = []
     for first, last, size in batches:
         data = bytearray(size)
-        data[: b.HEADER_BYTES] = bytes(make_batch(0, 1))[: b.HEADER_BYTES]
+        data[:HEADER_BYTES] = bytes(make_batch(0, 1))[:HEADER_BYTES]
         data[0:8] = first.to_bytes(8, "big")
-        data[8:12] = (size - b.LOG_OVERHEAD_BYTES).to_bytes(4, "big")
+        data[8:12] = (size - LOG_OVERHEAD_BYTES).to_bytes(4, "big")
         data[23:27] = (last - first).to_bytes(4, "big")
         out.append(LogOffsetPosition(target.size_bytes, size, first, last))
         target.append(data, last, NOW + first)
@@ -169,9 +169,9 @@ def test_old_messages_are_found_by_their_own_offset() -> None:
 def test_a_file_that_is_shorter_than_it_was_holds_nothing_there() -> None:
     target = segment()
     written(target, (BASE, BASE + 1, 100), (BASE + 2, BASE + 3, 100))
-    target.file.truncate(100 + b.LOG_OVERHEAD_BYTES - 1)
+    target.file.truncate(100 + LOG_OVERHEAD_BYTES - 1)
     assert target.locate(BASE + 3) is None
-    target.file.truncate(100 + b.LOG_OVERHEAD_BYTES)
+    target.file.truncate(100 + LOG_OVERHEAD_BYTES)
     with pytest.raises(WireError, match="at 100"):
         target.locate(BASE + 3)
 
@@ -278,8 +278,8 @@ def test_an_index_torn_at_any_sector_is_made_anew_as_long_as_it_is_small() -> No
     target = segment(LogConfig(index_interval_bytes=0), disk)
     today = 1_790_000_000_000  # the upper half of a time of 1970 is zero, torn or not
     for number in range(127):
-        one = bytearray(r.build_batch([r.NewRecord(b"k", b"v", today + number)]))
-        b.set_offset_and_epoch(one, 0, BASE + number, 0)
+        one = bytearray(build_batch([NewRecord(b"k", b"v", today + number)]))
+        set_offset_and_epoch(one, 0, BASE + number, 0)
         target.append(one, BASE + number, today + number)
     target.write_index_files()
     whole = {ending: bytes(disk.disk.files[PATH + ending].data) for ending in (".index", ".timeindex")}

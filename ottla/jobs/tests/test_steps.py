@@ -16,7 +16,7 @@ from ottla.jobs.steps import (
 from ottla.wire.codec import compiler
 from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.lazy_array import LARGE_ELEMENT_BYTES, LazyArray
-from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 MANY = 10 * YIELD_EVERY_DECODED
 
@@ -48,10 +48,10 @@ def test_firsts_pauses_while_it_leaves_items_out() -> None:
 
 
 def test_named_twice_reads_few_elements_with_long_arrays_of_their_own_between_two_pauses() -> None:
-    configs = [ct.CreatableTopicConfig("", "") for _ in range(1300)]
-    request = ct.CreateTopicsRequest([ct.CreatableTopic(f"t{n}", 1, 1, configs=configs) for n in range(300)])
+    configs = [CreatableTopicConfig("", "") for _ in range(1300)]
+    request = CreateTopicsRequest([CreatableTopic(f"t{n}", 1, 1, configs=configs) for n in range(300)])
     raw = compiler.encode(request, 7)
-    body: Any = run_to_end(compiler.decode_job(ct.CreateTopicsRequest, 7, raw, 0, DecodeBudget(len(raw))))[0]
+    body: Any = run_to_end(compiler.decode_job(CreateTopicsRequest, 7, raw, 0, DecodeBudget(len(raw))))[0]
     assert isinstance(body.topics, LazyArray), "each element is read anew"
     _, pauses = drained(find_duplicates_steps(topic.name for topic in body.topics))
     assert len(raw) / pauses < 20 * LARGE_ELEMENT_BYTES

@@ -6,7 +6,18 @@ import random
 
 import pytest
 
-from ottla.wire.codec import primitives as p
+from ottla.wire.codec.primitives import (
+    read_bytes,
+    read_fixed,
+    read_uvarint,
+    read_varint,
+    read_varlong,
+    uuid_from_string,
+    uuid_to_string,
+    write_fixed,
+    write_uvarint,
+    write_varlong,
+)
 from ottla.wire.errors import WireError
 
 UVARINTS = [
@@ -41,67 +52,67 @@ VARLONGS = [
 @pytest.mark.parametrize(("value", "raw"), UVARINTS)
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_uvarints_of_byte_utils(value: int, raw: str, kind: type) -> None:
-    assert p.write_uvarint(value).hex() == raw
-    assert p.read_uvarint(kind(b"\xff" + bytes.fromhex(raw) + b"\x01"), 1) == (value, 1 + len(raw) // 2)
+    assert write_uvarint(value).hex() == raw
+    assert read_uvarint(kind(b"\xff" + bytes.fromhex(raw) + b"\x01"), 1) == (value, 1 + len(raw) // 2)
 
 
 @pytest.mark.parametrize(("value", "raw"), VARLONGS)
 def test_varlongs_of_byte_utils(value: int, raw: str) -> None:
-    assert p.write_varlong(value).hex() == raw
-    assert p.read_varlong(b"\xff" + bytes.fromhex(raw) + b"\x01", 1) == (value, 1 + len(raw) // 2)
+    assert write_varlong(value).hex() == raw
+    assert read_varlong(b"\xff" + bytes.fromhex(raw) + b"\x01", 1) == (value, 1 + len(raw) // 2)
 
 
 @pytest.mark.parametrize(("value", "raw"), [row for row in VARLONGS if len(row[1]) <= 10])
 def test_varints_of_byte_utils(value: int, raw: str) -> None:
-    assert p.read_varint(b"\xff" + bytes.fromhex(raw) + b"\x01", 1) == (value, 1 + len(raw) // 2)
+    assert read_varint(b"\xff" + bytes.fromhex(raw) + b"\x01", 1) == (value, 1 + len(raw) // 2)
 
 
 def test_a_varint_has_five_bytes_and_32_bits() -> None:
-    assert p.read_varint(b"\xff\xff\xff\xff\x7f", 0) == (-(2**31), 5)
-    assert p.read_varint(b"\x80\x80\x80\x80\x01", 0) == (2**27, 5)
+    assert read_varint(b"\xff\xff\xff\xff\x7f", 0) == (-(2**31), 5)
+    assert read_varint(b"\x80\x80\x80\x80\x01", 0) == (2**27, 5)
     with pytest.raises(WireError, match="more than five bytes"):
-        p.read_varint(b"\x80" * 5 + b"\0", 0)
+        read_varint(b"\x80" * 5 + b"\0", 0)
     for cut in ("", "80", "80808080"):
         with pytest.raises(IndexError):
-            p.read_varint(bytes.fromhex(cut), 0)
+            read_varint(bytes.fromhex(cut), 0)
 
 
 def test_every_varint_is_read_as_it_was_written() -> None:
     rng = random.Random(5)
     for _ in range(2000):
         small, long = rng.getrandbits(rng.randrange(1, 33)), rng.getrandbits(rng.randrange(1, 64))
-        assert p.read_uvarint(p.write_uvarint(small), 0)[0] == small
+        assert read_uvarint(write_uvarint(small), 0)[0] == small
         for value in (long, -long, -long - 1):
-            raw = p.write_varlong(value)
-            assert p.read_varlong(raw, 0) == (value, len(raw))
+            raw = write_varlong(value)
+            assert read_varlong(raw, 0) == (value, len(raw))
 
 
 @pytest.mark.parametrize("value", [-1, 2**32])
 def test_what_does_not_fit_32_bits_is_no_uvarint(value: int) -> None:
     with pytest.raises(WireError, match="is no uvarint"):
-        p.write_uvarint(value)
+        write_uvarint(value)
 
 
 def test_bits_beyond_the_width_are_dropped_as_java_drops_them() -> None:
-    assert p.read_uvarint(b"\xff\xff\xff\xff\x7f", 0) == (2**32 - 1, 5)
-    assert p.read_varlong(b"\xff" * 9 + b"\x7f", 0) == (-(2**63), 10)
+    assert read_uvarint(b"\xff\xff\xff\xff\x7f", 0) == (2**32 - 1, 5)
+    assert read_varlong(b"\xff" * 9 + b"\x7f", 0) == (-(2**63), 10)
 
 
 @pytest.mark.parametrize("raw", ["", "80", "8080", "80808080"])
 def test_a_varint_that_is_cut_off_is_refused(raw: str) -> None:
     with pytest.raises(WireError):
-        p.read_uvarint(bytes.fromhex(raw), 0)
+        read_uvarint(bytes.fromhex(raw), 0)
     with pytest.raises(IndexError):
-        p.read_varlong(bytes.fromhex(raw), 0)
+        read_varlong(bytes.fromhex(raw), 0)
 
 
 def test_a_varint_that_goes_on_too_long_is_refused() -> None:
-    assert p.read_uvarint(b"\x80\x80\x80\x80\x01", 0) == (2**28, 5)
+    assert read_uvarint(b"\x80\x80\x80\x80\x01", 0) == (2**28, 5)
     with pytest.raises(WireError, match="more than five bytes"):
-        p.read_uvarint(b"\x80" * 5 + b"\x01", 0)
-    assert p.read_varlong(b"\x80" * 9 + b"\x01", 0)[1] == 10
+        read_uvarint(b"\x80" * 5 + b"\x01", 0)
+    assert read_varlong(b"\x80" * 9 + b"\x01", 0)[1] == 10
     with pytest.raises(WireError, match="more than ten bytes"):
-        p.read_varlong(b"\x80" * 10 + b"\x01", 0)
+        read_varlong(b"\x80" * 10 + b"\x01", 0)
 
 
 FIXED = [
@@ -121,12 +132,12 @@ FIXED = [
 
 @pytest.mark.parametrize(("kind", "value", "raw"), FIXED)
 def test_numbers_are_big_endian(kind: str, value: float, raw: str) -> None:
-    assert p.write_fixed(kind, value).hex() == raw
-    assert p.read_fixed(kind, b"\x55" + bytes.fromhex(raw) + b"\x55", 1) == (value, 1 + len(raw) // 2)
+    assert write_fixed(kind, value).hex() == raw
+    assert read_fixed(kind, b"\x55" + bytes.fromhex(raw) + b"\x55", 1) == (value, 1 + len(raw) // 2)
 
 
 def test_any_byte_but_zero_is_true() -> None:
-    assert p.read_fixed("bool", b"\x02", 0) == (True, 1)
+    assert read_fixed("bool", b"\x02", 0) == (True, 1)
 
 
 @pytest.mark.parametrize(
@@ -134,25 +145,25 @@ def test_any_byte_but_zero_is_true() -> None:
 )
 def test_a_number_that_does_not_fit_is_refused(kind: str, value: int) -> None:
     with pytest.raises(WireError, match=f"{value} is no {kind}"):
-        p.write_fixed(kind, value)
+        write_fixed(kind, value)
 
 
 @pytest.mark.parametrize(("size", "refused"), [(0, False), (3, False), (4, True), (-1, True)])
 def test_bytes_are_taken_only_where_they_are(size: int, *, refused: bool) -> None:
     if refused:
         with pytest.raises(WireError, match=f"{size} bytes wanted at 2, 3 there"):
-            p.read_bytes(b"abcde", 2, size)
+            read_bytes(b"abcde", 2, size)
     else:
-        taken, pos = p.read_bytes(b"abcde", 2, size)
+        taken, pos = read_bytes(b"abcde", 2, size)
         assert (bytes(taken), pos) == (b"abcde"[2 : 2 + size], 2 + size)
 
 
 def test_ids_are_22_characters_of_base64url() -> None:
-    assert p.uuid_to_string(bytes(16)) == "AAAAAAAAAAAAAAAAAAAAAA"
-    assert p.uuid_to_string(b"\xff" * 16) == "_____________________w"
+    assert uuid_to_string(bytes(16)) == "AAAAAAAAAAAAAAAAAAAAAA"
+    assert uuid_to_string(b"\xff" * 16) == "_____________________w"
     raw = random.Random(1).randbytes(16)
-    assert p.uuid_from_string(p.uuid_to_string(raw)) == raw
-    assert p.uuid_from_string(p.uuid_to_string(raw) + "==") == raw, "with its padding, as Uuid.fromString takes it"
+    assert uuid_from_string(uuid_to_string(raw)) == raw
+    assert uuid_from_string(uuid_to_string(raw) + "==") == raw, "with its padding, as Uuid.fromString takes it"
     for text in (
         "AAAA",
         "A" * 24,
@@ -164,4 +175,4 @@ def test_ids_are_22_characters_of_base64url() -> None:
         "A" * 21 + "\u00e9",
     ):
         with pytest.raises(ValueError, match="is no uuid"):
-            p.uuid_from_string(text)
+            uuid_from_string(text)

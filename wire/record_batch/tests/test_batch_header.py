@@ -11,8 +11,24 @@ import pytest
 from crc32c import crc32c
 
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import (
+    ATTRIBUTES_OFFSET,
+    CRC_OFFSET,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_OFFSET,
+    MAX_TIMESTAMP_OFFSET,
+    crc_matches,
+    increment_sequence,
+    iterate_batches,
+    pack_batch,
+    parse_header,
+    read_offset_and_size,
+    set_max_timestamp,
+    set_offset_and_epoch,
+)
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 FIELDS = {
     "base_offset": ("0102030405060708", 0x0102030405060708),
@@ -34,24 +50,24 @@ HERE = {name: sum(len(raw) // 2 for raw, _ in list(FIELDS.values())[:n]) for n, 
 
 
 def test_each_field_is_at_its_place() -> None:
-    header = b.parse_header(b"?" * 3 + HEADER + b"!", 3)
+    header = parse_header(b"?" * 3 + HEADER + b"!", 3)
     assert header._asdict() == {name: value for name, (_, value) in FIELDS.items()}
-    assert len(HEADER) == b.HEADER_BYTES == 61
-    assert HERE["partition_leader_epoch"] == b.LOG_OVERHEAD_BYTES
-    assert HERE["magic"] == b.MAGIC_OFFSET
-    assert HERE["crc"] == b.CRC_OFFSET
-    assert HERE["attributes"] == b.ATTRIBUTES_OFFSET
-    assert HERE["max_timestamp"] == b.MAX_TIMESTAMP_OFFSET
+    assert len(HEADER) == HEADER_BYTES == 61
+    assert HERE["partition_leader_epoch"] == LOG_OVERHEAD_BYTES
+    assert HERE["magic"] == MAGIC_OFFSET
+    assert HERE["crc"] == CRC_OFFSET
+    assert HERE["attributes"] == ATTRIBUTES_OFFSET
+    assert HERE["max_timestamp"] == MAX_TIMESTAMP_OFFSET
 
 
 def test_what_follows_from_the_fields() -> None:
-    header = b.parse_header(HEADER)
+    header = parse_header(HEADER)
     base = header.base_offset
     assert (header.size_bytes, header.last_offset, header.next_offset) == (62, base + 16, base + 17)
     assert header.last_sequence == 8, "after 2^31-1 comes 0"
     assert header._replace(base_sequence=5).last_sequence == 21
     assert header._replace(base_sequence=-1).last_sequence == -1
-    assert b.increment_sequence(2**31 - 1, 0) == 2**31 - 1
+    assert increment_sequence(2**31 - 1, 0) == 2**31 - 1
 
 
 @pytest.mark.parametrize(
@@ -59,11 +75,11 @@ def test_what_follows_from_the_fields() -> None:
     [(0x10, "is_transactional"), (0x20, "is_control"), (0x08, "has_log_append_time")],
 )
 def test_each_bit_of_the_attributes_is_its_own(bit: int, told: str) -> None:
-    header = b.parse_header(HEADER)
+    header = parse_header(HEADER)
     names = ("is_transactional", "is_control", "has_log_append_time")
     assert [getattr(header._replace(attributes=bit), name) for name in names] == [name == told for name in names]
     assert [getattr(header._replace(attributes=0x7FFF & ~bit), name) for name in names] == [n != told for n in names]
-    assert b.DELETE_HORIZON_BIT == 0x40
+    assert DELETE_HORIZON_BIT == 0x40
 
 
 def patched(name: str, value: int, form: str) -> bytes:
@@ -85,68 +101,66 @@ def patched(name: str, value: int, form: str) -> bytes:
 )
 def test_what_is_no_header_is_refused(raw: bytes, why: str) -> None:
     with pytest.raises(WireError, match=why):
-        b.parse_header(raw)
+        parse_header(raw)
     with pytest.raises(WireError, match=why):
-        b.parse_header(b"??" + raw, 2)
+        parse_header(b"??" + raw, 2)
 
 
 def test_a_header_alone_is_a_batch_without_records() -> None:
-    assert b.parse_header(patched("batch_length", 49, ">i")).size_bytes == 61
+    assert parse_header(patched("batch_length", 49, ">i")).size_bytes == 61
 
 
-BATCH = r.build_batch(
-    [r.NewRecord(b"k", b"v", 5), r.NewRecord(None, b"w", 3)], base_offset=9, producer_id=7, leader_epoch=2
-)
+BATCH = build_batch([NewRecord(b"k", b"v", 5), NewRecord(None, b"w", 3)], base_offset=9, producer_id=7, leader_epoch=2)
 
 
 def test_the_checksum_is_over_all_from_the_attributes_on() -> None:
-    header = b.parse_header(BATCH)
+    header = parse_header(BATCH)
     assert header.crc == crc32c(BATCH[21:])
     for at in range(len(BATCH)):
         raw = bytearray(b"?" + BATCH + b"?")
         raw[at + 1] ^= 0x10
-        assert b.crc_matches(raw, header, 1) == (at < b.ATTRIBUTES_OFFSET), at
-    assert not b.crc_matches(BATCH, header._replace(crc=header.crc ^ 1))
+        assert crc_matches(raw, header, 1) == (at < ATTRIBUTES_OFFSET), at
+    assert not crc_matches(BATCH, header._replace(crc=header.crc ^ 1))
 
 
 def test_what_a_leader_stamps_is_two_fields_and_no_other() -> None:
     raw = bytearray(b"?" + BATCH)
-    b.set_offset_and_epoch(raw, 1, 2**40, 77)
-    assert b.parse_header(raw, 1) == b.parse_header(BATCH)._replace(base_offset=2**40, partition_leader_epoch=77)
+    set_offset_and_epoch(raw, 1, 2**40, 77)
+    assert parse_header(raw, 1) == parse_header(BATCH)._replace(base_offset=2**40, partition_leader_epoch=77)
     assert raw[1 + 61 :] == BATCH[61:]
     assert raw[:1] == b"?"
 
 
 def test_stamped_times_are_checksummed_anew() -> None:
     raw = bytearray(b"?" + BATCH + b"?")
-    wanted = b.parse_header(BATCH)._replace(attributes=0x08, max_timestamp=12345)
-    told = b.set_max_timestamp(raw, 1, wanted)
-    assert b.parse_header(raw, 1) == told == wanted._replace(crc=told.crc)
+    wanted = parse_header(BATCH)._replace(attributes=0x08, max_timestamp=12345)
+    told = set_max_timestamp(raw, 1, wanted)
+    assert parse_header(raw, 1) == told == wanted._replace(crc=told.crc)
     assert told.crc == crc32c(raw[1 + 21 : -1])
     assert (raw[:1], raw[62:]) == (b"?", BATCH[61:] + b"?")
 
 
 def test_a_batch_is_packed_whatever_length_and_checksum_its_header_says() -> None:
-    header = b.parse_header(BATCH)
-    assert b.pack_batch(header._replace(batch_length=-5, crc=0), BATCH[61:]) == BATCH
-    assert b.parse_header(b.pack_batch(header, b"")).batch_length == 49
+    header = parse_header(BATCH)
+    assert pack_batch(header._replace(batch_length=-5, crc=0), BATCH[61:]) == BATCH
+    assert parse_header(pack_batch(header, b"")).batch_length == 49
 
 
 def test_size_and_offset_are_told_of_any_format() -> None:
-    assert b.read_offset_and_size(b"?" + HEADER[:12], 1) == (0x0102030405060708, 62)
+    assert read_offset_and_size(b"?" + HEADER[:12], 1) == (0x0102030405060708, 62)
 
 
 def test_batches_are_walked_back_to_back() -> None:
     raw = b"??" + BATCH + BATCH
     size = len(BATCH)
     for tail in (b"", bytes(11), BATCH[:12], BATCH[:61], BATCH[:-1]):
-        assert [at for at, _ in b.iterate_batches(raw + tail, 2)] == [2, 2 + size]
-    assert [at for at, _ in b.iterate_batches(raw + BATCH, 2 + size)] == [2 + size, 2 + 2 * size]
-    assert list(b.iterate_batches(b"")) == []
+        assert [at for at, _ in iterate_batches(raw + tail, 2)] == [2, 2 + size]
+    assert [at for at, _ in iterate_batches(raw + BATCH, 2 + size)] == [2 + size, 2 + 2 * size]
+    assert list(iterate_batches(b"")) == []
     for length in (-12, -100, 0, 48):
         bad = bytearray(BATCH)
         struct.pack_into(">i", bad, 8, length)
         with pytest.raises(WireError, match=f"batch of {length + 12} bytes at {len(raw)}"):
-            list(b.iterate_batches(raw + bad, 2))
+            list(iterate_batches(raw + bad, 2))
     header_only = patched("batch_length", 49, ">i")
-    assert len(list(b.iterate_batches(header_only))) == 1
+    assert len(list(iterate_batches(header_only))) == 1

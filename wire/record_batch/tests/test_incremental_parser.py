@@ -12,13 +12,13 @@ from collections.abc import Iterable
 import pytest
 
 from ottla.wire.codec.primitives import write_varlong as n
-from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.incremental_parser import (
     MIN_RECORD_BYTES,
     IncrementalRecordParser,
     MalformedRecord,
     RecordSummary,
 )
+from ottla.wire.record_batch.records import NewRecord, encode_record
 
 
 def walked(data: bytes, count: int, piece: int) -> list[RecordSummary]:
@@ -72,8 +72,8 @@ def test_the_pieces_do_not_matter(piece: int) -> None:
 
 
 def test_what_is_built_is_walked() -> None:
-    items = [r.NewRecord(None if i % 4 == 0 else b"k" * i, b"v" * (300 - i), 1000 + i) for i in range(300)]
-    data = b"".join(r.encode_record(item, i, i) for i, item in enumerate(items))
+    items = [NewRecord(None if i % 4 == 0 else b"k" * i, b"v" * (300 - i), 1000 + i) for i in range(300)]
+    data = b"".join(encode_record(item, i, i) for i, item in enumerate(items))
     want = [RecordSummary(i, -1 if x.key is None else len(x.key), len(x.value or b"")) for i, x in enumerate(items)]
     assert walked(data, 300, 777) == want
 

@@ -9,10 +9,10 @@ import lz4.frame
 import pytest
 
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import batch_header as b
 from ottla.wire.record_batch import legacy_records
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import LOG_OVERHEAD_BYTES
 from ottla.wire.record_batch.compression import CompressionType, compress
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 
 def blob(data: bytes | None) -> bytes:
@@ -99,7 +99,7 @@ def test_a_key_longer_than_its_message_is_refused() -> None:
 
 
 def test_old_and_new_batches_are_walked_together() -> None:
-    new = bytes(r.build_batch([r.NewRecord(b"k", b"v", 7)], base_offset=2))
+    new = bytes(build_batch([NewRecord(b"k", b"v", 7)], base_offset=2))
     old = message(0, b"k", b"v") + message(1, None, b"w", magic=0)
     found = list(legacy_records.iterate_any_batches(old + new))
     assert [(at, h.magic, h.base_offset, h.last_offset) for at, h in found] == [
@@ -130,7 +130,7 @@ def test_a_batch_smaller_than_its_format_can_be_is_refused() -> None:
     assert len(smallest) == legacy_records.MIN_MESSAGE_BYTES
     assert [h.magic for _, h in legacy_records.iterate_any_batches(smallest)] == [0]
     lying = bytearray(smallest)
-    struct.pack_into(">i", lying, 8, legacy_records.MIN_MESSAGE_BYTES - b.LOG_OVERHEAD_BYTES - 1)
+    struct.pack_into(">i", lying, 8, legacy_records.MIN_MESSAGE_BYTES - LOG_OVERHEAD_BYTES - 1)
     with pytest.raises(WireError, match="batch of 25 bytes at 0"):
         list(legacy_records.iterate_any_batches(lying))
     with pytest.raises(WireError, match="batch of 25 bytes at 0"):

@@ -14,55 +14,62 @@ import pytest
 
 from ottla.wire.codec.primitives import write_varlong
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
+from ottla.wire.record_batch.batch_header import (
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    pack_batch,
+    parse_header,
+    set_max_timestamp,
+)
 from ottla.wire.record_batch.compression import CompressionType
 from ottla.wire.record_batch.tests import test_incremental_parser, test_legacy_records
 
 
 def test_a_record_is_its_size_no_attributes_two_deltas_key_value_and_headers() -> None:
-    new = r.NewRecord(b"key", None, 0, (("h", b"x"), ("\u00e9", None)))
-    raw = r.encode_record(new, 3, -2)
+    new = records.NewRecord(b"key", None, 0, (("h", b"x"), ("\u00e9", None)))
+    raw = records.encode_record(new, 3, -2)
     assert raw.hex(" ") == "22 00 03 06 06 6b 65 79 01 04 02 68 02 78 04 c3 a9 01"
-    assert r.encode_record(r.NewRecord(None, b""), 0, 0).hex(" ") == "0c 00 00 00 01 00 00"
+    assert records.encode_record(records.NewRecord(None, b""), 0, 0).hex(" ") == "0c 00 00 00 01 00 00"
 
 
 def test_a_batch_is_built_with_all_that_its_header_says() -> None:
-    items = [r.NewRecord(b"a", b"1", 50), r.NewRecord(b"b", b"2", 70), r.NewRecord(b"c", b"3", 60)]
-    raw = r.build_batch(
+    items = [records.NewRecord(b"a", b"1", 50), records.NewRecord(b"b", b"2", 70), records.NewRecord(b"c", b"3", 60)]
+    raw = records.build_batch(
         items,
         base_offset=100,
         codec=CompressionType.GZIP,
-        attributes=b.TRANSACTIONAL_BIT,
+        attributes=TRANSACTIONAL_BIT,
         leader_epoch=4,
         producer_id=5,
         producer_epoch=6,
         base_sequence=7,
     )
-    header = b.parse_header(raw)
-    assert header._replace(crc=0) == b.BatchHeader(100, len(raw) - 12, 4, 2, 0, 0x11, 2, 50, 70, 5, 6, 7, 3)
-    assert [(x.offset, x.timestamp_ms, x.key) for x in r.iterate_records(raw, header)] == [
+    header = parse_header(raw)
+    assert header._replace(crc=0) == BatchHeader(100, len(raw) - 12, 4, 2, 0, 0x11, 2, 50, 70, 5, 6, 7, 3)
+    assert [(x.offset, x.timestamp_ms, x.key) for x in records.iterate_records(raw, header)] == [
         (100, 50, b"a"),
         (101, 70, b"b"),
         (102, 60, b"c"),
     ]
-    usual = b.parse_header(r.build_batch(items))
-    assert usual._replace(crc=0, batch_length=0) == b.BatchHeader(0, 0, -1, 2, 0, 0, 2, 50, 70, -1, -1, -1, 3)
-    none = b.parse_header(r.build_batch([]))
-    assert none._replace(crc=0) == b.BatchHeader(0, 49, -1, 2, 0, 0, 0, -1, -1, -1, -1, -1, 0)
+    usual = parse_header(records.build_batch(items))
+    assert usual._replace(crc=0, batch_length=0) == BatchHeader(0, 0, -1, 2, 0, 0, 2, 50, 70, -1, -1, -1, 3)
+    none = parse_header(records.build_batch([]))
+    assert none._replace(crc=0) == BatchHeader(0, 49, -1, 2, 0, 0, 0, -1, -1, -1, -1, -1, 0)
 
 
 def test_a_level_reaches_the_codec() -> None:
-    items = [r.NewRecord(None, b"abcabcabd" * 5000)]
-    assert len(r.build_batch(items, codec=CompressionType.GZIP, level=9)) < len(
-        r.build_batch(items, codec=CompressionType.GZIP, level=1)
+    items = [records.NewRecord(None, b"abcabcabd" * 5000)]
+    assert len(records.build_batch(items, codec=CompressionType.GZIP, level=9)) < len(
+        records.build_batch(items, codec=CompressionType.GZIP, level=1)
     )
 
 
-def batch_of(body: bytes, count: int) -> tuple[bytes, b.BatchHeader]:
-    header = b.BatchHeader(0, 0, -1, 2, 0, 0, max(count - 1, 0), 0, 0, -1, -1, -1, count)
-    raw = b.pack_batch(header, body)
-    return raw, b.parse_header(raw)
+def batch_of(body: bytes, count: int) -> tuple[bytes, BatchHeader]:
+    header = BatchHeader(0, 0, -1, 2, 0, 0, max(count - 1, 0), 0, 0, -1, -1, -1, count)
+    raw = pack_batch(header, body)
+    return raw, parse_header(raw)
 
 
 @pytest.mark.parametrize("name", [name for name in test_incremental_parser.BAD if "six bytes" not in name])
@@ -73,44 +80,47 @@ def test_what_is_not_as_claimed_is_refused(name: str) -> None:
             test_incremental_parser.record() * before + bad + test_incremental_parser.record() * after, 5
         )
         with pytest.raises(WireError):
-            list(r.iterate_records(raw, header))
+            list(records.iterate_records(raw, header))
 
 
 def test_a_count_that_is_not_the_batchs_is_refused() -> None:
     body = test_incremental_parser.record() * 3
     raw, header = batch_of(body, 3)
-    assert len(list(r.iterate_records(raw, header))) == 3
+    assert len(list(records.iterate_records(raw, header))) == 3
     for count in (2, 4, 0, -1):
         raw, header = batch_of(body, count)
         with pytest.raises(WireError):
-            list(r.iterate_records(raw, header))
+            list(records.iterate_records(raw, header))
 
 
 def test_a_batch_is_read_where_it_lies_and_no_further() -> None:
-    one, two = r.build_batch([r.NewRecord(b"a", b"1")]), r.build_batch([r.NewRecord(b"b", b"2")])
+    one, two = (
+        records.build_batch([records.NewRecord(b"a", b"1")]),
+        records.build_batch([records.NewRecord(b"b", b"2")]),
+    )
     both = b"???" + one + two
     for pos, key in ((3, b"a"), (3 + len(one), b"b")):
-        header = b.parse_header(both, pos)
-        assert [x.key for x in r.iterate_records(both, header, pos)] == [key]
-        r.check_records(both, header, pos)
-        assert bytes(r.decompress_records(both, header, pos)) == both[pos + 61 : pos + header.size_bytes]
+        header = parse_header(both, pos)
+        assert [x.key for x in records.iterate_records(both, header, pos)] == [key]
+        records.check_records(both, header, pos)
+        assert bytes(records.decompress_records(both, header, pos)) == both[pos + 61 : pos + header.size_bytes]
 
 
 def test_headers_come_with_their_names_and_values() -> None:
-    new = r.NewRecord(None, None, 0, (("a", b"1"), ("", None), ("\u65e5", b"")))
-    raw = r.build_batch([new, r.NewRecord(b"k", b"v")])
-    assert [x.headers for x in r.iterate_records(raw, b.parse_header(raw))] == [new.headers, ()]
+    new = records.NewRecord(None, None, 0, (("a", b"1"), ("", None), ("\u65e5", b"")))
+    raw = records.build_batch([new, records.NewRecord(b"k", b"v")])
+    assert [x.headers for x in records.iterate_records(raw, parse_header(raw))] == [new.headers, ()]
     body = test_incremental_parser.told(b"\0\0\0\1\1\2\2\xff\1")
     raw, header = batch_of(body, 1)
-    assert next(iter(r.iterate_records(raw, header))).headers == (("\ufffd", None),)
+    assert next(iter(records.iterate_records(raw, header))).headers == (("\ufffd", None),)
 
 
 def test_offsets_that_do_not_count_up_by_one_are_no_producers() -> None:
     for deltas, why in (((0, 2), "record 1 has offset delta 2"), ((1, 2), "record 0 has offset delta 1")):
-        raw, header = batch_of(b"".join(r.encode_record(r.NewRecord(b"k", b"v"), d, 0) for d in deltas), 2)
-        assert len(list(r.iterate_records(raw, header))) == 2, "compaction leaves such"
+        raw, header = batch_of(b"".join(records.encode_record(records.NewRecord(b"k", b"v"), d, 0) for d in deltas), 2)
+        assert len(list(records.iterate_records(raw, header))) == 2, "compaction leaves such"
         with pytest.raises(WireError, match=why):
-            r.check_records(raw, header)
+            records.check_records(raw, header)
 
 
 def test_a_message_of_an_old_format_is_read_at_its_place() -> None:
@@ -118,31 +128,31 @@ def test_a_message_of_an_old_format_is_read_at_its_place() -> None:
     from ottla.wire.record_batch.legacy_records import parse_any_header
 
     header = parse_any_header(one + two, len(one))
-    assert [(x.offset, x.value) for x in r.iterate_records(one + two, header, len(one))] == [(6, b"w")]
-    assert [(x.offset, x.value) for x in r.iterate_records(one + two, parse_any_header(one))] == [(5, b"v")]
-    assert r.find_first_by_timestamp(one, parse_any_header(one), 1000, 5) == (5, 1000)
-    assert r.find_first_by_timestamp(one, parse_any_header(one), 1001, 0) is None
+    assert [(x.offset, x.value) for x in records.iterate_records(one + two, header, len(one))] == [(6, b"w")]
+    assert [(x.offset, x.value) for x in records.iterate_records(one + two, parse_any_header(one))] == [(5, b"v")]
+    assert records.find_first_by_timestamp(one, parse_any_header(one), 1000, 5) == (5, 1000)
+    assert records.find_first_by_timestamp(one, parse_any_header(one), 1001, 0) is None
 
 
 def test_what_unpacks_to_too_much_is_refused() -> None:
-    raw = r.build_batch([r.NewRecord(None, bytes(5000))], codec=CompressionType.ZSTD)
-    header = b.parse_header(raw)
-    assert len(list(r.iterate_records(raw, header, limit=6000))) == 1
-    for read in (r.iterate_records, r.check_records):
+    raw = records.build_batch([records.NewRecord(None, bytes(5000))], codec=CompressionType.ZSTD)
+    header = parse_header(raw)
+    assert len(list(records.iterate_records(raw, header, limit=6000))) == 1
+    for read in (records.iterate_records, records.check_records):
         with pytest.raises(WireError, match="more than 5000 bytes"):
             list(read(raw, header, limit=5000) or ())
     with pytest.raises(WireError, match="more than 5000 bytes"):
-        r.find_first_by_timestamp(raw, header, 0, 0, 5000)
+        records.find_first_by_timestamp(raw, header, 0, 0, 5000)
 
 
 # ---------------------------------------------------------------- by time
 
 
-def times(*some: int, attributes: int = 0, max_timestamp: int | None = None) -> tuple[bytes, b.BatchHeader]:
-    raw = bytearray(r.build_batch([r.NewRecord(b"k" * 70, b"v" * 9000, t) for t in some], base_offset=50))
-    header = b.parse_header(raw)
+def times(*some: int, attributes: int = 0, max_timestamp: int | None = None) -> tuple[bytes, BatchHeader]:
+    raw = bytearray(records.build_batch([records.NewRecord(b"k" * 70, b"v" * 9000, t) for t in some], base_offset=50))
+    header = parse_header(raw)
     wanted = header._replace(attributes=attributes, max_timestamp=max_timestamp or header.max_timestamp)
-    return bytes(raw), b.set_max_timestamp(raw, 0, wanted)
+    return bytes(raw), set_max_timestamp(raw, 0, wanted)
 
 
 @pytest.mark.parametrize(
@@ -164,28 +174,28 @@ def test_the_first_record_as_late_at_or_behind_an_offset(
 ) -> None:
     raw, header = times(1000, 900_000, 1, 1002)
     for form in (raw, bytearray(raw), memoryview(raw)):
-        assert r.find_first_by_timestamp(form, header, timestamp, from_offset) == found
+        assert records.find_first_by_timestamp(form, header, timestamp, from_offset) == found
 
 
 def test_where_the_log_stamped_a_batch_all_its_records_have_that_time() -> None:
-    raw, header = times(1000, 2000, attributes=b.TIMESTAMP_TYPE_BIT, max_timestamp=7000)
-    assert r.find_first_by_timestamp(raw, header, 7000, 51) == (51, 7000)
-    assert r.find_first_by_timestamp(raw, header, 6999, 0) == (50, 7000)
-    assert r.find_first_by_timestamp(raw, header, 7001, 50) is None
-    assert r.find_first_by_timestamp(raw, header, 0, 52) is None
+    raw, header = times(1000, 2000, attributes=TIMESTAMP_TYPE_BIT, max_timestamp=7000)
+    assert records.find_first_by_timestamp(raw, header, 7000, 51) == (51, 7000)
+    assert records.find_first_by_timestamp(raw, header, 6999, 0) == (50, 7000)
+    assert records.find_first_by_timestamp(raw, header, 7001, 50) is None
+    assert records.find_first_by_timestamp(raw, header, 0, 52) is None
 
 
-@pytest.mark.parametrize("attributes", [0, b.TIMESTAMP_TYPE_BIT])
+@pytest.mark.parametrize("attributes", [0, TIMESTAMP_TYPE_BIT])
 def test_of_a_record_found_by_time_nothing_behind_its_offset_is_made(attributes: int) -> None:
     """A stranger's megabyte may unpack to one record of sixty million headers."""
     count = 200_000
     body = test_incremental_parser.told(b"\0\0\0\1\1" + write_varlong(count) + b"\0\1" * count)
     raw, header = batch_of(body, 1)
     header = header._replace(attributes=attributes)
-    r.find_first_by_timestamp(raw, header, 0, 0)
+    records.find_first_by_timestamp(raw, header, 0, 0)
     tracemalloc.start()
     try:
-        assert r.find_first_by_timestamp(raw, header, 0, 0) == (0, 0)
+        assert records.find_first_by_timestamp(raw, header, 0, 0) == (0, 0)
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
@@ -193,11 +203,15 @@ def test_of_a_record_found_by_time_nothing_behind_its_offset_is_made(attributes:
 
 @pytest.mark.parametrize("size", [10, 54, 60, 8100, 8180, 8190, 8200, 8250, 70_000])
 def test_sizes_of_one_two_and_three_bytes_are_passed(size: int) -> None:
-    raw = r.build_batch(
-        [r.NewRecord(None, bytes(size), 1), r.NewRecord(None, bytes(size), 2), r.NewRecord(b"k", b"v", 3)]
+    raw = records.build_batch(
+        [
+            records.NewRecord(None, bytes(size), 1),
+            records.NewRecord(None, bytes(size), 2),
+            records.NewRecord(b"k", b"v", 3),
+        ]
     )
-    header = b.parse_header(raw)
-    assert [r.find_first_by_timestamp(raw, header, t, 0) for t in (1, 2, 3, 4)] == [(0, 1), (1, 2), (2, 3), None]
+    header = parse_header(raw)
+    assert [records.find_first_by_timestamp(raw, header, t, 0) for t in (1, 2, 3, 4)] == [(0, 1), (1, 2), (2, 3), None]
 
 
 def went_through(steps: Generator[None, None, Any]) -> tuple[Any, int]:
@@ -219,11 +233,11 @@ def went_through(steps: Generator[None, None, Any]) -> tuple[Any, int]:
 def test_the_latest_record_is_found_whatever_the_header_claims(
     codec: CompressionType, some: tuple[int, ...], found: tuple[int, int] | None
 ) -> None:
-    raw = r.build_batch([r.NewRecord(b"k", b"v", t) for t in some], codec=codec, base_offset=100)
-    header = b.parse_header(raw)._replace(max_timestamp=10**12)
+    raw = records.build_batch([records.NewRecord(b"k", b"v", t) for t in some], codec=codec, base_offset=100)
+    header = parse_header(raw)._replace(max_timestamp=10**12)
     want = None if found is None else (100 + found[0], found[1])
-    assert went_through(r.find_max_timestamp_job(raw, header))[0] == want
-    assert went_through(r.find_max_timestamp_job(memoryview(raw), header))[0] == want
+    assert went_through(records.find_max_timestamp_job(raw, header))[0] == want
+    assert went_through(records.find_max_timestamp_job(memoryview(raw), header))[0] == want
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
@@ -231,33 +245,35 @@ def test_the_latest_record_is_found_whatever_the_header_claims(
 def test_records_that_reach_over_several_pieces_are_found_as_if_all_were_there(
     monkeypatch: pytest.MonkeyPatch, codec: CompressionType, piece_bytes: int
 ) -> None:
-    monkeypatch.setattr(r, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(records, "PIECE_BYTES", piece_bytes)
     dice = random.Random(piece_bytes)
     some = [10_000 + dice.choice([1, 90, 9000, 2**40]) * dice.randrange(-9, 9) for _ in range(40)]
-    raw = r.build_batch([r.NewRecord(b"k", bytes(dice.choice([0, 5, 80, 9000])), t) for t in some], codec=codec)
-    header = b.parse_header(raw)
-    assert went_through(r.find_max_timestamp_job(raw, header))[0] == (some.index(max(some)), max(some))
+    raw = records.build_batch(
+        [records.NewRecord(b"k", bytes(dice.choice([0, 5, 80, 9000])), t) for t in some], codec=codec
+    )
+    header = parse_header(raw)
+    assert went_through(records.find_max_timestamp_job(raw, header))[0] == (some.index(max(some)), max(some))
     for wanted in (min(some), 9_000, 10_000, 10_100, max(some), max(some) + 1):
         first = dice.randrange(10)
         want = next(((n, t) for n, t in enumerate(some) if t >= wanted and n >= first), None)
-        assert r.find_first_by_timestamp(raw, header, wanted, first) == want
+        assert records.find_first_by_timestamp(raw, header, wanted, first) == want
 
 
 def test_looking_at_records_pauses_every_two_thousand() -> None:
-    raw = r.build_batch([r.NewRecord(None, None, t) for t in range(6001)])
-    header = b.parse_header(raw)
-    assert went_through(r.find_max_timestamp_job(raw, header)) == ((6000, 6000), 3)
-    assert went_through(r.find_first_by_timestamp_job(raw, header, 6000, 0)) == ((6000, 6000), 3)
+    raw = records.build_batch([records.NewRecord(None, None, t) for t in range(6001)])
+    header = parse_header(raw)
+    assert went_through(records.find_max_timestamp_job(raw, header)) == ((6000, 6000), 3)
+    assert went_through(records.find_first_by_timestamp_job(raw, header, 6000, 0)) == ((6000, 6000), 3)
     old = test_legacy_records.message(5, b"k", b"v", time=7)
     from ottla.wire.record_batch.legacy_records import parse_any_header
 
-    assert went_through(r.find_max_timestamp_job(old, parse_any_header(old)))[0] == (5, 7)
+    assert went_through(records.find_max_timestamp_job(old, parse_any_header(old)))[0] == (5, 7)
 
 
 @pytest.mark.parametrize("body", [b"\x80\x80\x01" + bytes(10), b"\x7f" + bytes(30), b""])
 def test_records_whose_sizes_lie_are_told(body: bytes) -> None:
     raw, header = batch_of(body, 5)
     with pytest.raises(WireError):
-        r.find_first_by_timestamp(raw, header, 10, 0)
+        records.find_first_by_timestamp(raw, header, 10, 0)
     with pytest.raises(WireError):
-        went_through(r.find_max_timestamp_job(raw, header))
+        went_through(records.find_max_timestamp_job(raw, header))

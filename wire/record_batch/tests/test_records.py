@@ -12,15 +12,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import batch_header as b
 from ottla.wire.record_batch import compression, legacy_records
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import (
+    HEADER_BYTES,
+    TIMESTAMP_TYPE_BIT,
+    crc_matches,
+    increment_sequence,
+    iterate_batches,
+    pack_batch,
+    parse_header,
+    set_max_timestamp,
+    set_offset_and_epoch,
+)
 from ottla.wire.record_batch.compression import CompressionType
+from ottla.wire.record_batch.records import (
+    NewRecord,
+    build_batch,
+    check_records,
+    find_first_by_timestamp,
+    iterate_records,
+)
 
 blobs = st.none() | st.binary(max_size=40)
 new_records = st.lists(
     st.builds(
-        r.NewRecord,
+        NewRecord,
         blobs,
         blobs,
         st.integers(-1, 2**50),
@@ -33,53 +49,53 @@ new_records = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(items=new_records, codec=st.sampled_from(list(CompressionType)), base=st.integers(0, 2**40))
-def test_what_is_built_is_read_again(items: list[r.NewRecord], codec: CompressionType, base: int) -> None:
-    raw = r.build_batch(items, base_offset=base, codec=codec)
-    header = b.parse_header(raw)
-    assert b.crc_matches(raw, header)
+def test_what_is_built_is_read_again(items: list[NewRecord], codec: CompressionType, base: int) -> None:
+    raw = build_batch(items, base_offset=base, codec=codec)
+    header = parse_header(raw)
+    assert crc_matches(raw, header)
     assert header.size_bytes == len(raw)
-    got = list(r.iterate_records(raw, header))
+    got = list(iterate_records(raw, header))
     assert [(x.key, x.value, x.timestamp_ms, x.headers) for x in got] == [
         (x.key, x.value, x.timestamp_ms, x.headers) for x in items
     ]
     assert [x.offset for x in got] == list(range(base, base + len(items)))
-    r.check_records(raw, header)
+    check_records(raw, header)
 
 
 def test_stamping_leaves_the_checksum_right() -> None:
-    raw = bytearray(r.build_batch([r.NewRecord(b"k", b"v", 5)]))
-    b.set_offset_and_epoch(raw, 0, 1234, 7)
-    header = b.parse_header(raw)
+    raw = bytearray(build_batch([NewRecord(b"k", b"v", 5)]))
+    set_offset_and_epoch(raw, 0, 1234, 7)
+    header = parse_header(raw)
     assert (header.base_offset, header.partition_leader_epoch) == (1234, 7)
-    assert b.crc_matches(raw, header)
+    assert crc_matches(raw, header)
 
 
 def test_log_append_time_is_every_records_time() -> None:
-    raw = bytearray(r.build_batch([r.NewRecord(b"k", b"v", 5), r.NewRecord(b"k", b"v", 9)]))
-    header = b.parse_header(raw)
-    told = b.set_max_timestamp(raw, 0, header._replace(attributes=b.TIMESTAMP_TYPE_BIT, max_timestamp=777))
-    header = b.parse_header(raw)
+    raw = bytearray(build_batch([NewRecord(b"k", b"v", 5), NewRecord(b"k", b"v", 9)]))
+    header = parse_header(raw)
+    told = set_max_timestamp(raw, 0, header._replace(attributes=TIMESTAMP_TYPE_BIT, max_timestamp=777))
+    header = parse_header(raw)
     assert header == told
-    assert b.crc_matches(raw, header)
+    assert crc_matches(raw, header)
     assert header.base_timestamp == 5
-    assert [x.timestamp_ms for x in r.iterate_records(raw, header)] == [777, 777]
+    assert [x.timestamp_ms for x in iterate_records(raw, header)] == [777, 777]
 
 
 def test_sequences_wrap_to_zero() -> None:
-    assert b.increment_sequence(2**31 - 1, 1) == 0
-    assert b.increment_sequence(2**31 - 2, 3) == 1
-    assert b.increment_sequence(-1, 3) == -1
+    assert increment_sequence(2**31 - 1, 1) == 0
+    assert increment_sequence(2**31 - 2, 3) == 1
+    assert increment_sequence(-1, 3) == -1
 
 
 def test_an_empty_batch_is_read() -> None:
-    raw = r.build_batch([], base_offset=9)
-    assert list(r.iterate_records(raw, b.parse_header(raw))) == []
+    raw = build_batch([], base_offset=9)
+    assert list(iterate_records(raw, parse_header(raw))) == []
 
 
 def test_mutated_batches_bring_only_typed_errors() -> None:
     rng = random.Random(3)
     bases = [
-        r.build_batch([r.NewRecord(b"key", b"value" * 20, i, (("h", b"x"),)) for i in range(10)], codec=codec)
+        build_batch([NewRecord(b"key", b"value" * 20, i, (("h", b"x"),)) for i in range(10)], codec=codec)
         for codec in CompressionType
     ]
     refused = 0
@@ -90,8 +106,8 @@ def test_mutated_batches_bring_only_typed_errors() -> None:
         if turn % 3 == 0:
             del raw[rng.randrange(len(raw)) :]
         try:
-            for pos, header in b.iterate_batches(raw):
-                list(r.iterate_records(raw, header, pos, limit=1 << 20))
+            for pos, header in iterate_batches(raw):
+                list(iterate_records(raw, header, pos, limit=1 << 20))
         except WireError:
             refused += 1
     assert refused > 5_000
@@ -120,11 +136,11 @@ def test_exactly_the_limit_is_allowed(codec: CompressionType) -> None:
 
 @pytest.mark.parametrize("codec", BOMBS)
 def test_a_batch_whose_data_is_cut_off_is_refused(codec: CompressionType) -> None:
-    whole = r.build_batch([r.NewRecord(b"k", random.Random(1).randbytes(1000))], codec=codec)
-    header = b.parse_header(whole)
-    cut = b.pack_batch(header, whole[b.HEADER_BYTES : b.HEADER_BYTES + 500])
+    whole = build_batch([NewRecord(b"k", random.Random(1).randbytes(1000))], codec=codec)
+    header = parse_header(whole)
+    cut = pack_batch(header, whole[HEADER_BYTES : HEADER_BYTES + 500])
     with pytest.raises(WireError):
-        list(r.iterate_records(cut, b.parse_header(cut)))
+        list(iterate_records(cut, parse_header(cut)))
 
 
 def test_raw_snappy_is_read_too() -> None:
@@ -171,22 +187,22 @@ def test_the_first_record_by_time_is_the_one_that_reading_them_all_finds(codec: 
     rng = random.Random(7)
     for count in (1, 2, 70, 300):
         times = [5_000 + rng.randrange(-200, 20_000) for _ in range(count)]
-        items = [r.NewRecord(rng.randbytes(rng.randrange(300)) or None, b"v", t) for t in times]
-        raw = bytearray(r.build_batch(items, codec=codec))
-        b.set_offset_and_epoch(raw, 0, 1000, 0)
-        header = b.parse_header(raw)
-        everything = list(r.iterate_records(raw, header))
+        items = [NewRecord(rng.randbytes(rng.randrange(300)) or None, b"v", t) for t in times]
+        raw = bytearray(build_batch(items, codec=codec))
+        set_offset_and_epoch(raw, 0, 1000, 0)
+        header = parse_header(raw)
+        everything = list(iterate_records(raw, header))
         for wanted in (0, min(times), max(times), max(times) + 1, *(rng.randrange(30_000) for _ in range(20))):
             for start in (0, 1000 + count // 2, 1000 + count):
                 want = next(
                     ((x.offset, x.timestamp_ms) for x in everything if x.timestamp_ms >= wanted and x.offset >= start),
                     None,
                 )
-                assert r.find_first_by_timestamp(raw, header, wanted, start) == want
+                assert find_first_by_timestamp(raw, header, wanted, start) == want
 
 
 def test_cut_records_are_told_when_looked_for_by_time() -> None:
-    raw = bytearray(r.build_batch([r.NewRecord(b"k", b"v" * 100, 1), r.NewRecord(b"k", b"v", 2)]))
-    header = b.parse_header(raw)
+    raw = bytearray(build_batch([NewRecord(b"k", b"v" * 100, 1), NewRecord(b"k", b"v", 2)]))
+    header = parse_header(raw)
     with pytest.raises(WireError):
-        r.find_first_by_timestamp(raw[:-20], header, 3, 0)
+        find_first_by_timestamp(raw[:-20], header, 3, 0)
