@@ -82,9 +82,8 @@ def _load_snapshot(log: LogState, path: str, at: int) -> ProducerStateManager | 
         states = ProducerStateManager.unpack(read_file(log.disk, path), path)
     except (CorruptFile, OSError):
         return None
-    states.last_txn_end_offset = (
-        at - 1
-    )  # it does not say where its transactions have ended, nor of whom it has forgotten
+    # It does not say where its transactions have ended, nor of whom it has forgotten.
+    states.last_txn_end_offset = at - 1
     return states
 
 

@@ -24,10 +24,10 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from heapq import heapify, heappop
 from typing import NamedTuple
 
 from ottla.env.disk import Disk
+from ottla.log.cleaner.cleaned_transaction_metadata import CleanedTransactionMetadata, control_batch_type
 from ottla.log.cleaner.key_scan import (
     RECORDS_AT_ONCE,
     RecordRange,
@@ -46,59 +46,7 @@ from ottla.wire.codec.primitives import Buffer, read_varlong, write_varlong
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch.batch_header import DELETE_HORIZON_BIT, BatchHeader, pack_batch, parse_header
 from ottla.wire.record_batch.compression import DecompressedSizeExceeded, compress, compression_type_of
-from ottla.wire.record_batch.control_record import ControlRecordType, read_control_type
-from ottla.wire.record_batch.records import decompress_records, iterate_records
-
-
-class CleanedTransactionMetadata:
-    """Which transactions are aborted, and whether anything of each is still there, as the batches go by."""
-
-    def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
-        self._pending_aborted = [(entry.first_offset, entry) for entry in aborted]
-        heapify(self._pending_aborted)
-        self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
-        """Producer id -> its aborted transaction, and whether a batch of it was seen."""
-        self._committed: set[int] = set()
-        self.retained_txns: list[AbortedTxn] = []
-        """Entries of the transaction index that readers still need."""
-
-    def _advance_to(self, offset: int) -> None:
-        while self._pending_aborted and self._pending_aborted[0][0] <= offset:
-            _, entry = heappop(self._pending_aborted)
-            self._aborted[entry.producer_id] = (entry, False)
-
-    def on_batch_read(self, header: BatchHeader) -> bool:
-        """A data batch goes by; says whether it was aborted."""
-        self._advance_to(header.last_offset)
-        if not header.is_transactional:
-            return False
-        found = self._aborted.get(header.producer_id)
-        if found is None:
-            self._committed.add(header.producer_id)
-            return False
-        self._aborted[header.producer_id] = (found[0], True)
-        return True
-
-    def on_control_batch_read(self, header: BatchHeader, kind: int) -> bool:
-        """A marker goes by; says whether nothing of its transaction is left."""
-        self._advance_to(header.last_offset)
-        if kind == ControlRecordType.ABORT:
-            entry, seen = self._aborted.pop(header.producer_id, (None, False))
-            if entry is not None and seen:
-                self.retained_txns.append(entry)
-            return not seen
-        if kind == ControlRecordType.COMMIT:
-            empty = header.producer_id not in self._committed
-            self._committed.discard(header.producer_id)
-            return empty
-        return False
-
-
-def control_batch_type(header: BatchHeader, raw: Buffer) -> int:
-    """ABORT, COMMIT, or another control record's type; -1 where it cannot be told."""
-    first = next(iter(iterate_records(raw, header)), None)
-    kind = None if first is None else read_control_type(first)
-    return -1 if kind is None else kind
+from ottla.wire.record_batch.records import decompress_records
 
 
 @dataclass(slots=True)

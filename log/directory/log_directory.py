@@ -9,18 +9,24 @@ import errno
 import logging
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from ottla.env.disk import PRIVATE_DIR, Disk, File
 from ottla.log.checkpoints import checkpoint_files
+from ottla.log.checkpoints.checkpoint_files import (
+    CLEANER_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CorruptFile,
+)
 from ottla.log.checkpoints.log_start_offset_checkpoint import LogStartOffsetCheckpoint
 from ottla.log.directory.directory_listing import list_partition_dirs, log_directory_error
+from ottla.log.directory.meta_properties import MetaProperties as MetaProperties  # noqa: PLC0414  # for those who still import it from here
+from ottla.log.directory.meta_properties import read_meta_properties, write_meta_properties
 from ottla.log.file_names import DELETE_DIR_SUFFIX, TopicPartition
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery.log_loader import create_log, open_log
-from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
@@ -29,15 +35,6 @@ logger = logging.getLogger("ottla.storage")
 
 class LogDirectoryInUse(Exception):
     """Another process holds the directory's lock."""
-
-
-@dataclass(slots=True, frozen=True)
-class MetaProperties:
-    """What ``meta.properties`` says."""
-
-    cluster_id: str
-    node_id: int
-    directory_id: bytes
 
 
 class LogDirectory:
@@ -112,29 +109,14 @@ class LogDirectory:
         Raises:
             CorruptFile: ``meta.properties`` lacks something.
         """
-        path = f"{self.path}/{checkpoint_files.META_PROPERTIES_FILE}"
-        if not self.disk.exists(path):
-            return None
-        values = checkpoint_files.read_properties(self.disk, path)
-        try:
-            self.meta_properties = MetaProperties(
-                values["cluster.id"], int(values["node.id"]), uuid_from_string(values["directory.id"])
-            )
-        except (KeyError, ValueError) as error:
-            raise checkpoint_files.CorruptFile(f"{path}: {error}") from None
-        return self.meta_properties
+        found = read_meta_properties(self.disk, self.path)
+        if found is not None:
+            self.meta_properties = found
+        return found
 
     def write_meta_properties(self, identity: MetaProperties, now_ms: int) -> None:
         """Write ``meta.properties``."""
-        values = {
-            "node.id": str(identity.node_id),
-            "directory.id": uuid_to_string(identity.directory_id),
-            "version": "1",
-            "cluster.id": identity.cluster_id,
-        }
-        checkpoint_files.write_properties(
-            self.disk, f"{self.path}/{checkpoint_files.META_PROPERTIES_FILE}", values, now_ms
-        )
+        write_meta_properties(self.disk, self.path, identity, now_ms)
         self.meta_properties = identity
 
     def load_checkpoints(self) -> None:
@@ -142,28 +124,28 @@ class LogDirectory:
         epoch = checkpoint_files.read_clean_shutdown_file(self.disk, self.path)
         self.was_clean_shutdown = self._has_clean_shutdown_file = epoch is not None
         self._clean_epoch = -1 if epoch is None else epoch
-        self._recovery_points = self._read_checkpoint(checkpoint_files.RECOVERY_POINT_CHECKPOINT)
+        self._recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         self.log_start_checkpoint.load()
-        self._high_watermarks = self._read_checkpoint(checkpoint_files.REPLICATION_OFFSET_CHECKPOINT)
+        self._high_watermarks = self._read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
         self._load_cleaner_offsets()
         self._checkpointed_partitions = {*self.log_start_checkpoint.offsets, *self._recovery_points}
 
     def _load_cleaner_offsets(self) -> None:
         """Read how far each log is compacted. As Kafka does, a directory without logs gets a file that names none."""
-        path = f"{self.path}/{checkpoint_files.CLEANER_OFFSET_CHECKPOINT}"
+        path = f"{self.path}/{CLEANER_OFFSET_CHECKPOINT}"
         if not self.disk.exists(path) and not self.partition_dirs():
             checkpoint_files.write_offsets(self.disk, path, {}, sync=False)
         try:
             self._has_cleaner_checkpoint = self.disk.exists(path)
             self.written_cleaner_offsets = checkpoint_files.read_offsets(self.disk, path)
-        except checkpoint_files.CorruptFile:
+        except CorruptFile:
             self._has_cleaner_checkpoint = False
 
     def _on_segments_swapped(self, at: TopicPartition, below: int) -> None:
         """A log is compacted up to there: it goes on with an exchange of which nothing else tells."""
         if self._has_cleaner_checkpoint and below > self.written_cleaner_offsets.get(at, 0):
             points = {**self.written_cleaner_offsets, at: below}
-            self._write_checkpoint(checkpoint_files.CLEANER_OFFSET_CHECKPOINT, points, sync=True)
+            self._write_checkpoint(CLEANER_OFFSET_CHECKPOINT, points, sync=True)
             self.written_cleaner_offsets = points
 
     def remove_clean_shutdown_file(self) -> None:
@@ -184,7 +166,7 @@ class LogDirectory:
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:
             return checkpoint_files.read_offsets(self.disk, f"{self.path}/{name}")
-        except checkpoint_files.CorruptFile:
+        except CorruptFile:
             return {}  # as if it were missing: every log is then scanned from its start
 
     def partition_dirs(self) -> dict[TopicPartition, str]:
@@ -303,18 +285,14 @@ class LogDirectory:
         points = {at: log.recovery_point for at, log in logs}
         cleaned = self.cleaner_offsets()
         self._checkpointed_partitions.update(starts, points)
-        self._write_checkpoint(checkpoint_files.RECOVERY_POINT_CHECKPOINT, points, sync=sync)
+        self._write_checkpoint(RECOVERY_POINT_CHECKPOINT, points, sync=sync)
         if sync or self.log_start_checkpoint.needs_write(starts):
             self.log_start_checkpoint.write(starts, sync=True, sync_dir=sync)
-        self._write_checkpoint(
-            checkpoint_files.REPLICATION_OFFSET_CHECKPOINT, {at: log.high_watermark for at, log in logs}, sync=sync
-        )
+        self._write_checkpoint(REPLICATION_OFFSET_CHECKPOINT, {at: log.high_watermark for at, log in logs}, sync=sync)
         if not cleaned.keys() >= self.written_cleaner_offsets.keys() or (
             sync and self.synced_cleaner_offsets != cleaned
         ):
-            self._write_checkpoint(
-                checkpoint_files.CLEANER_OFFSET_CHECKPOINT, dict(sorted(cleaned.items())), sync=True, sync_dir=sync
-            )
+            self._write_checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(sorted(cleaned.items())), sync=True, sync_dir=sync)
             self.written_cleaner_offsets, self.are_cleaner_offsets_synced = cleaned, sync
         self._checkpointed_partitions = {*starts, *(at for at, point in points.items() if point > 0)}
         for _, log in logs:
@@ -399,8 +377,8 @@ class LogDirectory:
             if not log.closed_cleanly:
                 raise OSError(errno.EIO, f"{log.describe()}: not closed as a clean stop closes")
         self.write_checkpoints()
-        if not self.disk.exists(f"{self.path}/{checkpoint_files.CLEANER_OFFSET_CHECKPOINT}"):
-            self.disk.open(f"{self.path}/{checkpoint_files.CLEANER_OFFSET_CHECKPOINT}", create=True).close()
+        if not self.disk.exists(f"{self.path}/{CLEANER_OFFSET_CHECKPOINT}"):
+            self.disk.open(f"{self.path}/{CLEANER_OFFSET_CHECKPOINT}", create=True).close()
         checkpoint_files.write_clean_shutdown_file(self.disk, self.path, broker_epoch)
         self.unlock()
 

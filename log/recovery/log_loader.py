@@ -77,9 +77,9 @@ def open_log(
 ) -> PartitionLog:
     """A partition that was there before; ``compacted_below`` an offset its segments may have holes, None: nobody knows.
 
-    With ``adjoin`` each segment begins where the one before ends all the same: in a copy, which is not
-    compacted. ``on_swaps`` is told where there may be holes because an exchange of compacted segments is gone on with,
-    before they take their names: another crash, and nothing else would tell.
+    With ``adjoin`` each segment begins where the one before ends all the same: in a copy, which is not compacted.
+    ``on_swaps`` is told where there may be holes because an exchange of compacted segments is gone on with, before they
+    take their names: another crash, and nothing else would tell.
 
     Raises:
         CorruptFile: ``partition.metadata`` is not readable; OSError: the disk failed.
@@ -105,15 +105,13 @@ def open_log(
     _reset_to_log_start(log, now_ms)
     log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-    log.epochs.truncate_from_end(
-        log.log_end_offset, save=False
-    )  # the epoch it is led under comes next: one write for both
+    # The epoch it is led under comes next: one write for both.
+    log.epochs.truncate_from_end(log.log_end_offset, save=False)
     rebuild_producer_state(log, seen)
     for segment in log.segments:
         if seen is not None and segment.base_offset >= seen.first_base_offset:
-            rewrite_txn_index(
-                disk, f"{segment.path}.txnindex", segment.aborted_txns
-            )  # what else an older file says goes
+            # What else an older file says goes.
+            rewrite_txn_index(disk, f"{segment.path}.txnindex", segment.aborted_txns)
     log.sealed_end_offset = log.log_end_offset if clean else -1
     log.close_files()  # opened again when they are needed: most partitions of a large node are not
     if clean:

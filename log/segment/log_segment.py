@@ -377,12 +377,9 @@ class LogSegment:
     def index_files_to_sync(self, *, sealed: bool) -> list[str]:
         """Index files that are not written again, and whose loss would not be noticed."""
         out = [f"{self.path}.txnindex"] if self._aborted_txns else []
-        if sealed and (
-            self._offset_index is None
-            or len(self._offset_index.offsets) * OFFSET_ENTRY_BYTES >= MAX_UNSYNCED_INDEX_BYTES
-        ):
+        index, times = self._offset_index, self._time_index
+        if sealed and (index is None or len(index.offsets) * OFFSET_ENTRY_BYTES >= MAX_UNSYNCED_INDEX_BYTES):
             out.append(f"{self.path}.index")
-        times = self._time_index
         if sealed and (times is None or len(times.offsets) * TIME_ENTRY_BYTES >= MAX_UNSYNCED_INDEX_BYTES):
             out.append(f"{self.path}.timeindex")
         return out

@@ -19,7 +19,6 @@ from ottla.log.log_validator import (
     RecordValidationError,
     check_client_batch,
     needs_record_validation,
-    parse_single_batch,
 )
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.log_fixtures import NOW, memory_disk, new_log
@@ -33,7 +32,6 @@ from ottla.wire.record_batch.batch_header import (
     parse_header,
 )
 from ottla.wire.record_batch.compression import CompressionType, compress
-from ottla.wire.record_batch.crc import crc32c
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
 PLAIN = LogConfig()
@@ -384,18 +382,3 @@ def test_what_a_producer_sends_is_never_taken_for_something_else(codec: Compress
         ]
         raw = bytearray(build_batch(items, codec=codec))
         check_client_batch(raw, parse_header(raw), LogConfig(max_message_bytes=1 << 30), "t-0")
-
-
-@pytest.mark.parametrize(("size", "taken"), [(5, False), (6, True), (0, False), (-1, False)])
-def test_the_first_of_several_records_is_no_smaller_than_a_record_can_be(size: int, *, taken: bool) -> None:
-    """Attributes, two deltas, no key, no value, no headers: six bytes behind the size (``DefaultRecord``)."""
-    data = bytearray(build_batch([NewRecord(None, b"v" * 20, NOW)] * 3))
-    data[HEADER_BYTES] = size * 2 if size >= 0 else 1
-    data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
-    header = parse_single_batch(data)
-    if taken:
-        check_client_batch(data, header, PLAIN, "t-0")
-    else:
-        with pytest.raises(ProtocolError) as caught:
-            check_client_batch(data, header, PLAIN, "t-0")
-        assert caught.value.code is ErrorCode.INVALID_RECORD

@@ -6,9 +6,11 @@ import pytest
 
 from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import check_client_batch, parse_single_batch
+from ottla.log.tests.log_fixtures import NOW
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch.batch_header import pack_batch, parse_header
+from ottla.wire.record_batch.batch_header import HEADER_BYTES, pack_batch, parse_header
 from ottla.wire.record_batch.compression import CompressionType, compress
+from ottla.wire.record_batch.crc import crc32c
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
 PACKED = [codec for codec in CompressionType if codec is not CompressionType.NONE]
@@ -44,3 +46,18 @@ def test_no_batch_of_a_producer_is_refused_for_how_well_it_packs(codec: Compress
     assert code_of(build_batch([NewRecord(None, None, 0)] * count, codec=codec)) is ErrorCode.NONE
     size_bytes = 20_000_000
     assert code_of(claiming(size_bytes // 7, codec, compress(codec, bytes(size_bytes)))) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("size", "taken"), [(5, False), (6, True), (0, False), (-1, False)])
+def test_the_first_of_several_records_is_no_smaller_than_a_record_can_be(size: int, *, taken: bool) -> None:
+    """Attributes, two deltas, no key, no value, no headers: six bytes behind the size (``DefaultRecord``)."""
+    data = bytearray(build_batch([NewRecord(None, b"v" * 20, NOW)] * 3))
+    data[HEADER_BYTES] = size * 2 if size >= 0 else 1
+    data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
+    header = parse_single_batch(data)
+    if taken:
+        check_client_batch(data, header, LogConfig(), "t-0")
+    else:
+        with pytest.raises(ProtocolError) as caught:
+            check_client_batch(data, header, LogConfig(), "t-0")
+        assert caught.value.code is ErrorCode.INVALID_RECORD

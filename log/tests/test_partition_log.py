@@ -26,7 +26,15 @@ from ottla.log.tests.log_fixtures import (
 )
 from ottla.log.timestamp_lookup import find_max_timestamp, find_offset_by_timestamp
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch.batch_header import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    crc_matches,
+    iterate_batches,
+    pack_batch,
+    parse_header,
+)
 from ottla.wire.record_batch.compression import CompressionType
 from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_records
 
@@ -38,7 +46,7 @@ def test_offsets_and_epoch_are_stamped_and_the_checksum_stays_right() -> None:
     assert (done.first_offset, done.last_offset) == (3, 5)
     for header, raw in log.batches():
         assert header.partition_leader_epoch == 4
-        assert b.crc_matches(raw, header)
+        assert crc_matches(raw, header)
     assert record_values(log) == expected_values(6)
 
 
@@ -77,7 +85,7 @@ def test_trap_34_a_read_in_the_middle_of_a_batch_gives_the_whole_batch() -> None
     append_batches(log, 4)
     part = log.read(4, 10_000, log.high_watermark, at_least_one=True)
     assert part is not None
-    assert b.parse_header(part.read()).base_offset == 3
+    assert parse_header(part.read()).base_offset == 3
 
 
 def test_trap_33_reads_end_at_the_upper_offset_and_fail_outside_the_log() -> None:
@@ -85,7 +93,7 @@ def test_trap_33_reads_end_at_the_upper_offset_and_fail_outside_the_log() -> Non
     append_batches(log, 4)
     part = log.read(0, 10_000, 6, at_least_one=True)
     assert part is not None
-    assert [h.base_offset for _, h in b.iterate_batches(part.read())] == [0, 3]
+    assert [h.base_offset for _, h in iterate_batches(part.read())] == [0, 3]
     assert log.read(6, 100, 6, at_least_one=True) is None
     assert log.read(12, 100, 12, at_least_one=True) is None
     with pytest.raises(ProtocolError) as caught:
@@ -153,15 +161,15 @@ def test_bad_batches_are_refused_and_leave_nothing() -> None:
     assert refused(bad_crc).code is ErrorCode.CORRUPT_MESSAGE
     assert refused(make_batch(0)[:-1]).code is ErrorCode.INVALID_RECORD
     assert refused(make_batch(0) + make_batch(3)).code is ErrorCode.INVALID_RECORD
-    assert refused(make_batch(0, attributes=b.CONTROL_BIT)).code is ErrorCode.INVALID_RECORD
+    assert refused(make_batch(0, attributes=CONTROL_BIT)).code is ErrorCode.INVALID_RECORD
     old = make_batch(0)
     old[16] = 1
     assert refused(old).code is ErrorCode.INVALID_RECORD
     large = refused(make_batch(0, 30), LogConfig(max_message_bytes=500))
     assert large.code is ErrorCode.MESSAGE_TOO_LARGE
-    header = b.parse_header(make_batch(0))
-    body = bytes(make_batch(0)[b.HEADER_BYTES :])
-    count = bytearray(b.pack_batch(header._replace(records_count=2), body))
+    header = parse_header(make_batch(0))
+    body = bytes(make_batch(0)[HEADER_BYTES:])
+    count = bytearray(pack_batch(header._replace(records_count=2), body))
     assert refused(count).code is ErrorCode.INVALID_RECORD
 
 
@@ -189,7 +197,7 @@ def test_log_append_time_is_the_brokers() -> None:
     done = log.append_as_leader(make_batch(0), 0, 5_000_000)
     assert done.log_append_time_ms == 5_000_000
     header, raw = next(log.batches())
-    assert b.crc_matches(raw, header)
+    assert crc_matches(raw, header)
     assert {x.timestamp_ms for x in iterate_records(raw, header)} == {5_000_000}
 
 
@@ -197,14 +205,14 @@ def control(producer_id: int, kind: int) -> bytearray:
     import struct
 
     record = NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), NOW)
-    attributes = b.CONTROL_BIT | b.TRANSACTIONAL_BIT
+    attributes = CONTROL_BIT | TRANSACTIONAL_BIT
     return bytearray(build_batch([record], attributes=attributes, producer_id=producer_id, producer_epoch=0))
 
 
 def test_trap_35_and_78_aborted_transactions_are_indexed_and_hold_the_stable_offset() -> None:
     disk = memory_disk().session()
     log = new_log(disk, LogConfig())
-    txn = {"attributes": b.TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
+    txn = {"attributes": TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
     log.append_as_leader(make_batch(0, producer_id=1, **txn), 0, NOW, txn=UNVERIFIED_TXN)
     log.append_as_leader(make_batch(3, producer_id=2, **txn), 0, NOW, txn=UNVERIFIED_TXN)
     log.set_high_watermark(log.log_end_offset)
@@ -266,7 +274,7 @@ def test_trap_68_the_log_start_moves_at_once_and_segments_below_it_go() -> None:
 
 def test_producers_that_have_been_silent_for_a_day_are_forgotten_unless_a_transaction_is_open() -> None:
     log = new_log(memory_disk().session(), LogConfig())
-    txn = {"attributes": b.TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
+    txn = {"attributes": TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
     log.append_as_leader(make_batch(0, producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW)
     log.append_as_leader(make_batch(3, producer_id=2, **txn), 0, NOW, txn=UNVERIFIED_TXN)
     log.producers.expire(NOW + 20_000, 10_000)
@@ -284,7 +292,7 @@ def test_segments_roll_earlier_by_their_own_share_of_the_jitter() -> None:
         log = new_log(memory_disk().session(), settings)
         for step in range(200):
             log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", NOW + step * 500)])), 0, NOW + step * 500)
-        gaps = {(b - a) * 500 for a, b in itertools.pairwise(log.base_offsets)}
+        gaps = {(later - base) * 500 for base, later in itertools.pairwise(log.base_offsets)}
         if jitter == 0:
             assert gaps == {10_500}
         else:
@@ -315,43 +323,6 @@ def test_a_batch_length_that_cannot_be_is_damage_to_whoever_looks_for_an_offset(
         list(log.batches(8))
     with pytest.raises(WireError):
         list(log.active_segment.scan(size))
-
-
-def test_a_segment_is_measured_by_the_end_of_its_time_index_alone() -> None:
-    memory = memory_disk()
-    log = new_log(memory.session(), LogConfig(segment_bytes=2000, index_interval_bytes=200))
-    append_batches(log, 60)
-    want = [(s.max_timestamp, s.max_timestamp_offset) for s in log.segments]
-    log.close()
-    again = reopen_log(memory.session(), log.config, clean=True)
-    opened: list[str] = []
-
-    def note(call: str, path: str) -> None:
-        if call == "open":
-            opened.append(path.rpartition(".")[2])
-
-    again.disk.fault = note  # type: ignore[attr-defined]
-    for segment in again.segments:
-        segment.load_max_timestamp()
-    assert [(s.max_timestamp, s.max_timestamp_offset) for s in again.segments] == want
-    assert set(opened) <= {"timeindex"}
-
-
-@pytest.mark.parametrize(
-    "damage", [b"", bytes(24), bytes(7), b"\xff" * 24, b"\x00" * 7 + b"\x05" + b"\x00" * 16 + b"x"]
-)
-def test_a_time_index_whose_end_cannot_be_believed_is_made_anew(damage: bytes) -> None:
-    memory = memory_disk()
-    log = new_log(memory.session(), SMALL)
-    append_batches(log, 30)
-    want = log.segments[0].max_timestamp
-    log.close()
-    again = reopen_log(memory.session(), clean=True)
-    file = again.disk.open(again.segments[0].path + ".timeindex")
-    file.truncate(0)
-    file.pwrite(damage, 0)
-    again.segments[0].load_max_timestamp()
-    assert again.segments[0].max_timestamp == want
 
 
 def test_the_size_of_a_log_is_that_of_its_segments_whatever_becomes_of_them() -> None:
@@ -385,7 +356,7 @@ def test_a_reader_is_told_of_aborted_transactions_in_what_it_gets_and_no_further
     assert [a.first_offset for a in everything] == list(range(0, 40, 2))
     part = log.read(10, 300, 40, at_least_one=True)
     assert part is not None
-    got = [h.base_offset for _, h in b.iterate_batches(part.read())]
+    got = [h.base_offset for _, h in iterate_batches(part.read())]
     told = [a.first_offset for a in log.aborted_txns_in_slice(part, 10)]
     assert told[0] == 10
     assert {o for o in got if o % 2 == 0} <= set(told) < set(range(10, got[-1] + 4))

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.log.cleaner.cleaned_transaction_metadata import CleanedTransactionMetadata, control_batch_type
 from ottla.log.cleaner.compaction import (
     CLEANED_FILE_SUFFIX,
-    CleanedTransactionMetadata,
     CleanerStats,
     build_offset_map,
-    control_batch_type,
     delete_unfinished_files,
     group_segments_by_size,
     run_compaction,

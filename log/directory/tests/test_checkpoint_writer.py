@@ -16,7 +16,8 @@ from ottla.log.checkpoints.checkpoint_files import (
     read_offsets,
 )
 from ottla.log.directory.checkpoint_writer import LOGS_PER_STEP, CheckpointWriter
-from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.record_batch.records import NewRecord, build_batch

@@ -20,7 +20,8 @@ from ottla.log.directory.future_log import (
     skip_compacted_tail,
     truncate_to_common,
 )
-from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.log_fixtures import (

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
-from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.directory.offline_check import check, repair
 from ottla.log.log_config import LogConfig
 from ottla.log.recovery.log_loader import create_log, open_log

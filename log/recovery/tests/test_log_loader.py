@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.env.disk import read_file, write_file
+from ottla.env.disk import write_file
 from ottla.env.memory_disk import MemoryDisk
 from ottla.log.checkpoints.checkpoint_files import CorruptFile, write_partition_metadata
 from ottla.log.log_config import LogConfig
@@ -22,9 +22,7 @@ from ottla.log.tests.log_fixtures import (
     append_batches,
     append_committed,
     make_batch,
-    make_marker,
     make_producer_batch,
-    make_transactional_batch,
     memory_disk,
     new_log,
     record_offsets,
@@ -307,88 +305,6 @@ def test_epochs_come_from_the_batches_that_were_read() -> None:
     again = open_it(memory)
     assert again.epochs.entries == [(1, 0), (4, 6)], "one whose batches are gone goes too"
     assert open_it(memory, clean=True).epochs.entries == [(1, 0), (4, 6)]
-
-
-# ---------------------------------------------------------------- producers
-
-
-def with_snapshots(at: list[int]) -> tuple[MemoryDisk, PartitionLog]:
-    memory = memory_disk()
-    log = new_log(memory.session(), LogConfig())
-    for number in range(12):
-        append_committed(log, make_producer_batch(5, number))
-        if number + 1 in at:
-            log.write_producer_snapshot()
-    return memory, log
-
-
-def snapshots(memory: MemoryDisk) -> list[int]:
-    return sorted(int(n[:20]) for n in names(memory) if n.endswith(".snapshot"))
-
-
-@pytest.mark.parametrize(
-    ("at", "spoiled", "left"),
-    [
-        ([], [], []),
-        ([3, 6, 9], [], [9]),
-        ([3, 6, 9], [9], [3, 6]),  # the newest is damaged, and goes: what is older stays for the next start
-        ([3, 6, 9], [3], [9]),
-        ([3, 6, 9], [3, 6, 9], []),
-        ([12], [], [12]),
-    ],
-)
-def test_producers_come_from_the_newest_snapshot_that_can_be_read(
-    at: list[int], spoiled: list[int], left: list[int]
-) -> None:
-    memory, log = with_snapshots(at)
-    expected = log.producers.pack()
-    for offset in spoiled:
-        memory.files[f"{DIRECTORY}/{segment_file_name(offset, '.snapshot')}"].data[-1] ^= 1
-    again = open_it(memory, LogConfig(), clean=True)
-    assert again.producers.pack() == expected
-    assert set(snapshots(memory)) <= set(left)
-
-
-def test_a_snapshot_behind_the_end_goes() -> None:
-    memory, log = with_snapshots([3, 12])
-    write_file(memory.session(), f"{DIRECTORY}/{segment_file_name(13, '.snapshot')}", log.producers.pack())
-    again = open_it(memory, LogConfig(), clean=True)
-    assert 13 not in snapshots(memory)
-    assert again.producers.pack() == log.producers.pack()
-
-
-def test_a_snapshot_is_taken_as_it_is_where_nothing_follows() -> None:
-    memory, log = with_snapshots([12])
-    state = log.producers
-    state.producers[99] = state.producers[5]
-    write_file(memory.session(), f"{DIRECTORY}/{segment_file_name(12, '.snapshot')}", state.pack())
-    assert sorted(open_it(memory, LogConfig(), clean=True).producers.producers) == [5, 99]
-    assert sorted(open_it(memory, LogConfig()).producers.producers) == [5], "told again by what recovery read"
-
-
-def test_batches_below_the_log_start_do_not_count_for_producers() -> None:
-    memory, _ = with_snapshots([])
-    again = open_it(memory, LogConfig(), clean=True, log_start_offset=12)
-    assert again.producers.producers == {}
-    again = open_it(memory, LogConfig(), clean=True, log_start_offset=11)
-    assert [x.last_offset for x in again.producers.producers[5].batches] == [11]
-
-
-def test_the_transaction_index_is_made_anew_from_the_batches_that_were_read() -> None:
-    memory = memory_disk()
-    log = new_log(memory.session(), LogConfig())
-    append_committed(log, make_transactional_batch(1, 0))
-    append_committed(log, make_marker(1, 0))
-    append_committed(log, make_transactional_batch(2, 0))
-    path = f"{DIRECTORY}/{segment_file_name(0, '.txnindex')}"
-    before = read_file(memory.session(), path)
-    memory.files[path].data[:] = memory.files[path].data * 2  # one entry twice: no index
-    for clean in (True, False):
-        again = open_it(memory, LogConfig(), clean=clean)
-        assert [a.producer_id for a in again.collect_aborted_txns(0, 9)] == [1]
-        assert read_file(memory.session(), path) == before
-        assert again.producers.ongoing_txns == {2: 2}
-        memory.files[path].data[:] = b"nonsense"
 
 
 def test_opened_says_the_same_twice() -> None:

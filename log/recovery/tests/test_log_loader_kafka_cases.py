@@ -12,7 +12,8 @@ import pytest
 
 from ottla.env.memory_disk import MemoryDisk
 from ottla.log.checkpoints.checkpoint_files import CLEAN_SHUTDOWN_FILE, read_clean_shutdown_file
-from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.recovery.log_loader import open_log
 from ottla.log.tests.log_fixtures import (

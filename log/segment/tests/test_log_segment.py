@@ -22,7 +22,7 @@ from ottla.log.segment.log_segment import (
     LogSegment,
     SegmentOffsetOverflow,
 )
-from ottla.log.tests.log_fixtures import NOW, append_batches, make_batch, memory_disk, new_log, reopen_log
+from ottla.log.tests.log_fixtures import NOW, SMALL, append_batches, make_batch, memory_disk, new_log, reopen_log
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, set_offset_and_epoch
 from ottla.wire.record_batch.records import NewRecord, build_batch
@@ -345,3 +345,40 @@ def test_after_a_clean_stop_damage_at_the_end_ends_the_log_before_it(left: int) 
     assert again.recovery_notes
     append_batches(again, 1)
     assert reopen_log(memory.session(), settings).log_end_offset == 27
+
+
+def test_a_segment_is_measured_by_the_end_of_its_time_index_alone() -> None:
+    memory = memory_disk()
+    log = new_log(memory.session(), LogConfig(segment_bytes=2000, index_interval_bytes=200))
+    append_batches(log, 60)
+    want = [(s.max_timestamp, s.max_timestamp_offset) for s in log.segments]
+    log.close()
+    again = reopen_log(memory.session(), log.config, clean=True)
+    opened: list[str] = []
+
+    def note(call: str, path: str) -> None:
+        if call == "open":
+            opened.append(path.rpartition(".")[2])
+
+    again.disk.fault = note  # type: ignore[attr-defined]
+    for segment in again.segments:
+        segment.load_max_timestamp()
+    assert [(s.max_timestamp, s.max_timestamp_offset) for s in again.segments] == want
+    assert set(opened) <= {"timeindex"}
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", bytes(24), bytes(7), b"\xff" * 24, b"\x00" * 7 + b"\x05" + b"\x00" * 16 + b"x"]
+)
+def test_a_time_index_whose_end_cannot_be_believed_is_made_anew(damage: bytes) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session(), SMALL)
+    append_batches(log, 30)
+    want = log.segments[0].max_timestamp
+    log.close()
+    again = reopen_log(memory.session(), clean=True)
+    file = again.disk.open(again.segments[0].path + ".timeindex")
+    file.truncate(0)
+    file.pwrite(damage, 0)
+    again.segments[0].load_max_timestamp()
+    assert again.segments[0].max_timestamp == want

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from ottla.wire.codec.primitives import write_varlong as n
+from ottla.wire.codec.primitives import write_varlong
 from ottla.wire.record_batch.incremental_parser import (
     MIN_RECORD_BYTES,
     IncrementalRecordParser,
@@ -31,7 +31,7 @@ def walked(data: bytes, count: int, piece: int) -> list[RecordSummary]:
 
 
 def blob(data: bytes | None) -> bytes:
-    return n(-1) if data is None else n(len(data)) + data
+    return write_varlong(-1) if data is None else write_varlong(len(data)) + data
 
 
 def record(
@@ -41,14 +41,14 @@ def record(
     time_delta: int = 0,
 ) -> bytes:
     some = list(headers)
-    body = b"\0" + n(time_delta) + n(0) + blob(key) + blob(value) + n(len(some))
+    body = b"\0" + write_varlong(time_delta) + write_varlong(0) + blob(key) + blob(value) + write_varlong(len(some))
     body += b"".join(blob(k) + blob(v) for k, v in some)
-    return n(len(body)) + body
+    return write_varlong(len(body)) + body
 
 
 def told(body: bytes) -> bytes:
     """A record that has this body."""
-    return n(len(body)) + body
+    return write_varlong(len(body)) + body
 
 
 HEADERS = [(b"h%d" % i, None if i % 3 == 0 else b"x" * (i % 5)) for i in range(70)]
@@ -95,38 +95,78 @@ def test_a_batch_without_records_has_no_bytes() -> None:
 
 START = b"\0\0\0"  # attributes, time delta, offset delta
 BAD = {
-    "a size below the smallest": (told(START + n(-1) + n(-1)), "a record of 5 bytes"),
-    "a negative size": (n(-5) + bytes(20), "a record of -5 bytes"),
-    "a key longer than the record": (told(START + n(4) + b"kvv"), "4 bytes in a record with 3 left"),
-    "a key of -2 bytes": (told(START + n(-2) + n(-1) + n(0)), "-2 bytes"),
-    "a value longer than the record": (told(START + n(-1) + n(3) + b"vv"), "3 bytes in a record with 2 left"),
-    "a value of -2 bytes": (told(START + n(-1) + n(-2) + n(0)), "-2 bytes"),
-    "a negative count of headers": (told(START + n(-1) + n(-1) + n(-1)), "-1 headers"),
-    "more headers than bytes": (told(START + n(-1) + n(-1) + n(2) + b"\0\0\0"), "2 headers in 3 bytes"),
-    "a header without a key": (told(START + n(-1) + n(-1) + n(1) + n(-1) + n(0)), "-1 bytes"),
-    "a header's key longer than the record": (told(START + n(-1) + n(-1) + n(1) + n(2) + b"k"), "2 bytes in a record"),
-    "a header's value of -2 bytes": (told(START + n(-1) + n(-1) + n(1) + n(0) + n(-2)), "-2 bytes"),
+    "a size below the smallest": (told(START + write_varlong(-1) + write_varlong(-1)), "a record of 5 bytes"),
+    "a negative size": (write_varlong(-5) + bytes(20), "a record of -5 bytes"),
+    "a key longer than the record": (told(START + write_varlong(4) + b"kvv"), "4 bytes in a record with 3 left"),
+    "a key of -2 bytes": (told(START + write_varlong(-2) + write_varlong(-1) + write_varlong(0)), "-2 bytes"),
+    "a value longer than the record": (
+        told(START + write_varlong(-1) + write_varlong(3) + b"vv"),
+        "3 bytes in a record with 2 left",
+    ),
+    "a value of -2 bytes": (told(START + write_varlong(-1) + write_varlong(-2) + write_varlong(0)), "-2 bytes"),
+    "a negative count of headers": (
+        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(-1)),
+        "-1 headers",
+    ),
+    "more headers than bytes": (
+        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(2) + b"\0\0\0"),
+        "2 headers in 3 bytes",
+    ),
+    "a header without a key": (
+        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(-1) + write_varlong(0)),
+        "-1 bytes",
+    ),
+    "a header's key longer than the record": (
+        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(2) + b"k"),
+        "2 bytes in a record",
+    ),
+    "a header's value of -2 bytes": (
+        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(0) + write_varlong(-2)),
+        "-2 bytes",
+    ),
     "a header's value longer than the record": (
-        told(START + n(-1) + n(-1) + n(1) + n(0) + n(1)),
+        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(0) + write_varlong(1)),
         "1 bytes in a record with 0 left",
     ),
     "headers that reach into the next record": (
-        told(START + n(-1) + n(-1) + n(2) + n(1) + b"k" + n(1) + b"v"),
+        told(
+            START
+            + write_varlong(-1)
+            + write_varlong(-1)
+            + write_varlong(2)
+            + write_varlong(1)
+            + b"k"
+            + write_varlong(1)
+            + b"v"
+        ),
         "behind (its|their)|ends inside|in a record with",
     ),
     "a header whose value stands behind the record": (
-        told(START + n(-1) + n(-1) + n(1) + n(1) + b"k") + n(-1),
+        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(1) + b"k")
+        + write_varlong(-1),
         "1 headers end behind their record|ends inside",
     ),
-    "bytes behind the headers": (told(START + n(-1) + n(-1) + n(0) + b"?"), "1 bytes more than it fills"),
-    "an offset of six bytes": (told(b"\0\0" + b"\x80" * 5 + b"\0" + n(-1) + n(-1) + n(0)), "more than five bytes"),
-    "a size of six bytes": (b"\x8c\x80\x80\x80\x80\0" + START + n(-1) + n(-1) + n(0), "more than five bytes"),
+    "bytes behind the headers": (
+        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(0) + b"?"),
+        "1 bytes more than it fills",
+    ),
+    "an offset of six bytes": (
+        told(b"\0\0" + b"\x80" * 5 + b"\0" + write_varlong(-1) + write_varlong(-1) + write_varlong(0)),
+        "more than five bytes",
+    ),
+    "a size of six bytes": (
+        b"\x8c\x80\x80\x80\x80\0" + START + write_varlong(-1) + write_varlong(-1) + write_varlong(0),
+        "more than five bytes",
+    ),
     "a header's size of six bytes": (
-        told(START + n(-1) + n(-1) + n(1) + b"\x80" * 5 + b"\0" + n(0)),
+        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + b"\x80" * 5 + b"\0" + write_varlong(0)),
         "more than five bytes",
     ),
     "a time of eleven bytes": (told(b"\0" + b"\x80" * 11 + bytes(8)), "more than ten bytes"),
-    "a number that the record's end cuts": (told(START + n(-1) + b"\x80\x80"), r"ends inside|more than|in a record"),
+    "a number that the record's end cuts": (
+        told(START + write_varlong(-1) + b"\x80\x80"),
+        r"ends inside|more than|in a record",
+    ),
 }
 
 
@@ -139,11 +179,25 @@ def test_what_is_not_as_claimed_is_refused(name: str, piece: int) -> None:
 
 
 def test_each_smallest_thing_is_allowed() -> None:
-    smallest = told(START + n(-1) + n(-1) + n(0))
+    smallest = told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(0))
     assert len(smallest) == MIN_RECORD_BYTES
-    long = told(b"\0" + b"\x80" * 9 + b"\0" + b"\x80" * 4 + b"\0" + n(-1) + n(-1) + n(0))
+    long = told(
+        b"\0" + b"\x80" * 9 + b"\0" + b"\x80" * 4 + b"\0" + write_varlong(-1) + write_varlong(-1) + write_varlong(0)
+    )
     assert walked(long, 1, 100) == [RecordSummary(0, -1, -1)]
-    filled = told(START + n(2) + b"kk" + n(3) + b"vvv" + n(2) + n(0) + n(-1) + n(1) + b"h" + n(0))
+    filled = told(
+        START
+        + write_varlong(2)
+        + b"kk"
+        + write_varlong(3)
+        + b"vvv"
+        + write_varlong(2)
+        + write_varlong(0)
+        + write_varlong(-1)
+        + write_varlong(1)
+        + b"h"
+        + write_varlong(0)
+    )
     for piece in (1, 3, 100):
         assert walked(smallest + filled, 2, piece) == [RecordSummary(0, -1, -1), RecordSummary(0, 2, 3)]
 
@@ -160,11 +214,11 @@ def test_counts_that_are_not_the_batchs_are_refused(piece: int) -> None:
 
 def test_a_record_of_gigabytes_takes_the_memory_of_a_piece() -> None:
     size = 3 << 30
-    head = START + n(-1) + n(size)
+    head = START + write_varlong(-1) + write_varlong(size)
     walk, piece = IncrementalRecordParser(1), bytes(1 << 16)
     tracemalloc.start()
     try:
-        walk.feed(n(len(head) + size + 1) + head)
+        walk.feed(write_varlong(len(head) + size + 1) + head)
         for _ in range(200):
             assert walk.feed(piece) == []
         peak = tracemalloc.get_traced_memory()[1]
