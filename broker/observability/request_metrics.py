@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from ottla.broker.requests.peer import Peer
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk
 from ottla.wire.framing import RequestFrame
-
-if TYPE_CHECKING:
-    from ottla.broker.services import BrokerServices
 
 
 class RequestObserver(Protocol):
@@ -24,7 +21,7 @@ class RequestObserver(Protocol):
         """Its answer, of so many bytes with their length, is ready to leave. Not all requests are answered."""
 
 
-request_observer_factories: list[Callable[[BrokerServices], RequestObserver]] = []
+request_observer_factories: list[Callable[[Any], RequestObserver]] = []
 """Makers of observers that every node of this process gets for its clients; empty but in tests and the simulator."""
 
 
@@ -45,7 +42,7 @@ class CompositeRequestObserver:
             observer.answered(peer, request, chunks, size_bytes)
 
 
-def create_request_observer(services: BrokerServices, counts: RequestObserver | None) -> RequestObserver | None:
+def create_request_observer(services: Any, counts: RequestObserver | None) -> RequestObserver | None:
     """Return the observer of a node's client listeners: ``counts``, those of `request_observer_factories`, or None for neither."""
     every = [make(services) for make in request_observer_factories]
     if not every:
@@ -56,7 +53,7 @@ def create_request_observer(services: BrokerServices, counts: RequestObserver | 
 class ApiMetrics:
     """What one API was asked and said since the start."""
 
-    __slots__ = ("response_bytes", "responses", "key", "request_bytes", "requests")
+    __slots__ = ("key", "request_bytes", "requests", "response_bytes", "responses")
 
     def __init__(self, key: ApiKey) -> None:
         self.key = key

@@ -185,7 +185,7 @@ class QuotaBinding(Generic[C]):
     A connection holds the one it counted under last: most requests count there, without anything being looked for.
     """
 
-    __slots__ = ("client_id", "counter", "max_in_window", "limit", "counter_key")
+    __slots__ = ("client_id", "counter", "counter_key", "limit", "max_in_window")
 
     def __init__(self, who: tuple[str, str], client_id: str, rate: float, counter: C) -> None:
         self.counter_key = who

@@ -44,7 +44,7 @@ class RequestQuotaSource(Protocol):
 class RequestTimer:
     """One request's."""
 
-    __slots__ = ("_quota_source", "_now_ms", "_since_ms", "_spent_ms", "client_id", "is_exempt")
+    __slots__ = ("_now_ms", "_quota_source", "_since_ms", "_spent_ms", "client_id", "is_exempt")
 
     def __init__(self, now_ms: Callable[[], float], metering: RequestQuotaSource) -> None:
         self._now_ms = now_ms

@@ -175,7 +175,8 @@ def test_a_partition_that_brought_records_goes_to_the_end(reader: SessionConsume
     session = reader.answer(request(wanted={"a": (0, 1), "b": (0,)})).session_id
     context = reader.ask(request(session, 1))
     rows = [
-        (w, f.PartitionData(w.partition, high_watermark=5, records=b"x" * (w.partition == 0))) for w in context.requested_partitions()
+        (w, f.PartitionData(w.partition, high_watermark=5, records=b"x" * (w.partition == 0)))
+        for w in context.requested_partitions()
     ]
     assert shown(run_steps(context.build_response(rows))) == [("a", 0), ("b", 0)]
     assert reader.names(request(session, 2)) == [("a", 1), ("a", 0), ("b", 0)]

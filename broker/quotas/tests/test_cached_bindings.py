@@ -122,7 +122,9 @@ def test_a_fetch_is_held_unless_each_is_asked_for_its_time() -> None:
 def test_who_would_have_more_has_its_quota_in_the_long_run(key: str, every_ms: int) -> None:
     stage, who, had_bytes = QuotaFixture(), QuotaUser(), 0
     stage.set(50_000, key=key, client_id="c")
-    rates, name = (stage.quotas.fetch, "fetch_quota") if key.startswith("consumer") else (stage.quotas.produce, "produce_quota")
+    rates, name = (
+        (stage.quotas.fetch, "fetch_quota") if key.startswith("consumer") else (stage.quotas.produce, "produce_quota")
+    )
     until_ms = stage.clock.ms + 120_000
     while stage.clock.ms < until_ms:
         is_covered = getattr(who, name).try_record(5_000, stage.wall_ms)

@@ -149,7 +149,7 @@ def test_333_who_may_ask(
 
 
 def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
-    passed_on = {key for key, route in BROKER_APIS.items() if route.handler_module == "delegation_tokens"}
+    passed_on = {key for key, route in BROKER_APIS.items() if route.handler_module == "security.delegation_tokens"}
     assert len(passed_on) == 3
     assert passed_on <= set(CONTROLLER_APIS) & FORWARDABLE
 
@@ -339,7 +339,9 @@ class TokenLoginFixture:
         begin = partial(ScramSaslServer, mechanism, "server", lambda user, mechanism: None, self.logins.find)
         made = SaslAuthenticator(SaslPolicy({mechanism: begin}, {}, lambda _: None, lambda: NOW - 300))  # type: ignore[arg-type,return-value]
         shown = b64encode(password).decode()
-        return made, scram_login(made, ScramClient(mechanism, token_id, shown, "client", token=token), mechanism).response
+        return made, scram_login(
+            made, ScramClient(mechanism, token_id, shown, "client", token=token), mechanism
+        ).response
 
 
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])

@@ -192,7 +192,7 @@ def test_without_an_authorizer_everybody_may() -> None:
 def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_written_down: bool) -> None:
     rules = acl("t", O.WRITE, who="User:ANONYMOUS"), acl("u", O.READ, who="User:ANONYMOUS")
     authorizer, peer = holding(*rules), Peer("h", ("a", 1))
-    audit = SimpleNamespace(decisions=lambda *what, **how: None) if is_written_down else None
+    audit = SimpleNamespace(log_decision=lambda *what, **how: None) if is_written_down else None
     services: Any = SimpleNamespace(authorizer=authorizer, audit=audit)
     env: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
     context = RequestContext(services, peer, ApiKey.PRODUCE, 9, "c", 0, TimeSlice(env), {})

@@ -148,7 +148,9 @@ def test_who_only_says_that_he_is_a_replica_has_no_session_and_takes_nobodys(
 def test_a_right_that_comes_while_very_many_partitions_are_read_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept of so many, and what a follower is told of them counts towards no rate."""
     claims = Claims(READ, ACTION)
-    throttle: Any = SimpleNamespace(bytes_per_second=lambda _: 1, names=lambda *_: False, is_over=lambda *_: False)
+    throttle: Any = SimpleNamespace(
+        bytes_per_second=lambda _: 1, is_throttled=lambda *_: False, is_exceeded=lambda *_: False
+    )
     claims.stage.hosted.leader_quota = throttle
     monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 2)
     monkeypatch.setattr(fetch_session_cache, "_may_follow", lambda _: False)

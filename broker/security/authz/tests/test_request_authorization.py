@@ -33,7 +33,8 @@ from ottla.wire.errors import ErrorCode
 O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
 Right = tuple[AclOperation, ResourceType, str]
 ID = b"t" * 16
-_MODULES = ("forwarded", "delete_topics", "alter_configs", "incremental_alter_configs")
+_NAMES = ("forward_to_controller", "delete_topics", "alter_configs", "incremental_alter_configs")
+_MODULES = {f"admin.{name}" for name in _NAMES}
 PASSED_ON = {key for key, route in BROKER_APIS.items() if route.handler_module in _MODULES}
 
 
