@@ -1,0 +1,1 @@
+"""Settings of a node: files, listeners, what is dynamic, and what a start checks of them."""

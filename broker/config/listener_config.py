@@ -311,7 +311,8 @@ def _listener_problems(values: Mapping[str, str]) -> Iterator[ConfigProblem]:
         if clients and LISTENERS in values:
             yield (
                 LISTENERS,
-                f"{clients[0]} is not in {CONTROLLER_LISTENER_NAMES}, and this node is a controller only (process.roles)",
+                f"{clients[0]} is not in {CONTROLLER_LISTENER_NAMES}, "
+                "and this node is a controller only (process.roles)",
             )
         if INTER_BROKER_LISTENER in values and values[INTER_BROKER_LISTENER].strip().upper() in names:
             yield (

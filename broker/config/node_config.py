@@ -222,7 +222,7 @@ class NodeConfig:
         return protocol if protocol in clients or not clients else clients[0]
 
     def security_protocol(self, listener: str) -> str:
-        """What is spoken at a listener: ``PLAINTEXT_PROTOCOL``, ``SSL``, ``SASL_PLAINTEXT``, ``SASL_SSL``."""
+        """What is spoken at a listener: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT``, ``SASL_SSL``."""
         return at.parse_protocol_map(self.values).get(listener, at.DEFAULT_LISTENER)
 
     def advertised_address(self, listener: str | None = None) -> tuple[str, int] | None:

@@ -1,0 +1,1 @@
+"""From a frame to its handler: the APIs a listener serves, the context of a request, missing partitions."""

@@ -177,7 +177,7 @@ class IncrementalFetchContext:
     def __init__(
         self, session: FetchSession, names: Mapping[bytes, str], *, is_follower: bool = False, is_own: bool = False
     ) -> None:
-        """``is_session_owner``: the request is of the follower that opened the session, and need not look at everything."""
+        """``is_own``: the request is of the follower that opened the session, and need not look at everything."""
         self.session = session
         self.is_follower = is_follower
         self.is_session_owner = is_own

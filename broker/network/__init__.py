@@ -1,0 +1,1 @@
+"""Connections: listeners, acceptors, limits, and the life of one connection."""

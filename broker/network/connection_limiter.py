@@ -1,6 +1,6 @@
 """Carries out what `ConnectionQuotas` says: has newcomers wait, keeps them unread, and hangs up on who must leave.
 
-Loaded once there is a limit. Source: ``Acceptor``, ``StreamsProcessor.closeExcessConnections`` in ``SocketServer.scala``
+Loaded once there is a limit. Source: ``Acceptor``, ``Processor.closeExcessConnections`` in ``SocketServer.scala``
 (apache/kafka 4.3.1).
 """
 

@@ -5,7 +5,7 @@ only these are left takes the place of the one that was idle for longest, as at 
 nothing was received yet, or that has not authenticated, counts as idle for a thousand times as long. (Kafka stops
 accepting until a descriptor is free.)
 
-Source: ``StreamsProcessor.closeExcessConnections`` in ``SocketServer.scala`` (apache/kafka 4.3.1).
+Source: ``Processor.closeExcessConnections`` in ``SocketServer.scala`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations

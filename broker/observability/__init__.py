@@ -1,0 +1,1 @@
+"""Metrics: what a node counts, its page, and clients' own metrics."""

@@ -59,7 +59,7 @@ class ClientMetricsManager:
         """A client pushes.
 
         Raises:
-            ProtocolError: as `ClientMetricsInstance.check_push_request`, INVALID_RECORD where the metrics cannot be read.
+            ProtocolError: as `ClientMetricsInstance.check_push_request`; INVALID_RECORD: metrics cannot be read.
         """
         if request.client_instance_id in RESERVED_IDS:
             raise ProtocolError(ErrorCode.INVALID_REQUEST)

@@ -43,7 +43,7 @@ class CompositeRequestObserver:
 
 
 def create_request_observer(services: Any, counts: RequestObserver | None) -> RequestObserver | None:
-    """Return the observer of a node's client listeners: ``counts``, those of `request_observer_factories`, or None for neither."""
+    """Return the observer of a node's client listeners: ``counts``, those of the factories, or None for neither."""
     every = [make(services) for make in request_observer_factories]
     if not every:
         return counts

@@ -1,0 +1,1 @@
+"""Quotas: client rates, request time, connections, controller mutations and replication."""

@@ -80,9 +80,9 @@ class _RateSample:
 class Rate:
     """What was counted lately, by the second (item 345). Counting and looking touch one sample but once a second.
 
-    Between two looks who counts may do it by itself, from the time `fast_from_ms` up to `fast_until_ms`: what it adds to `recorded`
-    counts as long as that is no more than `remaining`, and it notes when that was. These times are of another clock; like
-    `remaining` they are whole numbers, as what is compared with them is: that takes half as long.
+    Between two looks who counts may do it by itself, from the time `fast_from_ms` up to `fast_until_ms`: what it adds
+    to `recorded` counts as long as that is no more than `remaining`, and it notes when that was. These times are of
+    another clock; like `remaining` they are whole numbers, as what is compared with them is: that takes half as long.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class Rate:
         """So much is the clock of looks ahead of the other."""
 
     def open_fast_path(self, most: float, now_ms: float, about_ms: float) -> None:
-        """Have the current sample counted at directly as long as all samples together hold ``max_in_window``. It was just looked
+        """Have the current sample counted at directly as long as all samples together hold ``most``. It was just looked
         at. ``about_ms``: the time by another clock; where that is set back, this ends.
         """
         current = self._samples[self._current]

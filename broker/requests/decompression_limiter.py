@@ -17,8 +17,8 @@ from ottla.jobs.time_slice import WaitingJob
 MAX_CONCURRENT_DECOMPRESSIONS = 2
 T = TypeVar("T")
 DecompressionJob = Generator[bool | None, None, T]
-"""Work that is cut into steps, and says True once it keeps much, or will with the next step (`compression.StreamDecompressor`):
-then it goes on when it is its turn. What unpacks little never waits."""
+"""Work that is cut into steps, and says True once it keeps much, or will with the next step
+(`compression.StreamDecompressor`): then it goes on when it is its turn. What unpacks little never waits."""
 
 
 class _DecompressionSlot:

@@ -1,0 +1,1 @@
+"""Authentication and authorization of who speaks to a node."""

@@ -101,7 +101,7 @@ class ScriptedLeaderFetcher(HandlerFixture):
     # ------------------------------------------------------------------ the leader
 
     async def call(self, request: Any, version: int) -> Any:
-        """As `LeaderEndpoint.call`. What there is no answer for is answered with nothing new, after its longest wait."""
+        """As `LeaderEndpoint.call`. What there is no answer for is answered with nothing new, after its wait."""
         if isinstance(request, lo.ListOffsetsRequest):
             return self._list_offsets(request, version)
         self.sent.append(SentRequest(round(trio.current_time(), 6), version, request))

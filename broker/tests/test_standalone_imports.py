@@ -16,20 +16,22 @@ main(["serve", "--data-dir", sys.argv[1], "--listen", "127.0.0.1:0"])
 for name, module in sorted(sys.modules.items()):
     print(name, getattr(module, "__file__", None) or "-")
 """
-MOST_MODULES = 199
-MOST_SOURCE_BYTES = 1_204_000
+MOST_MODULES = 184
+"""Besides packages, whose own module is a line."""
+MOST_SOURCE_BYTES = 1_293_000
 """Each kilobyte of source is some three of memory."""
 NOT_BEFORE_ASKED = (
-    "ottla.broker.auth.",
     "ottla.broker.groups.consumer",
     "ottla.broker.groups.deletion",
     "ottla.broker.groups.streams",
     "ottla.broker.handlers.",
     "ottla.broker.interbroker.broker_liveness_probe",
-    "ottla.broker.replication.alter_partition_messages",
-    "ottla.broker.replication.fetcher.replica_fetcher.",
-    "ottla.broker.quotas.replication_quota",
+    "ottla.broker.interbroker.credentials",
     "ottla.broker.observability.metrics_endpoint",
+    "ottla.broker.quotas.",
+    "ottla.broker.replication.alter_partition_messages",
+    "ottla.broker.replication.fetcher.replica_fetcher",
+    "ottla.broker.security.",
     "ottla.broker.transactions.",
     "ottla.controller.request_routing",
     "ottla.controller.config.broker_config_validation",
@@ -81,5 +83,6 @@ def test_a_node_alone_stays_small(loaded: dict[str, str]) -> None:
     """Where this fails: load the new module where it is first used. Only what each node needs may raise the bounds."""
     ours = {name: Path(file) for name, file in loaded.items() if name.split(".")[0] == "ottla" and file != "-"}
     size_bytes = sum(path.stat().st_size for path in ours.values())
-    assert len(ours) <= MOST_MODULES, f"{len(ours)} modules: {sorted(ours)}"
+    modules = sorted(name for name, path in ours.items() if path.name != "__init__.py")
+    assert len(modules) <= MOST_MODULES, f"{len(modules)} modules: {modules}"
     assert size_bytes <= MOST_SOURCE_BYTES, f"{size_bytes} bytes of source"

@@ -1,0 +1,1 @@
+"""Authentication: SASL servers and authenticators, TLS principals, and a listener's security settings."""

@@ -65,7 +65,7 @@ def parse_keytab(jaas: str | None) -> Keytab:
 
 
 def load_kerberos_config(get: SettingLookup, jaas: str | None, env: Env) -> KerberosConfig:
-    """Who takes a listener's tickets; ``get``: as the listener's settings have it, those `find_kerberos_problems` lets through.
+    """Who takes a listener's tickets; ``get``: the listener's settings, those `find_kerberos_problems` lets through.
 
     Raises:
         BadAccess, BadJaas, BadRule: the settings cannot be; BadKeytab: the keys cannot be used.

@@ -62,7 +62,7 @@ def _jwks_tls(options: Mapping[str, str]) -> TlsConfig | None:
 
 
 def load_oauthbearer_config(get: SettingLookup, env: Env) -> OAuthBearerConfig:
-    """Who takes a listener's tokens; ``get``: as the listener's settings have it, those `find_oauthbearer_problems` lets through.
+    """Who takes a listener's tokens; ``get``: the listener's settings, those `find_oauthbearer_problems` lets through.
 
     Raises:
         BadJaas, BadAccess, ValueError: they cannot be.

@@ -13,7 +13,7 @@ class SaslAuthenticationException(Exception):
     """A login that failed."""
 
     def __init__(self, why: str, told: str | None = None) -> None:
-        """``why`` is for our log, without a secret; ``client_message`` for the client, None where it learns no more than that."""
+        """``why`` is for our log, without a secret; ``told`` for the client, None where it learns no more than that."""
         super().__init__(why)
         self.client_message = told
 

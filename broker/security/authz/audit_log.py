@@ -4,8 +4,8 @@ Behaviour: lines about decisions are written as Kafka writes them to ``kafka.aut
 those reads these: what is refused at INFO, what is allowed at DEBUG; looks that only leave something out of an answer
 are told where they allow. Beyond Kafka's, logins are told too, those that fail at INFO. Whoever may connect may be
 refused as fast as it likes: a line that was told is not told again within a minute, but counted, and no more than
-`MAX_PER_MINUTE` different ones are told, of what is allowed half as many, so that there is room for what is refused; then how
-many were not. What others chose stands in them escaped and cut.
+`MAX_PER_MINUTE` different ones are told, of what is allowed half as many, so that there is room for what is refused;
+then how many were not. What others chose stands in them escaped and cut.
 
 Source: ``StandardAuthorizerData.java``, ``AuthHelper.scala``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
 """
@@ -112,7 +112,8 @@ class AuditLog:
             logging.DEBUG if allowed else logging.INFO,
             f"Principal = {escape_name(peer.principal)} is {'Allowed' if allowed else 'Denied'} "
             f"operation = {operation.name} from host = {peer.host} "
-            f"on resource = {_camel_case(resource.name)}:LITERAL:{escape_name(name)} for request = {_camel_case(key.name)} "
+            f"on resource = {_camel_case(resource.name)}:LITERAL:{escape_name(name)} "
+            f"for request = {_camel_case(key.name)} "
             f"with resourceRefCount = 1 based on rule {rule()}",
         )
 

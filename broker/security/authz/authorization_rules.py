@@ -1,9 +1,9 @@
 """What every request needs: the one table of (API, resource, operation, what a refusal looks like).
 
-A request may need something as a whole (`RequestRule`): refused, nothing of it is done, and the error stands where the API
-has its errors. Or for each thing it names (`ResourceRule`): what is refused gets a row with the error, and the rest is done.
-Both are looked at before the handler, which knows nothing of it. What else a request needs, its handler asks itself
-(`HandlerRule`): lists from which things are left out, errors on the way, fields that tell what is allowed.
+A request may need something as a whole (`RequestRule`): refused, nothing of it is done, and the error stands where the
+API has its errors. Or for each thing it names (`ResourceRule`): what is refused gets a row with the error, and the rest
+is done. Both are looked at before the handler, which knows nothing of it. What else a request needs, its handler asks
+itself (`HandlerRule`): lists from which things are left out, errors on the way, fields that tell what is allowed.
 
 Requests that brokers pass on are looked at where they are decided: at the controller.
 

@@ -117,8 +117,8 @@ class Authorizer:
         return self._allowed.setdefault((peer.principal, peer.host, operation, resource), set())
 
     def may_read(self, asking: Any, topic: str) -> bool:
-        """Whether the dispatcher's `RequestContext` may read a topic; what is allowed is kept with the connection, unless each
-        time has to be written down. Who asks very often looks there first.
+        """Whether the dispatcher's `RequestContext` may read a topic; what is allowed is kept with the connection,
+        unless each time has to be written down. Who asks very often looks there first.
         """
         said: bool = asking.may(AclOperation.READ, ResourceType.TOPIC, topic)
         if said and asking.services.audit is None:
