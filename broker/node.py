@@ -61,8 +61,8 @@ class Node:
         ``on_grown`` of the node is called after the start and whenever many partitions have come.
 
         Raises:
-            StartRefused, OSError, DirectoryInUse, CorruptFile, NotOurQuorum: it could not start.
-            StorageFailed: the disk failed while it ran.
+            StartupRejected, OSError, LogDirectoryInUse, CorruptFile, IncompatibleQuorum: it could not start.
+            AllLogDirsFailed: the disk failed while it ran.
         """
         losses, listening = self._log_dir_failures, self._listeners
         try:

@@ -69,7 +69,7 @@ class BrokerComponents:
     """What a running node consists of, over directories that know whose they are; the metadata is read.
 
     Raises:
-        NotOurQuorum, CorruptFile, WireError, OSError: the metadata cannot be read, or not be led from here.
+        IncompatibleQuorum, CorruptFile, WireError, OSError: the metadata cannot be read, or not be led from here.
     """
 
     def __init__(

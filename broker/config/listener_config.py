@@ -69,7 +69,7 @@ def parse_host_port(text: str) -> tuple[str, int]:
     """``HOST:PORT`` -> (host, port); an IPv6 address stands in brackets.
 
     Raises:
-        BadConfig: not such an address.
+        ConfigException: not such an address.
     """
     found = _HOST_PORT.fullmatch(text.strip())
     if found is None or int(found[2]) > 65535:
@@ -81,7 +81,7 @@ def parse_listener(text: str) -> tuple[str, str, int]:
     """``NAME://HOST:PORT`` -> (name, host, port).
 
     Raises:
-        BadConfig: not such an address.
+        ConfigException: not such an address.
     """
     name, separator, address = text.strip().partition("://")
     host, port = parse_host_port(address if separator else text)
@@ -92,7 +92,7 @@ def parse_voter(text: str) -> VoterAddress:
     """``ID@HOST:PORT``.
 
     Raises:
-        BadConfig: not such a voter.
+        ConfigException: not such a voter.
     """
     number, separator, address = text.strip().partition("@")
     try:
@@ -121,7 +121,7 @@ def parse_voters(values: Mapping[str, str]) -> tuple[VoterAddress, ...]:
     """``controller.quorum.voters``.
 
     Raises:
-        BadConfig: one cannot be read.
+        ConfigException: one cannot be read.
     """
     return tuple(parse_voter(x) for x in split_list(values, QUORUM_VOTERS))
 
@@ -130,7 +130,7 @@ def parse_bootstrap_servers(values: Mapping[str, str]) -> tuple[tuple[str, int],
     """``controller.quorum.bootstrap.servers``; a name before ``://`` is ignored, as by ``Utils.getHost``.
 
     Raises:
-        BadConfig: one cannot be read.
+        ConfigException: one cannot be read.
     """
     return tuple(parse_host_port(x.rpartition("://")[2]) for x in split_list(values, BOOTSTRAP_SERVERS))
 
@@ -139,7 +139,7 @@ def parse_protocol_map(values: Mapping[str, str]) -> dict[str, str]:
     """Security protocol by listener name. Controllers need no entry where none is written and all is plain text.
 
     Raises:
-        BadConfig: an entry that cannot be read.
+        ConfigException: an entry that cannot be read.
     """
     out = {name: name for name in SECURITY_PROTOCOLS}
     if PROTOCOL_MAP not in values:
@@ -159,7 +159,7 @@ def parse_listeners(values: Mapping[str, str], key: str) -> tuple[ListenerAddres
     """The listeners that a setting names.
 
     Raises:
-        BadConfig: one cannot be read.
+        ConfigException: one cannot be read.
     """
     protocols = parse_protocol_map(values)
     out = []
@@ -173,7 +173,7 @@ def security_protocols_by_listener(values: Mapping[str, str]) -> dict[str, str]:
     """Security protocols of the listeners a node has, by their names.
 
     Raises:
-        BadConfig: one cannot be read.
+        ConfigException: one cannot be read.
     """
     protocols = parse_protocol_map(values)
     return {x.name: protocols.get(x.name, DEFAULT_LISTENER) for x in parse_listeners(values, LISTENERS)}
@@ -190,7 +190,7 @@ def refers_to_other_nodes(
     """Whether the settings send this node to controllers of other nodes. ``here``: its own controller listeners.
 
     Raises:
-        BadConfig: a voter or server cannot be read.
+        ConfigException: a voter or server cannot be read.
     """
     if QUORUM_VOTERS not in values and BOOTSTRAP_SERVERS not in values:
         return False

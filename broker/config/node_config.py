@@ -122,7 +122,7 @@ class NodeConfig:
         """The data directories; the first holds the metadata log unless ``metadata.log.dir`` names another.
 
         Raises:
-            BadConfig: one is named twice, or there is none.
+            ConfigException: one is named twice, or there is none.
         """
         out = [x.strip().rstrip("/") or "/" for x in self.data_dir.split(",") if x.strip()]
         if not out or len(set(out)) != len(out):
@@ -373,7 +373,7 @@ def settings_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     Source: ``KafkaDockerWrapper.getServerConfigsFromEnv`` (apache/kafka 4.3.1).
 
     Raises:
-        BadConfig: a value has a malformed escape.
+        ConfigException: a value has a malformed escape.
     """
     lines = []
     for name, value in environment.items():

@@ -18,7 +18,7 @@ def check_cordoned_log_dirs(config: NodeConfig) -> None:
     """Check that the cordoned directories are among those of the node.
 
     Raises:
-        BadConfig: one is not.
+        ConfigException: one is not.
     """
     if "cordoned.log.dirs" not in config.values:
         return
@@ -35,7 +35,7 @@ def check_startup_values(values: Mapping[str, str]) -> list[str]:
     """Check settings as Kafka does when it starts; gives warnings for unknown names.
 
     Raises:
-        BadConfig: a value that cannot be.
+        ConfigException: a value that cannot be.
     """
     if not values:
         return []

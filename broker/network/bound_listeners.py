@@ -48,7 +48,7 @@ class BoundListeners:
         """Listen for clients and for other brokers.
 
         Raises:
-            CannotListen: an address is taken, or not this machine's.
+            BindError: an address is taken, or not this machine's.
         """
         for at in self._config.client_listeners:
             self.clients[at.name] = await self.bind(at.host, at.port, at.name)
@@ -57,7 +57,7 @@ class BoundListeners:
         """Listen for whoever reads the metrics, where that is configured.
 
         Raises:
-            CannotListen: the address is taken, or not this machine's.
+            BindError: the address is taken, or not this machine's.
         """
         address = self._config.values.get(METRICS_LISTENER)
         if address:
@@ -68,7 +68,7 @@ class BoundListeners:
         """Listen for controllers. Any port stands for the one in ``kept``, or where that is taken for a free one.
 
         Raises:
-            CannotListen: an address is taken, or not this machine's.
+            BindError: an address is taken, or not this machine's.
         """
         ports = {x.name: x.port for x in kept}
         for at in self._config.controller_listeners:
@@ -86,7 +86,7 @@ class BoundListeners:
         """Listen at one address, as the settings of the listener ``name`` have it; it is the caller's to close.
 
         Raises:
-            CannotListen: it is taken, or not this machine's; or its keys or certificates cannot be used.
+            BindError: it is taken, or not this machine's; or its keys or certificates cannot be used.
         """
         net, buffers = self._env.net, self._config.socket_buffers
         try:
@@ -100,7 +100,7 @@ class BoundListeners:
             raise BindError(f"cannot listen at {format_address(host or '*', port)}: {why}") from None
 
     def _check_keytab(self, name: str) -> None:
-        """Those of Kerberos, where a listener takes tickets. Raises BadKeytab: they cannot be used."""
+        """Those of Kerberos, where a listener takes tickets. Raises InvalidKeytab: they cannot be used."""
         protocol = self._config.security_protocol(name)
         if protocol.startswith("SASL"):
             from ottla.broker.security.authn.listener_security import check_keytab

@@ -105,8 +105,8 @@ class LogDirs:
         """Take every directory; one that cannot even be locked has failed.
 
         Raises:
-            DirectoryInUse: another node is in one; OSError: the metadata directory cannot be used, or none can, or the
-                node is short of descriptors.
+            LogDirectoryInUse: another node is in one.
+            OSError: the metadata directory cannot be used, or none can, or the node is short of descriptors.
         """
         for directory in self._all_directories():
             self._run_or_mark_offline(directory, directory.lock)
@@ -121,7 +121,7 @@ class LogDirs:
         """Read whose the directories are; None where all are new.
 
         Raises:
-            WrongDirectory: another node's or cluster's, one of two copies, or the metadata log is missing.
+            LogDirMismatch: another node's or cluster's, one of two copies, or the metadata log is missing.
             CorruptFile, OSError: the identity cannot be read.
         """
         found: dict[bytes, LogDirectory] = {}

@@ -40,7 +40,7 @@ def format_log_dirs(
     """Format new directories as a cluster of this one node.
 
     Raises:
-        NotFormatted: other controllers are named.
+        LogDirsNotFormatted: other controllers are named.
         OSError: the disk failed.
     """
     path = storage.metadata.path

@@ -57,7 +57,7 @@ class GssapiSaslServer:
         """Take what the client says; None where it is told nothing at all.
 
         Raises:
-            NotAuthentic: no ticket, or not a good one for us, or another protection than none.
+            SaslAuthenticationException: no ticket, or not a good one for us, or another protection than none.
         """
         if self._security_context is None:
             self._security_context = self._tickets.new_context()

@@ -71,7 +71,7 @@ class JsonWebKeySet:
         """The claims of a token that one of the keys signed, as JSON.
 
         Raises:
-            BadToken: none of them did, or none fits.
+            InvalidToken: none of them did, or none fits.
         """
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm[:2] not in _KEY_TYPES:

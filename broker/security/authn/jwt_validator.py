@@ -30,7 +30,7 @@ class SignatureVerifier(Protocol):
     """Who has the keys: `ottla.broker.security.authn.jwks.JsonWebKeySet`."""
 
     def verify(self, header: Claims, token: str) -> bytes:
-        """The claims of a token that one of the keys signed, as JSON. Raises BadToken."""
+        """The claims of a token that one of the keys signed, as JSON. Raises InvalidToken."""
 
 
 class JwtRequirements(NamedTuple):
@@ -53,7 +53,7 @@ class BrokerJwtValidator:
         """Whose a token is.
 
         Raises:
-            BadToken: it is none of a trusted key, or for another time, place or use.
+            InvalidToken: it is none of a trusted key, or for another time, place or use.
         """
         parts = _parts(token)
         claims = _json(self._keys.verify(_decode_part(parts[0]), token))
@@ -136,7 +136,7 @@ class UnsecuredJwtValidator:
         """Whose a token says that it is.
 
         Raises:
-            BadToken: it is none, is signed, has ended, or lacks a scope.
+            InvalidToken: it is none, is signed, has ended, or lacks a scope.
         """
         parts = _parts(token)
         header, claims = _decode_part(parts[0]), _decode_part(parts[1])

@@ -41,7 +41,7 @@ class KerberosConfig(NamedTuple):
 
 
 def _options(jaas: str | None) -> Mapping[str, str]:
-    """Of the JAAS line. Raises BadAccess, BadJaas."""
+    """Of the JAAS line. Raises InvalidSecurityConfig, InvalidJaasConfig."""
     if jaas is None:
         raise InvalidSecurityConfig(
             f"is where the keys of GSSAPI stand, which is enabled if nothing is said: {_JAAS_EXAMPLE}"
@@ -57,7 +57,7 @@ def parse_keytab(jaas: str | None) -> Keytab:
     """Whose keys a JAAS line names.
 
     Raises:
-        BadAccess, BadJaas: none.
+        InvalidSecurityConfig, InvalidJaasConfig: none.
     """
     options = _options(jaas)
     path = options.get("keyTab", "")
@@ -68,7 +68,8 @@ def load_kerberos_config(get: SettingLookup, jaas: str | None, env: Env) -> Kerb
     """Who takes a listener's tickets; ``get``: the listener's settings, those `find_kerberos_problems` lets through.
 
     Raises:
-        BadAccess, BadJaas, BadRule: the settings cannot be; BadKeytab: the keys cannot be used.
+        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: the settings cannot be.
+        InvalidKeytab: the keys cannot be used.
     """
     tickets = env.kerberos_acceptor(parse_keytab(jaas))
     return KerberosConfig(tickets, parse_name_rules(get(PRINCIPAL_RULES) or "", tickets.default_realm))

@@ -36,7 +36,7 @@ PrincipalParts = Sequence[str]
 """The realm, and what stands before it."""
 KerberosRule = Callable[[PrincipalParts], "str | None"]
 KerberosNameMapper = Callable[[str], str]
-"""The name of a principal. Raises NoName."""
+"""The name of a principal. Raises NoMatchingRule."""
 
 
 def _format_name(text: str, parts: PrincipalParts) -> str:
@@ -95,7 +95,7 @@ def parse_name_rules(rules: str, default_realm: str) -> KerberosNameMapper:
     """What makes names of principals; ``rules``: a list with commas between, as the setting has it.
 
     Raises:
-        BadRule: a rule cannot be read.
+        InvalidMappingRule: a rule cannot be read.
     """
     made: list[KerberosRule] = []
     for text in (x.strip() for x in rules.split(",") if x.strip()):

@@ -128,7 +128,8 @@ def check_keytab(values: Mapping[str, str], listener: str, protocol: str, env: E
     """See whether the keys a listener takes tickets by are there: better at the start than at the first client.
 
     Raises:
-        BadKeytab: they cannot be used; BadAccess, BadJaas, BadRule: settings that cannot be.
+        InvalidKeytab: they cannot be used.
+        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: settings that cannot be.
     """
     get = listener_setting(values, listener)
     if protocol.startswith("SASL") and GSSAPI in _enabled_mechanisms(get):
@@ -139,7 +140,7 @@ def listener_tls(values: Mapping[str, str], listener: str, protocol: str) -> Tls
     """TLS of a listener; None where it speaks none.
 
     Raises:
-        BadAccess: settings that cannot stand together.
+        InvalidSecurityConfig: settings that cannot stand together.
     """
     if not protocol.endswith("SSL"):
         return None
@@ -165,7 +166,8 @@ def build_listener_security(
     """What a listener asks for; None where it lets everybody in. ``env``: where OAUTHBEARER or GSSAPI is enabled.
 
     Raises:
-        BadAccess, BadJaas, BadRule: settings that cannot be; BadKeytab: keys that cannot be used.
+        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: settings that cannot be.
+        InvalidKeytab: keys that cannot be used.
     """
     if protocol == "PLAINTEXT":
         return None
@@ -215,7 +217,7 @@ def build_outbound_access(
     """What this node needs where it speaks to others of its kind: at their listener of this name.
 
     Raises:
-        BadAccess: settings that cannot be.
+        InvalidSecurityConfig: settings that cannot be.
     """
     if protocol == "PLAINTEXT":
         return NO_SECURITY

@@ -51,13 +51,13 @@ class OAuthBearerConfig(NamedTuple):
 
 
 def _options(get: SettingLookup) -> Mapping[str, str]:
-    """Those of the JAAS line; there need not be one. Raises BadJaas."""
+    """Those of the JAAS line; there need not be one. Raises InvalidJaasConfig."""
     text = get(JAAS_CONFIG)
     return {} if text is None else parse_jaas(text).options
 
 
 def _jwks_tls(options: Mapping[str, str]) -> TlsConfig | None:
-    """How an https address is trusted, where the JAAS line says so. Raises BadAccess."""
+    """How an https address is trusted, where the JAAS line says so. Raises InvalidSecurityConfig."""
     return parse_tls(options.get) if any(name.startswith("ssl.") for name in options) else None
 
 
@@ -65,7 +65,7 @@ def load_oauthbearer_config(get: SettingLookup, env: Env) -> OAuthBearerConfig:
     """Who takes a listener's tokens; ``get``: the listener's settings, those `find_oauthbearer_problems` lets through.
 
     Raises:
-        BadJaas, BadAccess, ValueError: they cannot be.
+        InvalidJaasConfig, InvalidSecurityConfig, ValueError: they cannot be.
     """
     options = _options(get)
     if get(CALLBACK_HANDLER) == UNSECURED_HANDLER:

@@ -45,7 +45,7 @@ class TokenValidator(Protocol):
     """Who knows good tokens: `ottla.broker.security.authn.jwt_validator`."""
 
     def validate(self, token: str) -> OAuthBearerToken:
-        """Whose a token is. Raises BadToken."""
+        """Whose a token is. Raises InvalidToken."""
 
 
 class OAuthBearerSaslServer:
@@ -66,7 +66,7 @@ class OAuthBearerSaslServer:
         """Take the client's token, or its word that it heard of the refusal.
 
         Raises:
-            NotAuthentic: no such message, somebody else's name, or the token was refused before.
+            SaslAuthenticationException: no such message, somebody else's name, or the token was refused before.
         """
         if token == _ACKNOWLEDGED and self._error_response is not None:
             raise SaslAuthenticationException(self._why, self._error_response)

@@ -51,7 +51,7 @@ class PlainSaslServer:
         """Take the one message there is.
 
         Raises:
-            NotAuthentic: it breaks a rule, or names nobody, or the password is wrong.
+            SaslAuthenticationException: it breaks a rule, or names nobody, or the password is wrong.
         """
         parts = _text(token).split("\0", 3)
         if len(parts) != 3:

@@ -41,7 +41,11 @@ class SaslServer(Protocol):
     """Whether `evaluate` may wait for files: then it is called in a thread."""
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Take what the client says; gives what it is told, None where that is nothing. Raises NotAuthentic."""
+        """Take what the client says; gives what it is told, None where that is nothing.
+
+        Raises:
+            SaslAuthenticationException: it does not prove who it is.
+        """
 
 
 SaslServerFactory = Callable[[], SaslServer]

@@ -76,7 +76,7 @@ class ScramSaslServer:
         """Take the client's first or last message.
 
         Raises:
-            NotAuthentic: it is none, names nobody, or proves nothing.
+            SaslAuthenticationException: it is none, names nobody, or proves nothing.
         """
         try:
             return (

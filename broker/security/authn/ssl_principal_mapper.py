@@ -59,7 +59,7 @@ def parse_mapping_rules(rules: str) -> PrincipalMapper:
     """What makes a name of a subject; None of one that no rule fits.
 
     Raises:
-        BadRule: a rule cannot be read.
+        InvalidMappingRule: a rule cannot be read.
     """
     text = rules.strip() or "DEFAULT"
     made: list[PrincipalMapper] = []

@@ -59,7 +59,7 @@ class HandlerRule(NamedTuple):
     operation: AclOperation
     resource: ResourceType
     denial: str
-    """``row_class``: a row of its own with the error; ``left out``; ``whole``; ``bits``: of authorized operations."""
+    """``row``: a row of its own with the error; ``left out``; ``whole``; ``bits``: of authorized operations."""
 
 
 AuthorizationRule = RequestRule | ResourceRule | HandlerRule

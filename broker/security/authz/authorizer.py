@@ -57,7 +57,7 @@ class Authorizer:
         """As a node's settings have it.
 
         Raises:
-            BadConfig: an authorizer that is not here, or a super user that is none.
+            ConfigException: an authorizer that is not here, or a super user that is none.
         """
         named = config.text("authorizer.class.name")
         if named != STANDARD_AUTHORIZER:
