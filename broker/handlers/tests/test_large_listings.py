@@ -121,7 +121,9 @@ def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
         producer_epoch=4,
         partitions=frozenset((name, number) for name in NAMES for number in (1, 0)),
     )
-    monkeypatch.setattr(describe_transactions, "state_machine_of", lambda _: SimpleNamespace(committed_transaction=lambda _: txn))
+    monkeypatch.setattr(
+        describe_transactions, "state_machine_of", lambda _: SimpleNamespace(committed_transaction=lambda _: txn)
+    )
     return SimpleNamespace(transaction_coordinator=SimpleNamespace(shard_for=lambda _: None))
 
 

@@ -100,7 +100,8 @@ def test_as_many_partitions_as_were_asked_for_records_are_read_and_no_more() -> 
             node.produce(number)
         await node.fetch(1, max_records=1)
         counts = [
-            shared.share_partition.in_flight_count for shared in node.stage.services.share_partition_manager._by_key.values()
+            shared.share_partition.in_flight_count
+            for shared in node.stage.services.share_partition_manager._by_key.values()
         ]
         assert counts == [0, 5, 0], "who comes first goes round with the epoch"
 
@@ -287,7 +288,8 @@ def test_only_the_first_partition_that_has_anything_sends_more_than_its_part() -
         answer = await node.fetch(1, max_bytes=100)
         assert sent(answer) == {1: size}, "whose first batch is larger than all that was asked for"
         in_flight = [
-            shared.share_partition.in_flight_count for shared in node.stage.services.share_partition_manager._by_key.values()
+            shared.share_partition.in_flight_count
+            for shared in node.stage.services.share_partition_manager._by_key.values()
         ]
         assert in_flight == [0, 100, 0, 0], "of the others nothing is anybody's"
         assert sent(await node.fetch(2, max_bytes=4 * size)) == {2: size, 3: size}
