@@ -15,7 +15,7 @@ from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
 class _ArmedTimer:
     """One armed timer. ``heap_position_ms`` is where it stands in the heap, which may be earlier than when it is due."""
 
-    __slots__ = ("due_ms", "callback", "key", "heap_position_ms")
+    __slots__ = ("callback", "due_ms", "heap_position_ms", "key")
 
     def __init__(self, due: float, key: Hashable, fire: Callable[[], Any]) -> None:
         self.due_ms = due

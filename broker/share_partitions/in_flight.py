@@ -49,7 +49,7 @@ class RollbackState(NamedTuple):
 class InFlightState:
     """The state of neighbouring records that are all alike."""
 
-    __slots__ = ("_archived", "rollback_state", "delivery_count", "lock_until_ms", "member_id", "state")
+    __slots__ = ("_archived", "delivery_count", "lock_until_ms", "member_id", "rollback_state", "state")
 
     def __init__(
         self, state: RecordState, delivery_count: int, member_id: str = NO_MEMBER, lock_until_ms: int | None = None
@@ -152,7 +152,7 @@ class InFlightRun(NamedTuple):
 class InFlightBatch:
     """Neighbouring records that were acquired together. Costs as much as it has runs, whatever number of records."""
 
-    __slots__ = ("_run_starts", "_states", "first_offset", "last_offset", "batch_state")
+    __slots__ = ("_run_starts", "_states", "batch_state", "first_offset", "last_offset")
 
     def __init__(self, first_offset: int, last_offset: int, whole: InFlightState) -> None:
         self.first_offset = first_offset

@@ -48,11 +48,11 @@ class _PersisterCall:
     """One on its way."""
 
     __slots__ = (
-        "earlier_calls",
-        "first_attempt_started",
-        "blocks_later_calls",
-        "finished",
         "attempts",
+        "blocks_later_calls",
+        "earlier_calls",
+        "finished",
+        "first_attempt_started",
         "was_overtaken",
     )
 

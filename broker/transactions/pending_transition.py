@@ -11,7 +11,7 @@ from ottla.broker.transactions.transaction_metadata import PREPARED_STATES, Topi
 class PendingTransition:
     """What a transactional id was and is to be. As long as there is one, no other transition begins."""
 
-    __slots__ = ("after", "before", "remaining_partitions", "is_written")
+    __slots__ = ("after", "before", "is_written", "remaining_partitions")
 
     def __init__(self, before: TransactionMetadata, after: TransactionMetadata | None) -> None:
         self.before = before

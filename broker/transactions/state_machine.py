@@ -102,7 +102,9 @@ class TransactionStateMachine:
                 case _:
                     raise AssertionError(event)
         except ProtocolError as error:
-            return TransactionEffects(immediate_replies=[RequestReply(event.pending_request, error.with_traceback(None))])
+            return TransactionEffects(
+                immediate_replies=[RequestReply(event.pending_request, error.with_traceback(None))]
+            )
 
     def replay(self, offset: int, record: TransactionRecord) -> None:
         """Take in one record."""

@@ -203,7 +203,9 @@ def test_fact_128_a_transaction_begins_with_its_first_partition(state: Transacti
 
 
 def test_fact_128_what_is_open_keeps_its_beginning_and_gets_more() -> None:
-    after = add_partitions.prepare_add_partitions(txn(S.ONGOING, client_transaction_version=2), frozenset({("t", 1)}), 0, NOW)
+    after = add_partitions.prepare_add_partitions(
+        txn(S.ONGOING, client_transaction_version=2), frozenset({("t", 1)}), 0, NOW
+    )
     assert after is not None
     assert (after.start_ms, after.last_update_ms, after.client_transaction_version) == (1_000, NOW, 0)
     assert after.partitions == {("t", 0), ("t", 1)}
@@ -385,7 +387,9 @@ def test_fact_115_what_is_complete_keeps_when_it_began(before: TransactionState,
 
 
 def test_fact_122_a_fence_of_version_1_takes_the_next_epoch_into_the_record_once() -> None:
-    after = end_transitions.prepare_fence_producer_epoch(txn(S.ONGOING, last_producer_epoch=3), NOW, none_left, bumps=False)
+    after = end_transitions.prepare_fence_producer_epoch(
+        txn(S.ONGOING, last_producer_epoch=3), NOW, none_left, bumps=False
+    )
     assert (after.state, after.producer_epoch, after.last_producer_epoch, after.client_transaction_version) == (
         S.PREPARE_ABORT,
         5,

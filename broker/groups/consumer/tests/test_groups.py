@@ -265,7 +265,16 @@ def test_a_shard_that_is_read_again_has_the_same_groups_and_new_timers() -> None
     shard.heartbeat("c", 0)
     shard.heartbeat("a", 3)
     again = shard.restart()
-    for name in ("epoch", "target_epoch", "metadata_hash", "members", "target", "owner_epochs", "subscribed_topic_names", "state"):
+    for name in (
+        "epoch",
+        "target_epoch",
+        "metadata_hash",
+        "members",
+        "target",
+        "owner_epochs",
+        "subscribed_topic_names",
+        "state",
+    ):
         assert getattr(again.consumer, name) == getattr(shard.consumer, name), name
     again.wait(29_999)
     assert "a" in again.consumer.members
