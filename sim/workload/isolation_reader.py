@@ -137,11 +137,11 @@ class IsolationReader(SimClient):
                 number,
                 OperationOutcome.OK,
                 self.simulation.now_s(),
-                [OffsetsStep(place, seen.last_stable_offset, seen.high)],
+                [OffsetsStep(place, seen.last_stable_offset, seen.high_watermark)],
             )
             if (
                 not seen.records
-                and seen.last_stable_offset >= seen.high
+                and seen.last_stable_offset >= seen.high_watermark
                 and self._at[partition] >= seen.last_stable_offset
             ):
                 return out
