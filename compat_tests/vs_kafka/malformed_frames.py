@@ -29,6 +29,24 @@ def _flexible(key: int, version: int, body: bytes = b"") -> bytes:
     return build_frame(key, version, b"\x00" + body)
 
 
+def _frames_of_no_request() -> list[MalformedFrame]:
+    """Sizes and headers that hold no request, and the first bytes of other protocols."""
+    return [
+        MalformedFrame("a size of 0", b"\x00\x00\x00\x00"),
+        MalformedFrame("a size of -1", b"\xff\xff\xff\xff"),
+        MalformedFrame("a size of -2^31", b"\x80\x00\x00\x00"),
+        MalformedFrame("a size of 2^31-1", b"\x7f\xff\xff\xff" + b"x" * 100),
+        MalformedFrame("a size of 1", b"\x00\x00\x00\x01x"),
+        MalformedFrame("a header cut off", b"\x00\x00\x00\x06\x00\x12\x00\x00\x00\x00"),
+        MalformedFrame(
+            "a client id longer than the frame", b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x07\x7f\xff"
+        ),
+        MalformedFrame("a client id of length -2", b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x07\xff\xfe"),
+        MalformedFrame("HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        MalformedFrame("TLS", bytes.fromhex("16030100c8010000c40303") + b"\x00" * 200),
+    ]
+
+
 def malformed_frames() -> list[MalformedFrame]:
     """What is sent, each on a connection of its own."""
     versions = build_frame(18, 0)
@@ -80,18 +98,7 @@ def malformed_frames() -> list[MalformedFrame]:
         MalformedFrame("Envelope on the broker's listener", _flexible(58, 0, b"\x00" * 20)),
         MalformedFrame("BrokerHeartbeat on the broker's listener", _flexible(63, 0, b"\x00" * 20)),
         MalformedFrame("key 93", build_frame(93, 0)),
-        MalformedFrame("a size of 0", b"\x00\x00\x00\x00"),
-        MalformedFrame("a size of -1", b"\xff\xff\xff\xff"),
-        MalformedFrame("a size of -2^31", b"\x80\x00\x00\x00"),
-        MalformedFrame("a size of 2^31-1", b"\x7f\xff\xff\xff" + b"x" * 100),
-        MalformedFrame("a size of 1", b"\x00\x00\x00\x01x"),
-        MalformedFrame("a header cut off", b"\x00\x00\x00\x06\x00\x12\x00\x00\x00\x00"),
-        MalformedFrame(
-            "a client id longer than the frame", b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x07\x7f\xff"
-        ),
-        MalformedFrame("a client id of length -2", b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x07\xff\xfe"),
-        MalformedFrame("HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-        MalformedFrame("TLS", bytes.fromhex("16030100c8010000c40303") + b"\x00" * 200),
+        *_frames_of_no_request(),
     ]
 
 
