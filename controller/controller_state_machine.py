@@ -1,7 +1,8 @@
 """The controller machine: one request or event in, records and an answer out; replayed records make the image.
 
-It joins the control areas (`brokers`, `heartbeats`, and through `areas` all others) and knows nothing of disks, sockets
-or quorums: a quorum of one and a quorum of many drive it alike. Source: ``QuorumController.java`` (apache/kafka 4.3.1).
+It joins the control areas (`broker_registration`, `broker_heartbeat`, and through `request_routing` all others) and
+knows nothing of disks, sockets or quorums: a quorum of one and a quorum of many drive it alike. Source:
+``QuorumController.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations

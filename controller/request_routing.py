@@ -1,4 +1,4 @@
-"""Which control area decides a request, for all requests but those of a node that idles (`machine` has them).
+"""Which control area decides a request, for all but those of a node that idles (`controller_state_machine` has them).
 
 An area and its messages load with the first of its requests: most nodes never see most of them.
 Source: ``ControllerApis.scala``, ``QuorumController.java`` (apache/kafka 4.3.1).

@@ -1,0 +1,1 @@
+"""Configuration keys: names, values and the rules that check them."""

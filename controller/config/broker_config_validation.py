@@ -205,8 +205,8 @@ def _cordoned(settings: BrokerConfigValues, log_dirs: Collection[str]) -> Iterat
         return
     known = log_dirs or settings.elements("log.dirs") or settings.elements("log.dir")
     unknown = [x for x in cordoned if x not in known]
-    text = f"All entries in {CORDONED_LOG_DIRS} must be present in log.dirs or log.dir. Missing entries : {', '.join(unknown)}"
-    yield from _required((not unknown, text))
+    text = f"All entries in {CORDONED_LOG_DIRS} must be present in log.dirs or log.dir."
+    yield from _required((not unknown, f"{text} Missing entries : {', '.join(unknown)}"))
 
 
 def _connections(settings: BrokerConfigValues) -> Iterator[str]:

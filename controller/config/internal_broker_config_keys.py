@@ -1,6 +1,6 @@
 """Broker settings of Kafka 4.3.1 that are validated and not described, and those that can only be set dynamically.
 
-In the form of `broker_keys`.
+In the form of `broker_config_keys`.
 Source: ``ConfigDef.defineInternal`` in the classes that ``KafkaConfig`` joins, ``QuotaConfig.brokerQuotaConfigs``
 (apache/kafka 4.3.1).
 """

@@ -1,0 +1,1 @@
+"""What the controller decides: one module for each request."""

@@ -61,13 +61,16 @@ class TopicCreationContext(NamedTuple):
 
 
 def topic_name_error(name: str) -> str | None:
-    """What is wrong with a topic name, or None (``TopicImage.validate``)."""
+    """What is wrong with a topic name, or None (``Topic.validate``)."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
         return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > MAX_TOPIC_NAME_LENGTH:
-        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
+        return (
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
+            f"{MAX_TOPIC_NAME_LENGTH}"
+        )
     if not _LEGAL.fullmatch(name):
         return (
             f"Topic name is invalid: '{name}' contains one or more characters other than "

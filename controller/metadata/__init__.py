@@ -1,0 +1,1 @@
+"""The metadata image, what changes it, and the snapshots it is kept in."""

@@ -1,7 +1,7 @@
 """The metadata image: what the records of `__cluster_metadata` add up to, as one immutable value.
 
-Brokers read an image; nobody changes one. A `Draft` takes records and gives the next image, which shares everything
-that was not touched, so an older image stays whole: undoing uncommitted changes is keeping the old value.
+Brokers read an image; nobody changes one. An `ImageBuilder` takes records and gives the next image, which shares
+everything that was not touched, so an older image stays whole: undoing uncommitted changes is keeping the old value.
 
 Source: ``MetadataImage.java``, ``TopicsImage.java``, ``ClusterImage.java`` and their deltas (apache/kafka 4.3.1).
 """
@@ -59,7 +59,7 @@ class TopicImage:
 class MetadataImage:
     """Everything the controller knows, as of ``offset`` (the last record taken in).
 
-    What there may be thousands of is in tries (`persistent`); brokers, controllers and features are few and copied.
+    What there may be thousands of is in tries (`persistent_map`); brokers, controllers and features are few and copied.
     """
 
     offset: int = -1

@@ -1,0 +1,1 @@
+"""What several requests decide alike about partitions: placement, reassignment, leaders and in-sync sets."""

@@ -61,7 +61,7 @@ def build_partition_change(
 ) -> m.PartitionChangeRecord | None:
     """The record that changes a partition; None where nothing does.
 
-    ``at``: topic id and number. ``default_election``: whom to look for, instead of what the topic's rules say. ``isr``: the
+    ``at``: topic id and number. ``election``: whom to look for, instead of what the topic's rules say. ``isr``: the
     in-sync set it shall have. ``move``: the replicas it shall have, and which of them come and go. ``lost``: replicas
     that restarted uncleanly and may have lost what they had. ``directories``: where replicas lie now, of those that
     moved or come. ``recovery``: whether the leader still recovers from an unclean election, where it says so.

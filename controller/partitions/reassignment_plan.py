@@ -3,7 +3,7 @@
 A plan says for each partition which replicas it shall have; whoever carries it out asks for reassignments. Racks come
 before balance: no plan puts two replicas of a partition into one rack while another rack has a broker to spare.
 
-Kafka leaves this to tools. The rules are Ottla's own; what Kafka itself does for new partitions is in `placement`.
+Kafka leaves this to tools. The rules are Ottla's own; what Kafka itself does for new partitions is in `replica_placer`.
 """
 
 from __future__ import annotations

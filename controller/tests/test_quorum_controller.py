@@ -366,9 +366,8 @@ async def refusals(code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> list[flo
         tried.append(sight.now_ms)
         raise ProtocolError(code, "not like that")
 
-    monkeypatch.setattr(
-        "ottla.controller.quorum_controller.PERIODIC_TASKS", (PeriodicTask("do as told", lambda static: 1_000, refuse),)
-    )
+    task = PeriodicTask("do as told", lambda static: 1_000, refuse)
+    monkeypatch.setattr("ottla.controller.quorum_controller.PERIODIC_TASKS", (task,))
     async with ControllerFixture().controller() as controller:
         assert controller.is_active
         await trio.sleep(600)
@@ -394,9 +393,8 @@ async def test_a_broken_invariant_in_a_chore_ends_the_node(monkeypatch: pytest.M
     def broken(_: PeriodicTaskContext) -> ControllerResult:
         raise AssertionError("this cannot be")
 
-    monkeypatch.setattr(
-        "ottla.controller.quorum_controller.PERIODIC_TASKS", (PeriodicTask("do what cannot be", lambda static: 1_000, broken),)
-    )
+    task = PeriodicTask("do what cannot be", lambda static: 1_000, broken)
+    monkeypatch.setattr("ottla.controller.quorum_controller.PERIODIC_TASKS", (task,))
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="this cannot be"), flatten_subgroups=True):
         async with ControllerFixture().controller():
             await trio.sleep(600)

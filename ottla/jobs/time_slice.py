@@ -37,7 +37,7 @@ class TimeSlice:
 
         for log in logs:
             look_at(log)
-            await turn.step()
+            await time_slice.maybe_yield()
 
     A handler with many rows writes them as `Job` and hands those to `start`.
     """

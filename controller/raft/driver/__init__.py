@@ -1,0 +1,1 @@
+"""The Raft machine at work: its files, clock and peers."""

@@ -1,0 +1,1 @@
+"""Raft's events as Kafka's messages, and back."""

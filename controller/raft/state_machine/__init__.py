@@ -1,0 +1,1 @@
+"""The Raft state machine: pure, one step for each event."""

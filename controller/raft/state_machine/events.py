@@ -37,7 +37,7 @@ class ReplicaKey(NamedTuple):
 
 
 class VoterState(IntEnum):
-    """Whether a voter of a fixed set remembers all it ever said (see ``newborn``)."""
+    """Whether a voter of a fixed set remembers all it ever said (see `lost_disk`)."""
 
     GROWN = 0
     NEWBORN = 1
@@ -301,7 +301,7 @@ class SnapshotChunkReceived(NamedTuple):
 
 
 class SnapshotLoaded(NamedTuple):
-    """The leader's snapshot lies here whole; `Ready.truncate_to_snapshot` says whether it takes the log's place (R235)."""
+    """The leader's snapshot lies here whole; `Ready.truncate_to_snapshot` says whether it replaces the log (R235)."""
 
     end_offset: int
     epoch: int
@@ -378,8 +378,9 @@ class Ready:
     load_snapshot: tuple[int, int] | None = None
     """(end offset, epoch): fetch this snapshot from the leader, by `FetchSnapshot` after `FetchSnapshot`.
 
-    Each answer is handed in as it comes (`ResponseReceived`), and `SnapshotLoaded` at last. Once the machine's ``loading`` is
-    not this snapshot any more (no follower of that leader now, or the leader has it no more) it will not be taken.
+    Each answer is handed in as it comes (`ResponseReceived`), and `SnapshotLoaded` at last. Once the machine's
+    ``loading_snapshot`` is not this snapshot any more (no follower of that leader now, or the leader has it no more) it
+    will not be taken.
     """
     protocol_violation: str | None = None
     """What another node said that cannot be, and was not believed: worth a line in the log."""

@@ -84,7 +84,7 @@ class LogSummary:
     def validate_offset_and_epoch(self, offset: int, last_epoch: int) -> tuple[str, tuple[int, int]]:
         """Whether a log that ends at ``offset`` with ``last_epoch`` is a beginning of this one (R218).
 
-        Gives ``("valid", ...)``, ``("diverging", (epoch, end_offset offset))`` or ``("snapshot", (end_offset offset, epoch))``.
+        Gives ``("valid", ...)``, ``("diverging", (epoch, end offset))`` or ``("snapshot", (end offset, epoch))``.
         """
         if offset == 0 and self.snapshots:
             return "snapshot", self.snapshots[-1]

@@ -1,8 +1,8 @@
 """The raft machine: ``step(now, event) -> Ready``. It knows no file, no socket, no clock and no chance of its own.
 
-One voter or many is the same machine: a lone voter is a majority by itself, so that `Start` makes it leader at once.
-What a step wants done is done in the order `Ready` gives before the next step is taken. What is appended counts for
-this node's own voice once it is on its disk (`LogFlushed`), which is stricter than Kafka (R227).
+One voter or many is the same machine: a lone voter is a majority by itself, so that `RaftStarted` makes it leader at
+once. What a step wants done is done in the order `Ready` gives before the next step is taken. What is appended counts
+for this node's own voice once it is on its disk (`LogFlushed`), which is stricter than Kafka (R227).
 
 Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
 """

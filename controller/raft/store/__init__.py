@@ -1,0 +1,1 @@
+"""Where the quorum's state lies: metadata log, snapshots, quorum-state."""

@@ -1,4 +1,4 @@
-"""Where the quorum's state lies: metadata log, snapshots, ``quorum_records-state``; what a start believes, and what may go.
+"""Where the quorum's state lies: metadata log, snapshots, ``quorum-state``; what a start believes, and what may go.
 
 A start begins from the newest snapshot that can be read. What lies below it was committed, so on disk, before it was
 written: that is the log's recovery point, and only what follows is read.

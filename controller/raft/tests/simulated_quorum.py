@@ -72,7 +72,7 @@ class SimulatedQuorum:
         auto_join: bool = False,
         fixed: bool = False,
     ) -> None:
-        """``has_static_voters``: the settings say who votes, for ever, and nobody has been anything before."""
+        """``fixed``: the settings say who votes, for ever, and nobody has been anything before."""
         self.has_static_voters = fixed
         self.random = random.Random(seed)
         self.hosts = {i: SimulatedHost(i) for i in range(1, count + observers + 1)}

@@ -1,6 +1,6 @@
 """What ends a raft node of Apache Kafka's is never said to one (R254-R260): a test a row.
 
-The same is looked at with every answer in the simulation (``quorum_promises.py``).
+The same is looked at with every answer in the simulation (``raft_invariants.py``).
 """
 
 from __future__ import annotations
