@@ -127,7 +127,7 @@ class ConsumerMemberClient:
         self.epoch = 0
         self.owned: dict[str, list[int]] = {}
 
-    def rows(self) -> list[hb.ConsumerGroupHeartbeatRequestTopicPartitions]:
+    def topic_partitions(self) -> list[hb.ConsumerGroupHeartbeatRequestTopicPartitions]:
         row = hb.ConsumerGroupHeartbeatRequestTopicPartitions
         return [row(topic_id_of(topic), numbers) for topic, numbers in self.owned.items()]
 
@@ -137,7 +137,7 @@ class ConsumerMemberClient:
             self.owned = {}
             fields = {**self.joining, **fields}
         else:
-            fields = {"topic_partitions": self.rows(), **fields}
+            fields = {"topic_partitions": self.topic_partitions(), **fields}
         answer = self.shard.heartbeat(self.name, self.epoch, **fields)
         if answer.error_code:
             self.epoch = 0

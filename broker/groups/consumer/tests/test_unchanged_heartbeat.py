@@ -73,7 +73,7 @@ def is_short(shard: ConsumerGroupShard, monkeypatch: pytest.MonkeyPatch, **field
 def test_a_member_at_rest_that_says_nothing_new_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
     shard, a, _ = two_reconciled_members()
     assert is_short(shard, monkeypatch)
-    assert is_short(shard, monkeypatch, topic_partitions=a.rows())
+    assert is_short(shard, monkeypatch, topic_partitions=a.topic_partitions())
 
 
 SAYS_MORE = [
