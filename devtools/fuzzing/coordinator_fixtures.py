@@ -111,7 +111,7 @@ def group_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
     )
     stage.services.share_partition_manager = SharePartitionManager(
         *(env, stage.config, timers, stage.hosted, persister, None, PartitionMetadataClient(_around(stage), hosted)),  # type: ignore[arg-type]
-        *(nursery.start_soon, stage.services.purgatory.wake, _failed),
+        *(nursery.start_soon, stage.services.purgatory.check_and_complete, _failed),
     )
     images = [stage.hosted.image]
     coordinator._image = images[0]
@@ -157,7 +157,7 @@ def transaction_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
     around = MarkerSenderDependencies(
         1, lambda: stage.hosted.image, lambda broker: None, lambda request: write_markers(stage.services, request), 30.0
     )
-    ids.next_nowait = ids.next_id  # type: ignore[attr-defined]
+    ids.try_generate = ids.next_id  # type: ignore[attr-defined]
     coordinator = TransactionCoordinator(env, stage.config, timers, _failed, lambda: 1, lambda: 2, ids.next_id, around)
     stage.services.transaction_coordinator = coordinator
     stage.services.producer_ids = ids
@@ -194,12 +194,12 @@ def share_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
         replica.log.set_high_watermark(replica.log.log_end_offset)
     env: Any = stage.env
     timers = Timers(env)
-    storage: Any = SimpleNamespace(from_config=lambda log: SimpleNamespace(note_starts=lambda logs: None))
+    storage: Any = SimpleNamespace(directory_of=lambda log: SimpleNamespace(write_log_start_offsets=lambda logs: None))
     coordinator = ShareCoordinator(env, stage.config, timers, _failed, lambda: stage.hosted.image, storage)
     coordinator.partition_for = lambda at: 0  # type: ignore[method-assign]
     stage.services.share_partition_manager = SharePartitionManager(
         *(env, stage.config, timers, stage.hosted, Persister(_around(stage), coordinator), coordinator, None),  # type: ignore[arg-type]
-        *(nursery.start_soon, stage.services.purgatory.wake, _failed),
+        *(nursery.start_soon, stage.services.purgatory.check_and_complete, _failed),
     )
     probe = SharePartitionKey("none", T, 0)
 
