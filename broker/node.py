@@ -28,7 +28,7 @@ from ottla.controller.raft.quorum_config import QuorumConfig
 from ottla.env import log_escaping
 from ottla.env.env import Env
 from ottla.jobs.supervision import raise_unwrapped
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 
 
 class StartupRejected(Exception):

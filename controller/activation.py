@@ -22,7 +22,7 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.raft.store.metadata_store import IncompatibleQuorum
 from ottla.controller.storage_formatter import BOOTSTRAP_FILE, bootstrap_records
 from ottla.env.env import Env
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages import metadata_records as m
 

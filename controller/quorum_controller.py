@@ -45,7 +45,8 @@ from ottla.env.disk import is_transient
 from ottla.env.env import Env
 from ottla.jobs.cooperative import run_yielding
 from ottla.jobs.pending_request import ChargeQuota, PendingRequest, no_quota
-from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 

@@ -24,7 +24,8 @@ from ottla.controller.metadata.snapshot_files import (
 from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.env.disk import PRIVATE_DIR, PRIVATE_FILE
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
-from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory, MetaProperties
+from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages import control_records as ctl

@@ -45,7 +45,7 @@ from ottla.controller.quorum_controller import QuorumController
 from ottla.controller.raft.quorum_config import QuorumConfig
 from ottla.env.env import FOREVER_S, Env
 from ottla.jobs.supervision import run_logging_failure, supervise
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
     from ottla.broker.interbroker.broker_liveness_probe import BrokerLivenessProbe

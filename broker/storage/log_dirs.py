@@ -16,7 +16,8 @@ from types import MappingProxyType
 import trio
 
 from ottla.env.disk import Disk, File, is_transient
-from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.partition_log import PartitionLog
 
 logger = logging.getLogger("ottla.storage")

@@ -12,7 +12,7 @@ from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.storage.log_dirs import LogDirs
 from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.storage_formatter import format_directory, read_snapshot_voters
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 
 
 class LogDirsNotFormatted(Exception):

@@ -21,7 +21,7 @@ from ottla.controller.metadata.delta import MetadataDelta, TopicDelta
 from ottla.controller.metadata.directory_id import UNASSIGNED
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.env.env import ThreadPool
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 
 NODE_ID = 1
 THREAD_WORK_S = 0.001

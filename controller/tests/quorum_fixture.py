@@ -19,7 +19,8 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft.state_machine.raft_state import QuorumTimeouts
 from ottla.controller.tests.controller_fixture import ControllerTestEnv
 from ottla.env.memory_disk import MemoryDisk
-from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory, MetaProperties
+from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.api_keys import ApiKey, request_class
 from ottla.wire.codec import compiler
 from ottla.wire.codec.primitives import uuid_to_string

@@ -16,7 +16,7 @@ from ottla.controller.tests.quorum_fixture import CLUSTER_ID, ControllerQuorum, 
 from ottla.controller.tests.test_quorum_controller import virtual
 from ottla.controller.tests.test_quorum_of_controllers import make, with_broker
 from ottla.env.memory_disk import MemoryDisk
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 
 AT = {i: ListenerEndpoint("CONTROLLER", f"host{i}", 9093) for i in (1, 2, 3)}
 ONE = QuorumConfig(endpoints=(AT[1],), static_voters=((1, AT[1]),))

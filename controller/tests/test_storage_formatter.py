@@ -32,7 +32,8 @@ from ottla.controller.storage_formatter import (
     read_snapshot_voters,
 )
 from ottla.env.memory_disk import MemoryDisk, ProcessKilled
-from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.codec.primitives import uuid_to_string
 
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"

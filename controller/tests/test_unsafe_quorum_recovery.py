@@ -19,7 +19,8 @@ from ottla.controller.raft.store.quorum_state_file import QuorumStateFile
 from ottla.controller.storage_formatter import FormatPlan, InitialVoter, format_directories
 from ottla.env.disk import read_file
 from ottla.env.memory_disk import MemoryDisk
-from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.messages import metadata_records as m
 

@@ -10,7 +10,8 @@ import re
 from pathlib import Path
 
 from ottla.env.memory_disk import MemoryDisk
-from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.file_dump import file_spans
 from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import AppendOrigin

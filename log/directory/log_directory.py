@@ -21,8 +21,7 @@ from ottla.log.checkpoints.checkpoint_files import (
 )
 from ottla.log.checkpoints.log_start_offset_checkpoint import LogStartOffsetCheckpoint
 from ottla.log.directory.directory_listing import list_partition_dirs, log_directory_error
-from ottla.log.directory.meta_properties import MetaProperties as MetaProperties  # noqa: PLC0414  # for those who still import it from here
-from ottla.log.directory.meta_properties import read_meta_properties, write_meta_properties
+from ottla.log.directory.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from ottla.log.file_names import DELETE_DIR_SUFFIX, TopicPartition
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog

@@ -39,7 +39,7 @@ from ottla.controller.metadata.directory_id import UNASSIGNED
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage, merge_partition_change
 from ottla.env.disk import FileSlice
 from ottla.jobs.time_slice import TimeSlice
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.framing import encode_response, parse_request

@@ -21,7 +21,7 @@ from ottla.env.env import Env, WorkerContext
 from ottla.env.memory_disk import DiskSession, MemoryDisk
 from ottla.log.cleaner import compaction as cp
 from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.record_batch import records as r

@@ -15,7 +15,8 @@ import pytest
 from ottla.broker.storage.log_dir_failures import LogDirFailureHandler
 from ottla.broker.storage.log_dirs import LogDirMismatch, LogDirs
 from ottla.env.memory_disk import DiskSession, MemoryDisk
-from ottla.log.directory.log_directory import LogDirectoryInUse, MetaProperties
+from ottla.log.directory.log_directory import LogDirectoryInUse
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 

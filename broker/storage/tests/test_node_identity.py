@@ -20,7 +20,7 @@ from ottla.controller.bootstrap_features import bootstrap_feature_levels
 from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.storage_formatter import FormatPlan, InitialVoter, format_directories, read_snapshot_voters
 from ottla.env.memory_disk import MemoryDisk
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
 LEVELS = bootstrap_feature_levels(None, {}, dynamic_quorum=True)

@@ -28,7 +28,7 @@ from ottla.controller.raft.state_machine.events import (
 from ottla.env.env import Env
 from ottla.env.hosts import format_address
 from ottla.jobs.pending_request import PendingRequest
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode

@@ -36,7 +36,7 @@ from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMach
 from ottla.controller.raft.store.metadata_store import MetadataStore
 from ottla.env.env import Env, ThreadPool
 from ottla.jobs.pending_request import PendingRequest
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import control_records as ctl
 

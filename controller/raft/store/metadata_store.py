@@ -28,7 +28,8 @@ from ottla.controller.raft.store.quorum_records import QuorumRecords
 from ottla.controller.raft.store.quorum_state_file import QUORUM_STATE, QuorumStateFile
 from ottla.env.disk import Disk
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
-from ottla.log.directory.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID, MetaProperties
+from ottla.log.directory.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.file_names import base_offsets_of, is_unfinished_snapshot
 from ottla.log.log_config import FOREVER_MS, LogConfig
 from ottla.log.log_flush import LogFlush

@@ -13,7 +13,7 @@ from ottla.controller.raft.driver.raft_channel import PeerConnectionRefusedError
 from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft.state_machine import events
 from ottla.controller.raft.state_machine.events import OutboundRequest, ReplicaKey, Vote
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import vote
 

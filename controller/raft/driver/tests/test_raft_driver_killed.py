@@ -12,7 +12,7 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft.state_machine import events
 from ottla.controller.raft.store.metadata_store import MetadataStore
 from ottla.env.memory_disk import MemoryDisk
-from ottla.log.directory.log_directory import MetaProperties
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.messages import metadata_records as m
 
 ME = MetaProperties("c", 1, bytes([1] * 16))

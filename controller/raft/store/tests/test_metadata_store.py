@@ -26,7 +26,8 @@ from ottla.env.disk import Disk
 from ottla.env.memory_disk import MemoryDisk
 from ottla.jobs.steps import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
-from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.messages import metadata_records as m
 
 LOG = "/data/__cluster_metadata-0"
