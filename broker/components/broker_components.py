@@ -96,14 +96,13 @@ class BrokerComponents:
         retain_ms = config.number("log.retention.check.interval.ms")
         expire_ms = config.number("producer.id.expiration.ms")
         self.log_maintenance = LogMaintenance(env, storage, retain_ms, expire_ms, fail, nursery.start_soon)
-        self.replica_manager = ReplicaManager(
-            env, config, storage, self.purgatory.check_and_complete, self.log_maintenance.request_flush, fail
-        )
+        wake, flush_due = self.purgatory.check_and_complete, self.log_maintenance.request_flush
+        self.replica_manager = replicas = ReplicaManager(env, config, storage, wake, flush_due, fail)
         self.request_metrics = RequestMetrics()
         self.acceptors: list[Acceptor] = []
         """Those of all listeners, once they serve."""
-        self.log_creator = LogCreator(env, config, storage, self.replica_manager, fail)
-        self.publisher = BrokerMetadataPublisher(env, config, self.cache, self.replica_manager, self.log_creator)
+        self.log_creator = LogCreator(env, config, storage, replicas, fail)
+        self.publisher = BrokerMetadataPublisher(env, config, self.cache, replicas, self.log_creator)
         way = partial(ControllerChannel, env, config.node_id, self.controller, quorum.listener, access=quorum.access)
         forwarding, heartbeats = way(), way(config.number("broker.session.timeout.ms") / 2000)
         self.controller_forwarder = ControllerForwarder(
@@ -113,12 +112,9 @@ class BrokerComponents:
         self.lifecycle = BrokerLifecycleManager(env, config, heartbeats, self.cache, self.publisher, storage, newest)
         epoch = lambda: self.lifecycle.broker_epoch  # noqa: E731
         lag_max_ms = config.number("replica.lag.time.max.ms")
-        self.fetchers = ReplicaFetcherManager(
-            env, config, self.replica_manager, epoch, fail, config.inter_broker_listener
-        )
-        self.alter_partition_sender = AlterPartitionSender(
-            env, config.node_id, way(FOREVER_S), self.replica_manager, epoch, lag_max_ms
-        )
+        self.fetchers = ReplicaFetcherManager(env, config, replicas, epoch, fail, config.inter_broker_listener)
+        sender = AlterPartitionSender(env, config.node_id, way(FOREVER_S), replicas, epoch, lag_max_ms)
+        self.alter_partition_sender = sender
         self._create_channel, self._quorum = way, quorum
         self._liveness_probe: BrokerLivenessProbe | None = None
         self._verifier: TransactionVerifier | None = None
