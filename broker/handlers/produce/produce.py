@@ -20,27 +20,19 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, Uncancellable
-from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
-from ottla.broker.handlers.produce.batch_precheck import ADMIN_CLIENT_ID, TRANSACTIONAL, find_batch_problem, topic_name
+from ottla.broker.handlers.produce.batch_precheck import TRANSACTIONAL, find_batch_problem, topic_name
+from ottla.broker.handlers.produce.partition_append import append_batch, partition_error, partition_rejection
 from ottla.broker.handlers.produce.produce_acks import wait_for_acks
 from ottla.broker.network.connection import CloseConnection
 from ottla.broker.replication.delayed_produce import DelayedProduce
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.jobs.time_slice import Job
-from ottla.log.log_validator import (
-    AppendOrigin,
-    RecordValidationError,
-    ValidatedBatch,
-    ValidationJob,
-    ValidationPending,
-    parse_single_batch,
-)
+from ottla.log.log_validator import ValidationJob, ValidationPending
 from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import (
-    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -53,108 +45,10 @@ from ottla.wire.messages.produce import (
 if TYPE_CHECKING:
     from ottla.broker.handlers.produce.txn_verification import TransactionVerification
 
-MIN_ZSTD_VERSION = 7
 MAX_RECORD_ERRORS = 10_000
 """So many records at fault are named in one answer."""
-_ACKS = (-1, 0, 1)
-_CLIENT = AppendOrigin.CLIENT
 _MANY_PARTITIONS = 64
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-
-# Refusals that say nothing of the log they were meant for; all others tell its start (`appendToLocalLog`).
-_WITHOUT_LOG_START = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.RECORD_LIST_TOO_LARGE,
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-)
-
-
-def _error_partition(
-    part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1
-) -> PartitionProduceResponse:
-    out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
-    if isinstance(error, RecordValidationError) and error.record_errors:
-        out.error_message = error.message
-        out.record_errors = [BatchIndexAndErrorMessage(index, text) for index, text in error.record_errors]
-    return out
-
-
-def _rejected_partition(
-    part: PartitionProduceData, error: ProtocolError, replica: HostedPartition
-) -> PartitionProduceResponse:
-    """A refusal by the log itself."""
-    return _error_partition(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
-
-
-def _append(
-    context: RequestContext,
-    replica: HostedPartition,
-    part: PartitionProduceData,
-    checked: ValidatedBatch | None,
-    txn: TxnAppendContext,
-) -> PartitionProduceResponse:
-    """Append one partition's batch.
-
-    Raises:
-        ProtocolError: it was refused; LookFirst: it has many records that must be looked at.
-    """
-    data = part.records
-    if data is None or len(data) == 0:
-        raise ProtocolError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {context.version} must have at least one record batch per partition",
-        )
-    header = parse_single_batch(data)
-    if header.attributes & 0x07 == 4 and context.version < MIN_ZSTD_VERSION:
-        raise ProtocolError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests with version {context.version} are not allowed to use ZStandard compression",
-        )
-    try:
-        done = replica.append(data, context.now_ms, _CLIENT, header, checked, at_once=False, txn=txn)
-    except OSError as error:
-        context.services.fail(error, replica.log)
-        raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
-    except ProtocolError as error:
-        return _rejected_partition(part, error, replica)
-    return PartitionProduceResponse(
-        part.index, 0, done.first_offset, done.log_append_time_ms, replica.log.log_start_offset
-    )
-
-
-def _append_partition(
-    context: RequestContext,
-    name: str | None,
-    part: PartitionProduceData,
-    acks: int,
-    checked: ValidatedBatch | None = None,
-    txn: TxnAppendContext = NO_TXN_CONTEXT,
-) -> tuple[PartitionProduceResponse, HostedPartition | None]:
-    replica = None
-    try:
-        if name is None:
-            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
-        authorizer = context.services.authorizer
-        if (
-            authorizer is not None
-            and name not in context.peer.writable_topics
-            and not authorizer.may_write(context, name)
-        ):
-            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if name in INTERNAL_TOPICS and name in context.image.topics and context.client_id != ADMIN_CLIENT_ID:
-            raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS)
-        replica = context.services.replica_manager.leader(name, part.index)
-        if acks not in _ACKS:
-            raise ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
-        if acks == -1 and not replica.is_sole_replica:
-            replica.check_min_isr()
-        return _append(context, replica, part, checked, txn), replica
-    except ProtocolError as error:
-        return _error_partition(part, error), replica
 
 
 class _DeferredAppend(NamedTuple):
@@ -203,7 +97,7 @@ class _ProduceResult:
     ) -> None:
         """Append one partition's batch, and give it its row."""
         try:
-            row, replica = _append_partition(self._context, name, part, self._request.acks, None, txn)
+            row, replica = append_batch(self._context, name, part, self._request.acks, None, txn)
         except ValidationPending as first:
             assert name is not None
             self.deferred.append(_DeferredAppend(name, part, rows, len(rows), first.steps, txn))
@@ -214,7 +108,7 @@ class _ProduceResult:
 
     def add_error(self, part: PartitionProduceData, error: ProtocolError, rows: list[PartitionProduceResponse]) -> None:
         """Give a partition its row where nothing of the request is looked at."""
-        (row := _error_partition(part, error)).error_message = error.message
+        (row := partition_error(part, error)).error_message = error.message
         self.record_result(None, row, None)
         rows.append(row)
 
@@ -275,7 +169,7 @@ class _VerifiedProduceResult(_ProduceResult):
         if error is None:
             super().append_partition(name, part, rows, self._confirmation.txns.get(at, txn))
             return
-        row = _error_partition(part, error)
+        row = partition_error(part, error)
         if error.code is ErrorCode.INVALID_TXN_STATE:
             row.error_message = error.message
         self.record_result(name, row, None)
@@ -434,13 +328,13 @@ async def _validate_and_append(
         try:
             checked = await context.services.decompression_limiter.run(steps)
             # Meanwhile the leadership may have gone, and the settings may be others.
-            return _append_partition(context, one.name, one.part, request.acks, checked, one.txn)
+            return append_batch(context, one.name, one.part, request.acks, checked, one.txn)
         except ValidationPending as again:
             steps = again.steps
         except ProtocolError as error:
             replica = context.services.replica_manager.get(one.name, one.part.index)
             return (
-                _error_partition(one.part, error) if replica is None else _rejected_partition(one.part, error, replica)
+                partition_error(one.part, error) if replica is None else partition_rejection(one.part, error, replica)
             ), None
 
 

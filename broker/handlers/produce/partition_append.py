@@ -1,0 +1,117 @@
+"""Appends the batch of one partition of a Produce request, or says why it is refused."""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatcher import RequestContext
+from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
+from ottla.broker.handlers.produce.batch_precheck import ADMIN_CLIENT_ID
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.log.log_validator import AppendOrigin, RecordValidationError, ValidatedBatch, parse_single_batch
+from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.produce import BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse
+
+MIN_ZSTD_VERSION = 7
+_ACKS = (-1, 0, 1)
+_CLIENT = AppendOrigin.CLIENT
+
+# Refusals that say nothing of the log they were meant for; all others tell its start (`appendToLocalLog`).
+_WITHOUT_LOG_START = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+
+
+def partition_error(
+    part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1
+) -> PartitionProduceResponse:
+    """The row of a batch that is refused."""
+    out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
+    if isinstance(error, RecordValidationError) and error.record_errors:
+        out.error_message = error.message
+        out.record_errors = [BatchIndexAndErrorMessage(index, text) for index, text in error.record_errors]
+    return out
+
+
+def partition_rejection(
+    part: PartitionProduceData, error: ProtocolError, replica: HostedPartition
+) -> PartitionProduceResponse:
+    """A refusal by the log itself."""
+    return partition_error(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
+
+
+def _append(
+    context: RequestContext,
+    replica: HostedPartition,
+    part: PartitionProduceData,
+    checked: ValidatedBatch | None,
+    txn: TxnAppendContext,
+) -> PartitionProduceResponse:
+    """Append one partition's batch.
+
+    Raises:
+        ProtocolError: it was refused; ValidationPending: it has many records that must be looked at.
+    """
+    data = part.records
+    if data is None or len(data) == 0:
+        raise ProtocolError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {context.version} must have at least one record batch per partition",
+        )
+    header = parse_single_batch(data)
+    if header.attributes & 0x07 == 4 and context.version < MIN_ZSTD_VERSION:
+        raise ProtocolError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {context.version} are not allowed to use ZStandard compression",
+        )
+    try:
+        done = replica.append(data, context.now_ms, _CLIENT, header, checked, at_once=False, txn=txn)
+    except OSError as error:
+        context.services.fail(error, replica.log)
+        raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
+    except ProtocolError as error:
+        return partition_rejection(part, error, replica)
+    return PartitionProduceResponse(
+        part.index, 0, done.first_offset, done.log_append_time_ms, replica.log.log_start_offset
+    )
+
+
+def append_batch(
+    context: RequestContext,
+    name: str | None,
+    part: PartitionProduceData,
+    acks: int,
+    checked: ValidatedBatch | None = None,
+    txn: TxnAppendContext = NO_TXN_CONTEXT,
+) -> tuple[PartitionProduceResponse, HostedPartition | None]:
+    """The row of one partition's batch, and the partition where it is led from here.
+
+    Raises:
+        ValidationPending: it has many records that must be looked at.
+    """
+    replica = None
+    try:
+        if name is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+        authorizer = context.services.authorizer
+        if (
+            authorizer is not None
+            and name not in context.peer.writable_topics
+            and not authorizer.may_write(context, name)
+        ):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if name in INTERNAL_TOPICS and name in context.image.topics and context.client_id != ADMIN_CLIENT_ID:
+            raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS)
+        replica = context.services.replica_manager.leader(name, part.index)
+        if acks not in _ACKS:
+            raise ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
+        if acks == -1 and not replica.is_sole_replica:
+            replica.check_min_isr()
+        return _append(context, replica, part, checked, txn), replica
+    except ProtocolError as error:
+        return partition_error(part, error), replica
