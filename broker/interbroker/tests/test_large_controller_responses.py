@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.controller.tests.test_controller_listener import ControllerListenerFixture, enveloped
+from ottla.broker.handlers.controller.tests.test_controller_listener import ControllerListenerFixture
+from ottla.broker.handlers.controller.tests.test_envelope import enveloped
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.controller_channel_fixture import ControllerChannelFixture, sealed_response
 from ottla.broker.tests.handler_fixture import resolve, run_virtual

@@ -1,6 +1,6 @@
 """Follows one leader over one connection: sends its Fetches, and does to the logs what the answers want done.
 
-What is asked and how answers are judged is `following`'s; here are the bytes, the logs and the disk's errors. A large
+What is asked and how answers are judged is `fetch_state`'s; here are the bytes, the logs and the disk's errors. A large
 answer is taken in pieces, so that others run in between; whoever takes a partition away meanwhile is obeyed at once.
 
 Source: ``AbstractFetcherThread.scala``, ``ReplicaFetcherThread.scala``, ``BrokerBlockingSender.scala`` (apache/kafka
@@ -45,9 +45,8 @@ logger = logging.getLogger("ottla.fetcher")
 
 NEW_PARTITION_WAIT_S = 0.02
 NEW_PARTITION_WAIT_EACH_S = 0.0002
-"""A new partition waits so long for the answer to a request that does not name it, and so much longer for each that is
-followed already; then that request is broken off, and the next one has to name them all.
-"""
+"""A new partition waits so long for a request that does not name it, and so much longer for each that is followed
+already; then that request is broken off, and the next one has to name them all."""
 UNCERTAIN_HIGH_WATERMARK_WAIT_MS = 10
 """A leader does not answer a fetch because its high watermark moves. Who must know soon asks again so soon."""
 FLUSH_RETRY_S = 1.0
@@ -225,16 +224,12 @@ class ReplicaFetcher:
         return None
 
     async def _interrupt_long_poll(self) -> None:
-        """Break a request off that waits for records while there is a partition it does not name.
-
-        One that was sent since there was news names what was new.
-        """
+        """Break off a request that waits for records while there is a partition it does not name."""
         while True:
             await self._wakeup.wait()
             asking = self._request_scope
-            await self._dependencies.env.sleep(
-                max(NEW_PARTITION_WAIT_S, NEW_PARTITION_WAIT_EACH_S * len(self._partitions))
-            )
+            wait_s = max(NEW_PARTITION_WAIT_S, NEW_PARTITION_WAIT_EACH_S * len(self._partitions))
+            await self._dependencies.env.sleep(wait_s)
             if asking is not None and asking is self._request_scope and self._wakeup.is_set():
                 asking.cancel()
 
@@ -275,9 +270,8 @@ class ReplicaFetcher:
                         return
                 case DivergedOutcome(_, epoch, end):
                     own = log.epochs.end_offset_for(epoch, log.log_end_offset)
-                    nursery.start_soon(
-                        self._truncate_diverged, taken, compute_truncation(epoch, end, own, log.log_end_offset).offset
-                    )
+                    truncation = compute_truncation(epoch, end, own, log.log_end_offset)
+                    nursery.start_soon(self._truncate_diverged, taken, truncation.offset)
                     return
                 case OutOfRangeOutcome():
                     if (offset := await self._resolve_out_of_range(taken)) is not None:

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from ottla.broker.replication.tests.test_replica_manager import load, made
+from ottla.broker.replication.tests.test_replica_manager_load import load, made
 from ottla.broker.tests.broker_storage_fixture import BrokerStorageFixture
 
 FOREIGN = ("lost+found", "foo.1234-delete", "my-backup.2024-delete", "notes-delete", "my-future", "old-stray", "b-2024")

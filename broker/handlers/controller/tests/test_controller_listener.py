@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +18,7 @@ from ottla.broker.tests.handler_fixture import VirtualEnv, resolve, run_virtual
 from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
 from ottla.controller.metadata.image import MetadataImage
 from ottla.jobs.time_slice import TimeSlice
-from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_class, response_header_version
+from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.framing import encode_request, parse_request
@@ -34,14 +33,10 @@ from ottla.wire.messages import delete_acls as da
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import describe_cluster as dc
 from ottla.wire.messages import describe_configs as dcf
-from ottla.wire.messages import describe_quorum as dq
 from ottla.wire.messages import elect_leaders as el
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages.api_versions import ApiVersionsRequest
-from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
-from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from ottla.wire.messages.headers import ResponseHeader
 
 NOT_ACTIVE = ProtocolError(ErrorCode.NOT_CONTROLLER)
 RAFT = {
@@ -287,119 +282,3 @@ def test_controllers_are_told_where_they_have_an_address_for_who_asks(leader: in
 )
 def test_brokers_are_not_told_at_a_controller(version: int, kind: int, code: ErrorCode) -> None:
     assert ControllerListenerFixture().ask(dc.DescribeClusterRequest(endpoint_type=kind), version).error_code == code
-
-
-# ------------------------------------------------------------------ Envelope
-
-BOB = bytes(2) + compiler.encode(DefaultPrincipalData("User", "bob"), 0)
-ADDRESS = bytes([10, 1, 2, 3])
-
-
-def enveloped(request: Any, version: int, **fields: Any) -> EnvelopeRequest:
-    inner = encode_request(ApiKey(request.SPEC.key), version, 99, "the client", request)[4:]
-    return EnvelopeRequest(**{"request_data": inner, "request_principal": BOB, "client_host_address": ADDRESS} | fields)
-
-
-@pytest.mark.parametrize("version", [2, 4, 5, 7])
-def test_r304_the_inner_answer_travels_with_its_own_header(version: int) -> None:
-    listener = ControllerListenerFixture()
-    listener.quorum.answer = MADE
-    answer = listener.ask(enveloped(CREATE, version), 0)
-    assert answer.error_code == 0
-    head, pos = compiler.decode(
-        ResponseHeader, response_header_version(ApiKey.CREATE_TOPICS, version), answer.response_data
-    )
-    assert head.correlation_id == 99
-    assert compiler.decode_exact(ct.CreateTopicsResponse, version, answer.response_data[pos:]).topics[0].name == "a"
-    assert listener.quorum.said == [(CREATE, version)]
-
-
-def test_a_large_request_inside_is_taken_apart_in_slices() -> None:
-    listener = ControllerListenerFixture()
-    listener.quorum.answer = MADE
-    many = ct.CreateTopicsRequest([ct.CreatableTopic(f"topic-{n}", 1, 1) for n in range(5_000)])
-    assert listener.ask(enveloped(many, 7), 0).error_code == 0
-    assert listener.quorum.said == [(many, 7)]
-
-
-def quorum_answer(code: ErrorCode) -> dq.DescribeQuorumResponse:
-    part = dq.DescribeQuorumResponsePartitionData(0, code)
-    return dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
-
-
-@pytest.mark.parametrize(
-    ("request_", "version", "answer", "code"),
-    [
-        (CREATE, 7, NOT_ACTIVE, ErrorCode.NOT_CONTROLLER),
-        (CREATE, 7, ProtocolError(ErrorCode.POLICY_VIOLATION), ErrorCode.NONE),
-        (dq.DescribeQuorumRequest(), 2, quorum_answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NOT_CONTROLLER),
-        (dq.DescribeQuorumRequest(), 2, quorum_answer(ErrorCode.NONE), ErrorCode.NONE),
-    ],
-)
-def test_r305_that_this_is_not_the_controller_is_said_by_the_envelope(
-    request_: Any, version: int, answer: Any, code: ErrorCode
-) -> None:
-    listener = ControllerListenerFixture()
-    listener.quorum.answer = answer
-    found = listener.ask(enveloped(request_, version), 0)
-    assert found.error_code == code
-    assert (found.response_data is None) == (code != ErrorCode.NONE)
-
-
-def of_raw(raw: bytes) -> EnvelopeRequest:
-    return EnvelopeRequest(raw, BOB, ADDRESS)
-
-
-@pytest.mark.parametrize(
-    ("envelope", "code"),
-    [
-        (enveloped(CREATE, 7, client_host_address=b"12345"), ErrorCode.INVALID_REQUEST),
-        (enveloped(CREATE, 7, client_host_address=b""), ErrorCode.INVALID_REQUEST),
-        (enveloped(CREATE, 7, request_principal=b"\0\1" + BOB[2:]), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
-        (enveloped(CREATE, 7, request_principal=BOB + b"!"), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
-        (enveloped(CREATE, 7, request_principal=None), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
-        (enveloped(bh.BrokerHeartbeatRequest(), 0), ErrorCode.INVALID_REQUEST),
-        (enveloped(enveloped(CREATE, 7), 0), ErrorCode.INVALID_REQUEST),
-        (enveloped(dc.DescribeClusterRequest(), 0), ErrorCode.INVALID_REQUEST),
-        (of_raw(b"\0\0"), ErrorCode.UNSUPPORTED_VERSION),
-        (of_raw(b"\x7f\xff" + enveloped(CREATE, 7).request_data[2:]), ErrorCode.UNSUPPORTED_VERSION),
-        (of_raw(b"\0\x13\0\x09" + enveloped(CREATE, 7).request_data[4:]), ErrorCode.UNSUPPORTED_VERSION),
-        (of_raw(enveloped(CREATE, 7).request_data[:-6]), ErrorCode.UNSUPPORTED_VERSION),
-    ],
-    ids=[
-        "address",
-        "no address",
-        "principal's version",
-        "long principal",
-        "no principal",
-        "not forwarded",
-        "an envelope",
-        "everybody's",
-        "no header",
-        "unknown api",
-        "unknown version",
-        "torn",
-    ],
-)
-def test_r304_what_is_wrong_with_an_envelope_is_told_by_it(envelope: EnvelopeRequest, code: ErrorCode) -> None:
-    listener = ControllerListenerFixture()
-    assert listener.ask(envelope, 0) == EnvelopeResponse(None, code)
-    assert listener.quorum.said == []
-
-
-def test_who_is_inside_is_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-
-    def handle(context: Any, request: Any) -> Any:
-        seen.append(context)
-        return MADE
-
-    def found(module: str) -> Callable[..., Any]:
-        return handle
-
-    monkeypatch.setattr("ottla.broker.handlers.controller.envelope.load_handler", found)
-    listener = ControllerListenerFixture()
-    assert listener.ask(enveloped(CREATE, 7, client_host_address=bytes(15) + b"\1"), 0).error_code == 0
-    (context,) = seen
-    assert (context.key, context.version, context.client_id) == (ApiKey.CREATE_TOPICS, 7, "the client")
-    assert [context.peer.principal, context.peer.host] == ["User:bob", "0:0:0:0:0:0:0:1"]

@@ -87,3 +87,45 @@ def test_a_log_whose_bytes_are_gone_when_they_are_read_is_named_and_keeps_nobody
     said = [text.partition(" ")[0] for text in caplog.messages if "cannot be copied" in text]
     assert len(said) == 3, "each is named once"
     assert not ground.log_dirs.offline
+
+
+def test_where_the_other_directory_fails_the_partition_stays_and_the_controller_hears_of_it() -> None:
+    ground = LogDirMovesFixture(obeys=False)
+
+    async def story() -> None:
+        ground.write(3)
+        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
+        await ground.until(lambda: bool(ground.directory_changes))
+        ground.commit(ground.ids[1])
+        ground.break_disk("/b/")
+        await ground.until(lambda: "/b" in ground.log_dirs.offline)
+        ground.repair_disk()
+        assert ground.directory_changes[-1][2] == ground.ids[0]
+        ground.write()
+        await trio.sleep(2)
+        assert (ground.serving_directory(), ground.replica.log.log_end_offset) == ("/a", 4)
+        assert not ground.replica.log.has_future_log
+
+    ground.run_moves(story)
+
+
+def test_where_its_own_directory_fails_it_is_offline_and_the_controller_hears_that_it_lay_there() -> None:
+    ground = LogDirMovesFixture(obeys=False)
+
+    async def story() -> None:
+        ground.write(3)
+        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/c")
+        await ground.until(lambda: bool(ground.directory_changes))
+        ground.replica_manager.mark_logs_offline(
+            ground.log_dirs.mark_offline(ground.log_dirs.directories[0], OSError(errno.EIO, "gone"))
+        )
+        assert ground.directory_changes[-1][2] == ground.ids[0]
+        ground.commit(ground.ids[2])
+        await trio.sleep(2)
+        assert not len(ground.copier)
+        assert ground.replica_manager.offline_partitions == {TOPIC_PARTITION}
+
+    del ground.log_dirs.directories[1]
+    ground.log_dirs.metadata = ground.log_dirs.directories[1]
+    ground.run_moves(story)
+    assert ground.directory_names("/c") == ["future"], "a later start may need it"

@@ -13,7 +13,7 @@ from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
 from ottla.broker.dispatch.dispatcher import BROKER_APIS, Dispatcher
 from ottla.broker.handlers.controller.envelope import FORWARDABLE
-from ottla.broker.handlers.controller.tests.test_controller_listener import ADDRESS, enveloped
+from ottla.broker.handlers.controller.tests.test_envelope import ADDRESS, enveloped
 from ottla.broker.handlers.security.describe_delegation_token import _describe_all
 from ottla.broker.requests.peer import ANONYMOUS, Peer
 from ottla.broker.security.authn.delegation_token_logins import DelegationTokenCredentialCache

@@ -1,0 +1,139 @@
+"""Envelopes: what a broker passes on, opened and answered on the controller listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers.controller.tests.test_controller_listener import (
+    CREATE,
+    MADE,
+    NOT_ACTIVE,
+    ControllerListenerFixture,
+)
+from ottla.wire.api_keys import ApiKey, response_header_version
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.framing import encode_request
+from ottla.wire.messages import broker_heartbeat as bh
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import describe_cluster as dc
+from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.wire.messages.headers import ResponseHeader
+
+BOB = bytes(2) + compiler.encode(DefaultPrincipalData("User", "bob"), 0)
+ADDRESS = bytes([10, 1, 2, 3])
+
+
+def enveloped(request: Any, version: int, **fields: Any) -> EnvelopeRequest:
+    inner = encode_request(ApiKey(request.SPEC.key), version, 99, "the client", request)[4:]
+    return EnvelopeRequest(**{"request_data": inner, "request_principal": BOB, "client_host_address": ADDRESS} | fields)
+
+
+@pytest.mark.parametrize("version", [2, 4, 5, 7])
+def test_r304_the_inner_answer_travels_with_its_own_header(version: int) -> None:
+    listener = ControllerListenerFixture()
+    listener.quorum.answer = MADE
+    answer = listener.ask(enveloped(CREATE, version), 0)
+    assert answer.error_code == 0
+    head, pos = compiler.decode(
+        ResponseHeader, response_header_version(ApiKey.CREATE_TOPICS, version), answer.response_data
+    )
+    assert head.correlation_id == 99
+    assert compiler.decode_exact(ct.CreateTopicsResponse, version, answer.response_data[pos:]).topics[0].name == "a"
+    assert listener.quorum.said == [(CREATE, version)]
+
+
+def test_a_large_request_inside_is_taken_apart_in_slices() -> None:
+    listener = ControllerListenerFixture()
+    listener.quorum.answer = MADE
+    many = ct.CreateTopicsRequest([ct.CreatableTopic(f"topic-{n}", 1, 1) for n in range(5_000)])
+    assert listener.ask(enveloped(many, 7), 0).error_code == 0
+    assert listener.quorum.said == [(many, 7)]
+
+
+def quorum_answer(code: ErrorCode) -> dq.DescribeQuorumResponse:
+    part = dq.DescribeQuorumResponsePartitionData(0, code)
+    return dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "answer", "code"),
+    [
+        (CREATE, 7, NOT_ACTIVE, ErrorCode.NOT_CONTROLLER),
+        (CREATE, 7, ProtocolError(ErrorCode.POLICY_VIOLATION), ErrorCode.NONE),
+        (dq.DescribeQuorumRequest(), 2, quorum_answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NOT_CONTROLLER),
+        (dq.DescribeQuorumRequest(), 2, quorum_answer(ErrorCode.NONE), ErrorCode.NONE),
+    ],
+)
+def test_r305_that_this_is_not_the_controller_is_said_by_the_envelope(
+    request_: Any, version: int, answer: Any, code: ErrorCode
+) -> None:
+    listener = ControllerListenerFixture()
+    listener.quorum.answer = answer
+    found = listener.ask(enveloped(request_, version), 0)
+    assert found.error_code == code
+    assert (found.response_data is None) == (code != ErrorCode.NONE)
+
+
+def of_raw(raw: bytes) -> EnvelopeRequest:
+    return EnvelopeRequest(raw, BOB, ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("envelope", "code"),
+    [
+        (enveloped(CREATE, 7, client_host_address=b"12345"), ErrorCode.INVALID_REQUEST),
+        (enveloped(CREATE, 7, client_host_address=b""), ErrorCode.INVALID_REQUEST),
+        (enveloped(CREATE, 7, request_principal=b"\0\1" + BOB[2:]), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (enveloped(CREATE, 7, request_principal=BOB + b"!"), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (enveloped(CREATE, 7, request_principal=None), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (enveloped(bh.BrokerHeartbeatRequest(), 0), ErrorCode.INVALID_REQUEST),
+        (enveloped(enveloped(CREATE, 7), 0), ErrorCode.INVALID_REQUEST),
+        (enveloped(dc.DescribeClusterRequest(), 0), ErrorCode.INVALID_REQUEST),
+        (of_raw(b"\0\0"), ErrorCode.UNSUPPORTED_VERSION),
+        (of_raw(b"\x7f\xff" + enveloped(CREATE, 7).request_data[2:]), ErrorCode.UNSUPPORTED_VERSION),
+        (of_raw(b"\0\x13\0\x09" + enveloped(CREATE, 7).request_data[4:]), ErrorCode.UNSUPPORTED_VERSION),
+        (of_raw(enveloped(CREATE, 7).request_data[:-6]), ErrorCode.UNSUPPORTED_VERSION),
+    ],
+    ids=[
+        "address",
+        "no address",
+        "principal's version",
+        "long principal",
+        "no principal",
+        "not forwarded",
+        "an envelope",
+        "everybody's",
+        "no header",
+        "unknown api",
+        "unknown version",
+        "torn",
+    ],
+)
+def test_r304_what_is_wrong_with_an_envelope_is_told_by_it(envelope: EnvelopeRequest, code: ErrorCode) -> None:
+    listener = ControllerListenerFixture()
+    assert listener.ask(envelope, 0) == EnvelopeResponse(None, code)
+    assert listener.quorum.said == []
+
+
+def test_who_is_inside_is_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def handle(context: Any, request: Any) -> Any:
+        seen.append(context)
+        return MADE
+
+    def found(module: str) -> Callable[..., Any]:
+        return handle
+
+    monkeypatch.setattr("ottla.broker.handlers.controller.envelope.load_handler", found)
+    listener = ControllerListenerFixture()
+    assert listener.ask(enveloped(CREATE, 7, client_host_address=bytes(15) + b"\1"), 0).error_code == 0
+    (context,) = seen
+    assert (context.key, context.version, context.client_id) == (ApiKey.CREATE_TOPICS, 7, "the client")
+    assert [context.peer.principal, context.peer.host] == ["User:bob", "0:0:0:0:0:0:0:1"]

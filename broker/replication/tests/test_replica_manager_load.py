@@ -1,0 +1,197 @@
+"""What a node finds in its directories at its start, and which of it it hosts."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from dataclasses import replace
+
+import pytest
+import trio
+
+from ottla.broker.replication.partition_state import FollowerState
+from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixture, led_topic
+from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
+from ottla.controller.metadata.image import MetadataImage, TopicImage
+from ottla.log.checkpoints.checkpoint_files import CorruptFile, write_partition_metadata
+from ottla.log.log_config import LogConfig
+from ottla.wire.record_batch import records as r
+
+
+def made(
+    ground: BrokerStorageFixture, directory: int, name: str, *, topic_id: bytes | None = None, records: int = 0
+) -> None:
+    """A partition an earlier process has left, closed cleanly."""
+    where = ground.log_dirs.directories[directory]
+    log = where.create_partition(name, 0, topic_id or led_topic(name, 1).id, LogConfig(), NOW_MS)
+    for _ in range(records):
+        log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    log.close()
+    where.logs.clear()
+
+
+def load(ground: BrokerStorageFixture, *names: str) -> None:
+    """The start of a process whose image has these topics."""
+    topics = {name: led_topic(name, 1) for name in names}
+    ground.image = MetadataImage(topics=topics, topic_names={t.id: t.name for t in topics.values()})
+
+    async def main() -> None:
+        await ground.replica_manager.load(ground.image)
+
+    run_virtual(main)
+
+
+def names(ground: BrokerStorageFixture, path: str) -> list[str]:
+    return sorted(name for name in ground.env.disk.listdir(path) if "-" in name and "." not in name.split("-")[0])
+
+
+def test_what_lies_there_and_belongs_to_a_topic_is_opened_and_not_led_yet() -> None:
+    ground = BrokerStorageFixture("/a,/b")
+    made(ground, 0, "t", records=3)
+    made(ground, 1, "u")
+    load(ground, "t", "u", "nowhere")
+    assert ground.hosted() == {("t", 0), ("u", 0)}
+    assert len(ground.replica_manager) == 2
+    replica = ground.replica_manager.get("t", 0)
+    assert replica is not None
+    assert replica.log.log_end_offset == 3
+    assert ground.replica_manager.topic_id_of(("t", 0)) == replica.topic_id == led_topic("t", 1).id
+    assert ground.replica_manager.topic_id_of(("nowhere", 0)) is None
+    assert (replica.is_leader, replica.is_sole_replica, replica.leader_epoch, replica.state) == (
+        False,
+        False,
+        -1,
+        FollowerState(-1),
+    )
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_what_belongs_to_no_topic_is_kept_under_another_name(known: bool, caplog: pytest.LogCaptureFixture) -> None:
+    ground = BrokerStorageFixture()
+    made(ground, 0, "t", topic_id=b"an older topic--", records=1)
+    made(ground, 0, "u")
+    with caplog.at_level(logging.WARNING):
+        load(ground, *(["t", "u"] if known else ["u"]))
+    assert ground.hosted() == {("u", 0)}
+    assert not ground.log_dirs.directories[0].logs.get(("t", 0))
+    [stray] = [name for name in ground.env.disk.listdir("/a") if name.startswith("t-0.")]
+    assert stray.endswith("-stray")
+    assert ground.env.disk.exists(f"/a/{stray}/00000000000000000000.log")
+    assert f"belongs to no topic of the cluster; kept as /a/{stray}" in caplog.text
+
+
+def test_a_number_the_topic_does_not_have_is_a_stray_too() -> None:
+    ground = BrokerStorageFixture()
+    where = ground.log_dirs.directories[0]
+    where.create_partition("t", 1, led_topic("t", 1).id, LogConfig(), NOW_MS).close()
+    where.logs.clear()
+    load(ground, "t")
+    assert ground.hosted() == set()
+
+
+def test_a_partition_without_a_topic_id_is_a_stray_for_nothing_was_written_to_it_yet() -> None:
+    """The id is on the disk before the first batch; taken for its topic's it could stand beside the real one."""
+    ground = BrokerStorageFixture("/a,/b")
+    made(ground, 0, "t")
+    made(ground, 1, "t")
+    write_partition_metadata(ground.env.disk, "/a/t-0", bytes(16), sync=True)
+    load(ground, "t")
+    replica = ground.replica_manager.get("t", 0)
+    assert replica is not None
+    assert replica.log.directory == "/b/t-0"
+    assert [name for name in ground.env.disk.listdir("/a") if name.endswith("-stray")]
+
+
+def test_what_was_given_to_others_meanwhile_is_a_stray() -> None:
+    ground = BrokerStorageFixture()
+    made(ground, 0, "t", records=2)
+    known = led_topic("t", 1)
+    elsewhere = TopicImage(
+        "t",
+        known.id,
+        {0: replace(known.partitions[0], replicas=(NODE_ID + 1,), isr=(NODE_ID + 1,), leader=NODE_ID + 1)},
+    )
+    ground.image = MetadataImage(topics={"t": elsewhere}, topic_names={known.id: "t"})
+
+    async def main() -> None:
+        await ground.replica_manager.load(ground.image)
+
+    run_virtual(main)
+    assert ground.hosted() == set()
+    assert [name for name in ground.env.disk.listdir("/a") if name.endswith("-stray")]
+
+
+def test_a_partition_that_lies_twice_is_no_start() -> None:
+    ground = BrokerStorageFixture("/a,/b")
+    made(ground, 0, "t")
+    made(ground, 1, "t")
+    with pytest.raises(CorruptFile, match="t-0 lies twice: in /a/t-0 and in /b/t-0"):
+        load(ground, "t")
+
+
+def test_what_an_earlier_process_was_to_remove_is_removed() -> None:
+    ground = BrokerStorageFixture()
+    made(ground, 0, "t")
+    ground.log_dirs.directories[0].rename_for_deletion("t", 0, "0" * 32)
+    load(ground)
+    assert [n for n in ground.env.disk.listdir("/a") if n.startswith("t-")] == []
+
+
+def test_a_directory_that_fails_while_it_is_opened_takes_its_partitions_along() -> None:
+    ground = BrokerStorageFixture("/a,/b")
+    made(ground, 0, "t")
+    made(ground, 1, "u")
+    made(ground, 1, "v")
+    opened: dict[str, None] = {}
+
+    def fault(_: str, path: str) -> OSError | None:  # the second of them, whichever that is
+        if path.startswith(("/b/u-0/", "/b/v-0/")):
+            opened[path[3]] = None
+        return OSError(errno.EIO, "injected") if len(opened) > 1 else None
+
+    ground.env.disk.fault = fault
+    load(ground, "t", "u", "v")
+    assert list(ground.log_dirs.offline) == ["/b"]
+    assert ground.hosted() == {("t", 0)}
+    assert ground.replica_manager.offline_partitions == {(next(iter(opened)), 0)}, "the other was never seen"
+
+
+@pytest.mark.parametrize(("where", "number"), [("/a", errno.EIO), ("/b", errno.EMFILE)])
+def test_what_the_node_cannot_be_without_or_is_itself_short_of_is_no_start(where: str, number: int) -> None:
+    ground = BrokerStorageFixture("/a,/b")
+    made(ground, int(where == "/b"), "t")
+    ground.break_disk(f"{where}/t-0", number)
+    with pytest.raises(OSError, match="injected"):
+        load(ground, "t")
+
+
+def test_very_many_partitions_are_opened_while_others_run() -> None:
+    ground = BrokerStorageFixture()
+    for number in range(60):
+        made(ground, 0, f"t{number}")
+    turns = [0]
+    clock = [0.0]
+
+    def ticking() -> float:  # every look at the clock costs a millisecond
+        clock[0] += 1.0
+        return clock[0]
+
+    ground.env.monotonic_ms = ticking
+    topics = {f"t{n}": led_topic(f"t{n}", 1) for n in range(60)}
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def other() -> None:
+                while True:
+                    turns[0] += 1
+                    await trio.lowlevel.checkpoint()
+
+            nursery.start_soon(other)
+            await ground.replica_manager.load(MetadataImage(topics=topics))
+            nursery.cancel_scope.cancel()
+
+    run_virtual(main)
+    assert len(ground.hosted()) == 60
+    assert turns[0] >= 20
