@@ -47,7 +47,7 @@ def wrap_state_errors(
 
     Raises:
         ProtocolError, WireError: one of the ``answers``, raised by the state machine.
-        StateError: the state machine raised anything else.
+        CoordinatorStateError: the state machine raised anything else.
     """
     while True:
         try:

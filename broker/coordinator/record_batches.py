@@ -40,8 +40,9 @@ MAX_RECORD_OVERHEAD_BYTES = 21
 LARGE_VALUE_BYTES = 16 * 1024
 """A value of so many bytes is decoded in slices: one of a megabyte may hold a million names."""
 DECODED_PER_BYTE = 8
-"""Memory that a large value may take: `ottla.wire.codec.decode_budget.PER_REQUEST_BYTE` for so many times its bytes. 200,000 names
-of four letters in a megabyte are decoded; a million empty names, which no coordinator writes, are refused."""
+"""Memory that a large value may take: `ottla.wire.codec.decode_budget.PER_REQUEST_BYTE` for so many times its bytes.
+200,000 names of four letters in a megabyte are decoded; a million empty names, which no coordinator writes, are
+refused."""
 ELEMENT_COST_BYTES = 16
 """Work for an element of an array, in bytes of records."""
 _VERSION_BYTES = 2

@@ -2,8 +2,8 @@
 
 A turn is: the machine decides, its records are appended, then replayed, timers are set; answers leave once everything
 written up to that turn is committed. An append that is refused has changed nothing that is replayed, so nothing is
-rolled back: the answers become errors, and the machine learns of it where it asked to. While something goes in slices
-events queue up, as behind each other in Kafka's event loop of a partition.
+rolled back: the answers become errors, and the machine learns of it where it asked to. Events queue up behind what goes
+in slices.
 
 Clients may write to internal topics, so the state that is replayed from them is not trusted. An exception of the state
 machine fails its shard and nothing else: `CoordinatorStateError`. The shard is reloaded from its log after a pause.
@@ -76,9 +76,7 @@ class Shard(Generic[R]):
         self._queue: deque[QueuedEvent] = deque()
         self._unanswered = UnansweredRequests()
         self._is_draining = False
-        """Whether a task works off what goes in slices and what is queued."""
         self._sliced_effects: Effects[R] | None = None
-        """What goes on in slices."""
         self._timer_generations: dict[Hashable, int] = {}
         self._last_timer_generation = 0
 
@@ -88,7 +86,7 @@ class Shard(Generic[R]):
         """The log has been replayed up to ``end``: take up work, in slices; what came meanwhile first of all.
 
         Raises:
-            StateError: the state machine cannot take up the state that was replayed.
+            CoordinatorStateError: the state machine cannot take up the state that was replayed.
         """
         fx = self._handle(ShardLoaded())
         at_once: list[RequestReply] = []
@@ -134,7 +132,7 @@ class Shard(Generic[R]):
         """Return what the state machine makes of an event.
 
         Raises:
-            StateError: the state machine raised.
+            CoordinatorStateError: the state machine raised.
         """
         try:
             return self.machine.handle(self._dependencies.env.now_ms(), event)
@@ -239,11 +237,10 @@ class Shard(Generic[R]):
     def _write(self, fx: Effects[R]) -> ErrorCode:
         """Append and replay; says what went wrong.
 
-        A record larger than ``max.message.bytes`` is refused by the log. What was appended before a batch that is
-        refused stays.
+        The log refuses a record larger than ``max.message.bytes``; what was appended before its batch stays.
 
         Raises:
-            StateError: a record cannot be encoded or replayed.
+            CoordinatorStateError: a record cannot be encoded or replayed.
         """
         assert self.state is CoordinatorState.ACTIVE
         if not fx.records and fx.txn is None:
@@ -323,11 +320,10 @@ class Shard(Generic[R]):
         for timer in timers:
             key = self._timer_key(timer.key)
             if isinstance(timer, ScheduleTimer):
-                self._last_timer_generation += 1
-                self._timer_generations[key] = self._last_timer_generation
-                self._dependencies.timers.arm(
-                    key, timer.deadline_ms, partial(self._on_timer, timer.key, self._last_timer_generation)
-                )
+                generation = self._last_timer_generation = self._last_timer_generation + 1
+                self._timer_generations[key] = generation
+                on_timer = partial(self._on_timer, timer.key, generation)
+                self._dependencies.timers.arm(key, timer.deadline_ms, on_timer)
             elif self._timer_generations.pop(key, None) is not None:
                 self._dependencies.timers.cancel(key)
 

@@ -13,7 +13,7 @@ from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
 
 
 class _ArmedTimer:
-    """One armed timer. ``heap_position_ms`` is where it stands in the heap, which may be earlier than when it is due."""
+    """One armed timer. ``heap_position_ms`` is its place in the heap, which may be earlier than when it is due."""
 
     __slots__ = ("callback", "due_ms", "heap_position_ms", "key")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class GroupStore(Protocol):
-    """The groups of all kinds of a shard, and their positions: `ottla.broker.groups.state_machine.GroupStateMachine`."""
+    """The groups of all kinds of a shard, and their positions: as `GroupStateMachine` has them."""
 
     classic_groups: ClassicGroups
     offsets: CommittedOffsets

@@ -13,21 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
 from ottla.broker.groups.classic import rebalance as rb
-from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState, GroupRequest
+from ottla.broker.groups.classic.classic_group import ClassicGroup, GroupRequest
 from ottla.broker.groups.classic.groups import ClassicGroups, NewGroupJoin
 from ottla.broker.groups.classic.rebalance import GroupEffects, GroupSettings
 from ottla.broker.groups.classic.static_members import StaticMemberReplacement
-from ottla.broker.groups.committed_offsets import (
-    CommittedOffsets,
-    OffsetToCommit,
-    offset_commit_records,
-    validate_offset_commit,
-)
+from ottla.broker.groups.committed_offsets import CommittedOffsets, OffsetToCommit
 from ottla.broker.groups.expiration import expire_groups_and_offsets
+from ottla.broker.groups.offset_commit import commit_offsets
 from ottla.broker.groups.records import GroupRecord
 from ottla.controller.metadata.image import MetadataImage
 from ottla.jobs.state_machine import RequestReply, ScheduleTimer, TransactionCompletion, TransactionContext
-from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat as chb
 from ottla.wire.messages import heartbeat as hb
@@ -115,7 +110,7 @@ class TopicMetadataChanged(NamedTuple):
 
 
 class GroupStateMachine:
-    """``handle_classic_request`` decides, ``replay`` takes in records; reads go straight to `classic_groups`, `find_consumer_group` and `offsets`."""
+    """``handle`` decides, ``replay`` takes in records; reads go straight to the groups of each kind and `offsets`."""
 
     def __init__(self, settings: GroupSettings, image: MetadataImage | None = None) -> None:
         self.settings = settings
@@ -240,7 +235,7 @@ class GroupStateMachine:
             case TopicMetadataChanged():
                 return self._on_metadata_changed(event)
             case CommitOffsets():
-                return self._commit(event, now_ms)
+                return commit_offsets(self, event, now_ms)
             case EndOffsetsTransaction(ticket, ends):
                 return GroupEffects(replies=[RequestReply(ticket, ErrorCode.NONE)], txn=ends)
             case DeleteGroup() | DeleteOffsets():
@@ -344,46 +339,6 @@ class GroupStateMachine:
         if isinstance(event, DeleteGroup):
             return delete_group(self, event.pending_request, event.group_id)
         return delete_offsets(self, event.pending_request, event.group_id, event.partitions)
-
-    def _commit(self, event: CommitOffsets, now_ms: int) -> GroupEffects:
-        fx = GroupEffects()
-        group = self.classic_groups.groups.get(event.group_id)
-        consumer, streams = self.find_consumer_group(event.group_id), self.find_streams_group(event.group_id)
-        whose, txn = (event.member_id, event.instance_id), event.txn is not None
-        try:
-            if self.find_share_group(event.group_id) is not None:
-                raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)
-            if streams is not None:
-                from ottla.broker.groups.streams.offset_validation import validate_offset_commit as check_streams
-
-                event = event._replace(offsets=list(event.offsets))
-                check_streams(streams, *whose, event.generation, event.version, event.offsets, txn=txn)
-            elif consumer is None:
-                validate_offset_commit(group, *whose, event.generation, event.version, txn=txn)
-            else:
-                from ottla.broker.groups.consumer import offset_validation as offsets
-
-                event = event._replace(offsets=list(event.offsets))
-                offsets.validate_offset_commit(
-                    consumer, whose[0], event.generation, event.version, event.offsets, txn=txn
-                )
-        except ProtocolError as error:
-            fx.replies.append(RequestReply(event.pending_request, error.code))
-            return fx
-        if event.txn is not None:
-            # Their records do not say which topic it was.
-            nameless = (x._replace(topic_id=ZERO_UUID) for x in event.offsets)
-            fx.add_records(offset_commit_records(event.group_id, nameless, now_ms, -1), event.txn)
-            fx.replies.append(RequestReply(event.pending_request, ErrorCode.NONE))
-            return fx
-        if group is not None and group.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
-            member = group.members.get(event.member_id)
-            if member is not None:
-                rb.arm_session(group, member, now_ms, fx)
-        expire = -1 if event.retention_ms < 0 else now_ms + event.retention_ms
-        fx.add_records(offset_commit_records(event.group_id, event.offsets, now_ms, expire))
-        fx.replies.append(RequestReply(event.pending_request, ErrorCode.NONE))
-        return fx
 
     def replay(self, offset: int, record: GroupRecord) -> None:
         """Take in one record."""

@@ -102,7 +102,9 @@ def _invalid_record_state(text: str) -> ProtocolError:
 def acknowledge_records(
     share: SharePartition, member_id: str, said: Sequence[ShareAcknowledgementBatch], now_ms: int
 ) -> RecordStateChanges:
-    """Take a member's word for its records: pending until `complete_changes`; what lies before the start offset is long done.
+    """Take a member's word for its records: pending until `complete_changes`.
+
+    What lies before the start offset is long done.
 
     Raises:
         ProtocolError: INVALID_RECORD_STATE, INVALID_REQUEST: nothing of it was taken.

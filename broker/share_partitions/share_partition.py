@@ -128,8 +128,8 @@ class SharePartition:
         return (self._batches[first] for first in self._firsts)
 
     def split_runs_at(self, batch: InFlightBatch, begins: Sequence[int], most: int | None = None) -> bool:
-        """Have runs of a batch begin at these ascending offsets, as `InFlightBatch.split_runs_at`; undone, and False, where
-        ``most`` does not allow for it.
+        """Have runs of a batch begin at these ascending offsets, as `InFlightBatch.split_runs_at`; undone, and False,
+        where ``most`` does not allow for it.
         """
         before = batch.cut_count
         batch.split_runs_at(begins)

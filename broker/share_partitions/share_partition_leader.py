@@ -1,6 +1,7 @@
 """A share partition as its leader serves it: its state fetched first, its locks timed, its changes written.
 
-Rules are `ottla.broker.share_partitions.share_partition`'s and its neighbours'; here is what waits: for the persister, for the clock.
+Rules are `ottla.broker.share_partitions.share_partition`'s and its neighbours'; here is what waits: for the persister,
+for the clock.
 
 Source: ``SharePartition.java``, ``SharePartitionManager.java`` (apache/kafka 4.3.1), KIP-932.
 """

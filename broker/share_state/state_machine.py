@@ -72,7 +72,10 @@ class DeleteShareState(NamedTuple):
 
 
 class ReadShareStateSummary(NamedTuple):
-    """Where a group stands; the answer is a `ShareGroupOffset`, `st.NEVER` where nothing is remembered, or a refusal."""
+    """Where a group stands.
+
+    The answer is a `ShareGroupOffset`, `UNINITIALIZED_OFFSET` where nothing is remembered, or a refusal.
+    """
 
     pending_request: Any
     key: SharePartitionKey

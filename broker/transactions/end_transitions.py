@@ -38,7 +38,8 @@ def prepare_abort_or_commit_with_epoch_bump(
     What has no partitions, because nothing was ever written, begins now.
 
     Raises:
-        ProtocolError: UNKNOWN_SERVER_ERROR where no epoch follows the one that commits, as in Kafka; as `NewProducerId`.
+        ProtocolError: UNKNOWN_SERVER_ERROR where no epoch follows the one that commits, as in Kafka; or as
+            `NewProducerId`.
     """
     if txn.producer_epoch >= MAX_PRODUCER_EPOCH and commits:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -90,7 +90,8 @@ def decide_with_epoch_bump(
     """The verdict for a producer that gets another epoch with each transaction (EndTxn v5).
 
     Raises:
-        ProtocolError: as `decide_without_epoch_bump`, but a transition on its way comes first: the producer may name what it brings.
+        ProtocolError: as `decide_without_epoch_bump`, but a transition on its way comes first: the producer may name
+            what it brings.
     """
     if is_pending:
         raise ProtocolError(E.CONCURRENT_TRANSACTIONS)

@@ -53,7 +53,7 @@ class TransactionStateMachine:
     def __init__(
         self, settings: TransactionSettings, fresh: NewProducerId, level: Callable[[], int], outbox: Any
     ) -> None:
-        """``fresh``: producer ids; ``level``: the finalized transaction.version; ``outbox`` gets each `MarkersRequested`."""
+        """``fresh``: producer ids; ``level``: the finalized version; ``outbox`` gets each `MarkersRequested`."""
         self.settings = settings
         self._new_producer_id = fresh
         self._transaction_version = level

@@ -43,8 +43,8 @@ MAX_CANCELLED_PER_SLICE = 200
 
 
 class GroupDowngrade(NamedTuple):
-    """A consumer group on its way to a classic one: without those who are gone; ``joining_member`` takes the place of the
-    static member of its instance id.
+    """A consumer group on its way to a classic one: without those who are gone; ``joining_member`` takes the place of
+    the static member of its instance id.
     """
 
     group: ConsumerGroup

@@ -75,7 +75,7 @@ def update_group(
     """Let the group follow a member's request; large groups in slices.
 
     Raises:
-        ProtocolError: FENCED_MEMBER_EPOCH; and, perhaps in a slice, UNKNOWN_SERVER_ERROR, from `target.compute_targets`.
+        ProtocolError: FENCED_MEMBER_EPOCH; and, perhaps in a slice, UNKNOWN_SERVER_ERROR, from `compute_targets`.
     """
     check_member_state(updated, step.owned)  # before anything is written in slices
     looks = ask.bumps_epoch or group.is_metadata_stale

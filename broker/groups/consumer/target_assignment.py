@@ -35,7 +35,7 @@ MEMBERS_PER_STEP = 100
 
 
 class ConsumerAssignmentInput(NamedTuple):
-    """What a target is computed from, as it was when the heartbeat came. ``updated_member`` is the member that sent it."""
+    """What a target is computed from, as it was when the heartbeat came. ``updated_member`` is who sent it."""
 
     group_id: str
     epoch: int

@@ -1,6 +1,6 @@
 """The records of a share group, made and read: types 10 to 15 of `__consumer_offsets`.
 
-Source: ``GroupCoordinatorRecordHelpers.java``, ``GroupMetadataManager.java``, the ``replay_record`` methods (apache/kafka
+Source: ``GroupCoordinatorRecordHelpers.java``, ``GroupMetadataManager.java``, the ``replay`` methods (apache/kafka
 4.3.1), KIP-932.
 """
 

@@ -1,0 +1,70 @@
+"""Commits of offsets to a group of any kind, in or outside of a transaction.
+
+Source: ``OffsetMetadataManager.commitOffset``, ``commitTransactionalOffset`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState
+from ottla.broker.groups.classic.rebalance import GroupEffects, arm_session
+from ottla.broker.groups.committed_offsets import offset_commit_records, validate_offset_commit
+from ottla.jobs.state_machine import RequestReply
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.state_machine import CommitOffsets, GroupStateMachine
+
+
+def commit_offsets(machine: GroupStateMachine, event: CommitOffsets, now_ms: int) -> GroupEffects:
+    """Store positions; the reply is an error code for all of them."""
+    fx = GroupEffects()
+    group = machine.classic_groups.groups.get(event.group_id)
+    try:
+        event = _validate(machine, group, event)
+    except ProtocolError as error:
+        fx.replies.append(RequestReply(event.pending_request, error.code))
+        return fx
+    if event.txn is not None:
+        # Their records do not say which topic it was.
+        nameless = (x._replace(topic_id=ZERO_UUID) for x in event.offsets)
+        fx.add_records(offset_commit_records(event.group_id, nameless, now_ms, -1), event.txn)
+        fx.replies.append(RequestReply(event.pending_request, ErrorCode.NONE))
+        return fx
+    if group is not None and group.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
+        member = group.members.get(event.member_id)
+        if member is not None:
+            arm_session(group, member, now_ms, fx)
+    expire = -1 if event.retention_ms < 0 else now_ms + event.retention_ms
+    fx.add_records(offset_commit_records(event.group_id, event.offsets, now_ms, expire))
+    fx.replies.append(RequestReply(event.pending_request, ErrorCode.NONE))
+    return fx
+
+
+def _validate(machine: GroupStateMachine, group: ClassicGroup | None, event: CommitOffsets) -> CommitOffsets:
+    """Check a commit by the rules of its group's kind; give it with offsets that may be read again.
+
+    Raises:
+        ProtocolError: who commits may not.
+    """
+    consumer, streams = machine.find_consumer_group(event.group_id), machine.find_streams_group(event.group_id)
+    whose, txn = (event.member_id, event.instance_id), event.txn is not None
+    if machine.find_share_group(event.group_id) is not None:
+        raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if streams is not None:
+        from ottla.broker.groups.streams.offset_validation import validate_offset_commit as check_streams
+
+        event = event._replace(offsets=list(event.offsets))
+        check_streams(streams, *whose, event.generation, event.version, event.offsets, txn=txn)
+    elif consumer is None:
+        validate_offset_commit(group, *whose, event.generation, event.version, txn=txn)
+    else:
+        from ottla.broker.groups.consumer import offset_validation
+
+        event = event._replace(offsets=list(event.offsets))
+        offset_validation.validate_offset_commit(
+            consumer, event.member_id, event.generation, event.version, event.offsets, txn=txn
+        )
+    return event
