@@ -2,8 +2,7 @@
 
 A turn is: the machine decides, its records are appended, then replayed, timers are set; answers leave once everything
 written up to that turn is committed. An append that is refused has changed nothing that is replayed, so nothing is
-rolled back: the answers become errors, and the machine learns of it where it asked to. Events queue up behind what goes
-in slices.
+rolled back: the answers become errors, and the machine learns of it where it asked to. Events queue up behind slices.
 
 Clients may write to internal topics, so the state that is replayed from them is not trusted. An exception of the state
 machine fails its shard and nothing else: `CoordinatorStateError`. The shard is reloaded from its log after a pause.

@@ -295,53 +295,6 @@ def test_a_partition_that_was_taken_over_is_not_freed_by_whoever_had_it() -> Non
     assert (group.owner_epoch(T, 0), group.owner_epochs) == (-1, {})
 
 
-# ------------------------------------------------------------------ static members
-
-
-def test_a_static_member_comes_back_to_what_it_had() -> None:
-    """178."""
-    shard = ConsumerGroupShard()
-    shard.heartbeat("a", 0, instance_id="i")
-    shard.heartbeat("b", 0)
-    assert shard.heartbeat("x", 0, instance_id="i").error_code == E.UNRELEASED_INSTANCE_ID
-    shard.heartbeat("a", 2, instance_id="i")
-    shard.heartbeat("a", 2, instance_id="i", topic_partitions=[ROW(T, [0, 1, 2])])
-    epoch, written = shard.consumer.epoch, len(shard.log)
-    answer = shard.heartbeat("a", -2, instance_id="i")
-    assert (answer.error_code, answer.member_epoch) == (0, -2)
-    assert (shard.records(written), shard.consumer.epoch) == (["8a"], epoch)
-    away = shard.consumer.members["a"]
-    assert (away.epoch, dict(away.assigned)) == (-2, {T: {0: 0, 1: 0, 2: 0}})
-    written = len(shard.log)
-    back = shard.heartbeat("x", 0, instance_id="i")
-    assert (back.error_code, back.member_epoch, assignment_by_letter(back.assignment)) == (0, epoch, {"t": [0, 1, 2]})
-    assert shard.records(written) == ["-8a", "-7a", "-5a", "5x", "7x", "8x", "8x"]
-    assert (shard.consumer.epoch, set(shard.consumer.members)) == (epoch, {"x", "b"})
-    assert shard.heartbeat("a", epoch, instance_id="i").error_code == E.FENCED_INSTANCE_ID
-    assert shard.heartbeat("a", -1, instance_id="i").error_code == E.FENCED_INSTANCE_ID
-    assert shard.heartbeat("a", -1, instance_id="other").error_code == E.UNKNOWN_MEMBER_ID
-    assert shard.heartbeat("x", -1, instance_id="i").error_code == 0
-
-
-def test_a_static_member_that_stays_away_is_given_up() -> None:
-    """178."""
-    shard = ConsumerGroupShard()
-    shard.heartbeat("a", 0, instance_id="i")
-    shard.heartbeat("a", -2, instance_id="i")
-    shard.wait(45_000)
-    assert not shard.consumer.members
-
-
-def test_a_static_member_that_wants_other_topics_now_makes_an_epoch() -> None:
-    """178."""
-    shard = ConsumerGroupShard({"t": 2, "u": 2})
-    shard.heartbeat("a", 0, instance_id="i")
-    shard.heartbeat("a", -2, instance_id="i")
-    back = ConsumerMemberClient(shard, "x", instance_id="i", subscribed_topic_names=["u"])
-    reconcile_members(back)
-    assert (back.owned, shard.consumer.epoch) == ({"u": [0, 1]}, 3)
-
-
 # ------------------------------------------------------------------ regular expressions
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from ottla.broker.tests.consumer_group_fixture import (
 from ottla.broker.tests.handler_fixture import topic_id_of
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import WireError
 from ottla.wire.messages import consumer_group_heartbeat as hb
 from ottla.wire.messages import consumer_protocol as cp
 from ottla.wire.messages import heartbeat as old
@@ -400,10 +398,3 @@ def test_a_member_of_the_older_protocol_goes_on_in_the_new_one() -> None:
     assert (answer.error_code, assignment_by_letter(answer.assignment)) == (0, None)
     member = shard.consumer.members[a.name]
     assert (member.classic_metadata, member.state) == (None, ConsumerMemberState.STABLE)
-
-
-@pytest.mark.parametrize("decode", [consumer_protocol.decode_subscription, consumer_protocol.decode_assignment])
-def test_embedded_metadata_that_no_record_can_hold_is_refused_undecoded(decode: Callable[[bytes], Any]) -> None:
-    with pytest.raises(WireError, match=f"too large: {consumer_protocol.LARGEST_BYTES + 1} bytes"):
-        decode(bytes(consumer_protocol.LARGEST_BYTES + 1))
-    decode(bytes(100))

@@ -1,0 +1,242 @@
+"""Markers of transactions, sent until each partition has answered for good."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.tests.transaction_coordinator_fixture import (
+    FIRST_ID,
+    A,
+    TransactionCoordinatorNode,
+    fail_appends,
+    response_of,
+    run,
+    start_transaction,
+    wait_until_idle,
+)
+from ottla.broker.transactions.transaction_metadata import S
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+E = ErrorCode
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        E.NOT_LEADER_OR_FOLLOWER,
+        E.NOT_ENOUGH_REPLICAS,
+        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        E.REQUEST_TIMED_OUT,
+        E.KAFKA_STORAGE_ERROR,
+        E.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_fact_141_a_partition_that_cannot_take_its_marker_is_asked_again(code: ErrorCode) -> None:
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0, 1)
+    node.codes["t", 1] = [code, code]
+
+    async def story() -> None:
+        node.end(A, commits=True)
+        await wait_until_idle()
+        assert (node.seen().state, node.seen().partitions) == (S.PREPARE_COMMIT, {("t", 1)})
+        await trio.sleep(1)
+        assert node.seen().state is S.COMPLETE_COMMIT
+        assert [[m.topics[0].partition_indexes for m in q.markers] for q in node.marked] == [[[0, 1]], [[1]], [[1]]]
+
+    run(node, story)
+
+
+@pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
+def test_fact_141_somebody_newer_ends_it_for_good(code: ErrorCode) -> None:
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0)
+    node.codes["t", 0] = [code]
+
+    async def story() -> None:
+        node.end(A, commits=True)
+        await trio.sleep(100)
+        assert (node.seen().state, len(node.marked)) == (S.PREPARE_COMMIT, 1)
+        assert response_of(node.init()) is E.CONCURRENT_TRANSACTIONS
+
+    run(node, story)
+
+
+@pytest.mark.parametrize("code", [E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_VERSION])
+def test_fact_141_who_cannot_know_markers_needs_none(code: ErrorCode) -> None:
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0)
+    node.codes["t", 0] = [code]
+
+    async def story() -> None:
+        node.end(A, commits=True)
+        await wait_until_idle()
+        assert node.seen().state is S.COMPLETE_COMMIT
+
+    run(node, story)
+
+
+def test_fact_141_a_leader_that_does_not_answer_is_asked_again_for_ever() -> None:
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0)
+    node.silent = True
+
+    async def story() -> None:
+        node.end(A, commits=True)
+        await trio.sleep(120)
+        assert 100 < len(node.marked) < 140, "once a second at last"
+        node.silent = False
+        await trio.sleep(2)
+        assert node.seen().state is S.COMPLETE_COMMIT
+
+    run(node, story)
+
+
+def test_fact_140_a_topic_that_is_gone_needs_no_marker() -> None:
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0, 1)
+    image = node.stage.hosted.image
+    topics = {name: topic for name, topic in image.topics.items() if name != "t"}
+    object.__setattr__(node.stage.hosted, "image", type(image)(topics=topics))
+
+    async def story() -> None:
+        node.end(A, commits=False)
+        await wait_until_idle()
+        assert (node.seen().state, node.marked) == (S.COMPLETE_ABORT, [])
+
+    run(node, story)
+
+
+def test_fact_142_the_last_record_is_written_again_where_it_is_refused() -> None:
+    node = TransactionCoordinatorNode()
+    start_transaction(node, 0)
+
+    async def story() -> None:
+        node.end(A, commits=True)
+        well = fail_appends(node, E.NOT_ENOUGH_REPLICAS)
+        await trio.sleep(3)
+        assert node.seen().state is S.PREPARE_COMMIT
+        assert response_of(node.init()) is E.CONCURRENT_TRANSACTIONS
+        well()
+        await trio.sleep(1)
+        assert (node.seen().state, len(node.marked)) == (S.COMPLETE_COMMIT, 1)
+
+    run(node, story)
+
+
+def test_fact_139_markers_of_several_transactions_go_together() -> None:
+    node = TransactionCoordinatorNode()
+    node.takes_s = 1.0
+    for number, name in enumerate("xyz"):
+        node.init(name)
+        node.add((FIRST_ID + number, 0), 0, transactional_id=name)
+
+    async def story() -> None:
+        for number, name in enumerate("xyz"):
+            node.end((FIRST_ID + number, 0), commits=True, transactional_id=name)
+            await wait_until_idle()
+        await trio.sleep(3)
+        assert [len(q.markers) for q in node.marked] == [1, 2], "what comes while one is asked waits for it"
+        assert {node.seen(name).state for name in "xyz"} == {S.COMPLETE_COMMIT}
+
+    run(node, story)
+
+
+class RemoteLeaderConnection:
+    """The way to a broker elsewhere, which leads nothing any more."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.broken = 0
+
+    async def channel_to(self, address: tuple[str, int] | None, who: str) -> Any:
+        if self.broken:
+            self.broken -= 1
+            raise OSError("refused")
+        return self
+
+    async def call(self, request: Any) -> Any:
+        self.asked.append(request)
+        await trio.lowlevel.checkpoint()
+        row = WritableTxnMarkerPartitionResult(0, E.NOT_LEADER_OR_FOLLOWER)
+        topics = [WritableTxnMarkerTopicResult("t", [row])]
+        return WriteTxnMarkersResponse([WritableTxnMarkerResult(request.markers[0].producer_id, topics)])
+
+    def close(self) -> None:
+        pass
+
+
+class SilentLeaderConnection(RemoteLeaderConnection):
+    """One whose host is cut off: nothing comes back from there."""
+
+    async def call(self, request: Any) -> Any:
+        self.asked.append(request)
+        await trio.sleep_forever()
+
+
+def led_by(node: TransactionCoordinatorNode, broker: int) -> None:
+    """Another broker leads the topic from now on."""
+    image = node.stage.hosted.image
+    topic = image.topics["t"]
+    parts = {number: replace(part, leader=broker) for number, part in topic.partitions.items()}
+    node.stage.hosted.image = replace(image, topics={**image.topics, "t": replace(topic, partitions=parts)})
+
+
+def test_fact_140_a_leader_that_moves_is_looked_for_again() -> None:
+    node, far = TransactionCoordinatorNode(), RemoteLeaderConnection()
+    node.transactions = node.coordinator(
+        node.around._replace(address=lambda broker: ("far", 9) if broker == 2 else None)
+    )
+    node.transactions.on_election(node.replica)
+    node.transactions._markers._connections[2] = far  # type: ignore[assignment]
+    start_transaction(node, 0)
+    led_by(node, 3)
+
+    async def story() -> None:
+        node.end(A, commits=True)
+        await trio.sleep(5)
+        assert (far.asked, node.marked) == ([], []), "nobody knows where broker 3 is"
+        far.broken = 2
+        led_by(node, 2)
+        await trio.sleep(5)
+        assert len(far.asked) > 2
+        assert far.asked[0].markers[0].coordinator_epoch == 3
+        assert node.seen().state is S.PREPARE_COMMIT
+        led_by(node, 1)
+        await trio.sleep(2)
+        assert (node.seen().state, len(node.marked)) == (S.COMPLETE_COMMIT, 1)
+
+    run(node, story)
+
+
+def test_fact_140_who_waits_for_a_leader_that_is_gone_looks_for_the_next_one() -> None:
+    node, far, there = TransactionCoordinatorNode(), SilentLeaderConnection(), {2}
+    node.transactions = node.coordinator(
+        node.around._replace(address=lambda broker: ("far", 9) if broker in there else None)
+    )
+    node.transactions.on_election(node.replica)
+    node.transactions._markers._connections[2] = far  # type: ignore[assignment]
+    start_transaction(node, 0)
+    led_by(node, 2)
+
+    async def story() -> None:
+        node.end(A, commits=True)
+        await trio.sleep(9)
+        assert len(far.asked) == 1, "as long as it is there it is waited for"
+        led_by(node, 1)
+        there.clear()
+        await trio.sleep(2.5)
+        assert (node.seen().state, len(node.marked)) == (S.COMPLETE_COMMIT, 1)
+
+    run(node, story)
