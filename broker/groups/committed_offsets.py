@@ -17,7 +17,7 @@ from ottla.broker.groups.pending_offsets import GroupTopicPartition, PendingTran
 from ottla.broker.groups.records import GroupRecord
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import offset_records
 
 INVALID_OFFSET = -1
 _FIXED_FIELDS = struct.Struct(">qiqqq16s")
@@ -50,7 +50,7 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str
 
 
-def pack_offset(value: o.OffsetCommitValue, lies_at: int) -> bytes:
+def pack_offset(value: offset_records.OffsetCommitValue, lies_at: int) -> bytes:
     """A position's record, which lies at that offset, in few bytes."""
     times = value.commit_timestamp, value.expire_timestamp
     fixed = _FIXED_FIELDS.pack(value.offset, value.leader_epoch, *times, lies_at, value.topic_id)
@@ -71,7 +71,9 @@ class CommittedOffsets:
         self._stored: dict[str, dict[str, dict[int, bytes]]] = {}
         self.pending = PendingTransactionalOffsets()
 
-    def replay(self, offset: int, key: o.OffsetCommitKey, value: o.OffsetCommitValue | None) -> None:
+    def replay(
+        self, offset: int, key: offset_records.OffsetCommitKey, value: offset_records.OffsetCommitValue | None
+    ) -> None:
         """Take in a position's record."""
         if value is None:
             self._remove(key.group, key.topic, key.partition)
@@ -80,7 +82,11 @@ class CommittedOffsets:
         self._store(key.group, key.topic, key.partition, pack_offset(value, offset))
 
     def replay_pending(
-        self, offset: int, producer_id: int, key: o.OffsetCommitKey, value: o.OffsetCommitValue | None
+        self,
+        offset: int,
+        producer_id: int,
+        key: offset_records.OffsetCommitKey,
+        value: offset_records.OffsetCommitValue | None,
     ) -> None:
         """Take in the record of a position committed within a transaction. A tombstone counts at once."""
         if value is None:
@@ -154,7 +160,7 @@ class CommittedOffsets:
 
 def offset_tombstone(group: str, topic: str, partition: int) -> GroupRecord:
     """What removes a position."""
-    return GroupRecord(o.OffsetCommitKey(group, topic, partition), None)
+    return GroupRecord(offset_records.OffsetCommitKey(group, topic, partition), None)
 
 
 def _record_offset(raw: bytes) -> int:
@@ -203,8 +209,8 @@ def offset_commit_records(
     """The records that store positions; ``expire_ms`` -1 leaves their end to the broker."""
     for new in offsets:
         yield GroupRecord(
-            o.OffsetCommitKey(group_id, new.topic, new.partition),
-            o.OffsetCommitValue(
+            offset_records.OffsetCommitKey(group_id, new.topic, new.partition),
+            offset_records.OffsetCommitValue(
                 new.offset,
                 new.leader_epoch,
                 new.metadata,

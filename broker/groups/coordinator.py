@@ -14,7 +14,7 @@ from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Serde, Shard
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups import records as gr
+from ottla.broker.groups import records
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.storage.log_dirs import DiskErrorHandler
@@ -83,7 +83,7 @@ class GroupCoordinator:
             fail,
             TOPIC,
             self._new_state_machine,
-            Serde(gr.encode, gr.decode, gr.form),
+            Serde(records.encode, records.decode, records.form),
             config.number("offsets.commit.timeout.ms"),
         )
         self.run = self._runtime.run

@@ -19,7 +19,7 @@ from ottla.broker.groups.tombstones import modern_group_tombstones
 from ottla.jobs.state_machine import RequestReply
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import offset_records
 
 if TYPE_CHECKING:
     from ottla.broker.groups.classic.groups import ClassicGroups
@@ -78,7 +78,7 @@ def delete_group(kinds: GroupStore, ticket: Any, group_id: str) -> GroupEffects:
     elif classic is not None and classic.state is not ClassicGroupState.EMPTY:
         code = ErrorCode.NON_EMPTY_GROUP
     else:
-        end = GroupRecord(o.GroupMetadataKey(group_id), None)
+        end = GroupRecord(offset_records.GroupMetadataKey(group_id), None)
         fx.add_records(chain(kinds.offsets.tombstones(group_id), [end]))
     fx.replies.append(RequestReply(ticket, code))
     return fx

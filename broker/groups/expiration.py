@@ -25,7 +25,7 @@ from ottla.broker.groups.classic.classic_group import (
 from ottla.broker.groups.classic.groups import ClassicGroups
 from ottla.broker.groups.committed_offsets import CommittedOffsets, OffsetAndMetadata, offset_tombstone, unpack_offset
 from ottla.broker.groups.records import GroupRecord
-from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import offset_records
 
 if TYPE_CHECKING:
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
@@ -71,7 +71,7 @@ def _expire_classic_group(
             kept = kept or not gone
             yield offset_tombstone(group_id, topic, partition) if gone else None
     if not kept and group is not None and group.state is ClassicGroupState.EMPTY and not group.pending_join_members:
-        yield GroupRecord(o.GroupMetadataKey(group_id), None)
+        yield GroupRecord(offset_records.GroupMetadataKey(group_id), None)
 
 
 def _expire_modern_group(

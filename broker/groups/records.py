@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
-from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import offset_records
 
 _TYPE = struct.Struct(">h")
 OFFSET_VALUE_VERSION = 4
@@ -24,9 +24,9 @@ _GROUP_EPOCH_RECORD_TYPES = frozenset({3, 11, 17})
 """Types of records that hold the epoch of a group."""
 
 _KEYS: dict[int, tuple[type[Message], type[Message]]] = {
-    0: (o.LegacyOffsetCommitKey, o.LegacyOffsetCommitValue),
-    1: (o.OffsetCommitKey, o.OffsetCommitValue),
-    2: (o.GroupMetadataKey, o.GroupMetadataValue),
+    0: (offset_records.LegacyOffsetCommitKey, offset_records.LegacyOffsetCommitValue),
+    1: (offset_records.OffsetCommitKey, offset_records.OffsetCommitValue),
+    2: (offset_records.GroupMetadataKey, offset_records.GroupMetadataValue),
 }
 
 
@@ -80,14 +80,14 @@ def _encode_modern(record: GroupRecord) -> tuple[bytes, bytes | None]:
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Key and value bytes."""
     cls = type(record.key)
-    if cls is not o.OffsetCommitKey and cls is not o.GroupMetadataKey:
+    if cls is not offset_records.OffsetCommitKey and cls is not offset_records.GroupMetadataKey:
         return _encode_modern(record)
-    kind = 2 if cls is o.GroupMetadataKey else 1
+    kind = 2 if cls is offset_records.GroupMetadataKey else 1
     key = _TYPE.pack(kind) + compiler.encode(record.key, 0)
     if record.value is None:
         return key, None
     version = GROUP_VALUE_VERSION
-    if isinstance(record.value, o.OffsetCommitValue):
+    if isinstance(record.value, offset_records.OffsetCommitValue):
         expires = record.value.expire_timestamp != -1
         version = OFFSET_VALUE_VERSION_WITH_EXPIRY if expires else OFFSET_VALUE_VERSION
     return key, _TYPE.pack(version) + compiler.encode(record.value, version)
@@ -99,7 +99,7 @@ def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
         return None
     (kind,), (version,) = _TYPE.unpack_from(key), _TYPE.unpack_from(value)
     if kind == 0:
-        return o.OffsetCommitValue, version
+        return offset_records.OffsetCommitValue, version
     classes = _KEYS.get(kind) or modern_record_types().get(kind)
     return None if classes is None else (classes[1], version)
 
@@ -128,16 +128,16 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> GroupR
             _check_epoch(new_value.epoch)
         return GroupRecord(new_key, new_value)
     decoded = compiler.decode(classes[0], 0, key, 2)[0]
-    if isinstance(decoded, o.LegacyOffsetCommitKey):
-        decoded = o.OffsetCommitKey(decoded.group, decoded.topic, decoded.partition)
+    if isinstance(decoded, offset_records.LegacyOffsetCommitKey):
+        decoded = offset_records.OffsetCommitKey(decoded.group, decoded.topic, decoded.partition)
     if value is None:
         return GroupRecord(decoded, None)
     if len(value) < 2:
         raise WireError("a group record's value without a version")
     (version,) = _TYPE.unpack_from(value)
-    if isinstance(decoded, o.OffsetCommitKey):
-        return GroupRecord(decoded, parsed or compiler.decode(o.OffsetCommitValue, version, value, 2)[0])
-    group = parsed or compiler.decode(o.GroupMetadataValue, version, value, 2)[0]
+    if isinstance(decoded, offset_records.OffsetCommitKey):
+        return GroupRecord(decoded, parsed or compiler.decode(offset_records.OffsetCommitValue, version, value, 2)[0])
+    group = parsed or compiler.decode(offset_records.GroupMetadataValue, version, value, 2)[0]
     _check_epoch(group.generation)
     return GroupRecord(decoded, group)
 

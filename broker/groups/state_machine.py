@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
-from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.classic_group import ClassicGroup, GroupRequest
 from ottla.broker.groups.classic.groups import ClassicGroups, NewGroupJoin
 from ottla.broker.groups.classic.rebalance import GroupEffects, GroupSettings
@@ -24,12 +24,8 @@ from ottla.broker.groups.records import GroupRecord
 from ottla.controller.metadata.image import MetadataImage
 from ottla.jobs.state_machine import RequestReply, ScheduleTimer, TransactionCompletion, TransactionContext
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import consumer_group_heartbeat as chb
+from ottla.wire.messages import consumer_group_heartbeat, join_group, leave_group, offset_records, sync_group
 from ottla.wire.messages import heartbeat as hb
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import leave_group as lg
-from ottla.wire.messages import offset_records as o
-from ottla.wire.messages import sync_group as s
 
 if TYPE_CHECKING:
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
@@ -218,7 +214,7 @@ class GroupStateMachine:
                 event.context.join_request.request.group_id
             ):
                 return self.handle(now_ms, event.context.join_request)
-            case WriteResult(context=rb.ExpiredMember()):
+            case WriteResult(context=rebalance.ExpiredMember()):
                 from ottla.broker.groups.expired_members import on_write_result
 
                 return on_write_result(self, event.context, event.error, now_ms)
@@ -253,10 +249,10 @@ class GroupStateMachine:
         """A member asks for something."""
         request = call.request
         group_id: str = request.group_id
-        if type(request) is j.JoinGroupRequest and not self.classic_groups.settings.allows_session_timeout(
+        if type(request) is join_group.JoinGroupRequest and not self.classic_groups.settings.allows_session_timeout(
             request.session_timeout_ms
         ):
-            wrong = rb.join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, call.version)
+            wrong = rebalance.join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, call.version)
             return GroupEffects(replies=[RequestReply(call.pending_request, wrong)])  # whatever kind its group is of
         if self._streams_groups is not None and group_id in self._streams_groups.groups:
             from ottla.broker.groups.streams.foreign_requests import handle_foreign_request as handle_other
@@ -266,20 +262,20 @@ class GroupStateMachine:
             from ottla.broker.groups.share.foreign_requests import reject_foreign_request
 
             return reject_foreign_request(call)
-        if type(request) is chb.ConsumerGroupHeartbeatRequest:
+        if type(request) is consumer_group_heartbeat.ConsumerGroupHeartbeatRequest:
             return self._heartbeat(call, now_ms)
         if self.find_consumer_group(group_id) is not None:
             from ottla.broker.groups.consumer.classic_protocol import handle_classic_request
 
             return handle_classic_request(self.consumer_groups, call, now_ms)
         match request:
-            case j.JoinGroupRequest():
+            case join_group.JoinGroupRequest():
                 return self.classic_groups.join(call, now_ms)
-            case s.SyncGroupRequest():
+            case sync_group.SyncGroupRequest():
                 return self.classic_groups.sync(call, now_ms)
             case hb.HeartbeatRequest():
                 return self.classic_groups.heartbeat(call, now_ms)
-            case lg.LeaveGroupRequest():
+            case leave_group.LeaveGroupRequest():
                 return self.classic_groups.leave(call, now_ms)
             case _:
                 raise AssertionError(request)
@@ -343,13 +339,13 @@ class GroupStateMachine:
     def replay(self, offset: int, record: GroupRecord) -> None:
         """Take in one record."""
         key, value = record
-        if isinstance(key, o.OffsetCommitKey):
-            assert value is None or isinstance(value, o.OffsetCommitValue)
+        if isinstance(key, offset_records.OffsetCommitKey):
+            assert value is None or isinstance(value, offset_records.OffsetCommitValue)
             self.offsets.replay(offset, key, value)
             if value is not None:
                 self._ensure_simple_group(key.group)
-        elif isinstance(key, o.GroupMetadataKey):
-            assert value is None or isinstance(value, o.GroupMetadataValue)
+        elif isinstance(key, offset_records.GroupMetadataKey):
+            assert value is None or isinstance(value, offset_records.GroupMetadataValue)
             self.classic_groups.replay(key, value)
         elif key.SPEC.key in SHARE_RECORD_TYPES:  # type: ignore[attr-defined]  # every key has a type
             self.share_groups.replay(record)
@@ -366,10 +362,10 @@ class GroupStateMachine:
     def replay_pending(self, offset: int, producer_id: int, record: GroupRecord) -> None:
         """Take in one record of a transaction that is open."""
         key, value = record
-        if not isinstance(key, o.OffsetCommitKey):
+        if not isinstance(key, offset_records.OffsetCommitKey):
             self.replay(offset, record)
             return
-        assert value is None or isinstance(value, o.OffsetCommitValue)
+        assert value is None or isinstance(value, offset_records.OffsetCommitValue)
         self.offsets.replay_pending(offset, producer_id, key, value)
         if value is not None:
             self._ensure_simple_group(key.group)

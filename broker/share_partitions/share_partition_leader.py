@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.share_partitions import acknowledgement as ack
+from ottla.broker.share_partitions import acknowledgement
 from ottla.broker.share_partitions.acquisition import AcquiredRange, AcquireRequest, FetchedOffsets, acquire_records
 from ottla.broker.share_partitions.share_partition import InvalidShareState, SharePartition, SharePartitionLimits
 from ottla.broker.share_state.persister import Persister
@@ -170,7 +170,9 @@ class SharePartitionLeader:
 
     # ------------------------------------------------------------------ records come back
 
-    def acknowledge(self, member_id: str, said: Sequence[ack.ShareAcknowledgementBatch]) -> PendingBrokerRequest:
+    def acknowledge(
+        self, member_id: str, said: Sequence[acknowledgement.ShareAcknowledgementBatch]
+    ) -> PendingBrokerRequest:
         """Take a member's word; the ticket is given `WRITTEN` once it is written, or a `ProtocolError`."""
         ticket, rules = PendingBrokerRequest(), self.share_partition
         if rules is None or self.is_closed:
@@ -178,7 +180,7 @@ class SharePartitionLeader:
             return ticket
         rules.limits = self._dependencies.group_config.limits(self.key.group_id)
         try:
-            changes = ack.acknowledge_records(rules, member_id, said, self._now_ms())
+            changes = acknowledgement.acknowledge_records(rules, member_id, said, self._now_ms())
         except ProtocolError as error:
             ticket.deliver(error.with_traceback(None))
             return ticket
@@ -188,9 +190,11 @@ class SharePartitionLeader:
     def release(self, member_id: str) -> None:
         """A member is gone: others may have what it holds."""
         if self.share_partition is not None and not self.is_closed:
-            self._write(ack.release_acquired_records(self.share_partition, member_id), PendingBrokerRequest())
+            self._write(
+                acknowledgement.release_acquired_records(self.share_partition, member_id), PendingBrokerRequest()
+            )
 
-    def _write(self, changes: ack.RecordStateChanges, ticket: PendingBrokerRequest) -> None:
+    def _write(self, changes: acknowledgement.RecordStateChanges, ticket: PendingBrokerRequest) -> None:
         if changes.changes:
             self._dependencies.start_task(
                 partial(self._await_write, changes, ticket, self._start_write(changes.state_batches()))
@@ -199,11 +203,11 @@ class SharePartitionLeader:
             ticket.deliver(WRITTEN)
 
     async def _await_write(
-        self, changes: ack.RecordStateChanges, ticket: PendingBrokerRequest, writing: Awaitable[None]
+        self, changes: acknowledgement.RecordStateChanges, ticket: PendingBrokerRequest, writing: Awaitable[None]
     ) -> None:
         assert self.share_partition is not None
         error = await self._await_persisted(writing)
-        ack.complete_changes(self.share_partition, changes, self._now_ms(), written=error is None)
+        acknowledgement.complete_changes(self.share_partition, changes, self._now_ms(), written=error is None)
         if error is not None and not self.is_closed:
             self._arm_next_lock_timer()  # one that is back may have been overlooked while its end was pending
         ticket.deliver(WRITTEN if error is None else error)
@@ -243,7 +247,7 @@ class SharePartitionLeader:
             )
 
     def _arm_next_lock_timer(self) -> None:
-        end = None if self.share_partition is None else ack.next_lock_expiry_ms(self.share_partition)
+        end = None if self.share_partition is None else acknowledgement.next_lock_expiry_ms(self.share_partition)
         if end is not None:
             self._arm_lock_timer(end)
 
@@ -251,7 +255,7 @@ class SharePartitionLeader:
         self._lock_timer_ms = None
         if self.share_partition is None or self.is_closed:
             return
-        batches = ack.expire_locks(self.share_partition, self._now_ms())
+        batches = acknowledgement.expire_locks(self.share_partition, self._now_ms())
         self._arm_next_lock_timer()
         if batches:
             self._dependencies.start_task(

@@ -18,7 +18,7 @@ from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.metadata.controller_forwarder import SHARE_TOPIC as TOPIC
 from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.share_state import records as sr
+from ottla.broker.share_state import records
 from ottla.broker.share_state.records import ShareRecord
 from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.broker.share_state.state_machine import ShareCoordinatorSettings, ShareStateMachine, TopicsDeleted
@@ -65,7 +65,7 @@ class ShareCoordinator:
             fail,
             TOPIC,
             self._new_state_machine,
-            Serde(sr.encode, sr.decode, sr.form),
+            Serde(records.encode, records.decode, records.form),
             config.number("share.coordinator.write.timeout.ms"),
         )
         self.run = self._runtime.run

@@ -19,17 +19,19 @@ import trio
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.interbroker.connections import BrokerConnections, InterBrokerDependencies
 from ottla.broker.metadata.controller_forwarder import SHARE_TOPIC as TOPIC
-from ottla.broker.share_state import state_machine as m
+from ottla.broker.share_state import state_machine
 from ottla.broker.share_state.coordinator import ShareCoordinator
 from ottla.broker.share_state.share_group_offsets import UNINITIALIZED, ShareGroupOffset, SharePartitionKey
 from ottla.broker.share_state.state_batches import PersisterStateBatch
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.messages import delete_share_group_state as ds
-from ottla.wire.messages import initialize_share_group_state as it
-from ottla.wire.messages import read_share_group_state as rd
-from ottla.wire.messages import read_share_group_state_summary as rs
-from ottla.wire.messages import write_share_group_state as wr
+from ottla.wire.messages import (
+    delete_share_group_state,
+    initialize_share_group_state,
+    read_share_group_state,
+    read_share_group_state_summary,
+    write_share_group_state,
+)
 
 MAX_ATTEMPTS = 6
 MIN_RETRY_BACKOFF_S = 1.0
@@ -83,12 +85,16 @@ class Persister:
 
     async def initialize(self, at: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         """Begin a share partition. Raises: ProtocolError."""
-        request = it.InitializeShareGroupStateRequest(
+        request = initialize_share_group_state.InitializeShareGroupStateRequest(
             at.group_id,
-            [it.InitializeStateData(at.topic_id, [it.PartitionData(at.partition, state_epoch, start_offset)])],
+            [
+                initialize_share_group_state.InitializeStateData(
+                    at.topic_id, [initialize_share_group_state.PartitionData(at.partition, state_epoch, start_offset)]
+                )
+            ],
         )
         await self._call_in_order(
-            at, lambda ticket: m.InitializeShareState(ticket, at, state_epoch, start_offset), request
+            at, lambda ticket: state_machine.InitializeShareState(ticket, at, state_epoch, start_offset), request
         )
 
     def read(self, at: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareGroupOffset]:
@@ -99,10 +105,17 @@ class Persister:
         return self._read(self._enqueue(at), at, leader_epoch)
 
     async def _read(self, own: _PersisterCall, at: SharePartitionKey, leader_epoch: int) -> ShareGroupOffset:
-        request = rd.ReadShareGroupStateRequest(
-            at.group_id, [rd.ReadStateData(at.topic_id, [rd.PartitionData(at.partition, leader_epoch)])]
+        request = read_share_group_state.ReadShareGroupStateRequest(
+            at.group_id,
+            [
+                read_share_group_state.ReadStateData(
+                    at.topic_id, [read_share_group_state.PartitionData(at.partition, leader_epoch)]
+                )
+            ],
         )
-        answer = await self._call_in_order(at, lambda ticket: m.ReadShareState(ticket, at, leader_epoch), request, own)
+        answer = await self._call_in_order(
+            at, lambda ticket: state_machine.ReadShareState(ticket, at, leader_epoch), request, own
+        )
         if isinstance(answer, ShareGroupOffset):
             return answer
         rows = tuple(
@@ -124,18 +137,32 @@ class Persister:
 
         Raises (awaited): ProtocolError.
         """
-        stored = [wr.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches]
-        row = wr.PartitionData(at.partition, state_epoch, leader_epoch, start_offset, delivery_complete_count, stored)
-        request = wr.WriteShareGroupStateRequest(at.group_id, [wr.WriteStateData(at.topic_id, [row])])
+        stored = [
+            write_share_group_state.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
+            for b in batches
+        ]
+        row = write_share_group_state.PartitionData(
+            at.partition, state_epoch, leader_epoch, start_offset, delivery_complete_count, stored
+        )
+        request = write_share_group_state.WriteShareGroupStateRequest(
+            at.group_id, [write_share_group_state.WriteStateData(at.topic_id, [row])]
+        )
         said = (at, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
-        return self._call_in_order(at, lambda ticket: m.WriteShareState(ticket, *said), request, self._enqueue(at))
+        return self._call_in_order(
+            at, lambda ticket: state_machine.WriteShareState(ticket, *said), request, self._enqueue(at)
+        )
 
     async def delete(self, at: SharePartitionKey) -> None:
         """Forget a share partition. Raises: ProtocolError."""
-        request = ds.DeleteShareGroupStateRequest(
-            at.group_id, [ds.DeleteStateData(at.topic_id, [ds.PartitionData(at.partition)])]
+        request = delete_share_group_state.DeleteShareGroupStateRequest(
+            at.group_id,
+            [
+                delete_share_group_state.DeleteStateData(
+                    at.topic_id, [delete_share_group_state.PartitionData(at.partition)]
+                )
+            ],
         )
-        await self._call_in_order(at, lambda ticket: m.DeleteShareState(ticket, at), request)
+        await self._call_in_order(at, lambda ticket: state_machine.DeleteShareState(ticket, at), request)
 
     async def read_summary(self, at: SharePartitionKey) -> tuple[int, int, int]:
         """Start offset and how many records behind it are final, -1 where nothing is known; and the leader epoch.
@@ -143,11 +170,16 @@ class Persister:
         Raises:
             ProtocolError: nobody says.
         """
-        request = rs.ReadShareGroupStateSummaryRequest(
-            at.group_id, [rs.ReadStateSummaryData(at.topic_id, [rs.PartitionData(at.partition, -1)])]
+        request = read_share_group_state_summary.ReadShareGroupStateSummaryRequest(
+            at.group_id,
+            [
+                read_share_group_state_summary.ReadStateSummaryData(
+                    at.topic_id, [read_share_group_state_summary.PartitionData(at.partition, -1)]
+                )
+            ],
         )
         answer = await self._call_with_retries(
-            at, lambda ticket: m.ReadShareStateSummary(ticket, at), request, _PersisterCall([])
+            at, lambda ticket: state_machine.ReadShareStateSummary(ticket, at), request, _PersisterCall([])
         )
         return answer.start_offset, answer.delivery_complete_count, answer.leader_epoch
 

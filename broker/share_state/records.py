@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
-from ottla.wire.messages import share_state_records as s
+from ottla.wire.messages import share_state_records
 
 _TYPE = struct.Struct(">h")
 _CLASSES: dict[int, tuple[type[Any], type[Any]]] = {
-    0: (s.ShareSnapshotKey, s.ShareSnapshotValue),
-    1: (s.ShareUpdateKey, s.ShareUpdateValue),
+    0: (share_state_records.ShareSnapshotKey, share_state_records.ShareSnapshotValue),
+    1: (share_state_records.ShareUpdateKey, share_state_records.ShareUpdateValue),
 }
 SHARE_RECORD_VALUE_VERSION = 0
 MAX_EPOCH = 2**31 - 1 - 2**16
 """A share partition at the largest int32 could have no next snapshot."""
 
-ShareRecordKey = s.ShareSnapshotKey | s.ShareUpdateKey
-ShareRecordValue = s.ShareSnapshotValue | s.ShareUpdateValue
+ShareRecordKey = share_state_records.ShareSnapshotKey | share_state_records.ShareUpdateKey
+ShareRecordValue = share_state_records.ShareSnapshotValue | share_state_records.ShareUpdateValue
 
 
 class ShareRecord(NamedTuple):
@@ -35,7 +35,7 @@ class ShareRecord(NamedTuple):
 
 def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
     """Key and value bytes."""
-    kind = 0 if isinstance(record.key, s.ShareSnapshotKey) else 1
+    kind = 0 if isinstance(record.key, share_state_records.ShareSnapshotKey) else 1
     key = _TYPE.pack(kind) + compiler.encode(record.key, 0)
     if record.value is None:
         return key, None
@@ -64,7 +64,7 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> ShareR
         return None
     decoded: Any = compiler.decode(classes[0], 0, key, 2)[0]
     if value is None:
-        if not isinstance(decoded, s.ShareSnapshotKey):
+        if not isinstance(decoded, share_state_records.ShareSnapshotKey):
             raise WireError("a share update without a value")
         return ShareRecord(decoded, None)
     if len(value) < 2:

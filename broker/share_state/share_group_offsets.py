@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ottla.broker.share_state.records import ShareRecord
 from ottla.broker.share_state.state_batches import PersisterStateBatch, combine_state_batches
-from ottla.wire.messages import share_state_records as s
+from ottla.wire.messages import share_state_records
 
 UNINITIALIZED = -1
 """The start offset, or the count of finished records, of a share partition that was never used."""
@@ -65,14 +65,16 @@ class SharePartitionStates:
         """Take in one record."""
         key, value = record
         at = SharePartitionKey(key.group_id, key.topic_id, key.partition)
-        if isinstance(key, s.ShareSnapshotKey):
-            assert value is None or isinstance(value, s.ShareSnapshotValue)
+        if isinstance(key, share_state_records.ShareSnapshotKey):
+            assert value is None or isinstance(value, share_state_records.ShareSnapshotValue)
             self._replay_snapshot(at, offset, value)
         else:
-            assert isinstance(value, s.ShareUpdateValue)
+            assert isinstance(value, share_state_records.ShareUpdateValue)
             self._replay_update(at, value)
 
-    def _replay_snapshot(self, at: SharePartitionKey, offset: int, value: s.ShareSnapshotValue | None) -> None:
+    def _replay_snapshot(
+        self, at: SharePartitionKey, offset: int, value: share_state_records.ShareSnapshotValue | None
+    ) -> None:
         if self._first_snapshot_offset is None:
             self._first_snapshot_offset = offset
         if value is None:
@@ -97,7 +99,7 @@ class SharePartitionStates:
             self.updates_since_snapshot[at] = 0
         self._snapshot_offsets[at] = offset
 
-    def _replay_update(self, at: SharePartitionKey, value: s.ShareUpdateValue) -> None:
+    def _replay_update(self, at: SharePartitionKey, value: share_state_records.ShareUpdateValue) -> None:
         self._raise_epochs(at, value.leader_epoch, None)
         new = to_state_batches(value.state_batches)
         old = self.by_key.get(at)
@@ -132,7 +134,7 @@ class SharePartitionStates:
 
 
 def to_state_batches(
-    rows: list[s.ShareSnapshotValueStateBatch] | list[s.ShareUpdateValueStateBatch],
+    rows: list[share_state_records.ShareSnapshotValueStateBatch] | list[share_state_records.ShareUpdateValueStateBatch],
 ) -> tuple[PersisterStateBatch, ...]:
     """Stored batches as they are compared."""
     return tuple(
@@ -143,10 +145,12 @@ def to_state_batches(
 def snapshot_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
     """The record that says a share partition's whole state."""
     rows = [
-        s.ShareSnapshotValueStateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
+        share_state_records.ShareSnapshotValueStateBatch(
+            b.first_offset, b.last_offset, b.delivery_state, b.delivery_count
+        )
         for b in state.batches
     ]
-    value = s.ShareSnapshotValue(
+    value = share_state_records.ShareSnapshotValue(
         state.snapshot_epoch,
         state.state_epoch,
         state.leader_epoch,
@@ -156,21 +160,23 @@ def snapshot_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareReco
         state.write_timestamp_ms,
         rows,
     )
-    return ShareRecord(s.ShareSnapshotKey(*at), value)
+    return ShareRecord(share_state_records.ShareSnapshotKey(*at), value)
 
 
 def update_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
     """The record that says what changed since the last snapshot."""
     rows = [
-        s.ShareUpdateValueStateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
+        share_state_records.ShareUpdateValueStateBatch(
+            b.first_offset, b.last_offset, b.delivery_state, b.delivery_count
+        )
         for b in state.batches
     ]
-    value = s.ShareUpdateValue(
+    value = share_state_records.ShareUpdateValue(
         state.snapshot_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count, rows
     )
-    return ShareRecord(s.ShareUpdateKey(*at), value)
+    return ShareRecord(share_state_records.ShareUpdateKey(*at), value)
 
 
 def tombstone_record(at: SharePartitionKey) -> ShareRecord:
     """The record that forgets a share partition."""
-    return ShareRecord(s.ShareSnapshotKey(*at), None)
+    return ShareRecord(share_state_records.ShareSnapshotKey(*at), None)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
-from ottla.broker.share_state import share_group_offsets as st
+from ottla.broker.share_state import share_group_offsets
 from ottla.broker.share_state.records import ShareRecord
 from ottla.broker.share_state.share_group_offsets import ShareGroupOffset, SharePartitionKey, SharePartitionStates
 from ottla.broker.share_state.state_batches import PersisterStateBatch, combine_state_batches
@@ -113,7 +113,7 @@ class ShareStateMachine:
             case TopicsDeleted():
                 fx = ShareStateEffects()
                 fx.add_records(
-                    st.tombstone_record(key) if key.topic_id in event.topic_ids else None
+                    share_group_offsets.tombstone_record(key) if key.topic_id in event.topic_ids else None
                     for key in list(self.states.by_key)
                 )
                 return fx
@@ -140,7 +140,10 @@ class ShareStateMachine:
                 self._check_topic(event.key)
                 return ShareStateEffects(
                     replies=[
-                        RequestReply(event.pending_request, self.states.by_key.get(event.key, st.UNINITIALIZED_OFFSET))
+                        RequestReply(
+                            event.pending_request,
+                            self.states.by_key.get(event.key, share_group_offsets.UNINITIALIZED_OFFSET),
+                        )
                     ]
                 )
             case _:
@@ -178,12 +181,14 @@ class ShareStateMachine:
             event.state_epoch,
             0,
             event.start_offset,
-            st.UNINITIALIZED if event.start_offset == st.UNINITIALIZED else 0,
+            share_group_offsets.UNINITIALIZED if event.start_offset == share_group_offsets.UNINITIALIZED else 0,
             (),
             now_ms,
             now_ms,
         )
-        return ShareStateEffects([st.snapshot_record(event.key, fresh)], [RequestReply(event.pending_request, True)])
+        return ShareStateEffects(
+            [share_group_offsets.snapshot_record(event.key, fresh)], [RequestReply(event.pending_request, True)]
+        )
 
     def _read(self, event: ReadShareState, now_ms: int) -> ShareStateEffects:
         state = self._state(event.key, "Read")
@@ -224,8 +229,8 @@ class ShareStateMachine:
                 delivery_complete_count=event.delivery_complete_count,
                 batches=tuple(combine_state_batches((), event.batches, event.start_offset)),
             )
-            return st.update_record(event.key, changed)
-        start = state.start_offset if event.start_offset == st.UNINITIALIZED else event.start_offset
+            return share_group_offsets.update_record(event.key, changed)
+        start = state.start_offset if event.start_offset == share_group_offsets.UNINITIALIZED else event.start_offset
         whole = ShareGroupOffset(
             state.snapshot_epoch + 1,
             state.state_epoch,
@@ -236,11 +241,11 @@ class ShareStateMachine:
             now_ms,
             now_ms,
         )
-        return st.snapshot_record(event.key, whole)
+        return share_group_offsets.snapshot_record(event.key, whole)
 
     def _delete(self, event: DeleteShareState) -> ShareStateEffects:
         self._check_topic(event.key)
-        records = [st.tombstone_record(event.key)] if event.key in self.states.by_key else []
+        records = [share_group_offsets.tombstone_record(event.key)] if event.key in self.states.by_key else []
         return ShareStateEffects(records, [RequestReply(event.pending_request, True)])
 
     # ------------------------------------------------------------------ now and then
@@ -256,6 +261,6 @@ class ShareStateMachine:
             if now_ms - state.write_timestamp_ms < self._settings.cold_snapshot_interval_ms:
                 yield None
             else:
-                yield st.snapshot_record(
+                yield share_group_offsets.snapshot_record(
                     key, replace(state, snapshot_epoch=state.snapshot_epoch + 1, write_timestamp_ms=now_ms)
                 )

@@ -19,7 +19,7 @@ from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.storage.log_dirs import DiskErrorHandler
-from ottla.broker.transactions import records as tr
+from ottla.broker.transactions import records
 from ottla.broker.transactions.events import MarkersRequested, MarkersWritten
 from ottla.broker.transactions.init_producer_id import NewProducerId
 from ottla.broker.transactions.marker_sender import MarkerSenderDependencies, TxnMarkerSender
@@ -67,7 +67,7 @@ class TransactionCoordinator:
             fail,
             TOPIC,
             self._new_state_machine,
-            Serde(lambda record: tr.encode(record, level()), tr.decode, tr.form, base_sequence=-1),
+            Serde(lambda record: records.encode(record, level()), records.decode, records.form, base_sequence=-1),
             WRITE_TIMEOUT_MS,
             acks_all=True,
         )

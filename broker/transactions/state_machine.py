@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
-from ottla.broker.transactions import add_partitions, end_transitions, end_txn_rules, init_producer_id
-from ottla.broker.transactions import events as ev
+from ottla.broker.transactions import add_partitions, end_transitions, end_txn_rules, events, init_producer_id
 from ottla.broker.transactions.end_txn_rules import EndTxnDecision
 from ottla.broker.transactions.init_producer_id import NewProducerId
 from ottla.broker.transactions.pending_transition import PendingTransition
@@ -85,19 +84,19 @@ class TransactionStateMachine:
                 return self._on_write_result(event.context, event.error, now_ms)
             case TimerExpired():
                 return self._on_timer(event.key, now_ms)
-            case ev.MarkersWritten():
+            case events.MarkersWritten():
                 return self._on_markers_written(event)
             case ShardUnloaded() | RequestDisconnected():
                 return TransactionEffects()  # nobody is parked here: whoever waits, waits for a record
         try:
             match event:
-                case ev.InitProducerId():
+                case events.InitProducerId():
                     return self._init(event, now_ms)
-                case ev.AddPartitions():
+                case events.AddPartitions():
                     return self._add(event, now_ms)
-                case ev.VerifyPartitions():
+                case events.VerifyPartitions():
                     return self._verify(event)
-                case ev.EndTransaction():
+                case events.EndTransaction():
                     return self._end(event, now_ms)
                 case _:
                     raise AssertionError(event)
@@ -125,7 +124,7 @@ class TransactionStateMachine:
 
     # ------------------------------------------------------------------ what producers ask
 
-    def _init(self, event: ev.InitProducerId, now_ms: int) -> TransactionEffects:
+    def _init(self, event: events.InitProducerId, now_ms: int) -> TransactionEffects:
         self._check_nothing_pending(event.transactional_id)
         txn = self._transactions.get(event.transactional_id)
         if txn is None:
@@ -143,7 +142,7 @@ class TransactionStateMachine:
             answer = (after.producer_id, after.producer_epoch)
         return self._start_transition(event.transactional_id, txn, after, RequestReply(event.pending_request, answer))
 
-    def _add(self, event: ev.AddPartitions, now_ms: int) -> TransactionEffects:
+    def _add(self, event: events.AddPartitions, now_ms: int) -> TransactionEffects:
         self._check_nothing_pending(event.transactional_id)
         txn = self._transactions.get(event.transactional_id)
         txn = add_partitions.check_producer(txn, event.producer_id, event.producer_epoch)
@@ -153,14 +152,14 @@ class TransactionStateMachine:
             return TransactionEffects(replies=[reply])
         return self._start_transition(event.transactional_id, txn, after, reply)
 
-    def _verify(self, event: ev.VerifyPartitions) -> TransactionEffects:
+    def _verify(self, event: events.VerifyPartitions) -> TransactionEffects:
         txn = self.committed_transaction(event.transactional_id)
         txn = add_partitions.check_producer(txn, event.producer_id, event.producer_epoch)
         return TransactionEffects(
             immediate_replies=[RequestReply(event.pending_request, event.partitions & txn.partitions)]
         )
 
-    def _end(self, event: ev.EndTransaction, now_ms: int) -> TransactionEffects:
+    def _end(self, event: events.EndTransaction, now_ms: int) -> TransactionEffects:
         txn = self.committed_transaction(event.transactional_id)
         if txn is None:
             raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -260,12 +259,12 @@ class TransactionStateMachine:
             )
         if pending.remaining_partitions:
             fx.immediate_replies.append(
-                RequestReply(self._marker_sender, ev.MarkersRequested(transactional_id, pending))
+                RequestReply(self._marker_sender, events.MarkersRequested(transactional_id, pending))
             )
         else:
             self._complete(transactional_id, pending, fx)
 
-    def _on_markers_written(self, event: ev.MarkersWritten) -> TransactionEffects:
+    def _on_markers_written(self, event: events.MarkersWritten) -> TransactionEffects:
         fx, pending = TransactionEffects(), event.pending_transition
         if self.pending_transitions.get(event.transactional_id) is pending and pending.remaining_partitions:
             pending.remaining_partitions.difference_update(event.partitions)

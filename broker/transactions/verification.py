@@ -27,7 +27,7 @@ from ottla.env.env import Env
 from ottla.log.producers.transaction_verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.messages import add_partitions_to_txn as m
+from ottla.wire.messages import add_partitions_to_txn
 
 if TYPE_CHECKING:
     from ottla.client.cluster_client import Channel, ReconnectingConnection
@@ -78,7 +78,10 @@ class TransactionVerifierDependencies(NamedTuple):
     replicas: ReplicaManager
     partition_for: Callable[[str], int]
     """The partition of `__transaction_state` that holds a transactional id."""
-    add_partitions: Callable[[m.AddPartitionsToTxnRequest, int], Awaitable[m.AddPartitionsToTxnResponse]]
+    add_partitions: Callable[
+        [add_partitions_to_txn.AddPartitionsToTxnRequest, int],
+        Awaitable[add_partitions_to_txn.AddPartitionsToTxnResponse],
+    ]
     """Asks the coordinator in this process, in a version of the request."""
 
 
@@ -137,10 +140,10 @@ class TransactionVerifier:
         self, wanted: VerificationRequest, partitions: list[TopicPartition]
     ) -> ErrorsByPartition:
         """Ask the coordinator; gives what is wrong with which partitions."""
-        topics: dict[str, m.AddPartitionsToTxnTopic] = {}
+        topics: dict[str, add_partitions_to_txn.AddPartitionsToTxnTopic] = {}
         for topic, number in partitions:
-            topics.setdefault(topic, m.AddPartitionsToTxnTopic(topic)).partitions.append(number)
-        transaction = m.AddPartitionsToTxnTransaction(
+            topics.setdefault(topic, add_partitions_to_txn.AddPartitionsToTxnTopic(topic)).partitions.append(number)
+        transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(
             wanted.transactional_id,
             wanted.producer_id,
             wanted.epoch,
@@ -159,8 +162,12 @@ class TransactionVerifier:
             codes = await line.verify(transaction)
         return {at: _to_producer_error(code, wanted.operation) for at, code in codes.items()}
 
-    async def _verify_locally(self, transaction: m.AddPartitionsToTxnTransaction) -> ErrorsByPartition:
-        answer = await self._dependencies.add_partitions(m.AddPartitionsToTxnRequest([transaction]), 5)
+    async def _verify_locally(
+        self, transaction: add_partitions_to_txn.AddPartitionsToTxnTransaction
+    ) -> ErrorsByPartition:
+        answer = await self._dependencies.add_partitions(
+            add_partitions_to_txn.AddPartitionsToTxnRequest([transaction]), 5
+        )
         return next(_errors_by_transaction(answer, [transaction]))
 
     def _coordinator(self, transactional_id: str) -> int | None:
@@ -189,12 +196,15 @@ def _to_producer_error(code: ErrorCode, operation: TransactionSupportedOperation
     return code
 
 
-def _same_error_for_all(transaction: m.AddPartitionsToTxnTransaction, code: ErrorCode) -> ErrorsByPartition:
+def _same_error_for_all(
+    transaction: add_partitions_to_txn.AddPartitionsToTxnTransaction, code: ErrorCode
+) -> ErrorsByPartition:
     return {(topic.name, number): code for topic in transaction.topics for number in topic.partitions}
 
 
 def _errors_by_transaction(
-    answer: m.AddPartitionsToTxnResponse, transactions: Iterable[m.AddPartitionsToTxnTransaction]
+    answer: add_partitions_to_txn.AddPartitionsToTxnResponse,
+    transactions: Iterable[add_partitions_to_txn.AddPartitionsToTxnTransaction],
 ) -> Iterator[ErrorsByPartition]:
     """What an answer says is wrong with each transaction's partitions; what it does not name is right."""
     if answer.error_code:
@@ -216,7 +226,7 @@ def _errors_by_transaction(
 class _QueuedTransaction(NamedTuple):
     """A question in the queue."""
 
-    transaction: m.AddPartitionsToTxnTransaction
+    transaction: add_partitions_to_txn.AddPartitionsToTxnTransaction
     pending_request: PendingBrokerRequest
 
     def fail_all(self, code: ErrorCode) -> None:
@@ -233,7 +243,7 @@ class _CoordinatorConnection:
         self._sending: trio.Event | None = None
         self._connection: ReconnectingConnection | None = None
 
-    async def verify(self, transaction: m.AddPartitionsToTxnTransaction) -> ErrorsByPartition:
+    async def verify(self, transaction: add_partitions_to_txn.AddPartitionsToTxnTransaction) -> ErrorsByPartition:
         """What is wrong with a transaction's partitions."""
         mine = _QueuedTransaction(transaction, PendingBrokerRequest())
         self._enqueue(mine)
@@ -263,7 +273,7 @@ class _CoordinatorConnection:
         asked = self._next()
         transactions = [one.transaction for one in asked]
         try:
-            request = m.AddPartitionsToTxnRequest(transactions)
+            request = add_partitions_to_txn.AddPartitionsToTxnRequest(transactions)
             answer = await cancel_if_broker_gone(self._dependencies.env, self._is_there, lambda: self._call(request))
             told = ({} for _ in asked) if answer is None else _errors_by_transaction(answer, transactions)
             for one, codes in zip(asked, told, strict=True):
@@ -290,7 +300,9 @@ class _CoordinatorConnection:
             del self._queue[one.transaction.transactional_id]
         return asked
 
-    async def _call(self, request: m.AddPartitionsToTxnRequest) -> m.AddPartitionsToTxnResponse | None:
+    async def _call(
+        self, request: add_partitions_to_txn.AddPartitionsToTxnRequest
+    ) -> add_partitions_to_txn.AddPartitionsToTxnResponse | None:
         """Its answer; None where it is too old to be asked: nothing is confirmed then.
 
         Raises:
@@ -300,7 +312,7 @@ class _CoordinatorConnection:
         if channel.versions.get(ApiKey.ADD_PARTITIONS_TO_TXN, (0, -1))[1] < _MIN_BATCHED_VERSION:
             logger.warning("broker %d cannot be asked about transactions: nothing is confirmed", self._broker)
             return None
-        answer: m.AddPartitionsToTxnResponse = await channel.call(request)
+        answer: add_partitions_to_txn.AddPartitionsToTxnResponse = await channel.call(request)
         return answer
 
     def _is_there(self) -> bool:

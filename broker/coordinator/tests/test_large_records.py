@@ -7,25 +7,23 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator import record_batches as b
+from ottla.broker.coordinator import record_batches
 from ottla.broker.groups import records as group_records
 from ottla.broker.share_state import records as share_records
 from ottla.broker.transactions import records as transaction_records
 from ottla.wire.codec import compiler
 from ottla.wire.codec.lazy_array import ELEMENTS_PER_YIELD
 from ottla.wire.errors import WireError
-from ottla.wire.messages import consumer_group_records as c
-from ottla.wire.messages import offset_records as o
-from ottla.wire.messages import share_state_records as s
+from ottla.wire.messages import consumer_group_records, offset_records, share_state_records
 from ottla.wire.messages import transaction_records as t
 from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.batch_header import parse_header
 
-GROUPS: Any = b.Serde(group_records.encode, group_records.decode, group_records.form)
-TRANSACTIONS: Any = b.Serde(
+GROUPS: Any = record_batches.Serde(group_records.encode, group_records.decode, group_records.form)
+TRANSACTIONS: Any = record_batches.Serde(
     lambda record: transaction_records.encode(record, 2), transaction_records.decode, transaction_records.form
 )
-SHARE_STATE: Any = b.Serde(share_records.encode, share_records.decode, share_records.form)
+SHARE_STATE: Any = record_batches.Serde(share_records.encode, share_records.decode, share_records.form)
 MANY = 20_000
 
 
@@ -47,7 +45,7 @@ def raw(kind: int, key: Any, version: int, value: Any) -> tuple[bytes, bytes]:
 def replayed(serde: Any, key: bytes, value: bytes, headers: Any = ()) -> tuple[list[Any], list[int]]:
     """Replay a record; return what the state machine got, and the work of each step."""
     batch, log = r.build_batch([r.NewRecord(key, value, headers=headers)]), RecordedStateMachine()
-    steps = list(b.replay_batch(log, serde, parse_header(batch), batch))  # type: ignore[arg-type]
+    steps = list(record_batches.replay_batch(log, serde, parse_header(batch), batch))  # type: ignore[arg-type]
     return log.records, steps
 
 
@@ -56,27 +54,29 @@ LARGE = {
         GROUPS,
         raw(
             5,
-            c.ConsumerGroupMemberMetadataKey("g", "m"),
+            consumer_group_records.ConsumerGroupMemberMetadataKey("g", "m"),
             0,
-            c.ConsumerGroupMemberMetadataValue(subscribed_topic_names=["", "t"] * (MANY // 2)),
+            consumer_group_records.ConsumerGroupMemberMetadataValue(subscribed_topic_names=["", "t"] * (MANY // 2)),
         ),
     ),
     "topics of a regular expression": (
         GROUPS,
         raw(
             16,
-            c.ConsumerGroupRegularExpressionKey("g", "r"),
+            consumer_group_records.ConsumerGroupRegularExpressionKey("g", "r"),
             0,
-            c.ConsumerGroupRegularExpressionValue([f"t-{n}" for n in range(MANY)], 3, 4),
+            consumer_group_records.ConsumerGroupRegularExpressionValue([f"t-{n}" for n in range(MANY)], 3, 4),
         ),
     ),
     "members of a classic group": (
         GROUPS,
         raw(
             2,
-            o.GroupMetadataKey("g"),
+            offset_records.GroupMetadataKey("g"),
             3,
-            o.GroupMetadataValue("consumer", 1, "range", "m", 5, [o.MemberMetadata(f"m-{n}") for n in range(MANY)]),
+            offset_records.GroupMetadataValue(
+                "consumer", 1, "range", "m", 5, [offset_records.MemberMetadata(f"m-{n}") for n in range(MANY)]
+            ),
         ),
     ),
     "partitions of a transaction": (
@@ -97,9 +97,11 @@ LARGE = {
         SHARE_STATE,
         raw(
             0,
-            s.ShareSnapshotKey("g", bytes(16), 0),
+            share_state_records.ShareSnapshotKey("g", bytes(16), 0),
             0,
-            s.ShareSnapshotValue(state_batches=[s.ShareSnapshotValueStateBatch(n, n, 0, 1) for n in range(MANY)]),
+            share_state_records.ShareSnapshotValue(
+                state_batches=[share_state_records.ShareSnapshotValueStateBatch(n, n, 0, 1) for n in range(MANY)]
+            ),
         ),
     ),
 }
@@ -111,28 +113,28 @@ def test_record_with_many_elements_is_decoded_in_slices(name: str) -> None:
     records, steps = replayed(serde, key, value)
     assert records == [serde.decode(key, value)]
     assert len(steps) >= MANY // ELEMENTS_PER_YIELD, "no step decodes more"
-    assert sum(steps) >= MANY * b.ELEMENT_COST_BYTES + len(value), "the loop is yielded after so much work"
+    assert sum(steps) >= MANY * record_batches.ELEMENT_COST_BYTES + len(value), "the loop is yielded after so much work"
 
 
 def test_small_record_is_decoded_at_once() -> None:
     key, value = raw(
         5,
-        c.ConsumerGroupMemberMetadataKey("g", "m"),
+        consumer_group_records.ConsumerGroupMemberMetadataKey("g", "m"),
         0,
-        c.ConsumerGroupMemberMetadataValue(subscribed_topic_names=["t"] * 1000),
+        consumer_group_records.ConsumerGroupMemberMetadataValue(subscribed_topic_names=["t"] * 1000),
     )
     assert len(replayed(GROUPS, key, value)[1]) == 1
 
 
 @pytest.mark.parametrize("serde", [GROUPS, TRANSACTIONS, SHARE_STATE])
 def test_large_record_of_an_unknown_type_is_skipped(serde: Any) -> None:
-    assert replayed(serde, struct.pack(">h", 99) + b"k", bytes(b.LARGE_VALUE_BYTES))[0] == []
+    assert replayed(serde, struct.pack(">h", 99) + b"k", bytes(record_batches.LARGE_VALUE_BYTES))[0] == []
 
 
 @pytest.mark.parametrize("serde", [GROUPS, TRANSACTIONS, SHARE_STATE])
 def test_large_record_without_a_type_is_an_error(serde: Any) -> None:
     with pytest.raises(WireError):
-        replayed(serde, b"", bytes(b.LARGE_VALUE_BYTES))
+        replayed(serde, b"", bytes(record_batches.LARGE_VALUE_BYTES))
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -148,7 +150,10 @@ def test_record_of_a_megabyte_is_read_unless_its_elements_are_hardly_there(
 ) -> None:
     names = ["n" * length] * count
     key, value = raw(
-        16, c.ConsumerGroupRegularExpressionKey("g", "r"), 0, c.ConsumerGroupRegularExpressionValue(names, 3, 4)
+        16,
+        consumer_group_records.ConsumerGroupRegularExpressionKey("g", "r"),
+        0,
+        consumer_group_records.ConsumerGroupRegularExpressionValue(names, 3, 4),
     )
     if is_read:
         assert len(replayed(GROUPS, key, value)[0][0].value.topics) == count
@@ -158,13 +163,20 @@ def test_record_of_a_megabyte_is_read_unless_its_elements_are_hardly_there(
 
 
 def test_position_of_the_oldest_key_with_a_large_value_is_replayed() -> None:
-    key, value = raw(0, o.LegacyOffsetCommitKey("g", "t", 1), 3, o.OffsetCommitValue(7, metadata="m" * 20_000))
+    key, value = raw(
+        0,
+        offset_records.LegacyOffsetCommitKey("g", "t", 1),
+        3,
+        offset_records.OffsetCommitValue(7, metadata="m" * 20_000),
+    )
     records, _ = replayed(GROUPS, key, value)
     assert records == [GROUPS.decode(key, value)]
 
 
 def test_headers_of_a_record_of_a_coordinator_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    key, value = raw(2, o.GroupMetadataKey("g"), 3, o.GroupMetadataValue("consumer", 1, None, None, 5, []))
+    key, value = raw(
+        2, offset_records.GroupMetadataKey("g"), 3, offset_records.GroupMetadataValue("consumer", 1, None, None, 5, [])
+    )
 
     def read(*_: Any) -> Any:
         raise AssertionError("a record of a megabyte may have half a million headers")

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.coordinator import runtime as rt
+from ottla.broker.coordinator import runtime
 from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, TimerExpired
 from ottla.broker.coordinator.shard import CoordinatorState
 from ottla.broker.tests.coordinator_runtime_fixture import (
@@ -185,7 +185,7 @@ def test_what_is_not_committed_is_replayed_too_and_readers_wait_for_it() -> None
 
 @pytest.mark.parametrize("sizes", [(1, 40), (40, 1)])
 def test_loading_lets_others_have_the_loop(sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rt, "REPLAY_SLICE_BYTES", 1000)
+    monkeypatch.setattr(runtime, "REPLAY_SLICE_BYTES", 1000)
     house = RegisterRuntime(followed=False)
     key, value = sizes
     records = [r.NewRecord(b"%d" % n + b"k" * key, bytes(value), 1) for n in range(100, 200)]
@@ -207,7 +207,7 @@ def test_loading_lets_others_have_the_loop(sizes: tuple[int, int], monkeypatch: 
 
 
 def test_batches_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rt, "READ_BYTES", 700)
+    monkeypatch.setattr(runtime, "READ_BYTES", 700)
     house = RegisterRuntime(followed=False)
     house.write(*(b"k%d" % n for n in range(50)))
     start_leading(house)
@@ -306,9 +306,9 @@ def test_a_log_that_cannot_be_read_for_want_of_descriptors_is_tried_again() -> N
     house.runtime.on_election(_UnreadableReplica(house.replica, OSError(24, "too many"), OSError(24, "too many")))  # type: ignore[arg-type]
 
     async def story() -> None:
-        await trio.sleep(rt.READ_RETRY_S * 1.5)
+        await trio.sleep(runtime.READ_RETRY_S * 1.5)
         assert house.shard_state() is CoordinatorState.LOADING
-        await trio.sleep(rt.READ_RETRY_S)
+        await trio.sleep(runtime.READ_RETRY_S)
         assert house.machine.values == {"k": "v"}
 
     with_runtime(house, story)
@@ -329,7 +329,7 @@ def test_a_log_that_cannot_be_read_is_told_and_serves_nobody() -> None:
 
 
 def test_leadership_may_go_while_a_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rt, "REPLAY_SLICE_BYTES", 100)
+    monkeypatch.setattr(runtime, "REPLAY_SLICE_BYTES", 100)
     house = RegisterRuntime(followed=False)
     house.write(*(b"k%d" % n for n in range(50)))
     start_leading(house)

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.coordinator import runtime as rt
+from ottla.broker.coordinator import runtime
 from ottla.broker.coordinator.events import ShardLoaded, ShardUnloaded, TimerExpired
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.coordinator.record_batches import MAX_BATCH_BYTES
@@ -30,7 +30,7 @@ from ottla.broker.tests.coordinator_runtime_fixture import (
 from ottla.jobs.state_machine import Effects, RequestReply, ScheduleTimer
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 from ottla.wire.record_batch.batch_header import HEADER_BYTES, pack_batch, parse_header
 from ottla.wire.record_batch.compression import CompressionType
 
@@ -90,7 +90,7 @@ def test_shard_whose_event_raises_answers_server_error_and_is_loaded_again() -> 
         assert promised.answer == ("settled", E.NOT_COORDINATOR)
         assert house.shard_state() is CoordinatorState.FAILED
         assert code_of(house.put()) is E.NOT_COORDINATOR
-        await trio.sleep(rt.MIN_RELOAD_BACKOFF_MS / 1000 + 0.01)
+        await trio.sleep(runtime.MIN_RELOAD_BACKOFF_MS / 1000 + 0.01)
         assert house.machines[-1].values == {"a": "1", "b": "1"}, "its log is its state"
         house.commit()
         assert house.put().answer == "put"
@@ -110,7 +110,7 @@ def test_shard_that_fails_again_is_loaded_again_after_a_longer_pause() -> None:
             assert house.shard_state() is CoordinatorState.FAILED
             await trio.sleep(0.2)
             assert house.shard_state() is CoordinatorState.ACTIVE
-        await trio.sleep(rt.RELOAD_BACKOFF_RESET_MS / 1000)
+        await trio.sleep(runtime.RELOAD_BACKOFF_RESET_MS / 1000)
         assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
         await trio.sleep(1.1)
         assert house.shard_state() is CoordinatorState.ACTIVE, "it has been calm for long"
@@ -124,7 +124,7 @@ def test_record_that_cannot_be_replayed_after_its_append_fails_the_shard() -> No
 
     async def story() -> None:
         assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
-        await trio.sleep(rt.MIN_RELOAD_BACKOFF_MS / 1000 + 0.01)
+        await trio.sleep(runtime.MIN_RELOAD_BACKOFF_MS / 1000 + 0.01)
         assert house.shard_state() is CoordinatorState.FAILED, "its log holds the record now"
         await trio.sleep(120)
         assert house.shard_state() is CoordinatorState.FAILED, "loading has failed: it is not tried again, as in Kafka"
@@ -206,7 +206,7 @@ def test_shard_whose_end_raises_as_well_is_closed() -> None:
 def test_batch_that_decompresses_to_more_than_a_coordinator_writes_fails_the_load(codec: CompressionType) -> None:
     house = RegisterRuntime(followed=False, partitions=2)
     for size, state in ((MAX_BATCH_BYTES // 2, CoordinatorState.ACTIVE), (MAX_BATCH_BYTES, CoordinatorState.FAILED)):
-        raw = r.build_batch([r.NewRecord(b"k", bytes(size), 1)], codec=codec)
+        raw = records.build_batch([records.NewRecord(b"k", bytes(size), 1)], codec=codec)
         house.replica.append(bytearray(raw), 1, AppendOrigin.COORDINATOR)
 
         async def story(state: CoordinatorState = state) -> None:
@@ -219,7 +219,7 @@ def test_batch_that_decompresses_to_more_than_a_coordinator_writes_fails_the_loa
 @pytest.mark.parametrize("delta", [1, 63, -1, -64])
 def test_record_whose_offset_is_not_in_its_batch_fails_the_load(delta: int) -> None:
     house = RegisterRuntime(followed=False, partitions=2)
-    raw = bytearray(r.build_batch([r.NewRecord(b"k", b"v", 1)]))
+    raw = bytearray(records.build_batch([records.NewRecord(b"k", b"v", 1)]))
     at = HEADER_BYTES + 3  # behind its size, its attributes and its time: one byte each
     assert raw[at] == 0
     raw[at] = delta << 1 if delta >= 0 else (~delta << 1) + 1

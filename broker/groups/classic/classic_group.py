@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ottla.broker.coordinator.record_batches import LARGE_VALUE_BYTES, decode_slices
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import offset_records
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -224,17 +224,17 @@ class ClassicGroup:
             self.leader = new_id
         return member
 
-    def to_record_value(self, shares: Mapping[str, bytes] | None = None) -> o.GroupMetadataValue:
+    def to_record_value(self, shares: Mapping[str, bytes] | None = None) -> offset_records.GroupMetadataValue:
         """The group as its record has it; with ``shares`` as assignments where they are not in force yet."""
         protocol = self.protocol or ""
-        return o.GroupMetadataValue(
+        return offset_records.GroupMetadataValue(
             self.protocol_type or "",
             self.generation,
             self.protocol,
             self.leader,
             self.state_since_ms,
             [
-                o.MemberMetadata(
+                offset_records.MemberMetadata(
                     m.id,
                     m.instance_id,
                     m.client_id,
@@ -249,7 +249,7 @@ class ClassicGroup:
         )
 
     @classmethod
-    def from_record_value(cls, group_id: str, value: o.GroupMetadataValue) -> ClassicGroup:
+    def from_record_value(cls, group_id: str, value: offset_records.GroupMetadataValue) -> ClassicGroup:
         """A group from its record: stable where it has members, else empty.
 
         Nobody vouches for what a log holds: of a member, or an instance, named twice the last row counts.

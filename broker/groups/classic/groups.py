@@ -11,18 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ottla.broker.groups.classic import rebalance as rb
-from ottla.broker.groups.classic import static_members
+from ottla.broker.groups.classic import rebalance, static_members
 from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, ClassicGroupState, GroupRequest
 from ottla.broker.groups.classic.pending_member_ids import PendingMemberIds
 from ottla.broker.groups.classic.rebalance import GroupEffects, GroupSettings, LeaderAssignment
 from ottla.jobs.state_machine import RECORDS_PER_STEP, CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import heartbeat as hb
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import leave_group as lg
-from ottla.wire.messages import offset_records as o
-from ottla.wire.messages import sync_group as s
+from ottla.wire.messages import join_group, leave_group, offset_records, sync_group
 
 MAX_RESTORED_PER_SLICE = 200
 """So many groups, or members, stand up in one slice."""
@@ -39,7 +35,7 @@ class ClassicGroups:
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
-        self.persisted_groups: dict[str, o.GroupMetadataValue] = {}
+        self.persisted_groups: dict[str, offset_records.GroupMetadataValue] = {}
         """Hard state: each group's last record."""
         self.groups: dict[str, ClassicGroup] = {}
         """Soft state."""
@@ -47,7 +43,7 @@ class ClassicGroups:
         self.is_loaded = False
         """Whether what comes now is written by ourselves."""
 
-    def replay(self, key: o.GroupMetadataKey, value: o.GroupMetadataValue | None) -> None:
+    def replay(self, key: offset_records.GroupMetadataKey, value: offset_records.GroupMetadataValue | None) -> None:
         """Take in a group's record."""
         if value is None:
             self.persisted_groups.pop(key.group, None)
@@ -69,7 +65,7 @@ class ClassicGroups:
         for number, (group_id, value) in enumerate(self.persisted_groups.items(), 1):
             group = self.groups[group_id] = ClassicGroup.from_record_value(group_id, value)
             for member in group.members.values():
-                rb.arm_session(group, member, now_ms, fx)
+                rebalance.arm_session(group, member, now_ms, fx)
             if number % MAX_RESTORED_PER_SLICE == 0 or len(fx.timers) > MAX_RESTORED_PER_SLICE:
                 yield fx
                 fx = GroupEffects()
@@ -80,8 +76,8 @@ class ClassicGroups:
         fx = GroupEffects()
         for group in self.groups.values():
             for member in group.members.values():
-                rb.reject_join(group, member, error, member.id, fx)
-                rb.reject_sync(member, error, fx)
+                rebalance.reject_join(group, member, error, member.id, fx)
+                rebalance.reject_sync(member, error, fx)
         return fx
 
     def on_write_result(
@@ -95,7 +91,7 @@ class ClassicGroups:
         if isinstance(what, LeaderAssignment):
             group = self.groups.get(what.group_id)
             if group is not None:
-                rb.on_assignment_outcome(group, what, error, self.settings, now_ms, fx)
+                rebalance.on_assignment_outcome(group, what, error, self.settings, now_ms, fx)
             return fx
         call = what.join_request
         group_id: str = call.request.group_id
@@ -104,7 +100,7 @@ class ClassicGroups:
                 call, now_ms
             )
         if error is not ErrorCode.NONE:
-            fx.replies.append(RequestReply(call.pending_request, rb.join_error(error, "", call.version)))
+            fx.replies.append(RequestReply(call.pending_request, rebalance.join_error(error, "", call.version)))
             return fx
         self.groups.setdefault(group_id, ClassicGroup(group_id, state_since_ms=now_ms))
         return self.join(call, now_ms)
@@ -122,8 +118,8 @@ class ClassicGroups:
             if join is not None and join.pending_request is ticket:
                 assert group is not None
                 if member.is_new and member.instance_id is None and not join.request.member_id:
-                    rb.remove_member(group, member, fx)
-                    rb.maybe_complete_join(group, now_ms, fx)
+                    rebalance.remove_member(group, member, fx)
+                    rebalance.maybe_complete_join(group, now_ms, fx)
                 break
         return fx
 
@@ -132,26 +128,27 @@ class ClassicGroups:
     def join(self, call: GroupRequest, now_ms: int) -> GroupEffects:
         """Somebody wants in, or back in."""
         fx = GroupEffects()
-        request: j.JoinGroupRequest = call.request
+        request: join_group.JoinGroupRequest = call.request
         try:
             self._join(call, request, now_ms, fx)
         except ProtocolError as error:
             full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
             fx.replies.append(
                 RequestReply(
-                    call.pending_request, rb.join_error(error.code, "" if full else request.member_id, call.version)
+                    call.pending_request,
+                    rebalance.join_error(error.code, "" if full else request.member_id, call.version),
                 )
             )
         return fx
 
-    def _join(self, call: GroupRequest, request: j.JoinGroupRequest, now_ms: int, fx: GroupEffects) -> None:
+    def _join(self, call: GroupRequest, request: join_group.JoinGroupRequest, now_ms: int, fx: GroupEffects) -> None:
         if not request.group_id:
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(request.group_id)
         if group is None:
             if request.member_id:
                 raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
-            rb.append_group_record(ClassicGroup(request.group_id, state_since_ms=now_ms), fx)
+            rebalance.append_group_record(ClassicGroup(request.group_id, state_since_ms=now_ms), fx)
             fx.on_commit_outcome = NewGroupJoin(call)
             return
         if not self._accepts_joining_member(group, request.member_id):
@@ -182,7 +179,12 @@ class ClassicGroups:
                 return member is not None or len(group.members) < self.settings.max_size
 
     def _join_new(
-        self, group: ClassicGroup, call: GroupRequest, request: j.JoinGroupRequest, now_ms: int, fx: GroupEffects
+        self,
+        group: ClassicGroup,
+        call: GroupRequest,
+        request: join_group.JoinGroupRequest,
+        now_ms: int,
+        fx: GroupEffects,
     ) -> None:
         instance = request.group_instance_id
         new_id = f"{call.client_id if instance is None else instance}-{call.new_member_id}"
@@ -195,13 +197,20 @@ class ClassicGroups:
                     fx.timers.append(ScheduleTimer(("session", other, member_id), now_ms))  # as if its session was over
             fx.timers.append(ScheduleTimer(("session", group.id, new_id), now_ms + request.session_timeout_ms))
             fx.replies.append(
-                RequestReply(call.pending_request, rb.join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id, call.version))
+                RequestReply(
+                    call.pending_request, rebalance.join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id, call.version)
+                )
             )
         else:
             self._add(group, call, request, new_id, now_ms, fx)
 
     def _join_known(
-        self, group: ClassicGroup, call: GroupRequest, request: j.JoinGroupRequest, now_ms: int, fx: GroupEffects
+        self,
+        group: ClassicGroup,
+        call: GroupRequest,
+        request: join_group.JoinGroupRequest,
+        now_ms: int,
+        fx: GroupEffects,
     ) -> None:
         if request.member_id in group.pending_join_members:
             if request.group_instance_id is not None:
@@ -209,23 +218,25 @@ class ClassicGroups:
             self._add(group, call, request, request.member_id, now_ms, fx)
             return
         member = group.check_member(request.member_id, request.group_instance_id)
-        same = member.protocols == rb.protocols_of(request)
+        same = member.protocols == rebalance.protocols_of(request)
         state = group.state
         if state is ClassicGroupState.COMPLETING_REBALANCE and same:
             # Its answer got lost: give it the generation it is in.
-            reply = rb.build_join_response(group, member, members=member.id == group.leader)
+            reply = rebalance.build_join_response(group, member, members=member.id == group.leader)
             fx.replies.append(RequestReply(call.pending_request, reply))
         elif state is ClassicGroupState.STABLE and same and member.id != group.leader:
-            fx.replies.append(RequestReply(call.pending_request, rb.build_join_response(group, member, members=False)))
+            fx.replies.append(
+                RequestReply(call.pending_request, rebalance.build_join_response(group, member, members=False))
+            )
         else:
-            rb.update_member_and_hold_join(group, member, call, fx)
-            rb.maybe_prepare_rebalance_or_complete_join(group, self.settings, now_ms, fx)
+            rebalance.update_member_and_hold_join(group, member, call, fx)
+            rebalance.maybe_prepare_rebalance_or_complete_join(group, self.settings, now_ms, fx)
 
     def _add(
         self,
         group: ClassicGroup,
         call: GroupRequest,
-        request: j.JoinGroupRequest,
+        request: join_group.JoinGroupRequest,
         member_id: str,
         now_ms: int,
         fx: GroupEffects,
@@ -235,9 +246,9 @@ class ClassicGroups:
             request.group_instance_id,
             call.client_id,
             f"/{call.client_host}",
-            rb.rebalance_timeout_of(request),
+            rebalance.rebalance_timeout_of(request),
             request.session_timeout_ms,
-            rb.protocols_of(request),
+            rebalance.protocols_of(request),
             awaiting_join=call,
             is_new=True,
         )
@@ -246,8 +257,8 @@ class ClassicGroups:
         group.add(member)
         self._pending_member_ids.remove(group.id, member_id)
         group.new_member_added = True
-        rb.arm_session(group, member, now_ms, fx)
-        rb.maybe_prepare_rebalance_or_complete_join(group, self.settings, now_ms, fx)
+        rebalance.arm_session(group, member, now_ms, fx)
+        rebalance.maybe_prepare_rebalance_or_complete_join(group, self.settings, now_ms, fx)
 
     # ------------------------------------------------------------------ sync
 
@@ -257,10 +268,10 @@ class ClassicGroups:
         try:
             self._sync(call, call.request, fx)
         except ProtocolError as error:
-            fx.replies.append(RequestReply(call.pending_request, s.SyncGroupResponse(error_code=error.code)))
+            fx.replies.append(RequestReply(call.pending_request, sync_group.SyncGroupResponse(error_code=error.code)))
         return fx
 
-    def _sync(self, call: GroupRequest, request: s.SyncGroupRequest, fx: GroupEffects) -> None:
+    def _sync(self, call: GroupRequest, request: sync_group.SyncGroupRequest, fx: GroupEffects) -> None:
         group, member = self._require_current_member(request, request.generation_id)
         for said, have in (
             (request.protocol_type, group.protocol_type),
@@ -274,12 +285,12 @@ class ClassicGroups:
         if not group.pending_sync_members:
             fx.timers.append(CancelTimer(("sync", group.id)))
         if group.state is ClassicGroupState.STABLE:
-            fx.replies.append(RequestReply(call.pending_request, rb.build_sync_response(group, member)))
+            fx.replies.append(RequestReply(call.pending_request, rebalance.build_sync_response(group, member)))
             return
-        rb.reject_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, fx)  # one that is held already is let go
+        rebalance.reject_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, fx)  # one that is held already is let go
         member.awaiting_sync = call
         if member.id == group.leader:
-            rb.store_leader_assignment(group, request, fx)
+            rebalance.store_leader_assignment(group, request, fx)
 
     def _require_current_member(self, request: Any, generation: int) -> tuple[ClassicGroup, ClassicGroupMember]:
         """The group and member a request of some generation speaks for."""
@@ -302,7 +313,7 @@ class ClassicGroups:
         code = ErrorCode.NONE
         try:
             group, member = self._require_current_member(request, request.generation_id)
-            rb.arm_session(group, member, now_ms, fx)
+            rebalance.arm_session(group, member, now_ms, fx)
             if group.state is ClassicGroupState.PREPARING_REBALANCE:
                 code = ErrorCode.REBALANCE_IN_PROGRESS
         except ProtocolError as error:
@@ -312,48 +323,48 @@ class ClassicGroups:
 
     def leave(self, call: GroupRequest, now_ms: int) -> GroupEffects:
         """Members leave: one by id up to v2, several by id or instance id from v3."""
-        request: lg.LeaveGroupRequest = call.request
+        request: leave_group.LeaveGroupRequest = call.request
         group = self.groups.get(request.group_id)
-        response = lg.LeaveGroupResponse()
+        response = leave_group.LeaveGroupResponse()
         fx = GroupEffects(replies=[RequestReply(call.pending_request, response)])
         rows = len(request.members) + (0 if group is None else len(group.members))
         fx.continue_with(self._leaving(group, call, response, now_ms), rows)
         return fx
 
     def _leaving(
-        self, group: ClassicGroup | None, call: GroupRequest, out: lg.LeaveGroupResponse, now_ms: int
+        self, group: ClassicGroup | None, call: GroupRequest, out: leave_group.LeaveGroupResponse, now_ms: int
     ) -> Iterator[GroupEffects]:
         fx = GroupEffects()
-        request: lg.LeaveGroupRequest = call.request
+        request: leave_group.LeaveGroupRequest = call.request
         left = False
-        wanted = request.members if call.version >= 3 else [lg.MemberIdentity(request.member_id)]
+        wanted = request.members if call.version >= 3 else [leave_group.MemberIdentity(request.member_id)]
         for number, one in enumerate(wanted, 1):
             code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._leave_one(group, one, fx)
             left = left or code is ErrorCode.NONE
-            out.members.append(lg.MemberResponse(one.member_id, one.group_instance_id, code))
+            out.members.append(leave_group.MemberResponse(one.member_id, one.group_instance_id, code))
             if number % RECORDS_PER_STEP == 0:
                 yield fx
                 fx = GroupEffects()
         if call.version < 3:
             out.error_code, out.members = out.members[0].error_code, []
         if left and group is not None and group.state is not ClassicGroupState.EMPTY:
-            rb.maybe_prepare_rebalance_or_complete_join(group, self.settings, now_ms, fx)
+            rebalance.maybe_prepare_rebalance_or_complete_join(group, self.settings, now_ms, fx)
         yield from fx.flatten()
 
-    def _leave_one(self, group: ClassicGroup, one: lg.MemberIdentity, fx: GroupEffects) -> ErrorCode:
+    def _leave_one(self, group: ClassicGroup, one: leave_group.MemberIdentity, fx: GroupEffects) -> ErrorCode:
         member_id = one.member_id
         if not member_id and one.group_instance_id is not None:
             member_id = group.static_member_ids.get(one.group_instance_id, "")
         elif member_id in group.pending_join_members:
             group.remove(member_id)
             self._pending_member_ids.remove(group.id, member_id)
-            rb.cancel_session(group, member_id, fx)
+            rebalance.cancel_session(group, member_id, fx)
             return ErrorCode.NONE
         try:
             member = group.check_member(member_id, one.group_instance_id)
         except ProtocolError as error:
             return error.code
-        rb.remove_member(group, member, fx)
+        rebalance.remove_member(group, member, fx)
         return ErrorCode.NONE
 
     # ------------------------------------------------------------------ timers
@@ -369,14 +380,14 @@ class ClassicGroups:
         if group is None:
             return fx
         if key[0] == "join":
-            rb.on_join_timeout(group, self.settings, now_ms, fx)
+            rebalance.on_join_timeout(group, self.settings, now_ms, fx)
         elif key[0] == "sync":
-            rb.on_sync_timeout(group, self.settings, now_ms, fx)
+            rebalance.on_sync_timeout(group, self.settings, now_ms, fx)
         elif key[2] in group.pending_join_members:
             group.remove(key[2])
-            rb.complete_join_if_all_joined(group, now_ms, fx)
+            rebalance.complete_join_if_all_joined(group, now_ms, fx)
         else:
             member = group.members.get(key[2])
             if member is not None and (not member.is_waiting or member.is_new):
-                rb.remove_member_and_rebalance(group, member, self.settings, now_ms, fx)
+                rebalance.remove_member_and_rebalance(group, member, self.settings, now_ms, fx)
         return fx

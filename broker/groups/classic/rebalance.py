@@ -19,9 +19,7 @@ from ottla.broker.groups.settings import ConsumerGroupSettings, ShareGroupSettin
 from ottla.jobs.state_machine import RECORDS_PER_STEP, CancelTimer, Effects, RequestReply, ScheduleTimer
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import offset_records as o
-from ottla.wire.messages import sync_group as s
+from ottla.wire.messages import join_group, offset_records, sync_group
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 MIN_STATIC_MEMBER_WAIT_MS = 1000
@@ -69,7 +67,7 @@ class ExpiredMember(NamedTuple):
 
 def append_group_record(group: ClassicGroup, fx: GroupEffects) -> None:
     """Write the group's record."""
-    fx.records.append(GroupRecord(o.GroupMetadataKey(group.id), group.to_record_value()))
+    fx.records.append(GroupRecord(offset_records.GroupMetadataKey(group.id), group.to_record_value()))
 
 
 def arm_session(group: ClassicGroup, member: ClassicGroupMember, now_ms: int, fx: GroupEffects) -> None:
@@ -83,10 +81,10 @@ def cancel_session(group: ClassicGroup, member_id: str, fx: GroupEffects) -> Non
     fx.timers.append(CancelTimer(("session", group.id, member_id)))
 
 
-def join_error(code: ErrorCode, member_id: str, version: int) -> j.JoinGroupResponse:
+def join_error(code: ErrorCode, member_id: str, version: int) -> join_group.JoinGroupResponse:
     """A refusal of a join. Before v7 the protocol name is empty, after it null."""
     name = None if version >= 7 else ""
-    return j.JoinGroupResponse(error_code=code, member_id=member_id, generation_id=-1, protocol_name=name)
+    return join_group.JoinGroupResponse(error_code=code, member_id=member_id, generation_id=-1, protocol_name=name)
 
 
 def reply_join(group: ClassicGroup, member: ClassicGroupMember, message: Message, fx: GroupEffects) -> None:
@@ -106,7 +104,7 @@ def reject_join(
 
 def reject_sync(member: ClassicGroupMember, code: ErrorCode, fx: GroupEffects) -> None:
     """Refuse the sync a member waits in."""
-    reply_sync(member, s.SyncGroupResponse(error_code=code), fx)
+    reply_sync(member, sync_group.SyncGroupResponse(error_code=code), fx)
 
 
 def reply_sync(member: ClassicGroupMember, message: Message, fx: GroupEffects) -> None:
@@ -118,15 +116,16 @@ def reply_sync(member: ClassicGroupMember, message: Message, fx: GroupEffects) -
 
 def build_join_response(
     group: ClassicGroup, member: ClassicGroupMember, *, members: bool, leader: str | None = None
-) -> j.JoinGroupResponse:
+) -> join_group.JoinGroupResponse:
     """The answer to a join: the current generation, and for the leader what every member said."""
-    rows: list[j.JoinGroupResponseMember] = []
+    rows: list[join_group.JoinGroupResponseMember] = []
     if members:
         protocol = group.protocol or ""
         rows = [
-            j.JoinGroupResponseMember(m.id, m.instance_id, m.metadata_for(protocol)) for m in group.members.values()
+            join_group.JoinGroupResponseMember(m.id, m.instance_id, m.metadata_for(protocol))
+            for m in group.members.values()
         ]
-    return j.JoinGroupResponse(
+    return join_group.JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol,
@@ -136,14 +135,14 @@ def build_join_response(
     )
 
 
-def build_sync_response(group: ClassicGroup, member: ClassicGroupMember) -> s.SyncGroupResponse:
+def build_sync_response(group: ClassicGroup, member: ClassicGroupMember) -> sync_group.SyncGroupResponse:
     """The answer to a sync."""
-    return s.SyncGroupResponse(
+    return sync_group.SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
 
 
-def protocols_of(request: j.JoinGroupRequest) -> list[tuple[str, bytes]]:
+def protocols_of(request: join_group.JoinGroupRequest) -> list[tuple[str, bytes]]:
     """What a member supports, in its order; of a name said twice the first."""
     out: dict[str, bytes] = {}
     for protocol in request.protocols:
@@ -151,7 +150,7 @@ def protocols_of(request: j.JoinGroupRequest) -> list[tuple[str, bytes]]:
     return list(out.items())
 
 
-def rebalance_timeout_of(request: j.JoinGroupRequest) -> int:
+def rebalance_timeout_of(request: join_group.JoinGroupRequest) -> int:
     """Version 0 has one timeout for both."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
@@ -160,7 +159,7 @@ def update_member_and_hold_join(
     group: ClassicGroup, member: ClassicGroupMember, call: GroupRequest, fx: GroupEffects
 ) -> None:
     """Take over what a member says of itself now, and hold its request; one that is held already is let go."""
-    request: j.JoinGroupRequest = call.request
+    request: join_group.JoinGroupRequest = call.request
     group.set_protocols(member, protocols_of(request))
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = rebalance_timeout_of(request)
@@ -168,11 +167,11 @@ def update_member_and_hold_join(
     group.set_awaiting_join(member, call)
 
 
-def store_leader_assignment(group: ClassicGroup, request: s.SyncGroupRequest, fx: GroupEffects) -> None:
+def store_leader_assignment(group: ClassicGroup, request: sync_group.SyncGroupRequest, fx: GroupEffects) -> None:
     """The leader has said who gets what: written down first, in force afterwards."""
     given = {a.member_id: a.assignment for a in request.assignments}
     shares = {member_id: given.get(member_id, b"") for member_id in group.members}
-    fx.records.append(GroupRecord(o.GroupMetadataKey(group.id), group.to_record_value(shares)))
+    fx.records.append(GroupRecord(offset_records.GroupMetadataKey(group.id), group.to_record_value(shares)))
     fx.on_commit_outcome = LeaderAssignment(group.id, group.generation, shares)
 
 
@@ -213,7 +212,9 @@ def _propagate_assignment(
         member.assignment = shares.get(member.id, b"")
         if member.awaiting_sync is not None:
             answer = (
-                build_sync_response(group, member) if error is ErrorCode.NONE else s.SyncGroupResponse(error_code=error)
+                build_sync_response(group, member)
+                if error is ErrorCode.NONE
+                else sync_group.SyncGroupResponse(error_code=error)
             )
             reply_sync(member, answer, fx)
             arm_session(group, member, now_ms, fx)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, ClassicGroupState, GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects, GroupSettings
 from ottla.broker.groups.records import GroupRecord
 from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import join_group, offset_records
 
 
 class StaticMemberReplacement(NamedTuple):
@@ -30,37 +29,39 @@ def replace_static_member(
     group: ClassicGroup, call: GroupRequest, new_id: str, settings: GroupSettings, now_ms: int, fx: GroupEffects
 ) -> None:
     """A static member came back under a new id. A stable group that can go on writes that down first."""
-    request: j.JoinGroupRequest = call.request
+    request: join_group.JoinGroupRequest = call.request
     assert request.group_instance_id is not None
     old_id = group.static_member_ids[request.group_instance_id]
     if group.state is ClassicGroupState.STABLE and _keeps_protocol(group, group.members[old_id], request):
         fx.records.append(
-            GroupRecord(o.GroupMetadataKey(group.id), _replacement_record_value(group, request, old_id, new_id))
+            GroupRecord(
+                offset_records.GroupMetadataKey(group.id), _replacement_record_value(group, request, old_id, new_id)
+            )
         )
         fx.on_commit_outcome = StaticMemberReplacement(call, group.generation, old_id, new_id)
         return
     _replace_member(group, call, old_id, new_id, now_ms, fx)
-    rb.maybe_prepare_rebalance_or_complete_join(group, settings, now_ms, fx)
+    rebalance.maybe_prepare_rebalance_or_complete_join(group, settings, now_ms, fx)
 
 
-def _keeps_protocol(group: ClassicGroup, member: ClassicGroupMember, request: j.JoinGroupRequest) -> bool:
+def _keeps_protocol(group: ClassicGroup, member: ClassicGroupMember, request: join_group.JoinGroupRequest) -> bool:
     before = member.protocols
-    group.set_protocols(member, rb.protocols_of(request))
+    group.set_protocols(member, rebalance.protocols_of(request))
     chosen = group.select_protocol()
     group.set_protocols(member, before)
     return chosen == group.protocol
 
 
 def _replacement_record_value(
-    group: ClassicGroup, request: j.JoinGroupRequest, old_id: str, new_id: str
-) -> o.GroupMetadataValue:
+    group: ClassicGroup, request: join_group.JoinGroupRequest, old_id: str, new_id: str
+) -> offset_records.GroupMetadataValue:
     """The group's record as it will be."""
     value = group.to_record_value()
     row = next(m for m in value.members if m.member_id == old_id)
     row.member_id = new_id
     row.session_timeout = request.session_timeout_ms
-    row.rebalance_timeout = rb.rebalance_timeout_of(request)
-    row.subscription = dict(rb.protocols_of(request)).get(group.protocol or "", b"")
+    row.rebalance_timeout = rebalance.rebalance_timeout_of(request)
+    row.subscription = dict(rebalance.protocols_of(request)).get(group.protocol or "", b"")
     if value.leader == old_id:
         value.leader = new_id
     return value
@@ -71,12 +72,12 @@ def _replace_member(
 ) -> ClassicGroupMember:
     """Fence whoever still waits under the old id; the new one waits in its place."""
     member = group.members[old_id]
-    rb.reject_join(group, member, ErrorCode.FENCED_INSTANCE_ID, old_id, fx)
-    rb.reject_sync(member, ErrorCode.FENCED_INSTANCE_ID, fx)
-    rb.cancel_session(group, old_id, fx)
+    rebalance.reject_join(group, member, ErrorCode.FENCED_INSTANCE_ID, old_id, fx)
+    rebalance.reject_sync(member, ErrorCode.FENCED_INSTANCE_ID, fx)
+    rebalance.cancel_session(group, old_id, fx)
     group.replace_static_member(old_id, new_id)
-    rb.update_member_and_hold_join(group, member, call, fx)
-    rb.arm_session(group, member, now_ms, fx)
+    rebalance.update_member_and_hold_join(group, member, call, fx)
+    rebalance.arm_session(group, member, now_ms, fx)
     return member
 
 
@@ -90,9 +91,9 @@ def on_replacement_outcome(
     call = what.join_request
     member = group.members.get(what.old_id) if group is not None else None
     if error is not ErrorCode.NONE:
-        reply = rb.join_error(error, "", call.version)
+        reply = rebalance.join_error(error, "", call.version)
         if group is not None and member is not None:
-            reply = rb.build_join_response(group, member, members=False)
+            reply = rebalance.build_join_response(group, member, members=False)
             reply.error_code, reply.member_id = error, ""
         return GroupEffects(replies=[RequestReply(call.pending_request, reply)])
     if (
@@ -105,9 +106,9 @@ def on_replacement_outcome(
     old_leader = group.leader
     _replace_member(group, call, what.old_id, what.new_id, now_ms, fx)
     leads = call.version >= 9 and group.leader == member.id
-    reply = rb.build_join_response(
+    reply = rebalance.build_join_response(
         group, member, members=leads, leader=group.leader if call.version >= 9 else old_leader
     )
     reply.skip_assignment = leads
-    rb.reply_join(group, member, reply, fx)
+    rebalance.reply_join(group, member, reply, fx)
     return fx

@@ -10,8 +10,7 @@ from dataclasses import replace
 from ottla.broker.groups.classic import rebalance as rb
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.consumer import consumer_protocol, static_members
-from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer import consumer_protocol, records, static_members
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
 from ottla.broker.groups.consumer.downgrade import GroupDowngrade, downgrade, is_downgrade_due
 from ottla.broker.groups.consumer.groups import ConsumerGroups
@@ -25,8 +24,7 @@ from ottla.broker.groups.consumer.member_update import (
 )
 from ottla.jobs.state_machine import CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.messages import consumer_group_records as m
-from ottla.wire.messages import join_group as j
+from ottla.wire.messages import consumer_group_records, join_group
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
 
@@ -36,21 +34,21 @@ def join_classic_member(groups: ConsumerGroups, group: ConsumerGroup, call: Grou
     Raises:
         ProtocolError: the member's answer.
     """
-    request: j.JoinGroupRequest = call.request
+    request: join_group.JoinGroupRequest = call.request
     member_id = request.member_id or call.new_member_id
     _check(groups, group, request, member_id)
     if request.group_instance_id is None and not request.member_id and call.version >= 4:
         answer = rb.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id, call.version)
         return GroupEffects(replies=[RequestReply(call.pending_request, answer)])
     said = _decode_subscription(request)
-    response = j.JoinGroupResponse()
+    response = join_group.JoinGroupResponse()
     fx = GroupEffects(replies=[RequestReply(call.pending_request, response)])
     member = _get_or_create_member(group, request, member_id, fx)
     known = group.static_member(request.group_instance_id)
     downgrades = known is not None and is_downgrade_due(groups, group, [known], replaced=True)
     updated = _updated_member(member, call, said)
     if updated != member:
-        fx.records.append(cr.member_record(group.id, updated))
+        fx.records.append(records.member_record(group.id, updated))
     bump = updated.subscribed_topic_names != member.subscribed_topic_names
     if updated.subscribed_regex or member.subscribed_regex or group.subscribed_regex_counts:
         from ottla.broker.groups.consumer.regex_subscriptions import update_regex
@@ -69,7 +67,7 @@ def join_classic_member(groups: ConsumerGroups, group: ConsumerGroup, call: Grou
     return fx
 
 
-def _check(groups: ConsumerGroups, group: ConsumerGroup, request: j.JoinGroupRequest, member_id: str) -> None:
+def _check(groups: ConsumerGroups, group: ConsumerGroup, request: join_group.JoinGroupRequest, member_id: str) -> None:
     settings = groups.settings
     if not settings.allows_upgrade and not settings.allows_downgrade:
         raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -80,7 +78,7 @@ def _check(groups: ConsumerGroups, group: ConsumerGroup, request: j.JoinGroupReq
         raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
-def _decode_subscription(request: j.JoinGroupRequest) -> ConsumerProtocolSubscription:
+def _decode_subscription(request: join_group.JoinGroupRequest) -> ConsumerProtocolSubscription:
     try:
         return consumer_protocol.decode_subscription(request.protocols[0].metadata)
     except WireError:
@@ -88,7 +86,7 @@ def _decode_subscription(request: j.JoinGroupRequest) -> ConsumerProtocolSubscri
 
 
 def _get_or_create_member(
-    group: ConsumerGroup, request: j.JoinGroupRequest, member_id: str, fx: GroupEffects
+    group: ConsumerGroup, request: join_group.JoinGroupRequest, member_id: str, fx: GroupEffects
 ) -> ConsumerGroupMember:
     if request.group_instance_id is None:
         return group.members.get(member_id) or ConsumerGroupMember(member_id)
@@ -105,8 +103,8 @@ def _get_or_create_member(
 def _updated_member(
     member: ConsumerGroupMember, call: GroupRequest, said: ConsumerProtocolSubscription
 ) -> ConsumerGroupMember:
-    request: j.JoinGroupRequest = call.request
-    protocols = [m.ClassicProtocol(name, bytes(data)) for name, data in rb.protocols_of(request)]
+    request: join_group.JoinGroupRequest = call.request
+    protocols = [consumer_group_records.ClassicProtocol(name, bytes(data)) for name, data in rb.protocols_of(request)]
     rebalance = request.rebalance_timeout_ms
     return replace(
         member,
@@ -117,7 +115,7 @@ def _updated_member(
         subscribed_regex="",
         client_id=call.client_id,
         client_host=f"/{call.client_host}",
-        classic_metadata=m.ClassicMemberMetadata(request.session_timeout_ms, protocols),
+        classic_metadata=consumer_group_records.ClassicMemberMetadata(request.session_timeout_ms, protocols),
     )
 
 
@@ -146,8 +144,8 @@ def _answer(
     groups: ConsumerGroups,
     group: ConsumerGroup,
     moved: ConsumerGroupMember,
-    request: j.JoinGroupRequest,
-    response: j.JoinGroupResponse,
+    request: join_group.JoinGroupRequest,
+    response: join_group.JoinGroupResponse,
     now_ms: int,
     fx: GroupEffects,
     *,

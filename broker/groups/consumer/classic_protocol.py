@@ -11,7 +11,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 
-from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.consumer import consumer_protocol
@@ -23,10 +23,7 @@ from ottla.broker.groups.consumer.records import group_tombstones
 from ottla.broker.groups.consumer.static_members import require_static_member
 from ottla.jobs.state_machine import CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.messages import heartbeat as hb
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import leave_group as lg
-from ottla.wire.messages import sync_group as s
+from ottla.wire.messages import heartbeat, join_group, leave_group, sync_group
 
 MAX_LOOKUPS_PER_SLICE = 500
 
@@ -36,33 +33,35 @@ def handle_classic_request(groups: ConsumerGroups, call: GroupRequest, now_ms: i
     request, fx = call.request, GroupEffects()
     group = groups.groups[request.group_id]
     match request:
-        case j.JoinGroupRequest() if not group.members:
+        case join_group.JoinGroupRequest() if not group.members:
             fx = groups.classic_groups.join(call, now_ms)
             if fx.records:  # it is let in: the group begins anew, as one of the older kind
                 fx.records[:0] = group_tombstones(group)
             return fx
-        case j.JoinGroupRequest():
+        case join_group.JoinGroupRequest():
             return _join(groups, group, call, now_ms)
-        case s.SyncGroupRequest():
+        case sync_group.SyncGroupRequest():
             fx.replies.append(RequestReply(call.pending_request, _sync(groups, group, request, now_ms, fx)))
-        case hb.HeartbeatRequest():
+        case heartbeat.HeartbeatRequest():
             code = _heartbeat(groups, group, request, now_ms, fx)
-            fx.replies.append(RequestReply(call.pending_request, hb.HeartbeatResponse(error_code=code)))
+            fx.replies.append(RequestReply(call.pending_request, heartbeat.HeartbeatResponse(error_code=code)))
         case _:
-            assert isinstance(request, lg.LeaveGroupRequest)
+            assert isinstance(request, leave_group.LeaveGroupRequest)
             return _leave(groups, group, call, now_ms)
     return fx
 
 
 def _join(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now_ms: int) -> GroupEffects:
-    request: j.JoinGroupRequest = call.request
+    request: join_group.JoinGroupRequest = call.request
     try:
         return join_classic_member(
             groups, group, call._replace(new_member_id=_to_base64_uuid(call.new_member_id)), now_ms
         )
     except ProtocolError as error:
         return GroupEffects(
-            replies=[RequestReply(call.pending_request, rb.join_error(error.code, request.member_id, call.version))]
+            replies=[
+                RequestReply(call.pending_request, rebalance.join_error(error.code, request.member_id, call.version))
+            ]
         )
 
 
@@ -73,7 +72,7 @@ def _to_base64_uuid(java_uuid: str) -> str:
 
 
 def _require_classic_member(
-    group: ConsumerGroup, request: hb.HeartbeatRequest | s.SyncGroupRequest
+    group: ConsumerGroup, request: heartbeat.HeartbeatRequest | sync_group.SyncGroupRequest
 ) -> ConsumerGroupMember:
     """The member of the older protocol a request speaks for, in its generation.
 
@@ -101,8 +100,8 @@ def _await_join(
 
 
 def _sync(
-    groups: ConsumerGroups, group: ConsumerGroup, request: s.SyncGroupRequest, now_ms: int, fx: GroupEffects
-) -> s.SyncGroupResponse:
+    groups: ConsumerGroups, group: ConsumerGroup, request: sync_group.SyncGroupRequest, now_ms: int, fx: GroupEffects
+) -> sync_group.SyncGroupResponse:
     try:
         member = _require_classic_member(group, request)
         assert member.classic_metadata is not None
@@ -118,21 +117,21 @@ def _sync(
             _await_join(groups, group, member, now_ms, fx)
             raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
     except ProtocolError as error:
-        return s.SyncGroupResponse(error_code=error.code)
+        return sync_group.SyncGroupResponse(error_code=error.code)
     try:
         version = consumer_protocol.decode_version(first.metadata)
     except WireError:  # it has been taken over with a group that had agreed on another of its protocols
-        return s.SyncGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return sync_group.SyncGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     fx.timers.append(CancelTimer(("consumer-sync", group.id, member.id)))
     groups.arm_session(group.id, member, now_ms, fx)
     given = consumer_protocol.encode_assignment(member.assigned, groups.topics.image, version)
-    return s.SyncGroupResponse(
+    return sync_group.SyncGroupResponse(
         protocol_type=request.protocol_type, protocol_name=request.protocol_name, assignment=given
     )
 
 
 def _heartbeat(
-    groups: ConsumerGroups, group: ConsumerGroup, request: hb.HeartbeatRequest, now_ms: int, fx: GroupEffects
+    groups: ConsumerGroups, group: ConsumerGroup, request: heartbeat.HeartbeatRequest, now_ms: int, fx: GroupEffects
 ) -> ErrorCode:
     try:
         member = _require_classic_member(group, request)
@@ -159,9 +158,9 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerGroupMember) -> bool
 
 
 def _leave(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now_ms: int) -> GroupEffects:
-    request: lg.LeaveGroupRequest = call.request
-    members = request.members if call.version >= 3 else [lg.MemberIdentity(request.member_id)]
-    answer = lg.LeaveGroupResponse()
+    request: leave_group.LeaveGroupRequest = call.request
+    members = request.members if call.version >= 3 else [leave_group.MemberIdentity(request.member_id)]
+    answer = leave_group.LeaveGroupResponse()
     fx, gone = GroupEffects(replies=[RequestReply(call.pending_request, answer)]), dict[str, ConsumerGroupMember]()
     looks = _find_members(group, members, answer, gone)
     if len(members) > MAX_LOOKUPS_PER_SLICE:
@@ -178,8 +177,8 @@ def _leave(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now
 
 def _find_members(
     group: ConsumerGroup,
-    members: list[lg.MemberIdentity],
-    answer: lg.LeaveGroupResponse,
+    members: list[leave_group.MemberIdentity],
+    answer: leave_group.LeaveGroupResponse,
     gone: dict[str, ConsumerGroupMember],
 ) -> Iterator[None]:
     """Say of each who leaves whether it is there, some at a time; ``gone`` takes those who are."""
@@ -190,7 +189,7 @@ def _find_members(
             gone[member.id] = member
         except ProtocolError as error:
             code = error.code
-        answer.members.append(lg.MemberResponse(one.member_id, one.group_instance_id, code))
+        answer.members.append(leave_group.MemberResponse(one.member_id, one.group_instance_id, code))
         if number % MAX_LOOKUPS_PER_SLICE == 0:
             yield
 
@@ -211,7 +210,7 @@ def _leave_in_slices(
     yield from fx.flatten()
 
 
-def _leaving_member(group: ConsumerGroup, one: lg.MemberIdentity) -> ConsumerGroupMember:
+def _leaving_member(group: ConsumerGroup, one: leave_group.MemberIdentity) -> ConsumerGroupMember:
     if one.group_instance_id is None:
         return group.require_member(one.member_id)
     member = group.static_member(one.group_instance_id)

@@ -15,7 +15,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
-from ottla.wire.messages import consumer_protocol as cp
+from ottla.wire.messages import consumer_protocol
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
 
 _VERSION = struct.Struct(">h")
@@ -45,28 +45,28 @@ def _decode(cls: type[M], raw: bytes) -> M:
     return compiler.decode(cls, decode_version(raw), raw, 2)[0]
 
 
-def decode_subscription(raw: bytes) -> cp.ConsumerProtocolSubscription:
+def decode_subscription(raw: bytes) -> consumer_protocol.ConsumerProtocolSubscription:
     """What a member wants.
 
     Raises:
         WireError: it cannot be read.
     """
-    return _decode(cp.ConsumerProtocolSubscription, raw)
+    return _decode(consumer_protocol.ConsumerProtocolSubscription, raw)
 
 
-def decode_assignment(raw: bytes) -> cp.ConsumerProtocolAssignment:
+def decode_assignment(raw: bytes) -> consumer_protocol.ConsumerProtocolAssignment:
     """What a member was given; none where nothing was said.
 
     Raises:
         WireError: it cannot be read.
     """
     if not raw:
-        return cp.ConsumerProtocolAssignment()
-    return _decode(cp.ConsumerProtocolAssignment, raw)
+        return consumer_protocol.ConsumerProtocolAssignment()
+    return _decode(consumer_protocol.ConsumerProtocolAssignment, raw)
 
 
 def owned_partitions(
-    said: cp.ConsumerProtocolSubscription, image: MetadataImage
+    said: consumer_protocol.ConsumerProtocolSubscription, image: MetadataImage
 ) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
     """What a member says it has, of topics that exist."""
     row = ConsumerGroupHeartbeatRequestTopicPartitions
@@ -81,8 +81,8 @@ def encode_assignment(held: Mapping[bytes, Iterable[int]], image: MetadataImage,
         name = image.topic_names.get(topic)
         if name is not None:
             rows.append(
-                cp.ConsumerProtocolAssignmentTopicPartition(
+                consumer_protocol.ConsumerProtocolAssignmentTopicPartition(
                     name, list(iteration_order.integer_hash_set_order(held[topic]))
                 )
             )
-    return _VERSION.pack(version) + compiler.encode(cp.ConsumerProtocolAssignment(rows), version)
+    return _VERSION.pack(version) + compiler.encode(consumer_protocol.ConsumerProtocolAssignment(rows), version)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupState
 from ottla.broker.groups.classic.classic_group import ClassicGroupMember as ClassicMember
 from ottla.broker.groups.classic.rebalance import GroupEffects
@@ -93,7 +93,7 @@ def _write(
     for part in slice_records(group_tombstones(group, renamed)):
         yield GroupEffects(records=part)
     fx = GroupEffects()
-    rb.append_group_record(classic, fx)
+    rebalance.append_group_record(classic, fx)
     yield fx
     fx = GroupEffects()
     for number, name in enumerate({*group.members, *classic.members}):
@@ -164,7 +164,7 @@ def _restore_classic_group(
         group = groups.classic_groups.groups[classic.id]
         for member in group.members.values():
             group.set_protocols(member, classic.members[member.id].protocols)
-            rb.arm_session(group, member, back.now_ms, fx)
+            rebalance.arm_session(group, member, back.now_ms, fx)
         if back.triggers_rebalance:
-            rb.prepare_rebalance(group, groups.classic_groups.settings, back.now_ms, fx)
+            rebalance.prepare_rebalance(group, groups.classic_groups.settings, back.now_ms, fx)
         yield from fx.flatten()

@@ -14,8 +14,7 @@ from dataclasses import replace
 
 from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState, GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.consumer import records as cr
-from ottla.broker.groups.consumer import static_members
+from ottla.broker.groups.consumer import records, static_members
 from ottla.broker.groups.consumer.consumer_group import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -33,14 +32,13 @@ from ottla.broker.groups.modern_group import run_in_slices
 from ottla.broker.groups.records import GroupRecord
 from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import consumer_group_heartbeat as hb
-from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import consumer_group_heartbeat, offset_records
 
 
 def heartbeat(groups: ConsumerGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
     """One heartbeat: a member joins, goes on or leaves."""
-    request: hb.ConsumerGroupHeartbeatRequest = call.request
-    response = hb.ConsumerGroupHeartbeatResponse()
+    request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = call.request
+    response = consumer_group_heartbeat.ConsumerGroupHeartbeatResponse()
     fx = GroupEffects(replies=[RequestReply(call.pending_request, response)])
     try:
         if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
@@ -55,14 +53,14 @@ def heartbeat(groups: ConsumerGroups, call: GroupRequest, now_ms: int) -> GroupE
 def answer_unchanged_heartbeat(
     groups: ConsumerGroups,
     call: GroupRequest,
-    response: hb.ConsumerGroupHeartbeatResponse,
+    response: consumer_group_heartbeat.ConsumerGroupHeartbeatResponse,
     now_ms: int,
     fx: GroupEffects,
 ) -> bool:
     """Answer a heartbeat that says nothing new, of a member for whom there is nothing new: nearly every one is so.
     False where more is to be looked at; nothing has been done then.
     """
-    request: hb.ConsumerGroupHeartbeatRequest = call.request
+    request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = call.request
     group = groups.groups.get(request.group_id)
     member = group.members.get(request.member_id) if group is not None else None
     if (
@@ -92,7 +90,7 @@ def answer_unchanged_heartbeat(
 def _answer(
     groups: ConsumerGroups,
     group_id: str,
-    response: hb.ConsumerGroupHeartbeatResponse,
+    response: consumer_group_heartbeat.ConsumerGroupHeartbeatResponse,
     member: ConsumerGroupMember,
     now_ms: int,
     fx: GroupEffects,
@@ -103,15 +101,15 @@ def _answer(
     response.heartbeat_interval_ms = groups.interval_ms(group_id, "consumer.heartbeat.interval.ms")
 
 
-def error_response(error: ProtocolError) -> hb.ConsumerGroupHeartbeatResponse:
+def error_response(error: ProtocolError) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
     """What a member hears that may not go on."""
-    return hb.ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+    return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
-def to_response_assignment(held: PartitionEpochs) -> hb.Assignment:
+def to_response_assignment(held: PartitionEpochs) -> consumer_group_heartbeat.Assignment:
     """What a member is told to have."""
-    row = hb.ConsumerGroupHeartbeatResponseTopicPartitions
-    return hb.Assignment(
+    row = consumer_group_heartbeat.ConsumerGroupHeartbeatResponseTopicPartitions
+    return consumer_group_heartbeat.Assignment(
         [
             row(topic, list(iteration_order.integer_hash_set_order(held[topic])))
             for topic in iteration_order.uuid_hash_map_order(held)
@@ -130,13 +128,13 @@ class _ConsumerHeartbeat:
         self,
         groups: ConsumerGroups,
         call: GroupRequest,
-        response: hb.ConsumerGroupHeartbeatResponse,
+        response: consumer_group_heartbeat.ConsumerGroupHeartbeatResponse,
         now_ms: int,
         fx: GroupEffects,
     ) -> None:
         self._groups = groups
         self._call = call
-        self._request: hb.ConsumerGroupHeartbeatRequest = call.request
+        self._request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = call.request
         self._response = response
         self._now_ms = now_ms
         self._fx = fx
@@ -163,7 +161,7 @@ class _ConsumerHeartbeat:
         if (
             classic is not None or request.group_id in self._groups.classic_groups.persisted_groups
         ):  # one that is only just being made
-            self._fx.records.append(GroupRecord(o.GroupMetadataKey(request.group_id), None))
+            self._fx.records.append(GroupRecord(offset_records.GroupMetadataKey(request.group_id), None))
         self._update_group(ConsumerGroup(request.group_id))
 
     def _upgrade(self, classic: ClassicGroup) -> Iterator[GroupEffects]:
@@ -193,7 +191,7 @@ class _ConsumerHeartbeat:
         member = self._member(group, request.member_id or self._call.new_member_id)
         updated = self._updated_member(member)
         if updated != member:
-            fx.records.append(cr.member_record(group.id, updated))
+            fx.records.append(records.member_record(group.id, updated))
         renamed = updated.subscribed_topic_names != member.subscribed_topic_names
         regex = RegexUpdate.SAME
         if updated.subscribed_regex or member.subscribed_regex or group.subscribed_regex_counts:

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from ottla.broker.groups.assignors.group_spec import Assignment
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.consumer import records as cr
-from ottla.broker.groups.consumer import target_assignment
+from ottla.broker.groups.consumer import records, target_assignment
 from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerGroupMember,
@@ -141,10 +140,10 @@ def new_epoch(
     epoch, metadata_hash = group.epoch, groups.topics.hash_of(names)
     if bump or metadata_hash != group.metadata_hash:
         epoch += 1
-        fx.records.append(cr.epoch_record(group.id, epoch, metadata_hash))
+        fx.records.append(records.epoch_record(group.id, epoch, metadata_hash))
     group.hash_checked_epoch = epoch
     if group.has_partition_metadata:
-        fx.records.append(cr.partition_metadata_tombstone(group.id))
+        fx.records.append(records.partition_metadata_tombstone(group.id))
     return epoch, is_homogeneous_subscription(regexes, names, members)
 
 
@@ -160,7 +159,7 @@ def _assign_in_slices(
     new = yield from run_in_slices(work, chain(INITIAL_STEPS_PER_SLICE, repeat(STEPS_PER_SLICE)))
     for rows in target_assignment.target_records(plan, new):
         yield GroupEffects(records=rows)
-    yield GroupEffects(records=[cr.target_assignment_epoch_record(plan.group_id, plan.epoch, ask.now_ms)])
+    yield GroupEffects(records=[records.target_assignment_epoch_record(plan.group_id, plan.epoch, ask.now_ms)])
     fx, goal = GroupEffects(), (plan.epoch, new[plan.updated_member.id])
     moved = maybe_reconcile(groups, group, step, plan.updated_member, goal, ask.now_ms, fx)
     yield GroupEffects()  # it may be given very much
@@ -189,6 +188,6 @@ def maybe_reconcile(
         updated, ConsumerMemberTarget(*goal, wanted, step.has_subscription_changed, group.owner_epoch, step.owned)
     )
     if moved != updated:
-        fx.records.append(cr.current_assignment_record(group.id, moved))
+        fx.records.append(records.current_assignment_record(group.id, moved))
         groups.watch_revocation(group.id, moved, now_ms, fx)
     return moved

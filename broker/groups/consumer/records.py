@@ -20,7 +20,7 @@ from ottla.broker.groups.consumer.consumer_group import (
 )
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.records import GroupRecord
-from ottla.wire.messages import consumer_group_records as m
+from ottla.wire.messages import consumer_group_records
 
 MAX_RECORDS_PER_SLICE = 200
 PARTITIONS_PER_WORK_UNIT = 24
@@ -31,7 +31,7 @@ TOPIC_COST_IN_PARTITIONS = 4
 
 def member_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
     """What a member says of itself (type 5)."""
-    value = m.ConsumerGroupMemberMetadataValue(
+    value = consumer_group_records.ConsumerGroupMemberMetadataValue(
         member.instance_id,
         member.rack_id,
         member.client_id,
@@ -42,10 +42,12 @@ def member_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
         member.assignor,
         member.classic_metadata,
     )
-    return GroupRecord(m.ConsumerGroupMemberMetadataKey(group_id, member.id), value)
+    return GroupRecord(consumer_group_records.ConsumerGroupMemberMetadataKey(group_id, member.id), value)
 
 
-def with_metadata(member: ConsumerGroupMember, value: m.ConsumerGroupMemberMetadataValue) -> ConsumerGroupMember:
+def with_metadata(
+    member: ConsumerGroupMember, value: consumer_group_records.ConsumerGroupMemberMetadataValue
+) -> ConsumerGroupMember:
     """A member as its record of type 5 says."""
     return replace(
         member,
@@ -63,17 +65,23 @@ def with_metadata(member: ConsumerGroupMember, value: m.ConsumerGroupMemberMetad
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
     """A group's epoch, and the hash of its topics (type 3)."""
-    return GroupRecord(m.ConsumerGroupMetadataKey(group_id), m.ConsumerGroupMetadataValue(epoch, metadata_hash))
+    return GroupRecord(
+        consumer_group_records.ConsumerGroupMetadataKey(group_id),
+        consumer_group_records.ConsumerGroupMetadataValue(epoch, metadata_hash),
+    )
 
 
 def target_assignment_record(group_id: str, member_id: str, target: Assignment) -> GroupRecord:
     """What a member is to have (type 7)."""
-    rows = [m.TopicPartition(topic, list(target[topic])) for topic in iteration_order.uuid_hash_map_order(target)]
-    key = m.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
-    return GroupRecord(key, m.ConsumerGroupTargetAssignmentMemberValue(rows))
+    rows = [
+        consumer_group_records.TopicPartition(topic, list(target[topic]))
+        for topic in iteration_order.uuid_hash_map_order(target)
+    ]
+    key = consumer_group_records.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
+    return GroupRecord(key, consumer_group_records.ConsumerGroupTargetAssignmentMemberValue(rows))
 
 
-def assignment_from_record(value: m.ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
+def assignment_from_record(value: consumer_group_records.ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
     """A target as its record says, in the order Java's tables would have."""
     rows = {row.topic_id: iteration_order.integer_hash_set_order(row.partitions) for row in value.topic_partitions}
     return {topic: rows[topic] for topic in iteration_order.uuid_hash_map_order(rows)}
@@ -81,31 +89,33 @@ def assignment_from_record(value: m.ConsumerGroupTargetAssignmentMemberValue) ->
 
 def target_assignment_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
     """For which epoch, and when, the targets were computed (type 6)."""
-    value = m.ConsumerGroupTargetAssignmentMetadataValue(epoch, at_ms)
-    return GroupRecord(m.ConsumerGroupTargetAssignmentMetadataKey(group_id), value)
+    value = consumer_group_records.ConsumerGroupTargetAssignmentMetadataValue(epoch, at_ms)
+    return GroupRecord(consumer_group_records.ConsumerGroupTargetAssignmentMetadataKey(group_id), value)
 
 
-def _to_topic_partitions(held: PartitionEpochs) -> list[m.TopicPartitions]:
+def _to_topic_partitions(held: PartitionEpochs) -> list[consumer_group_records.TopicPartitions]:
     out = []
     for topic in iteration_order.uuid_hash_map_order(held):
         numbers = iteration_order.integer_hash_set_order(held[topic])
-        out.append(m.TopicPartitions(topic, list(numbers), [held[topic][number] for number in numbers]))
+        out.append(
+            consumer_group_records.TopicPartitions(topic, list(numbers), [held[topic][number] for number in numbers])
+        )
     return out
 
 
 def current_assignment_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
     """What a member has (type 8)."""
-    value = m.ConsumerGroupCurrentMemberAssignmentValue(
+    value = consumer_group_records.ConsumerGroupCurrentMemberAssignmentValue(
         member.epoch,
         member.previous_epoch,
         member.state,
         _to_topic_partitions(member.assigned),
         _to_topic_partitions(member.revoking),
     )
-    return GroupRecord(m.ConsumerGroupCurrentMemberAssignmentKey(group_id, member.id), value)
+    return GroupRecord(consumer_group_records.ConsumerGroupCurrentMemberAssignmentKey(group_id, member.id), value)
 
 
-def _from_topic_partitions(rows: list[m.TopicPartitions], default_epoch: int) -> PartitionEpochs:
+def _from_topic_partitions(rows: list[consumer_group_records.TopicPartitions], default_epoch: int) -> PartitionEpochs:
     out = {}
     for row in rows:
         epochs = row.assignment_epochs
@@ -116,7 +126,7 @@ def _from_topic_partitions(rows: list[m.TopicPartitions], default_epoch: int) ->
 
 
 def with_assignment(
-    member: ConsumerGroupMember, value: m.ConsumerGroupCurrentMemberAssignmentValue
+    member: ConsumerGroupMember, value: consumer_group_records.ConsumerGroupCurrentMemberAssignmentValue
 ) -> ConsumerGroupMember:
     """A member as its record of type 8 says."""
     return replace(
@@ -131,20 +141,20 @@ def with_assignment(
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegularExpression) -> GroupRecord:
     """The topics a regular expression stands for (type 16)."""
-    value = m.ConsumerGroupRegularExpressionValue(
+    value = consumer_group_records.ConsumerGroupRegularExpressionValue(
         list(iteration_order.sort_strings(resolved.topics)), resolved.image_offset, resolved.resolved_ms
     )
-    return GroupRecord(m.ConsumerGroupRegularExpressionKey(group_id, regex), value)
+    return GroupRecord(consumer_group_records.ConsumerGroupRegularExpressionKey(group_id, regex), value)
 
 
 def regex_tombstone(group_id: str, regex: str) -> GroupRecord:
     """Nobody uses a regular expression any more."""
-    return GroupRecord(m.ConsumerGroupRegularExpressionKey(group_id, regex), None)
+    return GroupRecord(consumer_group_records.ConsumerGroupRegularExpressionKey(group_id, regex), None)
 
 
 def partition_metadata_tombstone(group_id: str) -> GroupRecord:
     """What was written before 4.1 goes (type 4)."""
-    return GroupRecord(m.ConsumerGroupPartitionMetadataKey(group_id), None)
+    return GroupRecord(consumer_group_records.ConsumerGroupPartitionMetadataKey(group_id), None)
 
 
 def slice_records(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
@@ -161,9 +171,9 @@ def slice_records(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]
 
 
 def _partition_work(value: object) -> int:
-    if isinstance(value, m.ConsumerGroupTargetAssignmentMemberValue):
+    if isinstance(value, consumer_group_records.ConsumerGroupTargetAssignmentMemberValue):
         return sum(TOPIC_COST_IN_PARTITIONS + len(row.partitions) for row in value.topic_partitions)
-    if isinstance(value, m.ConsumerGroupCurrentMemberAssignmentValue):
+    if isinstance(value, consumer_group_records.ConsumerGroupCurrentMemberAssignmentValue):
         return sum(TOPIC_COST_IN_PARTITIONS + len(row.partitions) for row in value.assigned_partitions)
     return 0
 
@@ -171,9 +181,9 @@ def _partition_work(value: object) -> int:
 def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
     """What removes a member."""
     return [
-        GroupRecord(m.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
-        GroupRecord(m.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
-        GroupRecord(m.ConsumerGroupMemberMetadataKey(group_id, member_id), None),
+        GroupRecord(consumer_group_records.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
+        GroupRecord(consumer_group_records.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
+        GroupRecord(consumer_group_records.ConsumerGroupMemberMetadataKey(group_id, member_id), None),
     ]
 
 
@@ -182,10 +192,18 @@ def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = Non
     members = list(group.members)
     if renamed is not None:
         members = [renamed[1] if name == renamed[0] else name for name in members]
-    yield from (GroupRecord(m.ConsumerGroupCurrentMemberAssignmentKey(group.id, name), None) for name in members)
-    yield from (GroupRecord(m.ConsumerGroupTargetAssignmentMemberKey(group.id, name), None) for name in members)
-    yield GroupRecord(m.ConsumerGroupTargetAssignmentMetadataKey(group.id), None)
-    yield from (GroupRecord(m.ConsumerGroupMemberMetadataKey(group.id, name), None) for name in members)
+    yield from (
+        GroupRecord(consumer_group_records.ConsumerGroupCurrentMemberAssignmentKey(group.id, name), None)
+        for name in members
+    )
+    yield from (
+        GroupRecord(consumer_group_records.ConsumerGroupTargetAssignmentMemberKey(group.id, name), None)
+        for name in members
+    )
+    yield GroupRecord(consumer_group_records.ConsumerGroupTargetAssignmentMetadataKey(group.id), None)
+    yield from (
+        GroupRecord(consumer_group_records.ConsumerGroupMemberMetadataKey(group.id, name), None) for name in members
+    )
     yield from (regex_tombstone(group.id, regex) for regex in list(group.resolved_regexes))
     yield partition_metadata_tombstone(group.id)
-    yield GroupRecord(m.ConsumerGroupMetadataKey(group.id), None)
+    yield GroupRecord(consumer_group_records.ConsumerGroupMetadataKey(group.id), None)

@@ -17,7 +17,7 @@ import re2
 
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer import records
 from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerGroupMember,
@@ -60,7 +60,7 @@ def update_regex(
     if old != new:
         outcome = RegexUpdate.CHANGED
         if old and group.subscribed_regex_counts.get(old) == 1:
-            fx.records.append(cr.regex_tombstone(group.id, old))
+            fx.records.append(records.regex_tombstone(group.id, old))
         if new and new not in group.subscribed_regex_counts:
             _compiled(new)
             wanted = True
@@ -159,8 +159,8 @@ def _write_resolved(
             bump = True
             adjust_subscription_counts(names, before, by_regex=-1)
             adjust_subscription_counts(names, resolved.topics, by_regex=1)
-        fx.records.append(cr.regex_record(group.id, regex, resolved))
+        fx.records.append(records.regex_record(group.id, regex, resolved))
     metadata_hash = groups.topics.hash_of(names)
     if bump or metadata_hash != group.metadata_hash:
-        fx.records.append(cr.epoch_record(group.id, group.epoch + 1, metadata_hash))
+        fx.records.append(records.epoch_record(group.id, group.epoch + 1, metadata_hash))
         group.hash_checked_epoch = group.epoch + 1

@@ -12,7 +12,7 @@ from collections.abc import MutableMapping
 from dataclasses import replace
 
 from ottla.broker.groups.assignors.group_spec import EMPTY_ASSIGNMENT
-from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer import records
 from ottla.broker.groups.consumer.consumer_group import (
     LEAVE_GROUP_MEMBER_EPOCH,
     NO_PARTITIONS,
@@ -21,7 +21,7 @@ from ottla.broker.groups.consumer.consumer_group import (
     ResolvedRegularExpression,
 )
 from ottla.broker.groups.records import GroupRecord
-from ottla.wire.messages import consumer_group_records as m
+from ottla.wire.messages import consumer_group_records
 
 
 def replay_record(groups: MutableMapping[str, ConsumerGroup], record: GroupRecord) -> None:
@@ -34,42 +34,42 @@ def replay_record(groups: MutableMapping[str, ConsumerGroup], record: GroupRecor
             return
         group = groups[group_id] = ConsumerGroup(group_id)
     match key:
-        case m.ConsumerGroupMemberMetadataKey():
+        case consumer_group_records.ConsumerGroupMemberMetadataKey():
             _member(group, key.member_id, value)
-        case m.ConsumerGroupCurrentMemberAssignmentKey():
+        case consumer_group_records.ConsumerGroupCurrentMemberAssignmentKey():
             _current(group, key.member_id, value)
-        case m.ConsumerGroupTargetAssignmentMemberKey():
-            if isinstance(value, m.ConsumerGroupTargetAssignmentMemberValue):
-                group.target[key.member_id] = cr.assignment_from_record(value) or EMPTY_ASSIGNMENT
+        case consumer_group_records.ConsumerGroupTargetAssignmentMemberKey():
+            if isinstance(value, consumer_group_records.ConsumerGroupTargetAssignmentMemberValue):
+                group.target[key.member_id] = records.assignment_from_record(value) or EMPTY_ASSIGNMENT
             else:
                 group.target.pop(key.member_id, None)
-        case m.ConsumerGroupTargetAssignmentMetadataKey():
-            known = isinstance(value, m.ConsumerGroupTargetAssignmentMetadataValue)
+        case consumer_group_records.ConsumerGroupTargetAssignmentMetadataKey():
+            known = isinstance(value, consumer_group_records.ConsumerGroupTargetAssignmentMetadataValue)
             group.target_epoch = value.assignment_epoch if known else -1  # type: ignore[union-attr]
             group.target_computed_ms = value.assignment_timestamp if known else 0  # type: ignore[union-attr]
-        case m.ConsumerGroupRegularExpressionKey():
+        case consumer_group_records.ConsumerGroupRegularExpressionKey():
             _regex(group, key.regular_expression, value)
-        case m.ConsumerGroupPartitionMetadataKey():
+        case consumer_group_records.ConsumerGroupPartitionMetadataKey():
             group.has_partition_metadata = value is not None
         case _:
-            assert isinstance(key, m.ConsumerGroupMetadataKey)
-            if isinstance(value, m.ConsumerGroupMetadataValue):
+            assert isinstance(key, consumer_group_records.ConsumerGroupMetadataKey)
+            if isinstance(value, consumer_group_records.ConsumerGroupMetadataValue):
                 group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
             else:
                 del groups[group_id]
 
 
 def _member(group: ConsumerGroup, member_id: str, value: object) -> None:
-    if isinstance(value, m.ConsumerGroupMemberMetadataValue):
-        group.update(cr.with_metadata(group.members.get(member_id) or ConsumerGroupMember(member_id), value))
+    if isinstance(value, consumer_group_records.ConsumerGroupMemberMetadataValue):
+        group.update(records.with_metadata(group.members.get(member_id) or ConsumerGroupMember(member_id), value))
     else:
         group.remove(member_id)
 
 
 def _current(group: ConsumerGroup, member_id: str, value: object) -> None:
     member = group.members.get(member_id)
-    if isinstance(value, m.ConsumerGroupCurrentMemberAssignmentValue):
-        group.update(cr.with_assignment(member or ConsumerGroupMember(member_id), value))
+    if isinstance(value, consumer_group_records.ConsumerGroupCurrentMemberAssignmentValue):
+        group.update(records.with_assignment(member or ConsumerGroupMember(member_id), value))
     elif member is not None:
         gone = replace(
             member,
@@ -82,6 +82,6 @@ def _current(group: ConsumerGroup, member_id: str, value: object) -> None:
 
 
 def _regex(group: ConsumerGroup, regex: str, value: object) -> None:
-    known = isinstance(value, m.ConsumerGroupRegularExpressionValue)
+    known = isinstance(value, consumer_group_records.ConsumerGroupRegularExpressionValue)
     resolved = ResolvedRegularExpression(frozenset(value.topics), value.version, value.timestamp) if known else None  # type: ignore[attr-defined]
     group.set_resolved_regex(regex, resolved)

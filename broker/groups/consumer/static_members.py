@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer import records
 from ottla.broker.groups.consumer.consumer_group import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerGroup,
@@ -65,10 +65,10 @@ def replace_member(
 ) -> ConsumerGroupMember:
     """The same member under another id, in epoch 0, with the target and all it had."""
     new = replace(old, id=member_id, epoch=0, previous_epoch=0)
-    fx.records += cr.member_tombstones(group.id, old.id)
+    fx.records += records.member_tombstones(group.id, old.id)
     fx.records += [
-        cr.member_record(group.id, new),
-        cr.target_assignment_record(group.id, member_id, group.target.get(old.id, {})),
-        cr.current_assignment_record(group.id, new),
+        records.member_record(group.id, new),
+        records.target_assignment_record(group.id, member_id, group.target.get(old.id, {})),
+        records.current_assignment_record(group.id, new),
     ]
     return new

@@ -23,7 +23,7 @@ from ottla.broker.groups.assignors.group_spec import (
     work_steps,
 )
 from ottla.broker.groups.assignors.registry import assignor_by_name
-from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer import records
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.records import GroupRecord
@@ -130,7 +130,7 @@ def has_target_changed(old: Assignment | None, new: Assignment) -> bool:
 def target_records(plan: ConsumerAssignmentInput, new: Mapping[str, Assignment]) -> Iterator[list[GroupRecord]]:
     """The records that make the new target, some at a time."""
     changed = [name for name, target in new.items() if has_target_changed(plan.target.get(name), target)]
-    yield from cr.slice_records(_changed_target_records(plan, new, changed))
+    yield from records.slice_records(_changed_target_records(plan, new, changed))
 
 
 def _changed_target_records(
@@ -141,8 +141,8 @@ def _changed_target_records(
         wanted = {t: frozenset(numbers) for t, numbers in new[name].items()}
         kept = {t: tuple(n for n in old[t] if n in wanted.get(t, ())) for t in old}
         if kept != old:
-            yield cr.target_assignment_record(
+            yield records.target_assignment_record(
                 plan.group_id, name, {t: numbers for t, numbers in kept.items() if numbers}
             )
     for name in changed:
-        yield cr.target_assignment_record(plan.group_id, name, new[name])
+        yield records.target_assignment_record(plan.group_id, name, new[name])

@@ -11,20 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from ottla.broker.groups.classic.classic_group import ClassicGroupMember as ClassicMember
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.consumer import consumer_protocol
-from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer import consumer_protocol, records
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.records import GroupRecord
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.messages import consumer_group_records as m
-from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import consumer_group_records, offset_records
 
 MEMBERS_PER_STEP = 50
 WORK_PER_MEMBER = 6
@@ -69,12 +67,12 @@ def write_conversion(
     """What is written of it, some at a time, and what those hear who wait for the old one."""
     fx = GroupEffects()
     for waiting in classic.members.values():
-        rb.reject_join(classic, waiting, ErrorCode.REBALANCE_IN_PROGRESS, waiting.id, fx)
-        rb.reject_sync(waiting, ErrorCode.REBALANCE_IN_PROGRESS, fx)
+        rebalance.reject_join(classic, waiting, ErrorCode.REBALANCE_IN_PROGRESS, waiting.id, fx)
+        rebalance.reject_sync(waiting, ErrorCode.REBALANCE_IN_PROGRESS, fx)
     order = iteration_order.timeline_hash_map_order(group.members)
-    fx.records.append(GroupRecord(o.GroupMetadataKey(classic.id), None))
+    fx.records.append(GroupRecord(offset_records.GroupMetadataKey(classic.id), None))
     yield fx
-    for part in cr.slice_records(_records(group, order)):
+    for part in records.slice_records(_records(group, order)):
         yield GroupEffects(records=part)
     fx = GroupEffects()
     for name in order:
@@ -84,13 +82,13 @@ def write_conversion(
 
 def _records(group: ConsumerGroup, order: list[str]) -> Iterator[GroupRecord]:
     for name in order:
-        yield cr.member_record(group.id, group.members[name])
-    yield cr.epoch_record(group.id, group.epoch, group.metadata_hash)
+        yield records.member_record(group.id, group.members[name])
+    yield records.epoch_record(group.id, group.epoch, group.metadata_hash)
     for name in order:
-        yield cr.target_assignment_record(group.id, name, group.target[name])
-    yield cr.target_assignment_epoch_record(group.id, group.target_epoch, 0)
+        yield records.target_assignment_record(group.id, name, group.target[name])
+    yield records.target_assignment_epoch_record(group.id, group.target_epoch, 0)
     for name in order:
-        yield cr.current_assignment_record(group.id, group.members[name])
+        yield records.current_assignment_record(group.id, group.members[name])
 
 
 def _upgrade_error(group_id: str, why: str) -> ProtocolError:
@@ -119,7 +117,7 @@ def _to_consumer_member(member: ClassicMember, classic: ClassicGroup, image: Met
         for row in given.assigned_partitions
         if row.topic in image.topics
     }
-    protocols = [m.ClassicProtocol(name, data) for name, data in member.protocols]
+    protocols = [consumer_group_records.ClassicProtocol(name, data) for name, data in member.protocols]
     return ConsumerGroupMember(
         member.id,
         epoch=classic.generation,
@@ -131,5 +129,5 @@ def _to_consumer_member(member: ClassicMember, classic: ClassicGroup, image: Met
         client_host=member.client_host,
         subscribed_topic_names=frozenset(said.topics),
         assigned=assigned,
-        classic_metadata=m.ClassicMemberMetadata(member.session_timeout_ms, protocols),
+        classic_metadata=consumer_group_records.ClassicMemberMetadata(member.session_timeout_ms, protocols),
     )

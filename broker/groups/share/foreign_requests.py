@@ -10,20 +10,22 @@ from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode as Error
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import consumer_group_heartbeat as chb
-from ottla.wire.messages import join_group as j
+from ottla.wire.messages import consumer_group_heartbeat, join_group
 
 
 def reject_foreign_request(call: GroupRequest) -> GroupEffects:
     """Nobody of another kind joins a share group, and none of them is a member."""
     request = call.request
-    if isinstance(request, chb.ConsumerGroupHeartbeatRequest):
+    if isinstance(request, consumer_group_heartbeat.ConsumerGroupHeartbeatRequest):
         why = f"Group {request.group_id} is not a consumer group."
         return GroupEffects(
             replies=[
-                RequestReply(call.pending_request, chb.ConsumerGroupHeartbeatResponse(0, Error.GROUP_ID_NOT_FOUND, why))
+                RequestReply(
+                    call.pending_request,
+                    consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(0, Error.GROUP_ID_NOT_FOUND, why),
+                )
             ]
         )
-    joins = isinstance(request, j.JoinGroupRequest)
+    joins = isinstance(request, join_group.JoinGroupRequest)
     code = Error.INCONSISTENT_GROUP_PROTOCOL if joins else Error.UNKNOWN_MEMBER_ID
     return GroupEffects(replies=[RequestReply(call.pending_request, ProtocolError(code))])

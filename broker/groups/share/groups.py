@@ -12,7 +12,7 @@ from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.modern_group import restore_member_timers, run_in_slices
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ShareGroupSettings
-from ottla.broker.groups.share import records as sr
+from ottla.broker.groups.share import records
 from ottla.broker.groups.share.share_group import (
     NamedTopicPartitions,
     ShareGroup,
@@ -44,7 +44,7 @@ class ShareGroups:
 
     def replay(self, record: GroupRecord) -> None:
         """Take in a record."""
-        sr.replay_record(self.groups, record)
+        records.replay_record(self.groups, record)
 
     def on_metadata_changed(self, image: MetadataImage, touched: frozenset[str], *, has_new: bool) -> None:
         """The metadata went on: groups of topics that were touched look at the hash with the next heartbeat."""
@@ -66,7 +66,7 @@ class ShareGroups:
             initializing = {topic: named for topic, named in group.initializing.items() if topic not in ids}
             initialized = {topic: named for topic, named in group.initialized.items() if topic not in ids}
             deleting = {topic: name for topic, name in group.deleting.items() if topic not in ids}
-            yield sr.state_partition_metadata_record(group.id, initializing, initialized, deleting)
+            yield records.state_partition_metadata_record(group.id, initializing, initialized, deleting)
 
     def require_group(self, group_id: str, name: str = "Group") -> ShareGroup:
         """A share group; ``name``: what it is called where there is none.
@@ -128,8 +128,8 @@ class ShareGroups:
         self, group: ShareGroup, member_id: str, names: Mapping[str, int], cold: list[str]
     ) -> Iterator[GroupEffects]:
         yield from run_in_slices(self.topics.hash_in_steps(cold))
-        fx = GroupEffects(records=sr.member_tombstones(group.id, member_id))
-        fx.records.append(sr.epoch_record(group.id, group.epoch + 1, self.topics.hash_of(names)))
+        fx = GroupEffects(records=records.member_tombstones(group.id, member_id))
+        fx.records.append(records.epoch_record(group.id, group.epoch + 1, self.topics.hash_of(names)))
         fx.timers.append(CancelTimer((SESSION_TIMER, group.id, member_id)))
         yield fx
 
@@ -174,7 +174,7 @@ class ShareGroups:
         self.initializing_since_ms.update(((group.id, topic), now_ms) for topic in new)
         initializing = merge_partitions(group.initializing, new)
         deleting = {topic: name for topic, name in group.deleting.items() if topic not in initializing}
-        fx.records.append(sr.state_partition_metadata_record(group.id, initializing, group.initialized, deleting))
+        fx.records.append(records.state_partition_metadata_record(group.id, initializing, group.initialized, deleting))
 
     def on_initialized(self, ticket: Any, group_id: str, partitions: TopicIdPartitions, *, done: bool) -> GroupEffects:
         """The persister has begun these partitions, or could not; the answer is True. What is not on its way any more
@@ -197,5 +197,5 @@ class ShareGroups:
             }
             ready = merge_partitions(ready, begun)
         left = subtract_partitions(group.initializing, partitions)
-        fx.records.append(sr.state_partition_metadata_record(group.id, left, ready, group.deleting))
+        fx.records.append(records.state_partition_metadata_record(group.id, left, ready, group.deleting))
         return fx

@@ -19,12 +19,12 @@ from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.modern_group import continue_after_hashing, run_in_slices
-from ottla.broker.groups.share import records as sr
+from ottla.broker.groups.share import records
 from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
 from ottla.broker.groups.share.share_group import LEAVE_GROUP_MEMBER_EPOCH, ShareGroup, ShareGroupMember
 from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import share_group_heartbeat as hb
+from ottla.wire.messages import share_group_heartbeat
 
 ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
 PARTITIONS_PER_WORK_UNIT = 5
@@ -35,7 +35,7 @@ PARTITIONS_PER_WORK_UNIT = 5
 class ShareHeartbeatResult:
     """The answer to a heartbeat, and the partitions that are to get a state before anybody may have them."""
 
-    response: hb.ShareGroupHeartbeatResponse
+    response: share_group_heartbeat.ShareGroupHeartbeatResponse
     epoch: int = 0
     partitions_to_initialize: TopicIdPartitions = field(default_factory=dict)
 
@@ -46,7 +46,7 @@ def heartbeat(groups: ShareGroups, ticket: Any, now_ms: int, *, call: GroupReque
     Raises:
         ProtocolError: a refusal, which is the answer then.
     """
-    beaten = ShareHeartbeatResult(hb.ShareGroupHeartbeatResponse())
+    beaten = ShareHeartbeatResult(share_group_heartbeat.ShareGroupHeartbeatResponse())
     fx = GroupEffects(replies=[RequestReply(ticket, beaten)])
     _ShareHeartbeat(groups, call, beaten, now_ms, fx).run()
     return fx
@@ -80,7 +80,7 @@ class _ShareHeartbeat:
         self._groups = groups
         self._call = call
         self._result = beaten
-        self._request: hb.ShareGroupHeartbeatRequest = call.request
+        self._request: share_group_heartbeat.ShareGroupHeartbeatRequest = call.request
         self._now_ms = now_ms
         self._fx = fx
 
@@ -105,7 +105,7 @@ class _ShareHeartbeat:
         check_epoch(member, request.member_epoch)
         updated = self._updated_member(member)
         if known is None or updated != member:
-            fx.records.append(sr.member_record(group.id, updated))
+            fx.records.append(records.member_record(group.id, updated))
         bump = updated.subscribed_topic_names != member.subscribed_topic_names
         if group.target_epoch >= group.epoch:
             bump = bump or group.has_unassigned_partitions
@@ -149,7 +149,7 @@ class _ShareHeartbeat:
         group = self._groups.require_group(request.group_id)
         group.require_member(request.member_id)
         self._groups.fence_member(group, request.member_id, self._fx)
-        self._result.response = hb.ShareGroupHeartbeatResponse(
+        self._result.response = share_group_heartbeat.ShareGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=LEAVE_GROUP_MEMBER_EPOCH
         )
         self._result.epoch = group.epoch
@@ -174,7 +174,7 @@ class _ShareHeartbeat:
         bump = bump or metadata_hash != group.metadata_hash
         epoch = group.epoch + bump
         if bump:
-            self._fx.records.append(sr.epoch_record(group.id, epoch, metadata_hash))
+            self._fx.records.append(records.epoch_record(group.id, epoch, metadata_hash))
         group.hash_checked_epoch = epoch
         return epoch, bump
 
@@ -195,8 +195,8 @@ class _ShareHeartbeat:
         for name in _members_in_order(group, updated):
             target = new.get(name, EMPTY_ASSIGNMENT)
             if name not in old or _has_target_changed(old[name], target):
-                fx.records.append(sr.target_assignment_record(group.id, name, target))
-        fx.records.append(sr.target_assignment_epoch_record(group.id, epoch, self._now_ms))
+                fx.records.append(records.target_assignment_record(group.id, name, target))
+        fx.records.append(records.target_assignment_epoch_record(group.id, epoch, self._now_ms))
         goal = epoch, new.get(updated.id, EMPTY_ASSIGNMENT)
         self._finish(group, member, updated, goal, epoch, names, bump=bump, fx=fx)
         yield fx
@@ -219,10 +219,10 @@ class _ShareHeartbeat:
         if bump or updated.epoch != goal[0]:
             moved = _with_target(groups, updated, *goal)
         if moved != updated:
-            fx.records.append(sr.current_assignment_record(group.id, moved))
+            fx.records.append(records.current_assignment_record(group.id, moved))
         groups.arm_session(group.id, moved.id, self._now_ms, fx)
         beaten = self._result
-        beaten.response = response = hb.ShareGroupHeartbeatResponse(
+        beaten.response = response = share_group_heartbeat.ShareGroupHeartbeatResponse(
             member_id=moved.id,
             member_epoch=moved.epoch,
             heartbeat_interval_ms=groups.interval_ms(group.id, "share.heartbeat.interval.ms"),
@@ -277,9 +277,9 @@ def _has_target_changed(old: Assignment, new: Assignment) -> bool:
     return old.keys() != new.keys() or any(set(old[topic]) != set(numbers) for topic, numbers in new.items())
 
 
-def _to_response_assignment(held: Assignment) -> hb.Assignment:
+def _to_response_assignment(held: Assignment) -> share_group_heartbeat.Assignment:
     rows = [
-        hb.TopicPartitions(topic, list(iteration_order.integer_hash_set_order(held[topic])))
+        share_group_heartbeat.TopicPartitions(topic, list(iteration_order.integer_hash_set_order(held[topic])))
         for topic in iteration_order.uuid_hash_map_order(held)
     ]
-    return hb.Assignment(rows)
+    return share_group_heartbeat.Assignment(rows)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.share import records as sr
+from ottla.broker.groups.share import records
 from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
 from ottla.broker.groups.share.share_group import NamedTopicPartitions, ShareGroup, merge_partitions
 from ottla.jobs.state_machine import RequestReply
@@ -87,7 +87,7 @@ def delete_offsets(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, t
         else:
             unknown.append(name)
     fx = GroupEffects(replies=[RequestReply(ticket, ShareOffsetsToDelete(places, unknown))])
-    fx.records.append(sr.state_partition_metadata_record(group.id, initializing, initialized, deleting))
+    fx.records.append(records.state_partition_metadata_record(group.id, initializing, initialized, deleting))
     return fx
 
 
@@ -99,7 +99,9 @@ def complete_offset_deletion(
     group = groups.groups.get(group_id)
     if group is not None:
         left = {topic: name for topic, name in group.deleting.items() if topic not in topics}
-        fx.records.append(sr.state_partition_metadata_record(group.id, group.initializing, group.initialized, left))
+        fx.records.append(
+            records.state_partition_metadata_record(group.id, group.initializing, group.initialized, left)
+        )
     return fx
 
 
@@ -127,6 +129,8 @@ def start_group_deletion(groups: ShareGroups, ticket: Any, now_ms: int, *, group
     )
     if known or group.deleting:
         fx.records.append(
-            sr.state_partition_metadata_record(group.id, {}, {}, {topic: named.name for topic, named in known.items()})
+            records.state_partition_metadata_record(
+                group.id, {}, {}, {topic: named.name for topic, named in known.items()}
+            )
         )
     return fx

@@ -20,42 +20,50 @@ from ottla.broker.groups.share.share_group import (
     ShareGroup,
     ShareGroupMember,
 )
-from ottla.wire.messages import share_group_records as m
+from ottla.wire.messages import share_group_records
 
 
 def member_record(group_id: str, member: ShareGroupMember) -> GroupRecord:
     """What a member says of itself (type 10)."""
     names = cast("list[str]", iteration_order.sort_strings(member.subscribed_topic_names))
-    value = m.ShareGroupMemberMetadataValue(member.rack_id, member.client_id, member.client_host, names)
-    return GroupRecord(m.ShareGroupMemberMetadataKey(group_id, member.id), value)
+    value = share_group_records.ShareGroupMemberMetadataValue(
+        member.rack_id, member.client_id, member.client_host, names
+    )
+    return GroupRecord(share_group_records.ShareGroupMemberMetadataKey(group_id, member.id), value)
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
     """A group's epoch, and the hash of its topics (type 11)."""
-    return GroupRecord(m.ShareGroupMetadataKey(group_id), m.ShareGroupMetadataValue(epoch, metadata_hash))
+    return GroupRecord(
+        share_group_records.ShareGroupMetadataKey(group_id),
+        share_group_records.ShareGroupMetadataValue(epoch, metadata_hash),
+    )
 
 
 def target_assignment_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
     """For which epoch, and when, the targets were computed (type 12)."""
-    value = m.ShareGroupTargetAssignmentMetadataValue(epoch, at_ms)
-    return GroupRecord(m.ShareGroupTargetAssignmentMetadataKey(group_id), value)
+    value = share_group_records.ShareGroupTargetAssignmentMetadataValue(epoch, at_ms)
+    return GroupRecord(share_group_records.ShareGroupTargetAssignmentMetadataKey(group_id), value)
 
 
 def target_assignment_record(group_id: str, member_id: str, target: Assignment) -> GroupRecord:
     """What a member is to have (type 13)."""
-    rows = [m.TopicPartition(topic, list(target[topic])) for topic in iteration_order.uuid_hash_map_order(target)]
-    key = m.ShareGroupTargetAssignmentMemberKey(group_id, member_id)
-    return GroupRecord(key, m.ShareGroupTargetAssignmentMemberValue(rows))
+    rows = [
+        share_group_records.TopicPartition(topic, list(target[topic]))
+        for topic in iteration_order.uuid_hash_map_order(target)
+    ]
+    key = share_group_records.ShareGroupTargetAssignmentMemberKey(group_id, member_id)
+    return GroupRecord(key, share_group_records.ShareGroupTargetAssignmentMemberValue(rows))
 
 
 def current_assignment_record(group_id: str, member: ShareGroupMember) -> GroupRecord:
     """What a member has (type 14)."""
     rows = [
-        m.TopicPartitions(topic, list(member.assigned[topic]))
+        share_group_records.TopicPartitions(topic, list(member.assigned[topic]))
         for topic in iteration_order.uuid_hash_map_order(member.assigned)
     ]
-    value = m.ShareGroupCurrentMemberAssignmentValue(member.epoch, member.previous_epoch, 0, rows)
-    return GroupRecord(m.ShareGroupCurrentMemberAssignmentKey(group_id, member.id), value)
+    value = share_group_records.ShareGroupCurrentMemberAssignmentValue(member.epoch, member.previous_epoch, 0, rows)
+    return GroupRecord(share_group_records.ShareGroupCurrentMemberAssignmentKey(group_id, member.id), value)
 
 
 def state_partition_metadata_record(
@@ -63,9 +71,9 @@ def state_partition_metadata_record(
 ) -> GroupRecord:
     """Which partitions have a state to share, are to get one, or to lose it (type 15)."""
 
-    def rows(topics: NamedPartitionsById) -> list[m.TopicPartitionsInfo]:
+    def rows(topics: NamedPartitionsById) -> list[share_group_records.TopicPartitionsInfo]:
         return [
-            m.TopicPartitionsInfo(
+            share_group_records.TopicPartitionsInfo(
                 topic,
                 topics[topic].name,
                 list(iteration_order.integer_hash_set_order(sorted(topics[topic].partitions))),
@@ -73,25 +81,25 @@ def state_partition_metadata_record(
             for topic in iteration_order.uuid_hash_map_order(topics)
         ]
 
-    going = [m.TopicInfo(topic, name) for topic, name in deleting.items()]
-    value = m.ShareGroupStatePartitionMetadataValue(rows(initializing), rows(initialized), going)
-    return GroupRecord(m.ShareGroupStatePartitionMetadataKey(group_id), value)
+    going = [share_group_records.TopicInfo(topic, name) for topic, name in deleting.items()]
+    value = share_group_records.ShareGroupStatePartitionMetadataValue(rows(initializing), rows(initialized), going)
+    return GroupRecord(share_group_records.ShareGroupStatePartitionMetadataKey(group_id), value)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
     """What removes a member."""
     return [
-        GroupRecord(m.ShareGroupCurrentMemberAssignmentKey(group_id, member_id), None),
-        GroupRecord(m.ShareGroupTargetAssignmentMemberKey(group_id, member_id), None),
-        GroupRecord(m.ShareGroupMemberMetadataKey(group_id, member_id), None),
+        GroupRecord(share_group_records.ShareGroupCurrentMemberAssignmentKey(group_id, member_id), None),
+        GroupRecord(share_group_records.ShareGroupTargetAssignmentMemberKey(group_id, member_id), None),
+        GroupRecord(share_group_records.ShareGroupMemberMetadataKey(group_id, member_id), None),
     ]
 
 
 def group_tombstones(group: ShareGroup) -> Iterator[GroupRecord]:
     """What removes a group, which has no members any more."""
-    yield GroupRecord(m.ShareGroupTargetAssignmentMetadataKey(group.id), None)
-    yield GroupRecord(m.ShareGroupStatePartitionMetadataKey(group.id), None)
-    yield GroupRecord(m.ShareGroupMetadataKey(group.id), None)
+    yield GroupRecord(share_group_records.ShareGroupTargetAssignmentMetadataKey(group.id), None)
+    yield GroupRecord(share_group_records.ShareGroupStatePartitionMetadataKey(group.id), None)
+    yield GroupRecord(share_group_records.ShareGroupMetadataKey(group.id), None)
 
 
 # ---------------------------------------------------------------------- replay
@@ -107,47 +115,49 @@ def replay_record(groups: MutableMapping[str, ShareGroup], record: GroupRecord) 
             return
         group = groups[group_id] = ShareGroup(group_id)
     match key:
-        case m.ShareGroupMemberMetadataKey():
+        case share_group_records.ShareGroupMemberMetadataKey():
             _member(group, key.member_id, value)
-        case m.ShareGroupCurrentMemberAssignmentKey():
+        case share_group_records.ShareGroupCurrentMemberAssignmentKey():
             _current(group, key.member_id, value)
-        case m.ShareGroupTargetAssignmentMemberKey():
-            if isinstance(value, m.ShareGroupTargetAssignmentMemberValue):
+        case share_group_records.ShareGroupTargetAssignmentMemberKey():
+            if isinstance(value, share_group_records.ShareGroupTargetAssignmentMemberValue):
                 group.target[key.member_id] = _target(value.topic_partitions) or EMPTY_ASSIGNMENT
             else:
                 group.target.pop(key.member_id, None)
-        case m.ShareGroupTargetAssignmentMetadataKey():
-            known = isinstance(value, m.ShareGroupTargetAssignmentMetadataValue)
+        case share_group_records.ShareGroupTargetAssignmentMetadataKey():
+            known = isinstance(value, share_group_records.ShareGroupTargetAssignmentMetadataValue)
             group.target_epoch = value.assignment_epoch if known else -1  # type: ignore[union-attr]
             group.target_computed_ms = value.assignment_timestamp if known else 0  # type: ignore[union-attr]
-        case m.ShareGroupStatePartitionMetadataKey():
+        case share_group_records.ShareGroupStatePartitionMetadataKey():
             said = (
                 value
-                if isinstance(value, m.ShareGroupStatePartitionMetadataValue)
-                else m.ShareGroupStatePartitionMetadataValue()
+                if isinstance(value, share_group_records.ShareGroupStatePartitionMetadataValue)
+                else share_group_records.ShareGroupStatePartitionMetadataValue()
             )
             group.initializing = _from_topic_partitions_info(said.initializing_topics)
             group.initialized = _from_topic_partitions_info(said.initialized_topics)
             group.deleting = {row.topic_id: row.topic_name for row in said.deleting_topics}
         case _:
-            assert isinstance(key, m.ShareGroupMetadataKey)
-            if isinstance(value, m.ShareGroupMetadataValue):
+            assert isinstance(key, share_group_records.ShareGroupMetadataKey)
+            if isinstance(value, share_group_records.ShareGroupMetadataValue):
                 group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
             else:
                 del groups[group_id]
 
 
-def _target(rows: list[m.TopicPartition] | list[m.TopicPartitions]) -> Assignment:
+def _target(rows: list[share_group_records.TopicPartition] | list[share_group_records.TopicPartitions]) -> Assignment:
     held = {row.topic_id: iteration_order.integer_hash_set_order(row.partitions) for row in rows}
     return {topic: held[topic] for topic in iteration_order.uuid_hash_map_order(held)}
 
 
-def _from_topic_partitions_info(rows: list[m.TopicPartitionsInfo]) -> dict[bytes, NamedTopicPartitions]:
+def _from_topic_partitions_info(
+    rows: list[share_group_records.TopicPartitionsInfo],
+) -> dict[bytes, NamedTopicPartitions]:
     return {row.topic_id: NamedTopicPartitions(row.topic_name, frozenset(row.partitions)) for row in rows}
 
 
 def _member(group: ShareGroup, member_id: str, value: object) -> None:
-    if not isinstance(value, m.ShareGroupMemberMetadataValue):
+    if not isinstance(value, share_group_records.ShareGroupMemberMetadataValue):
         group.remove(member_id)
         return
     old = group.members.get(member_id) or ShareGroupMember(member_id)
@@ -158,7 +168,7 @@ def _member(group: ShareGroup, member_id: str, value: object) -> None:
 
 def _current(group: ShareGroup, member_id: str, value: object) -> None:
     old = group.members.get(member_id)
-    if isinstance(value, m.ShareGroupCurrentMemberAssignmentValue):
+    if isinstance(value, share_group_records.ShareGroupCurrentMemberAssignmentValue):
         new = replace(
             old or ShareGroupMember(member_id),
             epoch=value.member_epoch,

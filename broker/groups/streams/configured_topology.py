@@ -20,7 +20,7 @@ from ottla.broker.groups.streams.status import StreamsGroupStatus, TopicConfigur
 from ottla.broker.groups.streams.topology import StreamsTopology, source_topics
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import streams_group_records as m
+from ottla.wire.messages import streams_group_records
 
 MAX_TASKS = 20_000
 """Each is looked at several times when tasks are dealt out."""
@@ -105,7 +105,7 @@ def _abbreviate(names: Iterable[str]) -> str:
     return ", ".join(every[:MAX_TOPICS_SHOWN]) + more
 
 
-def _copartition_groups(row: m.Subtopology) -> list[frozenset[str]]:
+def _copartition_groups(row: streams_group_records.Subtopology) -> list[frozenset[str]]:
     """Topics of a subtopology that must have as many partitions as each other."""
 
     def at(names: list[str], places: list[int]) -> list[str]:
@@ -152,7 +152,7 @@ def _decide_partition_counts(
     return counts
 
 
-def _internal_topic(topic: m.TopicInfo, counts: PartitionCounts) -> ConfiguredInternalTopic:
+def _internal_topic(topic: streams_group_records.TopicInfo, counts: PartitionCounts) -> ConfiguredInternalTopic:
     partitions = topic.partitions or counts.decided.get(topic.name, 0)
     configs = {config.key: config.value for config in topic.topic_configs}
     if partitions < 1 or len(configs) < len(topic.topic_configs):
@@ -160,7 +160,7 @@ def _internal_topic(topic: m.TopicInfo, counts: PartitionCounts) -> ConfiguredIn
     return ConfiguredInternalTopic(topic.name, partitions, topic.replication_factor, tuple(configs.items()))
 
 
-def _subtopology(row: m.Subtopology, counts: PartitionCounts) -> ConfiguredSubtopology:
+def _subtopology(row: streams_group_records.Subtopology, counts: PartitionCounts) -> ConfiguredSubtopology:
     sources = {topic.name: _internal_topic(topic, counts) for topic in row.repartition_source_topics}
     changelogs = {topic.name: _internal_topic(topic, counts) for topic in row.state_changelog_topics}
     if len(sources) < len(row.repartition_source_topics) or len(changelogs) < len(row.state_changelog_topics):

@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.streams.streams_group import StreamsGroup, StreamsGroupMember
 from ottla.controller.metadata.image import MetadataImage
-from ottla.wire.messages import streams_group_heartbeat as hb
+from ottla.wire.messages import streams_group_heartbeat
 
 
 def build_endpoint_partitions(
     group: StreamsGroup, updated: StreamsGroupMember, image: MetadataImage
-) -> list[hb.EndpointToPartitions]:
+) -> list[streams_group_heartbeat.EndpointToPartitions]:
     """One row for each member that has an endpoint; last the member that asks, as it is now."""
     out = []
     for member in [*(member for member in group.members.values() if member.id != updated.id), updated]:
@@ -34,9 +34,9 @@ def build_endpoint_partitions(
 
 def _endpoint_partitions(
     group: StreamsGroup, member: StreamsGroupMember, endpoint: tuple[str, int], image: MetadataImage
-) -> hb.EndpointToPartitions:
-    return hb.EndpointToPartitions(
-        hb.StreamsGroupHeartbeatResponseEndpoint(*endpoint),
+) -> streams_group_heartbeat.EndpointToPartitions:
+    return streams_group_heartbeat.EndpointToPartitions(
+        streams_group_heartbeat.StreamsGroupHeartbeatResponseEndpoint(*endpoint),
         _topic_partitions(group, member.assigned.active, image),
         _topic_partitions(group, member.assigned.standby, image),
     )
@@ -44,8 +44,8 @@ def _endpoint_partitions(
 
 def _topic_partitions(
     group: StreamsGroup, tasks: Mapping[str, Collection[int]], image: MetadataImage
-) -> list[hb.TopicPartition]:
-    out: list[hb.TopicPartition] = []
+) -> list[streams_group_heartbeat.TopicPartition]:
+    out: list[streams_group_heartbeat.TopicPartition] = []
     known = group.configured.subtopologies if group.configured is not None else None
     for name in iteration_order.hash_map_order(tasks):
         subtopology = (known or {}).get(name)
@@ -60,5 +60,5 @@ def _topic_partitions(
                 continue
             few = len(there.partitions) < len(numbers)  # tasks beyond its partitions do not read it
             rows = sorted(numbers)[: len(there.partitions)] if few else list(numbers)
-            out.append(hb.TopicPartition(topic, rows))
+            out.append(streams_group_heartbeat.TopicPartition(topic, rows))
     return out

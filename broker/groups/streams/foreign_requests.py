@@ -10,13 +10,13 @@ from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.share.foreign_requests import reject_foreign_request
 from ottla.broker.groups.streams.groups import StreamsGroups
 from ottla.broker.groups.streams.records import group_tombstones
-from ottla.wire.messages import join_group as j
+from ottla.wire.messages import join_group
 
 
 def handle_foreign_request(groups: StreamsGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
     """One call to a group that is a streams group: a classic member that joins takes an empty one's place."""
     group = groups.groups[call.request.group_id]
-    if not isinstance(call.request, j.JoinGroupRequest) or group.members:
+    if not isinstance(call.request, join_group.JoinGroupRequest) or group.members:
         return reject_foreign_request(call)
     fx = groups.classic_groups.join(call, now_ms)
     if fx.records:  # it is let in: the group begins anew, as one of the older kind

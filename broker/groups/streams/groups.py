@@ -12,14 +12,14 @@ from ottla.broker.groups.classic.groups import ClassicGroups
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.modern_group import restore_member_timers
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.streams import records as sr
+from ottla.broker.groups.streams import records
 from ottla.broker.groups.streams.replay import replay_record
 from ottla.broker.groups.streams.streams_group import StreamsGroup, StreamsGroupMember, StreamsMemberState
 from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 from ottla.controller.metadata.image import RESOURCE_GROUP, MetadataImage
 from ottla.jobs.state_machine import CancelTimer, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import offset_records as o
+from ottla.wire.messages import offset_records
 
 SESSION_TIMER = "streams-session"
 REBALANCE_TIMER = "streams-rebalance"
@@ -81,7 +81,7 @@ class StreamsGroups:
         if self._is_other_group(group_id) or (classic is not None and classic.state is not ClassicGroupState.EMPTY):
             return self.require_group(group_id)
         if classic is not None or group_id in self.classic_groups.persisted_groups:
-            fx.records.append(GroupRecord(o.GroupMetadataKey(group_id), None))
+            fx.records.append(GroupRecord(offset_records.GroupMetadataKey(group_id), None))
         return StreamsGroup(group_id)
 
     # ------------------------------------------------------------------ settings
@@ -133,9 +133,9 @@ class StreamsGroups:
 
     def fence_member(self, group: StreamsGroup, member_id: str, fx: GroupEffects) -> None:
         """The group goes on without a member, in its next epoch."""
-        fx.records += sr.member_tombstones(group.id, member_id)
+        fx.records += records.member_tombstones(group.id, member_id)
         fx.records.append(
-            sr.epoch_record(group.id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.configs)
+            records.epoch_record(group.id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.configs)
         )
         fx.timers += [
             CancelTimer((SESSION_TIMER, group.id, member_id)),

@@ -15,7 +15,7 @@ from typing import Any
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.java_collections import iteration_order
-from ottla.broker.groups.streams import records as sr
+from ottla.broker.groups.streams import records
 from ottla.broker.groups.streams.configured_topology import (
     ConfiguredInternalTopic,
     ConfiguredTopology,
@@ -43,14 +43,14 @@ from ottla.broker.groups.streams.target_assignment import (
 from ottla.broker.groups.streams.topology import StreamsTopology, from_request
 from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import streams_group_heartbeat as hb
+from ottla.wire.messages import streams_group_heartbeat
 
 
 @dataclass(slots=True)
 class StreamsHeartbeatResult:
     """The answer to a heartbeat, and the internal topics that are to be made."""
 
-    response: hb.StreamsGroupHeartbeatResponse
+    response: streams_group_heartbeat.StreamsGroupHeartbeatResponse
     internal_topics_to_create: Mapping[str, ConfiguredInternalTopic] = field(default_factory=dict)
 
 
@@ -60,7 +60,7 @@ def heartbeat(groups: StreamsGroups, ticket: Any, now_ms: int, *, call: GroupReq
     Raises:
         ProtocolError: a refusal, which is the answer then.
     """
-    beaten = StreamsHeartbeatResult(hb.StreamsGroupHeartbeatResponse())
+    beaten = StreamsHeartbeatResult(streams_group_heartbeat.StreamsGroupHeartbeatResponse())
     fx = GroupEffects(replies=[RequestReply(ticket, beaten)])
     if call.request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
         _leave(groups, call, beaten, fx)
@@ -70,12 +70,12 @@ def heartbeat(groups: StreamsGroups, ticket: Any, now_ms: int, *, call: GroupReq
 
 
 def _leave(groups: StreamsGroups, call: GroupRequest, beaten: StreamsHeartbeatResult, fx: GroupEffects) -> None:
-    request: hb.StreamsGroupHeartbeatRequest = call.request
+    request: streams_group_heartbeat.StreamsGroupHeartbeatRequest = call.request
     group = groups.require_group(request.group_id)
     if request.shutdown_application and group.shutdown_requested_by is None:
         group.shutdown_requested_by = request.member_id
     groups.fence_member(group, group.require_member(request.member_id).id, fx)
-    beaten.response = hb.StreamsGroupHeartbeatResponse(
+    beaten.response = streams_group_heartbeat.StreamsGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=LEAVE_GROUP_MEMBER_EPOCH, status=[]
     )
 
@@ -89,10 +89,10 @@ class _StreamsHeartbeat:
         self._groups = groups
         self._call = call
         self._result = beaten
-        self._request: hb.StreamsGroupHeartbeatRequest = call.request
+        self._request: streams_group_heartbeat.StreamsGroupHeartbeatRequest = call.request
         self._now_ms = now_ms
         self._fx = fx
-        self._status: list[hb.Status] = []
+        self._status: list[streams_group_heartbeat.Status] = []
         self._reported_tasks: ReportedTasks = (
             self._request.active_tasks,
             self._request.standby_tasks,
@@ -110,7 +110,7 @@ class _StreamsHeartbeat:
         updated = self._updated_member(member)
         bump = updated != member
         if bump:
-            fx.records.append(sr.member_record(group.id, updated))
+            fx.records.append(records.member_record(group.id, updated))
         topology = self._topology(group)
         if group.topology is not None and updated.topology_epoch < group.topology.epoch:
             why = (
@@ -127,7 +127,7 @@ class _StreamsHeartbeat:
         epoch = group.epoch
         if bump or configs != group.configs:
             epoch += 1
-            fx.records.append(sr.epoch_record(group.id, epoch, metadata_hash, validated, configs))
+            fx.records.append(records.epoch_record(group.id, epoch, metadata_hash, validated, configs))
         group.hash_checked_epoch = epoch
         owned = owned_tasks(self._reported_tasks)
         check_member_state(member, owned)
@@ -154,7 +154,7 @@ class _StreamsHeartbeat:
             fx.continue_with(compute_and_write_targets(todo, updated.id, finish), work_units(todo))
 
     def _add_status(self, status: StreamsGroupStatus, detail: str) -> None:
-        self._status.append(hb.Status(status, detail))
+        self._status.append(streams_group_heartbeat.Status(status, detail))
 
     def _member(self) -> tuple[StreamsGroup, StreamsGroupMember]:
         groups, request = self._groups, self._request
@@ -185,7 +185,7 @@ class _StreamsHeartbeat:
             client_host=f"/{self._call.client_host}",
             process_id=member.process_id if request.process_id is None else request.process_id,
             endpoint=member.endpoint if endpoint is None else (endpoint.host, endpoint.port),
-            tags=member.tags if tags is None else sr.sorted_tags(named),
+            tags=member.tags if tags is None else records.sorted_tags(named),
         )
 
     def _topology(self, group: StreamsGroup) -> StreamsTopology:
@@ -196,7 +196,7 @@ class _StreamsHeartbeat:
             return group.topology
         said = from_request(self._request.topology)
         if group.topology is None:
-            self._fx.records.append(sr.topology_record(group.id, said))
+            self._fx.records.append(records.topology_record(group.id, said))
             return said
         if group.topology.epoch <= said.epoch and not group.topology.has_same_content(said):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
@@ -227,10 +227,10 @@ class _StreamsHeartbeat:
         groups, request = self._groups, self._request
         moved = updated if updated.is_reconciled_to(goal.epoch) else reconcile(updated, goal, group)
         if moved != updated:
-            fx.records.append(sr.current_assignment_record(group.id, moved))
+            fx.records.append(records.current_assignment_record(group.id, moved))
             groups.watch_revocation(group.id, moved, self._now_ms, fx)
         groups.arm_session(group.id, moved.id, self._now_ms, fx)
-        self._result.response = response = hb.StreamsGroupHeartbeatResponse(
+        self._result.response = response = streams_group_heartbeat.StreamsGroupHeartbeatResponse(
             member_id=moved.id,
             member_epoch=moved.epoch,
             heartbeat_interval_ms=groups.setting(group.id, "streams.heartbeat.interval.ms"),
@@ -256,7 +256,9 @@ class _StreamsHeartbeat:
             self._add_status(StreamsGroupStatus.SHUTDOWN_APPLICATION, f"{why} for the entire application.")
 
 
-def _set_response_tasks(response: hb.StreamsGroupHeartbeatResponse, held: TasksTupleWithEpochs) -> None:
-    row = hb.StreamsGroupHeartbeatResponseTaskIds
+def _set_response_tasks(
+    response: streams_group_heartbeat.StreamsGroupHeartbeatResponse, held: TasksTupleWithEpochs
+) -> None:
+    row = streams_group_heartbeat.StreamsGroupHeartbeatResponseTaskIds
     parts = [[row(name, sorted(tasks[name])) for name in iteration_order.hash_map_order(tasks)] for tasks in held]
     response.active_tasks, response.standby_tasks, response.warmup_tasks = parts

@@ -15,7 +15,7 @@ from ottla.broker.groups.java_collections.iteration_order import java_string_sor
 from ottla.broker.groups.streams.status import StreamsGroupStatus, TopicConfigurationException
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import streams_group_records as m
+from ottla.wire.messages import streams_group_records
 
 
 class PartitionCounts:
@@ -42,7 +42,9 @@ def _invalid(why: str) -> ProtocolError:
     return ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
 
 
-def repartition_topic_counts(rows: Sequence[m.Subtopology], counts: PartitionCounts) -> dict[str, int]:
+def repartition_topic_counts(
+    rows: Sequence[streams_group_records.Subtopology], counts: PartitionCounts
+) -> dict[str, int]:
     """Topics that are repartitioned by, with as many partitions as the application says, or their writers read.
 
     Raises:
@@ -81,7 +83,9 @@ def repartition_topic_counts(rows: Sequence[m.Subtopology], counts: PartitionCou
     return out
 
 
-def _largest_source(row: m.Subtopology, out: Mapping[str, int], counts: PartitionCounts) -> int | None:
+def _largest_source(
+    row: streams_group_records.Subtopology, out: Mapping[str, int], counts: PartitionCounts
+) -> int | None:
     """As far as it is known now: sources that are not are passed over."""
     known = [out.get(topic.name) for topic in row.repartition_source_topics]
     known += [counts.get(name) for name in row.source_topics]

@@ -20,15 +20,15 @@ from ottla.broker.groups.streams.streams_group import (
     TasksTupleWithEpochs,
 )
 from ottla.broker.groups.streams.topology import StreamsTopology
-from ottla.wire.messages import streams_group_records as m
+from ottla.wire.messages import streams_group_records
 
-_TasksWithEpochs = m.StreamsGroupCurrentMemberAssignmentValueTaskIds
-_TargetTasks = m.StreamsGroupTargetAssignmentMemberValueTaskIds
+_TasksWithEpochs = streams_group_records.StreamsGroupCurrentMemberAssignmentValueTaskIds
+_TargetTasks = streams_group_records.StreamsGroupTargetAssignmentMemberValueTaskIds
 
 
 def member_record(group_id: str, member: StreamsGroupMember) -> GroupRecord:
     """What a member says of itself (type 19)."""
-    value = m.StreamsGroupMemberMetadataValue(
+    value = streams_group_records.StreamsGroupMemberMetadataValue(
         member.instance_id,
         member.rack_id,
         member.client_id,
@@ -36,10 +36,10 @@ def member_record(group_id: str, member: StreamsGroupMember) -> GroupRecord:
         member.rebalance_timeout_ms,
         member.topology_epoch,
         member.process_id,
-        None if member.endpoint is None else m.Endpoint(*member.endpoint),
-        [m.KeyValue(key, text) for key, text in member.tags],
+        None if member.endpoint is None else streams_group_records.Endpoint(*member.endpoint),
+        [streams_group_records.KeyValue(key, text) for key, text in member.tags],
     )
-    return GroupRecord(m.StreamsGroupMemberMetadataKey(group_id, member.id), value)
+    return GroupRecord(streams_group_records.StreamsGroupMemberMetadataKey(group_id, member.id), value)
 
 
 def sorted_tags(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -47,7 +47,9 @@ def sorted_tags(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((key, tags[key]) for key in sorted(tags, key=java_string_sort_key))
 
 
-def with_metadata(member: StreamsGroupMember, value: m.StreamsGroupMemberMetadataValue) -> StreamsGroupMember:
+def with_metadata(
+    member: StreamsGroupMember, value: streams_group_records.StreamsGroupMemberMetadataValue
+) -> StreamsGroupMember:
     """A member as its record of type 19 says."""
     return replace(
         member,
@@ -65,22 +67,25 @@ def with_metadata(member: StreamsGroupMember, value: m.StreamsGroupMemberMetadat
 
 def topology_record(group_id: str, topology: StreamsTopology) -> GroupRecord:
     """What the application is made of (type 23)."""
-    return GroupRecord(m.StreamsGroupTopologyKey(group_id), topology.value)
+    return GroupRecord(streams_group_records.StreamsGroupTopologyKey(group_id), topology.value)
 
 
 def epoch_record(
     group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
 ) -> GroupRecord:
     """A group's epoch, the hash of its topics, the topology that fits them, what the assignor is told (type 17)."""
-    told = [m.LastAssignmentConfig(key, configs[key]) for key in sorted(configs, key=java_string_sort_key)]
-    value = m.StreamsGroupMetadataValue(epoch, metadata_hash, validated_epoch, told)
-    return GroupRecord(m.StreamsGroupMetadataKey(group_id), value)
+    told = [
+        streams_group_records.LastAssignmentConfig(key, configs[key])
+        for key in sorted(configs, key=java_string_sort_key)
+    ]
+    value = streams_group_records.StreamsGroupMetadataValue(epoch, metadata_hash, validated_epoch, told)
+    return GroupRecord(streams_group_records.StreamsGroupMetadataKey(group_id), value)
 
 
 def target_assignment_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
     """For which epoch, and when, the targets were computed (type 20)."""
-    value = m.StreamsGroupTargetAssignmentMetadataValue(epoch, at_ms)
-    return GroupRecord(m.StreamsGroupTargetAssignmentMetadataKey(group_id), value)
+    value = streams_group_records.StreamsGroupTargetAssignmentMetadataValue(epoch, at_ms)
+    return GroupRecord(streams_group_records.StreamsGroupTargetAssignmentMetadataKey(group_id), value)
 
 
 def target_assignment_record(group_id: str, member_id: str, target: TasksTuple) -> GroupRecord:
@@ -89,11 +94,11 @@ def target_assignment_record(group_id: str, member_id: str, target: TasksTuple) 
     def rows(tasks: TasksBySubtopology) -> list[_TargetTasks]:
         return [_TargetTasks(name, sorted(tasks[name])) for name in sorted(tasks, key=java_string_sort_key)]
 
-    key = m.StreamsGroupTargetAssignmentMemberKey(group_id, member_id)
-    return GroupRecord(key, m.StreamsGroupTargetAssignmentMemberValue(*map(rows, target)))
+    key = streams_group_records.StreamsGroupTargetAssignmentMemberKey(group_id, member_id)
+    return GroupRecord(key, streams_group_records.StreamsGroupTargetAssignmentMemberValue(*map(rows, target)))
 
 
-def tasks_from_record(value: m.StreamsGroupTargetAssignmentMemberValue) -> TasksTuple:
+def tasks_from_record(value: streams_group_records.StreamsGroupTargetAssignmentMemberValue) -> TasksTuple:
     """A target as its record says."""
 
     def tasks(rows: list[_TargetTasks]) -> TasksBySubtopology:
@@ -113,7 +118,7 @@ def current_assignment_record(group_id: str, member: StreamsGroupMember) -> Grou
         return [_TasksWithEpochs(name, sorted(tasks[name])) for name in sorted(tasks, key=java_string_sort_key)]
 
     has, gives = member.assigned, member.revoking
-    value = m.StreamsGroupCurrentMemberAssignmentValue(
+    value = streams_group_records.StreamsGroupCurrentMemberAssignmentValue(
         member.epoch,
         member.previous_epoch,
         member.state,
@@ -124,11 +129,11 @@ def current_assignment_record(group_id: str, member: StreamsGroupMember) -> Grou
         others(gives.standby),
         others(gives.warmup),
     )
-    return GroupRecord(m.StreamsGroupCurrentMemberAssignmentKey(group_id, member.id), value)
+    return GroupRecord(streams_group_records.StreamsGroupCurrentMemberAssignmentKey(group_id, member.id), value)
 
 
 def with_assignment(
-    member: StreamsGroupMember, value: m.StreamsGroupCurrentMemberAssignmentValue
+    member: StreamsGroupMember, value: streams_group_records.StreamsGroupCurrentMemberAssignmentValue
 ) -> StreamsGroupMember:
     """A member as its record of type 22 says."""
 
@@ -161,18 +166,26 @@ def with_assignment(
 def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
     """What removes a member."""
     return [
-        GroupRecord(m.StreamsGroupCurrentMemberAssignmentKey(group_id, member_id), None),
-        GroupRecord(m.StreamsGroupTargetAssignmentMemberKey(group_id, member_id), None),
-        GroupRecord(m.StreamsGroupMemberMetadataKey(group_id, member_id), None),
+        GroupRecord(streams_group_records.StreamsGroupCurrentMemberAssignmentKey(group_id, member_id), None),
+        GroupRecord(streams_group_records.StreamsGroupTargetAssignmentMemberKey(group_id, member_id), None),
+        GroupRecord(streams_group_records.StreamsGroupMemberMetadataKey(group_id, member_id), None),
     ]
 
 
 def group_tombstones(group: StreamsGroup) -> Iterator[GroupRecord]:
     """What removes a group."""
     members = list(group.members)
-    yield from (GroupRecord(m.StreamsGroupCurrentMemberAssignmentKey(group.id, name), None) for name in members)
-    yield from (GroupRecord(m.StreamsGroupTargetAssignmentMemberKey(group.id, name), None) for name in members)
-    yield GroupRecord(m.StreamsGroupTargetAssignmentMetadataKey(group.id), None)
-    yield from (GroupRecord(m.StreamsGroupMemberMetadataKey(group.id, name), None) for name in members)
-    yield GroupRecord(m.StreamsGroupMetadataKey(group.id), None)
-    yield GroupRecord(m.StreamsGroupTopologyKey(group.id), None)
+    yield from (
+        GroupRecord(streams_group_records.StreamsGroupCurrentMemberAssignmentKey(group.id, name), None)
+        for name in members
+    )
+    yield from (
+        GroupRecord(streams_group_records.StreamsGroupTargetAssignmentMemberKey(group.id, name), None)
+        for name in members
+    )
+    yield GroupRecord(streams_group_records.StreamsGroupTargetAssignmentMetadataKey(group.id), None)
+    yield from (
+        GroupRecord(streams_group_records.StreamsGroupMemberMetadataKey(group.id, name), None) for name in members
+    )
+    yield GroupRecord(streams_group_records.StreamsGroupMetadataKey(group.id), None)
+    yield GroupRecord(streams_group_records.StreamsGroupTopologyKey(group.id), None)

@@ -12,7 +12,7 @@ from collections.abc import MutableMapping
 from dataclasses import replace
 
 from ottla.broker.groups.records import GroupRecord
-from ottla.broker.groups.streams import records as sr
+from ottla.broker.groups.streams import records
 from ottla.broker.groups.streams.streams_group import (
     EMPTY_TASKS_WITH_EPOCHS,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -20,7 +20,7 @@ from ottla.broker.groups.streams.streams_group import (
     StreamsGroupMember,
 )
 from ottla.broker.groups.streams.topology import StreamsTopology
-from ottla.wire.messages import streams_group_records as m
+from ottla.wire.messages import streams_group_records
 
 
 def replay_record(groups: MutableMapping[str, StreamsGroup], record: GroupRecord) -> None:
@@ -33,24 +33,26 @@ def replay_record(groups: MutableMapping[str, StreamsGroup], record: GroupRecord
             return
         group = groups[group_id] = StreamsGroup(group_id)
     match key:
-        case m.StreamsGroupMemberMetadataKey():
+        case streams_group_records.StreamsGroupMemberMetadataKey():
             _member(group, key.member_id, value)
-        case m.StreamsGroupCurrentMemberAssignmentKey():
+        case streams_group_records.StreamsGroupCurrentMemberAssignmentKey():
             _current(group, key.member_id, value)
-        case m.StreamsGroupTargetAssignmentMemberKey():
-            if isinstance(value, m.StreamsGroupTargetAssignmentMemberValue):
-                group.target[key.member_id] = sr.tasks_from_record(value)
+        case streams_group_records.StreamsGroupTargetAssignmentMemberKey():
+            if isinstance(value, streams_group_records.StreamsGroupTargetAssignmentMemberValue):
+                group.target[key.member_id] = records.tasks_from_record(value)
             else:
                 group.target.pop(key.member_id, None)
-        case m.StreamsGroupTargetAssignmentMetadataKey():
-            known = isinstance(value, m.StreamsGroupTargetAssignmentMetadataValue)
+        case streams_group_records.StreamsGroupTargetAssignmentMetadataKey():
+            known = isinstance(value, streams_group_records.StreamsGroupTargetAssignmentMetadataValue)
             group.target_epoch = value.assignment_epoch if known else -1  # type: ignore[union-attr]
             group.target_computed_ms = value.assignment_timestamp if known else 0  # type: ignore[union-attr]
-        case m.StreamsGroupTopologyKey():
-            group.topology = StreamsTopology(value) if isinstance(value, m.StreamsGroupTopologyValue) else None
+        case streams_group_records.StreamsGroupTopologyKey():
+            group.topology = (
+                StreamsTopology(value) if isinstance(value, streams_group_records.StreamsGroupTopologyValue) else None
+            )
         case _:
-            assert isinstance(key, m.StreamsGroupMetadataKey)
-            if isinstance(value, m.StreamsGroupMetadataValue):
+            assert isinstance(key, streams_group_records.StreamsGroupMetadataKey)
+            if isinstance(value, streams_group_records.StreamsGroupMetadataValue):
                 group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
                 group.validated_epoch = value.validated_topology_epoch
                 group.configs = {row.key: row.value for row in value.last_assignment_configs or ()}
@@ -59,16 +61,16 @@ def replay_record(groups: MutableMapping[str, StreamsGroup], record: GroupRecord
 
 
 def _member(group: StreamsGroup, member_id: str, value: object) -> None:
-    if isinstance(value, m.StreamsGroupMemberMetadataValue):
-        group.update(sr.with_metadata(group.members.get(member_id) or StreamsGroupMember(member_id), value))
+    if isinstance(value, streams_group_records.StreamsGroupMemberMetadataValue):
+        group.update(records.with_metadata(group.members.get(member_id) or StreamsGroupMember(member_id), value))
     else:
         group.remove(member_id)
 
 
 def _current(group: StreamsGroup, member_id: str, value: object) -> None:
     member = group.members.get(member_id)
-    if isinstance(value, m.StreamsGroupCurrentMemberAssignmentValue):
-        group.update(sr.with_assignment(member or StreamsGroupMember(member_id), value))
+    if isinstance(value, streams_group_records.StreamsGroupCurrentMemberAssignmentValue):
+        group.update(records.with_assignment(member or StreamsGroupMember(member_id), value))
     elif member is not None:
         gone = replace(
             member,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.modern_group import run_in_slices
-from ottla.broker.groups.streams import records as sr
+from ottla.broker.groups.streams import records
 from ottla.broker.groups.streams.configured_topology import ConfiguredTopology
 from ottla.broker.groups.streams.groups import (
     INITIAL_DELAY_TIMER,
@@ -105,11 +105,11 @@ def compute_and_write_targets(
     fx = GroupEffects()
     for name, target in new.items():
         if todo.target.get(name) != target:
-            fx.records.append(sr.target_assignment_record(todo.group_id, name, target))
+            fx.records.append(records.target_assignment_record(todo.group_id, name, target))
         if len(fx.records) == MAX_RECORDS_PER_SLICE:
             yield fx
             fx = GroupEffects()
-    fx.records.append(sr.target_assignment_epoch_record(todo.group_id, todo.epoch, todo.now_ms))
+    fx.records.append(records.target_assignment_epoch_record(todo.group_id, todo.epoch, todo.now_ms))
     finish(todo.epoch, new.get(updated_id or "", EMPTY_TASKS), fx)
     yield fx
 

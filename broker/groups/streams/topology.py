@@ -11,14 +11,13 @@ from itertools import chain
 
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import streams_group_heartbeat as hb
-from ottla.wire.messages import streams_group_records as m
+from ottla.wire.messages import streams_group_heartbeat, streams_group_records
 
 
 class StreamsTopology:
     """What the first member of a group said; all others must say the same."""
 
-    def __init__(self, value: m.StreamsGroupTopologyValue) -> None:
+    def __init__(self, value: streams_group_records.StreamsGroupTopologyValue) -> None:
         self.value = value
         self.epoch = value.epoch
         named = {row.subtopology_id: row for row in value.subtopologies}
@@ -36,18 +35,18 @@ class StreamsTopology:
         return self.epoch == other.epoch and self.subtopologies == other.subtopologies
 
 
-def source_topics(row: m.Subtopology) -> Iterator[str]:
+def source_topics(row: streams_group_records.Subtopology) -> Iterator[str]:
     """The topics a subtopology reads: the application's own and those it repartitions by."""
     yield from row.source_topics
     yield from (topic.name for topic in row.repartition_source_topics)
 
 
-def _topics_in(row: m.Subtopology) -> Iterator[str]:
+def _topics_in(row: streams_group_records.Subtopology) -> Iterator[str]:
     yield from source_topics(row)
     yield from (topic.name for topic in row.state_changelog_topics)
 
 
-def topic_names_in(topology: hb.Topology) -> Iterator[str]:
+def topic_names_in(topology: streams_group_heartbeat.Topology) -> Iterator[str]:
     """Every topic a member's topology names, again where it names it again."""
     for row in topology.subtopologies:
         yield from row.source_topics
@@ -56,12 +55,12 @@ def topic_names_in(topology: hb.Topology) -> Iterator[str]:
         yield from (topic.name for topic in row.state_changelog_topics)
 
 
-def _info(topic: hb.TopicInfo) -> m.TopicInfo:
-    configs = [m.TopicConfig(config.key, config.value) for config in topic.topic_configs]
-    return m.TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
+def _info(topic: streams_group_heartbeat.TopicInfo) -> streams_group_records.TopicInfo:
+    configs = [streams_group_records.TopicConfig(config.key, config.value) for config in topic.topic_configs]
+    return streams_group_records.TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
 
 
-def from_request(topology: hb.Topology) -> StreamsTopology:
+def from_request(topology: streams_group_heartbeat.Topology) -> StreamsTopology:
     """A member's topology, as its record would have it.
 
     Raises:
@@ -70,7 +69,7 @@ def from_request(topology: hb.Topology) -> StreamsTopology:
     if topology.epoch < 0 or len({row.subtopology_id for row in topology.subtopologies}) < len(topology.subtopologies):
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
     rows = [
-        m.Subtopology(
+        streams_group_records.Subtopology(
             row.subtopology_id,
             list(row.source_topics),
             list(row.source_topic_regex),
@@ -78,7 +77,7 @@ def from_request(topology: hb.Topology) -> StreamsTopology:
             list(row.repartition_sink_topics),
             [_info(topic) for topic in row.repartition_source_topics],
             [
-                m.CopartitionGroup(
+                streams_group_records.CopartitionGroup(
                     list(group.source_topics), list(group.source_topic_regex), list(group.repartition_source_topics)
                 )
                 for group in row.copartition_groups
@@ -86,4 +85,4 @@ def from_request(topology: hb.Topology) -> StreamsTopology:
         )
         for row in topology.subtopologies
     ]
-    return StreamsTopology(m.StreamsGroupTopologyValue(topology.epoch, rows))
+    return StreamsTopology(streams_group_records.StreamsGroupTopologyValue(topology.epoch, rows))

@@ -10,9 +10,8 @@ from ottla.broker.tests.fake_transaction_verifier import FakeTransactionVerifier
 from ottla.broker.tests.group_coordinator_fixture import GroupCoordinatorNode, codes
 from ottla.broker.tests.handler_fixture import resolve
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import offset_fetch as f
-from ottla.wire.messages import txn_offset_commit as m
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import offset_fetch, txn_offset_commit
 from ottla.wire.messages import write_txn_markers as w
 
 PID = 7
@@ -21,7 +20,7 @@ PID = 7
 class PendingOffsetsNode(GroupCoordinatorNode):
     """A group coordinator, and a coordinator of transactions that agrees with everything."""
 
-    def __init__(self, *said: E, **more: bool) -> None:
+    def __init__(self, *said: ErrorCode, **more: bool) -> None:
         super().__init__(**more)
         self.coordinator = FakeTransactionVerifier(self.stage.services, *said)
         self.stage.services.transaction_verifier = lambda: self.coordinator
@@ -29,9 +28,9 @@ class PendingOffsetsNode(GroupCoordinatorNode):
     async def txn_commit(
         self, offset: int = 5, *, pid: int = PID, epoch: int = 0, version: int = 5, partition: int = 0, **more: Any
     ) -> Any:
-        part = m.TxnOffsetCommitRequestPartition(partition, offset, 3, more.pop("metadata", "meta"))
-        topics = [m.TxnOffsetCommitRequestTopic(more.pop("topic", "t"), [part])]
-        request = m.TxnOffsetCommitRequest(
+        part = txn_offset_commit.TxnOffsetCommitRequestPartition(partition, offset, 3, more.pop("metadata", "meta"))
+        topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(more.pop("topic", "t"), [part])]
+        request = txn_offset_commit.TxnOffsetCommitRequest(
             "x", more.pop("group", "g"), pid, epoch, more.pop("generation", -1), more.pop("member", ""), None, topics
         )
         answer = await resolve(self.ask(ApiKey.TXN_OFFSET_COMMIT, version, request))
@@ -45,8 +44,10 @@ class PendingOffsetsNode(GroupCoordinatorNode):
         return code
 
     async def fetch(self, *, stable: bool = False, partition: int = 0, every: bool = False) -> Any:
-        topics = None if every else [f.OffsetFetchRequestTopics("t", bytes(16), [partition])]
-        request = f.OffsetFetchRequest(groups=[f.OffsetFetchRequestGroup("g", topics=topics)], require_stable=stable)
+        topics = None if every else [offset_fetch.OffsetFetchRequestTopics("t", bytes(16), [partition])]
+        request = offset_fetch.OffsetFetchRequest(
+            groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=topics)], require_stable=stable
+        )
         answer = await resolve(self.ask(ApiKey.OFFSET_FETCH, 9, request))
         found = [(p.committed_offset, p.error_code) for t in answer.groups[0].topics for p in t.partitions]
         return found if every else found[0]

@@ -8,7 +8,7 @@ from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture, sta
 from ottla.broker.groups.committed_offsets import OffsetToCommit
 from ottla.broker.groups.state_machine import CommitOffsets
 from ottla.wire.codec import compiler
-from ottla.wire.messages import leave_group as lg
+from ottla.wire.messages import leave_group
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
 DAY_MS = 24 * 3600 * 1000
@@ -87,7 +87,7 @@ def test_trap_91_the_time_of_an_empty_group_runs_from_when_it_became_empty() -> 
     loaded(stage)
     commit(stage, member=members[0], generation=1)
     stage.wait(5_000)
-    stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity(members[0])]), 5)
+    stage.send("leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity(members[0])]), 5)
     stage.wait(7 * DAY_MS - 600_000)
     assert positions(stage) == {"t"}
     assert "g" in stage.machine.classic_groups.groups
@@ -100,7 +100,7 @@ def test_a_group_that_never_committed_goes_at_the_first_sweep_after_its_last_mem
     stage, members = stable(1)
     loaded(stage)
     stage.wait(1_000)
-    stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity(members[0])]), 5)
+    stage.send("leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity(members[0])]), 5)
     stage.wait(600_000)
     assert "g" not in stage.machine.classic_groups.groups
 

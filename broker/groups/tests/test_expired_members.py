@@ -15,20 +15,21 @@ from ottla.broker.groups.state_machine import ShareGroupCommand
 from ottla.broker.groups.tests.test_heartbeat_slices import groups, streams
 from ottla.broker.tests.coordinator_runtime_fixture import E, failing_replica, with_runtime
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import consumer_group_heartbeat as chb
-from ottla.wire.messages import share_group_heartbeat as shb
+from ottla.wire.messages import consumer_group_heartbeat, share_group_heartbeat
 
 LONGEST_SESSION_S = 50
 
 
 def consumer(ticket: Any, epoch: int = 0) -> Any:
     names = ["t"] if epoch == 0 else None
-    request = chb.ConsumerGroupHeartbeatRequest("g", "a", epoch, None, None, 30_000, names, None, None, [])
+    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "a", epoch, None, None, 30_000, names, None, None, []
+    )
     return GroupRequest(ticket, request, 1, "c", "h")
 
 
 def share(ticket: Any) -> Any:
-    call = GroupRequest(None, shb.ShareGroupHeartbeatRequest("g", "a", 0, None, ["t"]), 1, "c", "h")
+    call = GroupRequest(None, share_group_heartbeat.ShareGroupHeartbeatRequest("g", "a", 0, None, ["t"]), 1, "c", "h")
     return ShareGroupCommand(ticket, partial(share_heartbeat, call=call))
 
 

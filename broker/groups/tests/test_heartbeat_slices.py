@@ -11,7 +11,7 @@ import trio.testing
 
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Serde
-from ottla.broker.groups import records as gr
+from ottla.broker.groups import records
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.share.heartbeat import heartbeat as share_heartbeat
 from ottla.broker.groups.state_machine import GroupStateMachine, ShareGroupCommand, StreamsGroupCommand
@@ -28,26 +28,28 @@ from ottla.broker.tests.coordinator_runtime_fixture import (
 )
 from ottla.jobs.state_machine import RECORDS_PER_STEP
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import consumer_group_heartbeat as chb
-from ottla.wire.messages import share_group_heartbeat as shb
-from ottla.wire.messages import streams_group_heartbeat as sth
+from ottla.wire.messages import consumer_group_heartbeat, share_group_heartbeat, streams_group_heartbeat
 
 TOPICS = {"t": 5 * RECORDS_PER_STEP} | {f"t{number}": 1 for number in range(RECORDS_PER_STEP + 1)}
 
 
 def consumer(ticket: Any) -> Any:
-    request = chb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, [*TOPICS], None, None, [])
+    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "a", 0, None, None, 30_000, [*TOPICS], None, None, []
+    )
     return GroupRequest(ticket, request, 1, "c", "h")
 
 
 def share(ticket: Any) -> Any:
-    call = GroupRequest(None, shb.ShareGroupHeartbeatRequest("g", "a", 0, None, [*TOPICS]), 1, "c", "h")
+    call = GroupRequest(
+        None, share_group_heartbeat.ShareGroupHeartbeatRequest("g", "a", 0, None, [*TOPICS]), 1, "c", "h"
+    )
     return ShareGroupCommand(ticket, partial(share_heartbeat, call=call))
 
 
 def streams(ticket: Any) -> Any:
     joins: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": [], "process_id": "p"}
-    request = sth.StreamsGroupHeartbeatRequest(
+    request = streams_group_heartbeat.StreamsGroupHeartbeatRequest(
         "g", "a", 0, topology=streams_group_fixture.PLAIN, rebalance_timeout_ms=30_000, **joins
     )
     return StreamsGroupCommand(ticket, partial(streams_heartbeat, call=GroupRequest(None, request, 0, "c", "h")))
@@ -62,7 +64,7 @@ def groups() -> RegisterRuntime:
         house._failed,
         "state",
         lambda: GroupStateMachine(settings, image_of(TOPICS)),
-        Serde(gr.encode, gr.decode, gr.form),
+        Serde(records.encode, records.decode, records.form),
         5000,
     )
     return start_leading(house)

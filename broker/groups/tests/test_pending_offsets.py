@@ -12,7 +12,7 @@ from ottla.broker.groups.expiration import expire_groups_and_offsets
 from ottla.broker.groups.state_machine import DeleteGroup, DeleteOffsets
 from ottla.broker.groups.tests.pending_offsets_fixture import PendingOffsetsNode
 from ottla.broker.tests.group_coordinator_fixture import run
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 
 
 class PendingOffsetCase(NamedTuple):
@@ -74,7 +74,7 @@ def test_a_group_that_is_deleted_takes_what_is_pending_along() -> None:
 
     async def story() -> None:
         await house.txn_commit(5)
-        assert house.groups.submit("g", lambda own: DeleteGroup(own, "g")).answer == E.NONE
+        assert house.groups.submit("g", lambda own: DeleteGroup(own, "g")).answer == ErrorCode.NONE
         assert not house.machine.offsets.pending.has_group("g")
         await house.end()
         assert await house.fetch(stable=True) == (-1, 0)
@@ -111,11 +111,11 @@ def test_fact_154_a_consumer_groups_member_commits_in_its_epoch_and_older_produc
     async def story() -> None:
         group = house.machine.consumer_groups.groups["g"] = ConsumerGroup("g")
         group.members["m"] = Consumer("m", epoch=4)
-        assert await house.txn_commit(generation=3, member="m") == E.ILLEGAL_GENERATION
-        assert await house.txn_commit(generation=5, member="m") == E.ILLEGAL_GENERATION
-        assert await house.txn_commit(generation=4, member="n") == E.UNKNOWN_MEMBER_ID
-        assert await house.txn_commit(generation=4, member="m") == E.NONE
-        assert await house.txn_commit() == E.NONE
+        assert await house.txn_commit(generation=3, member="m") == ErrorCode.ILLEGAL_GENERATION
+        assert await house.txn_commit(generation=5, member="m") == ErrorCode.ILLEGAL_GENERATION
+        assert await house.txn_commit(generation=4, member="n") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await house.txn_commit(generation=4, member="m") == ErrorCode.NONE
+        assert await house.txn_commit() == ErrorCode.NONE
         later = house.stage.env.now_ms() + 10**9
         machine = house.machine
         group.members.clear()

@@ -10,25 +10,24 @@ import pytest
 from ottla.broker.groups.committed_offsets import CommittedOffsets, OffsetAndMetadata, pack_offset, unpack_offset
 from ottla.broker.groups.records import MAX_EPOCH, GroupRecord, decode, encode
 from ottla.wire.errors import WireError
-from ottla.wire.messages import consumer_group_records as c
-from ottla.wire.messages import offset_records as o
-from ottla.wire.messages import share_group_records as s
-from ottla.wire.messages import streams_group_records as t
+from ottla.wire.messages import consumer_group_records, offset_records, share_group_records, streams_group_records
 
 TOPIC_ID = b"\x07" * 16
-KEY = o.OffsetCommitKey("g", "t", 3)
+KEY = offset_records.OffsetCommitKey("g", "t", 3)
 RAW_KEY = b"\x00\x01" + b"\x00\x01g" + b"\x00\x01t" + b"\x00\x00\x00\x03"
 
 
 @pytest.mark.parametrize(
     ("value", "version"),
     [
-        (o.OffsetCommitValue(5, 2, "meta", 77, -1, TOPIC_ID), 4),
-        (o.OffsetCommitValue(5, -1, "meta", 77, 99), 1),
-        (o.OffsetCommitValue(5, -1, "meta", 77, 0), 1),
+        (offset_records.OffsetCommitValue(5, 2, "meta", 77, -1, TOPIC_ID), 4),
+        (offset_records.OffsetCommitValue(5, -1, "meta", 77, 99), 1),
+        (offset_records.OffsetCommitValue(5, -1, "meta", 77, 0), 1),
     ],
 )
-def test_a_position_with_an_end_of_its_own_is_written_as_version_1(value: o.OffsetCommitValue, version: int) -> None:
+def test_a_position_with_an_end_of_its_own_is_written_as_version_1(
+    value: offset_records.OffsetCommitValue, version: int
+) -> None:
     key, raw = encode(GroupRecord(KEY, value))
     assert key == RAW_KEY
     assert raw is not None
@@ -37,7 +36,11 @@ def test_a_position_with_an_end_of_its_own_is_written_as_version_1(value: o.Offs
 
 
 def test_a_group_is_written_as_version_3() -> None:
-    key, raw = encode(GroupRecord(o.GroupMetadataKey("g"), o.GroupMetadataValue("consumer", 4, "range", "m", 5)))
+    key, raw = encode(
+        GroupRecord(
+            offset_records.GroupMetadataKey("g"), offset_records.GroupMetadataValue("consumer", 4, "range", "m", 5)
+        )
+    )
     assert key == b"\x00\x02\x00\x01g"
     assert raw is not None
     assert raw[:2] == b"\x00\x03"
@@ -79,7 +82,7 @@ def test_what_does_not_parse_says_so_and_nothing_else(key: bytes | None, value: 
 
 @pytest.mark.parametrize("metadata", ["", "meta", "\u00e9\U0001f600"])
 def test_a_position_is_kept_as_a_few_bytes(metadata: str) -> None:
-    value = o.OffsetCommitValue(2**62, 7, metadata, 77, -1, TOPIC_ID)
+    value = offset_records.OffsetCommitValue(2**62, 7, metadata, 77, -1, TOPIC_ID)
     raw = pack_offset(value, 99)
     assert len(raw) == 52 + len(metadata.encode())
     assert unpack_offset(raw) == OffsetAndMetadata(2**62, 7, 77, -1, 99, TOPIC_ID, metadata)
@@ -90,8 +93,8 @@ def test_positions_are_replayed_by_group_topic_and_partition() -> None:
     for group in ("g", "h"):
         for topic in ("t", "u"):
             for partition in (0, 1):
-                value = o.OffsetCommitValue(partition + 5, -1, "", 1)
-                offsets.replay(5, o.OffsetCommitKey(group, topic, partition), value)
+                value = offset_records.OffsetCommitValue(partition + 5, -1, "", 1)
+                offsets.replay(5, offset_records.OffsetCommitKey(group, topic, partition), value)
     assert offsets.groups() == ["g", "h"]
     found = offsets.get("g", "u", 1)
     assert found is not None
@@ -115,12 +118,12 @@ def test_positions_are_replayed_by_group_topic_and_partition() -> None:
         ("g", "u", 0),
         ("g", "u", 1),
     ):
-        offsets.replay(6, o.OffsetCommitKey(*key), None)
+        offsets.replay(6, offset_records.OffsetCommitKey(*key), None)
     assert offsets.groups() == ["h"]
     gone = list(offsets.tombstones("h"))
-    assert {(r.key.group, r.key.topic, r.key.partition) for r in gone if isinstance(r.key, o.OffsetCommitKey)} == {
-        ("h", topic, partition) for topic in ("t", "u") for partition in (0, 1)
-    }
+    assert {
+        (r.key.group, r.key.topic, r.key.partition) for r in gone if isinstance(r.key, offset_records.OffsetCommitKey)
+    } == {("h", topic, partition) for topic in ("t", "u") for partition in (0, 1)}
     assert all(r.value is None for r in gone)
 
 
@@ -128,10 +131,22 @@ def test_positions_are_replayed_by_group_topic_and_partition() -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        (o.GroupMetadataKey("g"), lambda epoch: o.GroupMetadataValue("", epoch, None, None, 0, [])),
-        (c.ConsumerGroupMetadataKey("g"), lambda epoch: c.ConsumerGroupMetadataValue(epoch, 0)),
-        (s.ShareGroupMetadataKey("g"), lambda epoch: s.ShareGroupMetadataValue(epoch, 0)),
-        (t.StreamsGroupMetadataKey("g"), lambda epoch: t.StreamsGroupMetadataValue(epoch, 0)),
+        (
+            offset_records.GroupMetadataKey("g"),
+            lambda epoch: offset_records.GroupMetadataValue("", epoch, None, None, 0, []),
+        ),
+        (
+            consumer_group_records.ConsumerGroupMetadataKey("g"),
+            lambda epoch: consumer_group_records.ConsumerGroupMetadataValue(epoch, 0),
+        ),
+        (
+            share_group_records.ShareGroupMetadataKey("g"),
+            lambda epoch: share_group_records.ShareGroupMetadataValue(epoch, 0),
+        ),
+        (
+            streams_group_records.StreamsGroupMetadataKey("g"),
+            lambda epoch: streams_group_records.StreamsGroupMetadataValue(epoch, 0),
+        ),
     ],
     ids=["classic", "consumer", "share", "streams"],
 )

@@ -16,10 +16,12 @@ from ottla.broker.groups.topic_metadata import MAX_HASHED_PER_SLICE, GroupTopicM
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.jobs.state_machine import Effects
-from ottla.wire.messages import consumer_group_heartbeat as hb
-from ottla.wire.messages import consumer_group_records as cr
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import share_group_heartbeat as sb
+from ottla.wire.messages import (
+    consumer_group_heartbeat,
+    consumer_group_records,
+    metadata_records,
+    share_group_heartbeat,
+)
 
 ID = bytes.fromhex("01020304050607081112131415161718")
 LED = PartitionRegistration((), (), 1, 1, 1)
@@ -29,7 +31,7 @@ GOLDEN = TopicImage("hdr", bytes.fromhex("b48235543cbf436689c81c69b394297a"), {0
 def test_a_topics_hash_is_kafkas() -> None:
     """181, 182."""
     assert topic_hash(TopicImage("foo", ID, {0: LED, 1: LED}), MetadataImage()) == -5630655083796711550
-    brokers = {n: m.RegisterBrokerRecord(n, rack=rack) for n, rack in ((1, "ra"), (2, "rb"), (3, None))}
+    brokers = {n: metadata_records.RegisterBrokerRecord(n, rack=rack) for n, rack in ((1, "ra"), (2, "rb"), (3, None))}
     placed = PartitionRegistration((2, 1, 3, 9), (), 1, 1, 1)
     assert topic_hash(TopicImage("foo", ID, {0: placed}), MetadataImage(brokers=brokers)) == 3865008404773448353
     assert topic_hash(GOLDEN, MetadataImage()) == -6535517012970506958
@@ -78,7 +80,9 @@ MANY = {f"t{number}": 1 for number in range(3 * MAX_HASHED_PER_SLICE + 1)}
 
 def test_who_is_the_first_to_want_very_many_topics_has_them_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, shard = TopicHashCounter(monkeypatch), ConsumerGroupShard(MANY)
-    joins = hb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, [*MANY], None, None, [])
+    joins = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "a", 0, None, None, 30_000, [*MANY], None, None, []
+    )
     fx = shard.machine.handle(shard.now, GroupRequest("a", joins, 1, "c", "10.0.0.1"))
     counts = looks.in_turns(fx)
     assert (max(counts), sum(counts)) == (MAX_HASHED_PER_SLICE, len(MANY))
@@ -90,7 +94,9 @@ def test_who_is_the_first_to_want_very_many_topics_has_them_looked_at_in_turns(m
 
 def test_a_share_group_looks_at_very_many_topics_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, shard = TopicHashCounter(monkeypatch), ConsumerGroupShard(MANY)
-    joins = GroupRequest(None, sb.ShareGroupHeartbeatRequest("s", "a", 0, None, [*MANY]), 1, "c", "10.0.0.1")
+    joins = GroupRequest(
+        None, share_group_heartbeat.ShareGroupHeartbeatRequest("s", "a", 0, None, [*MANY]), 1, "c", "10.0.0.1"
+    )
     fx = heartbeat(shard.machine.share_groups, "ticket", shard.now, call=joins)
     counts = looks.in_turns(fx)
     assert (max(counts), sum(counts)) == (MAX_HASHED_PER_SLICE, len(MANY))
@@ -121,11 +127,13 @@ def test_topics_nobody_has_looked_at_since_a_restart_are_looked_at_in_turns_when
     again, looks = shard.restart(), TopicHashCounter(monkeypatch)
     goes: Any = TimerExpired(("consumer-session", "g", "a"))
     if leaves:
-        goes = GroupRequest("a", hb.ConsumerGroupHeartbeatRequest("g", "a", -1), 1, "c", "10.0.0.1")
+        goes = GroupRequest(
+            "a", consumer_group_heartbeat.ConsumerGroupHeartbeatRequest("g", "a", -1), 1, "c", "10.0.0.1"
+        )
     fx = again.machine.handle(again.now, goes)
     counts = looks.in_turns(fx)
     assert (max(counts), sum(counts)) == (MAX_HASHED_PER_SLICE, len(MANY))
-    epoch = next(r.value for r in fx.records if isinstance(r.key, cr.ConsumerGroupMetadataKey))
+    epoch = next(r.value for r in fx.records if isinstance(r.key, consumer_group_records.ConsumerGroupMetadataKey))
     assert epoch.epoch == shard.consumer.epoch + 1
     assert epoch.metadata_hash == shard.consumer.metadata_hash
 
@@ -133,7 +141,9 @@ def test_topics_nobody_has_looked_at_since_a_restart_are_looked_at_in_turns_when
 def test_a_share_group_too_looks_at_them_in_turns_when_a_member_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     shard = ConsumerGroupShard(MANY)
     for name in ("a", "b"):
-        joins = GroupRequest(None, sb.ShareGroupHeartbeatRequest("s", name, 0, None, [*MANY]), 1, "c", "10.0.0.1")
+        joins = GroupRequest(
+            None, share_group_heartbeat.ShareGroupHeartbeatRequest("s", name, 0, None, [*MANY]), 1, "c", "10.0.0.1"
+        )
         shard.apply(heartbeat(shard.machine.share_groups, name, shard.now, call=joins))
     again, looks = shard.restart(), TopicHashCounter(monkeypatch)
     before = again.machine.share_groups.groups["s"]
@@ -148,7 +158,9 @@ def test_a_classic_groups_topics_are_looked_at_in_turns_when_it_becomes_a_consum
 ) -> None:
     looks, shard = TopicHashCounter(monkeypatch), ConsumerGroupShard(MANY)
     stored(shard, *([] for _ in range(100)), topics=(*MANY,))
-    joins = hb.ConsumerGroupHeartbeatRequest("g", "new", 0, None, None, 30_000, [*MANY], None, None, [])
+    joins = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "new", 0, None, None, 30_000, [*MANY], None, None, []
+    )
     counts = looks.in_turns(shard.machine.handle(shard.now, GroupRequest("a", joins, 1, "c", "10.0.0.1")))
     assert (max(counts), sum(counts)) == (MAX_HASHED_PER_SLICE, len(MANY))
 
@@ -156,7 +168,9 @@ def test_a_classic_groups_topics_are_looked_at_in_turns_when_it_becomes_a_consum
 def test_topics_with_many_partitions_are_more_work_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = {f"t{number}": 80 for number in range(100)}
     looks, shard = TopicHashCounter(monkeypatch), ConsumerGroupShard(wide)
-    joins = hb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, [*wide], None, None, [])
+    joins = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "a", 0, None, None, 30_000, [*wide], None, None, []
+    )
     counts = looks.in_turns(shard.machine.handle(shard.now, GroupRequest("a", joins, 1, "c", "10.0.0.1")))
     assert max(counts) < 50, "8,000 partitions are not one turn's work"
     assert sum(counts) == len(wide)

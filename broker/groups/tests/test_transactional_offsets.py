@@ -19,8 +19,8 @@ from ottla.broker.tests.group_coordinator_fixture import run
 from ottla.broker.tests.handler_fixture import resolve
 from ottla.jobs.state_machine import RECORDS_PER_STEP, TransactionCompletion
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import txn_offset_commit as m
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import txn_offset_commit
 from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
 from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker
 
@@ -31,7 +31,7 @@ def test_positions_are_seen_once_their_transaction_commits() -> None:
     async def story() -> None:
         assert await house.txn_commit(5) == 0
         assert await house.fetch() == (-1, 0)
-        assert await house.fetch(stable=True) == (-1, E.UNSTABLE_OFFSET_COMMIT)
+        assert await house.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         assert await house.end() == 0
         assert await house.fetch() == await house.fetch(stable=True) == (5, 0)
 
@@ -44,8 +44,8 @@ def test_positions_of_an_aborted_transaction_are_never_seen() -> None:
     async def story() -> None:
         house.commit(offset=2)
         await house.txn_commit(5)
-        assert await house.fetch(stable=True) == (-1, E.UNSTABLE_OFFSET_COMMIT)
-        assert await house.fetch(stable=True, every=True) == [(-1, E.UNSTABLE_OFFSET_COMMIT)]
+        assert await house.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        assert await house.fetch(stable=True, every=True) == [(-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)]
         assert await house.fetch() == (2, 0)
         assert await house.end(commits=False) == 0
         assert await house.fetch(stable=True) == (2, 0)
@@ -75,7 +75,7 @@ def test_fact_106_a_log_that_is_read_again_says_the_same(*, commits: bool, ended
         if not ended:
             await house.end(commits=commits)
         assert await house.fetch(stable=True) == ((5, 0) if commits else (2, 0))
-        assert await house.fetch(stable=True, partition=1) == (-1, E.UNSTABLE_OFFSET_COMMIT)
+        assert await house.fetch(stable=True, partition=1) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
     run(house, story)
 
@@ -84,8 +84,10 @@ def test_fact_104_a_transactions_positions_are_one_batch_of_its_producer() -> No
     house = PendingOffsetsNode()
 
     async def story() -> None:
-        parts = [m.TxnOffsetCommitRequestPartition(n, n, -1, "") for n in range(3)]
-        request = m.TxnOffsetCommitRequest("x", "g", PID, 4, topics=[m.TxnOffsetCommitRequestTopic("t", parts)])
+        parts = [txn_offset_commit.TxnOffsetCommitRequestPartition(n, n, -1, "") for n in range(3)]
+        request = txn_offset_commit.TxnOffsetCommitRequest(
+            "x", "g", PID, 4, topics=[txn_offset_commit.TxnOffsetCommitRequestTopic("t", parts)]
+        )
         await resolve(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
         (header,) = [header for header, _ in house.replica.log.batches()]
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (PID, 4, 0)
@@ -100,15 +102,17 @@ def test_very_many_positions_go_in_slices_and_the_marker_behind_them_has_them_al
     house, rows = PendingOffsetsNode(), 2 * RECORDS_PER_STEP + 1
 
     async def story() -> None:
-        parts = [m.TxnOffsetCommitRequestPartition(n % 3, n, -1, "") for n in range(rows)]
-        request = m.TxnOffsetCommitRequest("x", "g", PID, 0, topics=[m.TxnOffsetCommitRequestTopic("t", parts)])
+        parts = [txn_offset_commit.TxnOffsetCommitRequestPartition(n % 3, n, -1, "") for n in range(rows)]
+        request = txn_offset_commit.TxnOffsetCommitRequest(
+            "x", "g", PID, 0, topics=[txn_offset_commit.TxnOffsetCommitRequestTopic("t", parts)]
+        )
         ends: list[int] = []
 
         async def end() -> None:
             while not house.replica.log.log_end_offset:
                 await trio.lowlevel.checkpoint()
             ends.append(house.replica.log.log_end_offset)
-            assert await house.fetch(stable=True) == (-1, E.UNSTABLE_OFFSET_COMMIT)
+            assert await house.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
             await house.end()
 
         async with trio.open_nursery() as nursery:
@@ -129,22 +133,22 @@ def test_very_many_positions_go_in_slices_and_the_marker_behind_them_has_them_al
 
 class VerificationErrorCase(NamedTuple):
     version: int
-    said: E
-    told: E
+    said: ErrorCode
+    told: ErrorCode
 
 
 SAID = [
-    VerificationErrorCase(3, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE),
-    VerificationErrorCase(4, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
-    VerificationErrorCase(5, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
-    VerificationErrorCase(5, E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH),
-    VerificationErrorCase(5, E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS),
-    VerificationErrorCase(5, E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS),
-    VerificationErrorCase(2, E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS),
-    VerificationErrorCase(1, E.NETWORK_EXCEPTION, E.COORDINATOR_NOT_AVAILABLE),
-    VerificationErrorCase(0, E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE),
-    VerificationErrorCase(3, E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE),
-    VerificationErrorCase(5, E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING),
+    VerificationErrorCase(3, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE),
+    VerificationErrorCase(4, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+    VerificationErrorCase(5, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+    VerificationErrorCase(5, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+    VerificationErrorCase(5, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
+    VerificationErrorCase(5, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    VerificationErrorCase(2, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    VerificationErrorCase(1, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    VerificationErrorCase(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    VerificationErrorCase(3, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    VerificationErrorCase(5, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
 ]
 
 
@@ -157,23 +161,25 @@ def test_fact_153_what_the_transactions_coordinator_says_and_what_the_producer_h
     async def story() -> None:
         assert await house.txn_commit(version=row.version) == row.told
         assert house.replica.log.log_end_offset == 0
-        assert len(house.coordinator.asked) == (row.said is not E.NOT_COORDINATOR), "51 is not asked about again"
+        assert len(house.coordinator.asked) == (row.said is not ErrorCode.NOT_COORDINATOR), (
+            "51 is not asked about again"
+        )
         assert all(asked.verify_only is (row.version < 5) for asked in house.coordinator.asked)
 
     run(house, story)
 
 
 REFUSED = [
-    ({"topic": "none"}, E.UNKNOWN_TOPIC_OR_PARTITION),
-    ({"partition": 9}, E.UNKNOWN_TOPIC_OR_PARTITION),
-    ({"group": ""}, E.INVALID_GROUP_ID),
-    ({"generation": 1, "member": "m"}, E.ILLEGAL_GENERATION),
-    ({"metadata": "longer"}, E.OFFSET_METADATA_TOO_LARGE),
+    ({"topic": "none"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ({"partition": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ({"group": ""}, ErrorCode.INVALID_GROUP_ID),
+    ({"generation": 1, "member": "m"}, ErrorCode.ILLEGAL_GENERATION),
+    ({"metadata": "longer"}, ErrorCode.OFFSET_METADATA_TOO_LARGE),
 ]
 
 
 @pytest.mark.parametrize(("what", "code"), REFUSED, ids=str)
-def test_fact_153_what_is_refused(what: dict[str, Any], code: E) -> None:
+def test_fact_153_what_is_refused(what: dict[str, Any], code: ErrorCode) -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -184,11 +190,11 @@ def test_fact_153_what_is_refused(what: dict[str, Any], code: E) -> None:
 
 
 MEMBERS = [
-    (-1, "", E.NONE, "as old producers do"),
-    (4, "m", E.NONE, "a member in its generation"),
-    (3, "m", E.ILLEGAL_GENERATION, "a generation that is over"),
-    (4, "n", E.UNKNOWN_MEMBER_ID, "somebody else"),
-    (-1, "m", E.ILLEGAL_GENERATION, "a member without its generation"),
+    (-1, "", ErrorCode.NONE, "as old producers do"),
+    (4, "m", ErrorCode.NONE, "a member in its generation"),
+    (3, "m", ErrorCode.ILLEGAL_GENERATION, "a generation that is over"),
+    (4, "n", ErrorCode.UNKNOWN_MEMBER_ID, "somebody else"),
+    (-1, "m", ErrorCode.ILLEGAL_GENERATION, "a member without its generation"),
 ]
 
 
@@ -196,7 +202,7 @@ MEMBERS = [
     ("generation", "member", "code", "what"), MEMBERS, ids=lambda x: x if isinstance(x, str) else ""
 )
 def test_facts_153_and_154_who_may_commit_while_a_group_has_members(
-    generation: int, member: str, code: E, what: str
+    generation: int, member: str, code: ErrorCode, what: str
 ) -> None:
     house = PendingOffsetsNode()
 
@@ -214,7 +220,7 @@ def test_a_producer_that_was_fenced_in_this_partition_is_told_before_anybody_is_
 
     async def story() -> None:
         await house.end(epoch=5)
-        assert await house.txn_commit(epoch=4) == E.INVALID_PRODUCER_EPOCH
+        assert await house.txn_commit(epoch=4) == ErrorCode.INVALID_PRODUCER_EPOCH
         assert not house.coordinator.asked
 
     run(house, story)
@@ -229,7 +235,7 @@ def test_an_abort_that_overtakes_the_coordinators_answer_wins() -> None:
             house.groups.submit_to_partition(0, lambda own: EndOffsetsTransaction(own, ends))
 
         house.coordinator.meanwhile = abort
-        assert await house.txn_commit(version=4) == E.INVALID_TXN_STATE
+        assert await house.txn_commit(version=4) == ErrorCode.INVALID_TXN_STATE
         assert await house.fetch(stable=True) == (-1, 0)
 
     run(house, story)
@@ -239,7 +245,7 @@ def test_fact_143_markers_for_a_partition_that_is_not_served_here_are_tried_else
     house = PendingOffsetsNode(led=False)
 
     async def story() -> None:
-        assert await house.end() == E.NOT_LEADER_OR_FOLLOWER
+        assert await house.end() == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(house, story)
 
@@ -276,9 +282,9 @@ def test_a_marker_that_the_log_refuses_changes_nothing() -> None:
 
     async def story() -> None:
         await house.txn_commit(5, epoch=5)
-        assert await house.end(epoch=4) == E.INVALID_PRODUCER_EPOCH
-        assert await house.end(epoch=5, version=2) == E.INVALID_PRODUCER_EPOCH, "a late one"
-        assert await house.fetch(stable=True) == (-1, E.UNSTABLE_OFFSET_COMMIT)
+        assert await house.end(epoch=4) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await house.end(epoch=5, version=2) == ErrorCode.INVALID_PRODUCER_EPOCH, "a late one"
+        assert await house.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         assert await house.end(epoch=6, version=2) == 0
         assert await house.fetch(stable=True) == (5, 0)
 

@@ -10,13 +10,11 @@ from itertools import pairwise
 
 import pytest
 
-from ottla.broker.share_partitions import acknowledgement as ak
-from ottla.broker.share_partitions import in_flight
+from ottla.broker.share_partitions import acknowledgement, in_flight
 from ottla.broker.share_partitions.acquisition import AcquiredRange, AcquireRequest, FetchedOffsets, acquire_records
 from ottla.broker.share_partitions.in_flight import InFlightBatch, InFlightRun, InFlightState, RecordState
 from ottla.broker.share_partitions.share_partition import MAX_CUTS, SharePartition, SharePartitionLimits
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 
 MOST = (1 << 31) - 2
 """So many records a batch may say that it has."""
@@ -39,9 +37,11 @@ def taken() -> SharePartition:
     return share
 
 
-def said(share: SharePartition, first: int, *types: int, last: int | None = None) -> ak.RecordStateChanges:
+def said(share: SharePartition, first: int, *types: int, last: int | None = None) -> acknowledgement.RecordStateChanges:
     last = first + len(types) - 1 if last is None else last
-    return ak.acknowledge_records(share, "a", [ak.ShareAcknowledgementBatch(first, last, types)], 0)
+    return acknowledgement.acknowledge_records(
+        share, "a", [acknowledgement.ShareAcknowledgementBatch(first, last, types)], 0
+    )
 
 
 def told(share: SharePartition) -> list[tuple[int, int, RecordState, str, int | None]]:
@@ -53,12 +53,12 @@ def told(share: SharePartition) -> list[tuple[int, int, RecordState, str, int | 
 def test_a_record_of_a_batch_that_says_it_has_two_billion_is_acknowledged_in_little_memory() -> None:
     with at_most(64):
         share = taken()
-        ak.complete_changes(share, said(share, 7, ak.ACCEPT), 0, written=True)
+        acknowledgement.complete_changes(share, said(share, 7, acknowledgement.ACCEPT), 0, written=True)
         assert share.cut_count == 2
-        ak.complete_changes(share, said(share, 0, ak.ACCEPT, last=6), 0, written=True)
+        acknowledgement.complete_changes(share, said(share, 0, acknowledgement.ACCEPT, last=6), 0, written=True)
         assert (share.start_offset, share.cut_count) == (8, 1)
         share.update_log_start_offset(1 << 30)
-        assert len(ak.expire_locks(share, 1 << 40)) == 2
+        assert len(acknowledgement.expire_locks(share, 1 << 40)) == 2
         assert share.cut_count == 2
 
 
@@ -73,15 +73,17 @@ def test_who_is_strict_takes_of_a_batch_that_says_it_has_two_billion_in_little_m
 
 def test_no_more_fates_are_told_apart_than_can_be_stored_at_once() -> None:
     share = taken()
-    changes = said(share, 0, *[ak.ACCEPT, ak.RELEASE] * (MAX_CUTS // 2))
+    changes = said(share, 0, *[acknowledgement.ACCEPT, acknowledgement.RELEASE] * (MAX_CUTS // 2))
     assert (share.cut_count, len(changes.state_batches())) == (MAX_CUTS, MAX_CUTS)
-    ak.complete_changes(share, changes, 0, written=True)
+    acknowledgement.complete_changes(share, changes, 0, written=True)
     with pytest.raises(ProtocolError) as caught:
-        said(share, MAX_CUTS, ak.ACCEPT, ak.REJECT)
-    assert caught.value.code is E.INVALID_REQUEST
+        said(share, MAX_CUTS, acknowledgement.ACCEPT, acknowledgement.REJECT)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert (share.cut_count, share.delivery_complete_count) == (MAX_CUTS, MAX_CUTS // 2 - 1), "nothing of it was taken"
-    ak.complete_changes(share, said(share, MAX_CUTS, ak.ACCEPT, last=MOST - 1), 0, written=True)
-    assert not ak.release_acquired_records(share, "a").changes
+    acknowledgement.complete_changes(
+        share, said(share, MAX_CUTS, acknowledgement.ACCEPT, last=MOST - 1), 0, written=True
+    )
+    assert not acknowledgement.release_acquired_records(share, "a").changes
     assert acquire_records(share, AcquireRequest("a", 1, 1, is_record_limit_strict=True), READ, 0) == [
         AcquiredRange(1, 1, 2)
     ], "it goes on"
@@ -89,9 +91,11 @@ def test_no_more_fates_are_told_apart_than_can_be_stored_at_once() -> None:
 
 def test_what_is_said_of_very_many_records_is_not_looked_at_to_the_end_where_it_is_too_much() -> None:
     share = taken()
-    said_of_each = ak.ShareAcknowledgementBatch(0, 3_999_999, bytes([ak.ACCEPT, ak.RELEASE]) * 2_000_000)
+    said_of_each = acknowledgement.ShareAcknowledgementBatch(
+        0, 3_999_999, bytes([acknowledgement.ACCEPT, acknowledgement.RELEASE]) * 2_000_000
+    )
     with at_most(8192), pytest.raises(ProtocolError):
-        ak.acknowledge_records(share, "a", [said_of_each], 0)
+        acknowledgement.acknowledge_records(share, "a", [said_of_each], 0)
     assert share.cut_count == 0
 
 
@@ -99,7 +103,7 @@ def test_what_is_said_of_records_that_are_cut_often_already_is_taken_of_all_of_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where no cut is added, none is refused: the records behind the last one looked at must not go with it."""
-    monkeypatch.setattr(ak, "MAX_CUTS", 10)
+    monkeypatch.setattr(acknowledgement, "MAX_CUTS", 10)
     share = SharePartition(0, limits=SharePartitionLimits())
     for now in range(12):  # one by one, which is cut by nobody's word
         acquire_records(
@@ -109,19 +113,19 @@ def test_what_is_said_of_records_that_are_cut_often_already_is_taken_of_all_of_t
     assert (share.cut_count, share.next_fetch_offset()) == (12, 20)
     before = told(share)
     with pytest.raises(ProtocolError) as caught:
-        said(share, 0, *[ak.ACCEPT, ak.RELEASE] * 10)
-    assert caught.value.code is E.INVALID_REQUEST
+        said(share, 0, *[acknowledgement.ACCEPT, acknowledgement.RELEASE] * 10)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert told(share) == before, "nor are the last eight accepted, of which four were released"
-    changes = said(share, 0, *[ak.ACCEPT, ak.RELEASE] * 5, ak.ACCEPT)
+    changes = said(share, 0, *[acknowledgement.ACCEPT, acknowledgement.RELEASE] * 5, acknowledgement.ACCEPT)
     assert [row[:2] for row in changes.state_batches()] == [(at, at) for at in range(11)], "as far as it is cut"
 
 
 @pytest.mark.parametrize(
     ("rule", "kind", "now_ms"),
     [
-        ("a lock is not prolonged", ak.RENEW, 29_000),
-        ("nothing is freed, though its lock is over", ak.ACCEPT, 30_000),
-        ("nothing is given up", ak.REJECT, 30_000),
+        ("a lock is not prolonged", acknowledgement.RENEW, 29_000),
+        ("nothing is freed, though its lock is over", acknowledgement.ACCEPT, 30_000),
+        ("nothing is given up", acknowledgement.REJECT, 30_000),
     ],
 )
 @pytest.mark.parametrize("limit", [1, 5])
@@ -130,11 +134,15 @@ def test_what_another_member_says_touches_nothing_of_a_run_it_does_not_hold(
 ) -> None:
     share = SharePartition(0, limits=SharePartitionLimits(max_delivery_count=limit))
     acquire_records(share, AcquireRequest("a", 10, 10), FetchedOffsets(0, [(0, 9)]), 0)
-    ak.complete_changes(share, said(share, 9, ak.ACCEPT), 10, written=True)  # it is no whole batch any more
+    acknowledgement.complete_changes(
+        share, said(share, 9, acknowledgement.ACCEPT), 10, written=True
+    )  # it is no whole batch any more
     before = told(share)
     with pytest.raises(ProtocolError) as caught:
-        ak.acknowledge_records(share, "b", [ak.ShareAcknowledgementBatch(5, 8, [kind])], now_ms)
-    assert caught.value.code is E.INVALID_RECORD_STATE
+        acknowledgement.acknowledge_records(
+            share, "b", [acknowledgement.ShareAcknowledgementBatch(5, 8, [kind])], now_ms
+        )
+    assert caught.value.code is ErrorCode.INVALID_RECORD_STATE
     assert (told(share), share.delivery_complete_count) == (before, 1), rule
 
 
@@ -143,7 +151,9 @@ def test_neither_where_to_fetch_nor_how_far_it_is_final_is_looked_for_behind_the
 ) -> None:
     """Both are asked of each fetch and each acknowledgement; of a batch there may be thousands of runs."""
     share, made = taken(), list[InFlightRun]()
-    ak.complete_changes(share, said(share, 0, *[ak.RELEASE, ak.ACCEPT] * 1000), 0, written=True)
+    acknowledgement.complete_changes(
+        share, said(share, 0, *[acknowledgement.RELEASE, acknowledgement.ACCEPT] * 1000), 0, written=True
+    )
     assert share.cut_count == 2000
 
     def run(first: int, last: int, state: InFlightState) -> InFlightRun:
@@ -153,9 +163,9 @@ def test_neither_where_to_fetch_nor_how_far_it_is_final_is_looked_for_behind_the
     monkeypatch.setattr(in_flight, "InFlightRun", run)
     assert (share.next_fetch_offset(), len(made)) == (0, 1)
     acquire_records(share, AcquireRequest("a", 1, 1, is_record_limit_strict=True), READ, 0)
-    changes = said(share, 0, ak.ACCEPT)
+    changes = said(share, 0, acknowledgement.ACCEPT)
     made.clear()
-    ak.complete_changes(share, changes, 0, written=True)
+    acknowledgement.complete_changes(share, changes, 0, written=True)
     assert (share.start_offset, len(made)) == (2, 3)
 
 
@@ -163,30 +173,32 @@ def test_a_full_window_that_was_given_up_while_its_write_failed_is_passed() -> N
     """Nobody holds anything of it: no word and no lock's end would ever move the start on."""
     share = SharePartition(0, limits=SharePartitionLimits(1, 10, 100))
     acquire_records(share, AcquireRequest("a", 10, 10), FetchedOffsets(0, [(0, 9)]), 0)
-    changes = ak.acknowledge_records(share, "a", [ak.ShareAcknowledgementBatch(0, 9, [ak.ACCEPT])], 50)
-    assert ak.complete_changes(share, changes, 150, written=False)
+    changes = acknowledgement.acknowledge_records(
+        share, "a", [acknowledgement.ShareAcknowledgementBatch(0, 9, [acknowledgement.ACCEPT])], 50
+    )
+    assert acknowledgement.complete_changes(share, changes, 150, written=False)
     assert (share.start_offset, share.can_acquire()) == (10, True)
 
 
 def test_cuts_that_make_no_difference_any_more_are_forgotten() -> None:
     share = taken()
     for offset in range(100, 0, -2):
-        ak.complete_changes(share, said(share, offset, ak.ACCEPT), 0, written=True)
+        acknowledgement.complete_changes(share, said(share, offset, acknowledgement.ACCEPT), 0, written=True)
     assert share.cut_count == 100
     for offset in range(99, 0, -2):
-        ak.complete_changes(share, said(share, offset, ak.ACCEPT), 0, written=True)
+        acknowledgement.complete_changes(share, said(share, offset, acknowledgement.ACCEPT), 0, written=True)
     assert share.cut_count == 2
-    ak.complete_changes(share, said(share, 0, ak.ACCEPT), 0, written=True)
-    ak.complete_changes(share, said(share, 101, ak.ACCEPT, last=MOST - 1), 0, written=True)
+    acknowledgement.complete_changes(share, said(share, 0, acknowledgement.ACCEPT), 0, written=True)
+    acknowledgement.complete_changes(share, said(share, 101, acknowledgement.ACCEPT, last=MOST - 1), 0, written=True)
     assert (len(share), share.cut_count, share.start_offset) == (0, 0, MOST)
 
 
 def test_what_is_pending_of_a_run_that_is_cut_meanwhile_is_settled_in_all_its_parts() -> None:
     share = taken()
-    said(share, 5, ak.RENEW)  # it is no whole batch any more
-    changes = said(share, 10, ak.RELEASE, last=19)
+    said(share, 5, acknowledgement.RENEW)  # it is no whole batch any more
+    changes = said(share, 10, acknowledgement.RELEASE, last=19)
     share.update_log_start_offset(15)
-    ak.complete_changes(share, changes, 0, written=False)
+    acknowledgement.complete_changes(share, changes, 0, written=False)
     batch = share.first_batch
     assert [batch.state_at(at).state for at in (10, 14)] == [RecordState.ARCHIVED] * 2
     assert [batch.state_at(at).state for at in (15, 19)] == [RecordState.ACQUIRED] * 2

@@ -8,16 +8,20 @@ from dataclasses import dataclass
 
 import pytest
 
-from ottla.broker.share_partitions import acknowledgement as ak
+from ottla.broker.share_partitions import acknowledgement
 from ottla.broker.share_partitions.acquisition import AcquireRequest, FetchedOffsets, acquire_records
 from ottla.broker.share_partitions.share_partition import SharePartition, SharePartitionLimits
 from ottla.broker.share_state.state_batches import PersisterStateBatch
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 
 FREE, HELD, DONE, GONE = 0, 1, 2, 4
-BECOMES = {ak.GAP: GONE, ak.ACCEPT: DONE, ak.RELEASE: FREE, ak.REJECT: GONE}
-Said = list[ak.ShareAcknowledgementBatch]
+BECOMES = {
+    acknowledgement.GAP: GONE,
+    acknowledgement.ACCEPT: DONE,
+    acknowledgement.RELEASE: FREE,
+    acknowledgement.REJECT: GONE,
+}
+Said = list[acknowledgement.ShareAcknowledgementBatch]
 
 
 @dataclass
@@ -74,7 +78,7 @@ class PlainSharePartition:
         record.let_go(state, self.limits.max_delivery_count)
         return offset
 
-    def acknowledge(self, member: str, said: Said, now: int) -> list[int] | E:
+    def acknowledge(self, member: str, said: Said, now: int) -> list[int] | ErrorCode:
         """What is pending now, or why nothing is."""
         pending: list[int] = []
         for one in said:
@@ -84,14 +88,16 @@ class PlainSharePartition:
                 return code
         return pending
 
-    def _say(self, member: str, one: ak.ShareAcknowledgementBatch, pending: list[int], now: int) -> E | None:
+    def _say(
+        self, member: str, one: acknowledgement.ShareAcknowledgementBatch, pending: list[int], now: int
+    ) -> ErrorCode | None:
         if one.last_offset >= self.end:
-            return E.INVALID_REQUEST
+            return ErrorCode.INVALID_REQUEST
         for number, offset in enumerate(range(one.first_offset, one.last_offset + 1)):
             if not self.records[offset].is_of(member):
-                return E.INVALID_RECORD_STATE
+                return ErrorCode.INVALID_RECORD_STATE
             kind = one.acknowledge_types[number % len(one.acknowledge_types)]
-            if kind == ak.RENEW:
+            if kind == acknowledgement.RENEW:
                 self.records[offset].until = now + self.limits.lock_duration_ms
             else:
                 pending.append(self.begin(offset, BECOMES[kind]))
@@ -140,7 +146,7 @@ class RandomSharePartitionHistory:
         self.share, self.model = SharePartition(0, limits=limits), PlainSharePartition(limits)
         self.log: list[tuple[int, int]] = []
         self.now = 0
-        self.pending: list[tuple[ak.RecordStateChanges, list[int]]] = []
+        self.pending: list[tuple[acknowledgement.RecordStateChanges, list[int]]] = []
 
     def read(self, offset: int) -> list[tuple[int, int]]:
         """Some batches of the log, the first of them around this offset."""
@@ -172,7 +178,7 @@ class RandomSharePartitionHistory:
         else:
             assert all(model.records[offset].count for offset in new), "whole batches"
 
-    def said(self, member: str) -> ak.ShareAcknowledgementBatch:
+    def said(self, member: str) -> acknowledgement.ShareAcknowledgementBatch:
         """A member's word on records in flight: now and then on some that another has, or nobody, or on none."""
         rng, records = self.rng, self.model.records
         held = [offset for offset, record in records.items() if record.is_of(member)]
@@ -180,8 +186,18 @@ class RandomSharePartitionHistory:
         last = min(first + rng.choice([0, 1, 3, 9]), self.model.end)
         while last > first and (last not in records or not records[last].is_of(member)) and rng.random() < 0.9:
             last -= 1
-        kinds = [ak.GAP, ak.ACCEPT, ak.RELEASE, ak.RELEASE, ak.REJECT, ak.RENEW, ak.RENEW]
-        return ak.ShareAcknowledgementBatch(first, last, rng.choices(kinds, k=rng.choice([1, last - first + 1])))
+        kinds = [
+            acknowledgement.GAP,
+            acknowledgement.ACCEPT,
+            acknowledgement.RELEASE,
+            acknowledgement.RELEASE,
+            acknowledgement.REJECT,
+            acknowledgement.RENEW,
+            acknowledgement.RENEW,
+        ]
+        return acknowledgement.ShareAcknowledgementBatch(
+            first, last, rng.choices(kinds, k=rng.choice([1, last - first + 1]))
+        )
 
     def acknowledge(self) -> None:
         if not self.model.records:
@@ -189,18 +205,18 @@ class RandomSharePartitionHistory:
         member = self.rng.choice("ab")
         said = [self.said(member) for _ in range(self.rng.choice([1, 1, 2]))]
         expected = self.model.acknowledge(member, said, self.now)
-        if isinstance(expected, E):
+        if isinstance(expected, ErrorCode):
             with pytest.raises(ProtocolError) as caught:
-                ak.acknowledge_records(self.share, member, said, self.now)
+                acknowledgement.acknowledge_records(self.share, member, said, self.now)
             assert caught.value.code is expected
         else:
-            self._began(ak.acknowledge_records(self.share, member, said, self.now), expected)
+            self._began(acknowledgement.acknowledge_records(self.share, member, said, self.now), expected)
 
     def release(self) -> None:
         member = self.rng.choice("ab")
-        self._began(ak.release_acquired_records(self.share, member), self.model.release(member))
+        self._began(acknowledgement.release_acquired_records(self.share, member), self.model.release(member))
 
-    def _began(self, changes: ak.RecordStateChanges, offsets: list[int]) -> None:
+    def _began(self, changes: acknowledgement.RecordStateChanges, offsets: list[int]) -> None:
         assert by_record(changes.state_batches()) == self.model.told(offsets)
         self.pending.append((changes, offsets))
         if self.rng.random() < 0.6:
@@ -210,11 +226,11 @@ class RandomSharePartitionHistory:
         if self.pending:
             changes, offsets = self.pending.pop(self.rng.randrange(len(self.pending)))
             written = self.rng.random() < 0.7
-            ak.complete_changes(self.share, changes, self.now, written=written)
+            acknowledgement.complete_changes(self.share, changes, self.now, written=written)
             self.model.settle(offsets, self.now, written=written)
 
     def expire(self) -> None:
-        batches, offsets = ak.expire_locks(self.share, self.now), self.model.expire(self.now)
+        batches, offsets = acknowledgement.expire_locks(self.share, self.now), self.model.expire(self.now)
         assert by_record(batches) == self.model.told(offsets)
         self.share.advance_start_offset()
         self.model.move_on()

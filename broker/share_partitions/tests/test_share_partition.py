@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.share_partitions import acknowledgement as ak
+from ottla.broker.share_partitions import acknowledgement
 from ottla.broker.share_partitions.acquisition import AcquiredRange, AcquireRequest, FetchedOffsets, acquire_records
 from ottla.broker.share_partitions.in_flight import RecordState
 from ottla.broker.share_partitions.share_partition import InvalidShareState, SharePartition, SharePartitionLimits
 from ottla.broker.share_state.state_batches import PersisterStateBatch
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 
 FREE, DONE, GONE = 0, 2, 4
 LOCK_MS = 100
@@ -26,7 +25,7 @@ class SharePartitionFixture:
         limits = {"max_delivery_count": 5, "max_record_locks": 100, "lock_duration_ms": LOCK_MS} | limits
         self.share = SharePartition(start, stored, SharePartitionLimits(**limits))
         self.now = 0
-        self.pending: list[ak.RecordStateChanges] = []
+        self.pending: list[acknowledgement.RecordStateChanges] = []
 
     def fetch(
         self, member: str = "a", most: int = 5, size: int = 100, strict: bool = False, upto: int = 49
@@ -38,16 +37,16 @@ class SharePartitionFixture:
         )
 
     def say(self, first: int, last: int, *types: int, member: str = "a", how: str = "") -> None:
-        said = [ak.ShareAcknowledgementBatch(first, last, types)]
-        changes = ak.acknowledge_records(self.share, member, said, self.now)
+        said = [acknowledgement.ShareAcknowledgementBatch(first, last, types)]
+        changes = acknowledgement.acknowledge_records(self.share, member, said, self.now)
         if how == WAITS:
             self.pending.append(changes)
         else:
-            ak.complete_changes(self.share, changes, self.now, written=how != FAILS)
+            acknowledgement.complete_changes(self.share, changes, self.now, written=how != FAILS)
 
     def tick(self, ms: int) -> list[PersisterStateBatch]:
         self.now += ms
-        out = ak.expire_locks(self.share, self.now)
+        out = acknowledgement.expire_locks(self.share, self.now)
         self.share.advance_start_offset()
         return out
 
@@ -66,7 +65,7 @@ class SharePartitionFixture:
         return self.share.start_offset, self.share.end_offset, self.share.delivery_complete_count
 
 
-def refused(stage: SharePartitionFixture, first: int, last: int, *types: int, member: str = "a") -> E:
+def refused(stage: SharePartitionFixture, first: int, last: int, *types: int, member: str = "a") -> ErrorCode:
     before = stage.states, stage.window
     with pytest.raises(ProtocolError) as caught:
         stage.say(first, last, *types, member=member)
@@ -95,18 +94,18 @@ def test_members_get_different_records() -> None:
     stage = SharePartitionFixture()
     assert stage.fetch("a") == [AcquiredRange(0, 4, 1)]
     assert stage.fetch("b") == [AcquiredRange(5, 9, 1)]
-    assert refused(stage, 5, 9, ak.ACCEPT, member="a") is E.INVALID_RECORD_STATE
+    assert refused(stage, 5, 9, acknowledgement.ACCEPT, member="a") is ErrorCode.INVALID_RECORD_STATE
 
 
 @pytest.mark.parametrize(
     ("rule", "types", "states", "window"),
     [
-        ("accepted: done, and the window moves on", [ak.ACCEPT], "", (5, 5, 0)),
-        ("rejected: gone", [ak.REJECT], "", (5, 5, 0)),
-        ("a gap: gone", [ak.GAP], "", (5, 5, 0)),
-        ("released: free, and the count stays", [ak.RELEASE], "-1 -1 -1 -1 -1", (0, 4, 0)),
+        ("accepted: done, and the window moves on", [acknowledgement.ACCEPT], "", (5, 5, 0)),
+        ("rejected: gone", [acknowledgement.REJECT], "", (5, 5, 0)),
+        ("a gap: gone", [acknowledgement.GAP], "", (5, 5, 0)),
+        ("released: free, and the count stays", [acknowledgement.RELEASE], "-1 -1 -1 -1 -1", (0, 4, 0)),
         ("each its own", [1, 2, 3, 2, 0], "D1 -1 X1 -1 X1", (1, 4, 2)),
-        ("renewed: still acquired", [ak.RENEW], "A1 A1 A1 A1 A1", (0, 4, 0)),
+        ("renewed: still acquired", [acknowledgement.RENEW], "A1 A1 A1 A1 A1", (0, 4, 0)),
     ],
 )
 def test_what_a_member_says_becomes_of_its_records(
@@ -121,14 +120,14 @@ def test_what_a_member_says_becomes_of_its_records(
 @pytest.mark.parametrize(
     ("rule", "said", "expected"),
     [
-        ("another member's", (0, 4, 1, "b"), E.INVALID_RECORD_STATE),
-        ("another member's record", (1, 1, 1, "b"), E.INVALID_RECORD_STATE),
-        ("nobody ever had it: behind the end", (0, 6, 1, "a"), E.INVALID_REQUEST),
-        ("all of it behind the end", (7, 8, 1, "a"), E.INVALID_REQUEST),
+        ("another member's", (0, 4, 1, "b"), ErrorCode.INVALID_RECORD_STATE),
+        ("another member's record", (1, 1, 1, "b"), ErrorCode.INVALID_RECORD_STATE),
+        ("nobody ever had it: behind the end", (0, 6, 1, "a"), ErrorCode.INVALID_REQUEST),
+        ("all of it behind the end", (7, 8, 1, "a"), ErrorCode.INVALID_REQUEST),
         ("before the start: long done", (-5, -1, 1, "a"), None),
     ],
 )
-def test_only_who_holds_a_record_may_speak_for_it(rule: str, said: tuple[Any, ...], expected: E | None) -> None:
+def test_only_who_holds_a_record_may_speak_for_it(rule: str, said: tuple[Any, ...], expected: ErrorCode | None) -> None:
     stage = SharePartitionFixture()
     stage.fetch()
     *numbers, member = said
@@ -141,18 +140,23 @@ def test_only_who_holds_a_record_may_speak_for_it(rule: str, said: tuple[Any, ..
 def test_what_is_said_twice_is_refused_the_second_time() -> None:
     stage = SharePartitionFixture()
     stage.fetch(most=10)
-    stage.say(3, 3, ak.ACCEPT)
-    assert refused(stage, 3, 3, ak.ACCEPT) is E.INVALID_RECORD_STATE
-    stage.say(4, 4, ak.ACCEPT, how=WAITS)
-    assert refused(stage, 4, 4, ak.REJECT) is E.INVALID_RECORD_STATE, "also while it is being written"
+    stage.say(3, 3, acknowledgement.ACCEPT)
+    assert refused(stage, 3, 3, acknowledgement.ACCEPT) is ErrorCode.INVALID_RECORD_STATE
+    stage.say(4, 4, acknowledgement.ACCEPT, how=WAITS)
+    assert refused(stage, 4, 4, acknowledgement.REJECT) is ErrorCode.INVALID_RECORD_STATE, (
+        "also while it is being written"
+    )
 
 
 def test_one_wrong_batch_undoes_the_request() -> None:
     stage = SharePartitionFixture()
     stage.fetch(most=10)
-    said = [ak.ShareAcknowledgementBatch(0, 4, [ak.REJECT]), ak.ShareAcknowledgementBatch(5, 20, [ak.ACCEPT])]
+    said = [
+        acknowledgement.ShareAcknowledgementBatch(0, 4, [acknowledgement.REJECT]),
+        acknowledgement.ShareAcknowledgementBatch(5, 20, [acknowledgement.ACCEPT]),
+    ]
     with pytest.raises(ProtocolError):
-        ak.acknowledge_records(stage.share, "a", said, 0)
+        acknowledgement.acknowledge_records(stage.share, "a", said, 0)
     assert stage.window == (0, 9, 0)
     assert stage.states == " ".join(["A1"] * 10)
 
@@ -162,17 +166,17 @@ def test_what_is_not_written_is_taken_back() -> None:
     stage.fetch()
     stage.say(0, 4, 1, 1, 1, 2, 1, how=FAILS)
     assert (stage.states, stage.window) == ("A1 A1 A1 A1 A1", (0, 4, 0))
-    stage.say(0, 4, ak.ACCEPT)
+    stage.say(0, 4, acknowledgement.ACCEPT)
     assert stage.window == (5, 5, 0)
 
 
 def test_what_is_being_written_holds_the_window_and_goes_to_nobody() -> None:
     stage = SharePartitionFixture()
     stage.fetch()
-    stage.say(0, 4, ak.RELEASE, how=WAITS)
+    stage.say(0, 4, acknowledgement.RELEASE, how=WAITS)
     assert stage.share.next_fetch_offset() == 5
     assert stage.fetch("b", upto=4) == []
-    ak.complete_changes(stage.share, stage.pending[0], 0, written=True)
+    acknowledgement.complete_changes(stage.share, stage.pending[0], 0, written=True)
     assert stage.fetch("b", upto=4) == [AcquiredRange(0, 4, 2)]
 
 
@@ -180,20 +184,20 @@ def test_a_lock_that_is_over_frees_its_records_and_a_renewed_one_lasts() -> None
     stage = SharePartitionFixture()
     stage.fetch(most=10)
     stage.now = 60
-    stage.say(0, 1, ak.RENEW)
-    assert ak.next_lock_expiry_ms(stage.share) == LOCK_MS
+    stage.say(0, 1, acknowledgement.RENEW)
+    assert acknowledgement.next_lock_expiry_ms(stage.share) == LOCK_MS
     assert stage.tick(39) == []
     assert stage.tick(1) == [PersisterStateBatch(2, 9, 1, FREE)]
     assert stage.share.next_fetch_offset() == 2
-    assert ak.next_lock_expiry_ms(stage.share) == 160
+    assert acknowledgement.next_lock_expiry_ms(stage.share) == 160
 
 
 def test_a_lock_that_ends_while_its_write_fails_frees_the_record() -> None:
     stage = SharePartitionFixture()
     stage.fetch()
-    stage.say(0, 4, ak.ACCEPT, how=WAITS)
+    stage.say(0, 4, acknowledgement.ACCEPT, how=WAITS)
     assert stage.tick(LOCK_MS) == []
-    ak.complete_changes(stage.share, stage.pending[0], stage.now, written=False)
+    acknowledgement.complete_changes(stage.share, stage.pending[0], stage.now, written=False)
     assert stage.states == "-1 -1 -1 -1 -1"
 
 
@@ -201,10 +205,10 @@ def test_a_member_that_goes_leaves_its_records_to_others() -> None:
     stage = SharePartitionFixture()
     stage.fetch("a")
     stage.fetch("b")
-    stage.say(1, 1, ak.ACCEPT)
-    changes = ak.release_acquired_records(stage.share, "a")
+    stage.say(1, 1, acknowledgement.ACCEPT)
+    changes = acknowledgement.release_acquired_records(stage.share, "a")
     assert [row.state_batch[:2] for row in changes.changes] == [(0, 0), (2, 4)]
-    ak.complete_changes(stage.share, changes, 0, written=True)
+    acknowledgement.complete_changes(stage.share, changes, 0, written=True)
     assert stage.states == "-1 D1 -1 -1 -1 A1 A1 A1 A1 A1"
 
 
@@ -212,7 +216,7 @@ def test_a_record_that_was_delivered_as_often_as_it_may_is_given_up() -> None:
     stage = SharePartitionFixture(max_delivery_count=2)
     for _ in range(2):
         stage.fetch(upto=4)
-        stage.say(0, 0, ak.RELEASE)
+        stage.say(0, 0, acknowledgement.RELEASE)
         stage.tick(LOCK_MS)
     assert stage.states == ""
     assert stage.window == (5, 5, 0)
@@ -240,10 +244,10 @@ def test_so_many_records_at_most_are_in_flight_but_what_is_free_goes_out_again()
     stage.fetch(most=10)
     assert not stage.share.can_acquire()
     assert stage.fetch(most=10) == []
-    stage.say(5, 9, ak.RELEASE)
+    stage.say(5, 9, acknowledgement.RELEASE)
     assert stage.share.can_acquire()
     assert stage.fetch("b", most=10) == [AcquiredRange(5, 9, 2)]
-    stage.say(0, 4, ak.ACCEPT)
+    stage.say(0, 4, acknowledgement.ACCEPT)
     assert stage.window == (5, 9, 0)
     assert stage.fetch(most=10) == [AcquiredRange(10, 14, 1)]
 
@@ -281,7 +285,7 @@ def test_what_the_log_lost_is_given_up_but_for_what_a_member_holds() -> None:
     stage.share.update_log_start_offset(7)
     assert stage.states == "D1 X1 X1 X1 X1 A1 A1 A1 A1 A1"
     assert stage.window == (7, 9, 0)
-    stage.say(5, 9, ak.ACCEPT)
+    stage.say(5, 9, acknowledgement.ACCEPT)
     assert stage.window == (7, 9, 3), "what lies before the start waits for its lock"
     assert [row[:2] for row in stage.tick(LOCK_MS)] == [(5, 6)]
     assert stage.window == (10, 10, 0)
@@ -298,7 +302,7 @@ def test_a_log_that_starts_behind_an_unused_share_moves_it() -> None:
 def test_free_records_that_are_no_longer_in_the_log_are_given_up() -> None:
     stage = SharePartitionFixture()
     stage.fetch(most=10)
-    stage.say(0, 9, ak.RELEASE)
+    stage.say(0, 9, acknowledgement.RELEASE)
     acquire_records(stage.share, AcquireRequest("a", 5, 5), FetchedOffsets(0, [(5, 9)]), 0)
     assert stage.states == "X1 X1 X1 X1 X1 A2 A2 A2 A2 A2", "the first five were compacted away"
     assert stage.window == (0, 9, 5)
@@ -335,14 +339,16 @@ def test_aborted_records_behind_those_of_a_member_wait_for_its_word() -> None:
         == []
     )
     assert stage.window == (0, 9, 5)
-    stage.say(0, 4, ak.ACCEPT, member="b")
+    stage.say(0, 4, acknowledgement.ACCEPT, member="b")
     assert stage.window == (10, 10, 0)
 
 
 def test_a_full_window_of_which_the_log_has_nothing_any_more_is_passed() -> None:
     stage = SharePartitionFixture(max_record_locks=10)
     stage.fetch(most=10)
-    ak.complete_changes(stage.share, ak.release_acquired_records(stage.share, "a"), stage.now, written=True)
+    acknowledgement.complete_changes(
+        stage.share, acknowledgement.release_acquired_records(stage.share, "a"), stage.now, written=True
+    )
     read = FetchedOffsets(0, [(25, 29)])
     assert acquire_records(stage.share, AcquireRequest("a", 5, 5), read, 0) == []
     assert (stage.window, list(stage.share)) == ((10, 10, 0), [])
@@ -372,9 +378,12 @@ def test_neighbours_of_one_fate_are_written_as_one_batch() -> None:
     """A large batch that is acknowledged record by record would else be more than is written at once."""
     stage = SharePartitionFixture()
     stage.fetch(most=10)
-    stage.say(4, 4, ak.RELEASE)
-    said = [ak.ShareAcknowledgementBatch(0, 3, [1, 1, 2, 2]), ak.ShareAcknowledgementBatch(5, 9, [2, 1, 1, 1, 3])]
-    changes = ak.acknowledge_records(stage.share, "a", said, 0)
+    stage.say(4, 4, acknowledgement.RELEASE)
+    said = [
+        acknowledgement.ShareAcknowledgementBatch(0, 3, [1, 1, 2, 2]),
+        acknowledgement.ShareAcknowledgementBatch(5, 9, [2, 1, 1, 1, 3]),
+    ]
+    changes = acknowledgement.acknowledge_records(stage.share, "a", said, 0)
     assert changes.state_batches() == (
         PersisterStateBatch(0, 1, 1, DONE),
         PersisterStateBatch(2, 3, 1, FREE),
@@ -382,5 +391,5 @@ def test_neighbours_of_one_fate_are_written_as_one_batch() -> None:
         PersisterStateBatch(6, 8, 1, DONE),
         PersisterStateBatch(9, 9, 1, GONE),
     )
-    ak.complete_changes(stage.share, changes, 0, written=False)
+    acknowledgement.complete_changes(stage.share, changes, 0, written=False)
     assert stage.states == "A1 A1 A1 A1 -1 A1 A1 A1 A1 A1"

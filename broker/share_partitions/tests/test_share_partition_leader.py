@@ -22,8 +22,7 @@ from ottla.broker.share_partitions.share_partition_leader import (
 from ottla.broker.share_state.share_group_offsets import ShareGroupOffset, SharePartitionKey
 from ottla.broker.share_state.state_batches import PersisterStateBatch
 from ottla.broker.tests.handler_fixture import run_virtual
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 
 LOCK_MS = 30_000
 KEY = SharePartitionKey("g", b"t" * 16, 0)
@@ -164,7 +163,7 @@ def test_who_holds_what_after_a_failed_write_loses_it_with_the_lock() -> None:
 
         async def fails() -> None:
             await go.wait()
-            raise ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
         take(shared, 0, 4)
         house.timers.wait(5_000)
@@ -208,7 +207,7 @@ def test_one_that_was_replaced_does_not_take_its_successors_timer() -> None:
 
         async def fenced() -> None:
             await go.wait()
-            raise ProtocolError(E.FENCED_LEADER_EPOCH)
+            raise ProtocolError(ErrorCode.FENCED_LEADER_EPOCH)
 
         take(old, 0, 4)
         house.keeps = fenced
@@ -220,7 +219,7 @@ def test_one_that_was_replaced_does_not_take_its_successors_timer() -> None:
         take(new, 0, 4, "n")
         go.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert ticket.answer.code is E.NOT_LEADER_OR_FOLLOWER
+        assert ticket.answer.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert new.next_fetch_offset() == 5
         house.timers.wait(LOCK_MS)
         assert new.next_fetch_offset() == 0, "the lock was looked at"
@@ -259,7 +258,7 @@ def test_a_state_that_cannot_be_fails_the_share_partition_and_not_the_node(
     async def story(house: SharePartitionLeaderFixture) -> None:
         shared = await house.served()
         assert shared.load_error is not None, why
-        assert shared.load_error.code is E.UNKNOWN_SERVER_ERROR
+        assert shared.load_error.code is ErrorCode.UNKNOWN_SERVER_ERROR
         assert house.gone == [shared]
 
     over(story, *stored)
@@ -269,13 +268,13 @@ def test_a_disk_that_fails_under_the_first_reader_is_told() -> None:
     async def story(house: SharePartitionLeaderFixture) -> None:
         shared = await house.served()
         assert shared.load_error is not None
-        assert (shared.load_error.code, house.failed) == (E.KAFKA_STORAGE_ERROR, ["log"])
+        assert (shared.load_error.code, house.failed) == (ErrorCode.KAFKA_STORAGE_ERROR, ["log"])
 
     over(story, start=-1)
 
 
-@pytest.mark.parametrize("code", [E.OFFSET_NOT_AVAILABLE, E.CORRUPT_MESSAGE])
-def test_why_no_place_to_begin_is_found_is_told_as_it_is(code: E) -> None:
+@pytest.mark.parametrize("code", [ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.CORRUPT_MESSAGE])
+def test_why_no_place_to_begin_is_found_is_told_as_it_is(code: ErrorCode) -> None:
     """As Kafka's ``ShareFetchUtils.offsetForTimestamp``: by a duration there may be no record as late yet."""
 
     async def story(house: SharePartitionLeaderFixture) -> None:
@@ -290,10 +289,10 @@ def test_why_no_place_to_begin_is_found_is_told_as_it_is(code: E) -> None:
 
 def test_a_persister_that_does_not_say_the_state_is_told_in_a_consumers_words() -> None:
     async def story(house: SharePartitionLeaderFixture) -> None:
-        house.reads = ProtocolError(E.NOT_COORDINATOR, "why")
+        house.reads = ProtocolError(ErrorCode.NOT_COORDINATOR, "why")
         shared = await house.served()
         assert shared.load_error is not None
-        assert (shared.load_error.code, shared.load_error.message) == (E.COORDINATOR_NOT_AVAILABLE, "why")
+        assert (shared.load_error.code, shared.load_error.message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "why")
 
     over(story)
 
@@ -304,7 +303,7 @@ def test_one_that_is_closed_takes_nothing_and_holds_nothing() -> None:
         take(shared, 0, 4)
         shared.close()
         assert shared.next_fetch_offset() is None
-        assert say(shared, 0, 4).answer.code is E.UNKNOWN_TOPIC_OR_PARTITION
+        assert say(shared, 0, 4).answer.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         shared.release("m")
         house.timers.wait(LOCK_MS)
         await trio.testing.wait_all_tasks_blocked()
@@ -333,14 +332,14 @@ def test_what_a_member_held_is_written_as_released_and_free_again() -> None:
 @pytest.mark.parametrize(
     ("said", "heard"),
     [
-        (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE),
-        (E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE),
-        (E.FENCED_LEADER_EPOCH, E.NOT_LEADER_OR_FOLLOWER),
-        (E.FENCED_STATE_EPOCH, E.NOT_LEADER_OR_FOLLOWER),
-        (E.GROUP_ID_NOT_FOUND, E.GROUP_ID_NOT_FOUND),
-        (E.INVALID_REQUEST, E.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND),
+        (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_a_consumer_hears_of_the_persisters_refusal(said: E, heard: E) -> None:
+def test_what_a_consumer_hears_of_the_persisters_refusal(said: ErrorCode, heard: ErrorCode) -> None:
     """232."""
     assert to_consumer_error(ProtocolError(said)).code is heard

@@ -6,8 +6,7 @@ import pytest
 
 from ottla.broker.requests.peer import Peer
 from ottla.broker.share_partitions.share_sessions import FINAL_EPOCH, ShareSessionCache, TopicIdPartition
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 
 P, Q = TopicIdPartition(bytes(16), 0), TopicIdPartition(bytes(16), 1)
 
@@ -25,7 +24,7 @@ class ShareSessionFixture:
         self.sessions.open(peer, group, member, [P])
         return peer
 
-    def code(self, member: str, epoch: int, group: str = "g") -> E | None:
+    def code(self, member: str, epoch: int, group: str = "g") -> ErrorCode | None:
         try:
             self.sessions.continue_session(group, member, epoch)
         except ProtocolError as error:
@@ -37,9 +36,9 @@ def test_epochs_count_up_and_wrap_to_one() -> None:
     stage = ShareSessionFixture()
     stage.open("a")
     assert [stage.code("a", epoch) for epoch in (2, 1, 1, 2)] == [
-        E.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
         None,
-        E.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
         None,
     ]
     session = stage.sessions.continue_session("g", "a", 3)
@@ -48,8 +47,8 @@ def test_epochs_count_up_and_wrap_to_one() -> None:
     assert session.epoch == 1
     assert stage.code("a", FINAL_EPOCH) is None
     assert session.epoch == 1, "who closes may do so at any time"
-    assert stage.code("b", 1) is E.SHARE_SESSION_NOT_FOUND
-    assert stage.code("a", 1, "other") is E.SHARE_SESSION_NOT_FOUND
+    assert stage.code("b", 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert stage.code("a", 1, "other") is ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
 def test_what_a_member_holds_goes_with_its_connection_and_the_group_with_the_last() -> None:
@@ -85,7 +84,7 @@ def test_there_are_only_so_many_sessions_and_a_member_that_begins_anew_is_no_mor
     stage.open("b")
     with pytest.raises(ProtocolError) as caught:
         stage.open("c")
-    assert caught.value.code is E.SHARE_SESSION_LIMIT_REACHED
+    assert caught.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     stage.open("b")
 
 
@@ -99,7 +98,7 @@ def test_sessions_remember_only_so_many_partitions(monkeypatch: pytest.MonkeyPat
     for places in (more, more[1:]):
         with pytest.raises(ProtocolError) as caught:
             stage.sessions.update(session, places, [])
-        assert caught.value.code is E.SHARE_SESSION_LIMIT_REACHED
+        assert caught.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
         stage.sessions.update(session, more[1:2], more[1:2])
     stage.sessions.update(session, more[:3], [])
     with pytest.raises(ProtocolError):
@@ -122,7 +121,7 @@ def test_a_session_names_only_so_many_partitions_and_may_take_others_for_them(mo
     for places, forgotten in ((more[3:], []), (more[:3], more[:2]), ([], more[:3])):
         with pytest.raises(ProtocolError) as caught:
             stage.sessions.update(session, places, forgotten)
-        assert caught.value.code is E.SHARE_SESSION_LIMIT_REACHED
+        assert caught.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert list(session.partitions) == more[1:3]
     with pytest.raises(ProtocolError):
         stage.sessions.open(Peer("h", ("h", 1)), "g", "b", more[:3])

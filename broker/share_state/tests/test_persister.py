@@ -15,7 +15,7 @@ from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.broker.share_state.state_batches import PersisterStateBatch
 from ottla.broker.tests.handler_fixture import run_virtual
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import write_share_group_state as wr
+from ottla.wire.messages import write_share_group_state
 
 KEY, OTHER = SharePartitionKey("g", b"t" * 16, 0), SharePartitionKey("g", b"t" * 16, 1)
 
@@ -170,9 +170,11 @@ class RemoteShareCoordinatorNode:
         return run_virtual(story)
 
 
-def told(*codes: int) -> wr.WriteShareGroupStateResponse:
-    rows = [wr.PartitionResult(0, code) for code in codes]
-    return wr.WriteShareGroupStateResponse([wr.WriteStateResult(KEY.topic_id, rows)])
+def told(*codes: int) -> write_share_group_state.WriteShareGroupStateResponse:
+    rows = [write_share_group_state.PartitionResult(0, code) for code in codes]
+    return write_share_group_state.WriteShareGroupStateResponse(
+        [write_share_group_state.WriteStateResult(KEY.topic_id, rows)]
+    )
 
 
 def test_an_error_nobody_knows_here_is_an_unknown_one() -> None:
@@ -180,6 +182,6 @@ def test_an_error_nobody_knows_here_is_an_unknown_one() -> None:
 
 
 def test_an_answer_that_says_nothing_is_none_and_it_is_asked_again() -> None:
-    other = RemoteShareCoordinatorNode(wr.WriteShareGroupStateResponse([]), told(), told(0))
+    other = RemoteShareCoordinatorNode(write_share_group_state.WriteShareGroupStateResponse([]), told(), told(0))
     assert other.write() is ErrorCode.NONE
     assert not other.answers

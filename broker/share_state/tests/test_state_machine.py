@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinator.events import ShardLoaded, TimerExpired
-from ottla.broker.share_state import records as sr
-from ottla.broker.share_state import state_machine as m
+from ottla.broker.share_state import records, state_machine
 from ottla.broker.share_state.share_group_offsets import UNINITIALIZED_OFFSET, SharePartitionKey
 from ottla.broker.share_state.state_batches import PersisterStateBatch
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError, WireError
-from ottla.wire.messages import share_state_records as s
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.messages import share_state_records
 
 TOPIC, GONE = bytes([7]) * 16, bytes([9]) * 16
 AT = SharePartitionKey("g", TOPIC, 0)
@@ -25,16 +23,16 @@ class ShareStateFixture:
     """A machine whose records go through bytes, as in a log."""
 
     def __init__(self, updates: int = 2) -> None:
-        self.machine = m.ShareStateMachine(
-            m.ShareCoordinatorSettings(updates, 1000), lambda topic_id: 2 if topic_id == TOPIC else 0
+        self.machine = state_machine.ShareStateMachine(
+            state_machine.ShareCoordinatorSettings(updates, 1000), lambda topic_id: 2 if topic_id == TOPIC else 0
         )
         self.now, self.offset = 100, 0
-        self.log: list[sr.ShareRecord] = []
+        self.log: list[records.ShareRecord] = []
 
     def do(self, event: Any) -> Any:
         fx = self.machine.handle(self.now, event)
         for record in fx.records:
-            stored = sr.decode(*sr.encode(record))
+            stored = records.decode(*records.encode(record))
             assert stored == record
             self.log.append(record)
             self.machine.replay(self.offset, record)
@@ -42,21 +40,21 @@ class ShareStateFixture:
         return fx.replies[0].message if fx.replies else fx
 
     def begin(self, at: SharePartitionKey = AT, epoch: int = 1, start: int = 10) -> Any:
-        return self.do(m.InitializeShareState("t", at, epoch, start))
+        return self.do(state_machine.InitializeShareState("t", at, epoch, start))
 
     def write(self, *batches: PersisterStateBatch, at: SharePartitionKey = AT, **over: int) -> Any:
         said = {"state_epoch": 1, "leader_epoch": 0, "start_offset": -1, "delivery_complete_count": 0} | over
-        return self.do(m.WriteShareState("t", at, **said, batches=batches))
+        return self.do(state_machine.WriteShareState("t", at, **said, batches=batches))
 
     def read(self, leader_epoch: int = -1, at: SharePartitionKey = AT) -> Any:
-        return self.do(m.ReadShareState("t", at, leader_epoch))
+        return self.do(state_machine.ReadShareState("t", at, leader_epoch))
 
     @property
     def last(self) -> Any:
         return self.log[-1].value
 
 
-def code(answer: Any) -> E:
+def code(answer: Any) -> ErrorCode:
     assert isinstance(answer, ProtocolError)
     return answer.code
 
@@ -79,20 +77,20 @@ def test_updates_come_until_a_snapshot_is_due_and_it_says_everything() -> None:
     stage = ShareStateFixture(updates=2)
     stage.begin()
     stage.write(PersisterStateBatch(10, 19, 1, FREE))
-    assert isinstance(stage.last, s.ShareUpdateValue)
+    assert isinstance(stage.last, share_state_records.ShareUpdateValue)
     assert stage.last.start_offset == -1, "an update says what was said"
     stage.write(PersisterStateBatch(15, 19, 2, DONE), start_offset=12, delivery_complete_count=5)
-    assert isinstance(stage.last, s.ShareUpdateValue)
+    assert isinstance(stage.last, share_state_records.ShareUpdateValue)
     stage.now = 300
     stage.write(PersisterStateBatch(20, 21, 1, FREE), delivery_complete_count=5)
     snapshot = stage.last
-    assert isinstance(snapshot, s.ShareSnapshotValue)
+    assert isinstance(snapshot, share_state_records.ShareSnapshotValue)
     assert (snapshot.snapshot_epoch, snapshot.start_offset, snapshot.delivery_complete_count) == (1, 12, 5)
     assert (snapshot.create_timestamp, snapshot.write_timestamp) == (300, 300)
     rows = [(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in snapshot.state_batches]
     assert rows == [(12, 14, 1, FREE), (15, 19, 2, DONE), (20, 21, 1, FREE)]
     stage.write(PersisterStateBatch(22, 22, 1, FREE))
-    assert isinstance(stage.last, s.ShareUpdateValue), "the count begins again"
+    assert isinstance(stage.last, share_state_records.ShareUpdateValue), "the count begins again"
 
 
 def test_what_is_read_is_all_that_was_written() -> None:
@@ -107,47 +105,63 @@ def test_what_is_read_is_all_that_was_written() -> None:
         PersisterStateBatch(12, 13, 2, DONE),
         PersisterStateBatch(14, 19, 1, FREE),
     )
-    assert stage.do(m.ReadShareStateSummary("t", AT)) == state
+    assert stage.do(state_machine.ReadShareStateSummary("t", AT)) == state
 
 
 @pytest.mark.parametrize(
     ("rule", "event", "expected"),
     [
-        ("a negative partition", m.ReadShareState("t", SharePartitionKey("g", TOPIC, -1), 0), E.INVALID_REQUEST),
+        (
+            "a negative partition",
+            state_machine.ReadShareState("t", SharePartitionKey("g", TOPIC, -1), 0),
+            ErrorCode.INVALID_REQUEST,
+        ),
         (
             "a topic that is gone: begin",
-            m.InitializeShareState("t", SharePartitionKey("g", GONE, 0), 1, 0),
-            E.UNKNOWN_TOPIC_OR_PARTITION,
+            state_machine.InitializeShareState("t", SharePartitionKey("g", GONE, 0), 1, 0),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ),
         (
             "a partition too many: begin",
-            m.InitializeShareState("t", SharePartitionKey("g", TOPIC, 2), 1, 0),
-            E.UNKNOWN_TOPIC_OR_PARTITION,
+            state_machine.InitializeShareState("t", SharePartitionKey("g", TOPIC, 2), 1, 0),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ),
         (
             "a partition too many: forget",
-            m.DeleteShareState("t", SharePartitionKey("g", TOPIC, 2)),
-            E.UNKNOWN_TOPIC_OR_PARTITION,
+            state_machine.DeleteShareState("t", SharePartitionKey("g", TOPIC, 2)),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ),
         (
             "a topic that is gone: look",
-            m.ReadShareStateSummary("t", SharePartitionKey("g", GONE, 0)),
-            E.UNKNOWN_TOPIC_OR_PARTITION,
+            state_machine.ReadShareStateSummary("t", SharePartitionKey("g", GONE, 0)),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ),
-        ("read what was never begun", m.ReadShareState("t", OTHER, 0), E.INVALID_REQUEST),
-        ("write what was never begun", m.WriteShareState("t", OTHER, 1, 0, 0, 0, ()), E.INVALID_REQUEST),
-        ("write as an older leader", m.WriteShareState("t", AT, 5, 6, 0, 0, ()), E.FENCED_LEADER_EPOCH),
-        ("read as an older leader", m.ReadShareState("t", AT, 6), E.FENCED_LEADER_EPOCH),
-        ("write of an older state", m.WriteShareState("t", AT, 4, 7, 0, 0, ()), E.FENCED_STATE_EPOCH),
-        ("begin an older state", m.InitializeShareState("t", AT, 4, 0), E.FENCED_STATE_EPOCH),
+        ("read what was never begun", state_machine.ReadShareState("t", OTHER, 0), ErrorCode.INVALID_REQUEST),
+        (
+            "write what was never begun",
+            state_machine.WriteShareState("t", OTHER, 1, 0, 0, 0, ()),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (
+            "write as an older leader",
+            state_machine.WriteShareState("t", AT, 5, 6, 0, 0, ()),
+            ErrorCode.FENCED_LEADER_EPOCH,
+        ),
+        ("read as an older leader", state_machine.ReadShareState("t", AT, 6), ErrorCode.FENCED_LEADER_EPOCH),
+        (
+            "write of an older state",
+            state_machine.WriteShareState("t", AT, 4, 7, 0, 0, ()),
+            ErrorCode.FENCED_STATE_EPOCH,
+        ),
+        ("begin an older state", state_machine.InitializeShareState("t", AT, 4, 0), ErrorCode.FENCED_STATE_EPOCH),
         (
             "more batches than can be",
-            m.WriteShareState("t", AT, 5, 7, 0, 0, (PersisterStateBatch(0, 0, 1, 0),) * 10_001),
-            E.INVALID_REQUEST,
+            state_machine.WriteShareState("t", AT, 5, 7, 0, 0, (PersisterStateBatch(0, 0, 1, 0),) * 10_001),
+            ErrorCode.INVALID_REQUEST,
         ),
-        ("write as nobody's leader, of no epoch", m.WriteShareState("t", AT, -1, -1, 0, 0, ()), True),
-        ("forget what nobody knows", m.DeleteShareState("t", OTHER), True),
-        ("look at what nobody knows", m.ReadShareStateSummary("t", OTHER), UNINITIALIZED_OFFSET),
+        ("write as nobody's leader, of no epoch", state_machine.WriteShareState("t", AT, -1, -1, 0, 0, ()), True),
+        ("forget what nobody knows", state_machine.DeleteShareState("t", OTHER), True),
+        ("look at what nobody knows", state_machine.ReadShareStateSummary("t", OTHER), UNINITIALIZED_OFFSET),
     ],
 )
 def test_who_may_write_what(rule: str, event: Any, expected: Any) -> None:
@@ -156,8 +170,8 @@ def test_who_may_write_what(rule: str, event: Any, expected: Any) -> None:
     stage.read(leader_epoch=7)
     before = len(stage.log)
     answer = stage.do(event)
-    assert (code(answer) if isinstance(expected, E) else answer) == expected, rule
-    assert not isinstance(expected, E) or len(stage.log) == before, rule
+    assert (code(answer) if isinstance(expected, ErrorCode) else answer) == expected, rule
+    assert not isinstance(expected, ErrorCode) or len(stage.log) == before, rule
 
 
 def test_a_new_leader_is_written_down_before_it_hears_anything_and_fences_the_old() -> None:
@@ -170,7 +184,7 @@ def test_a_new_leader_is_written_down_before_it_hears_anything_and_fences_the_ol
     stage.read(leader_epoch=3)
     stage.read(leader_epoch=-1)
     assert len(stage.log) == count
-    assert code(stage.write(leader_epoch=2)) is E.FENCED_LEADER_EPOCH
+    assert code(stage.write(leader_epoch=2)) is ErrorCode.FENCED_LEADER_EPOCH
     stage.write(leader_epoch=4)
     assert stage.last.leader_epoch == 3, "only a read takes over the leadership"
 
@@ -178,9 +192,9 @@ def test_a_new_leader_is_written_down_before_it_hears_anything_and_fences_the_ol
 def test_what_is_forgotten_is_gone_and_may_begin_again() -> None:
     stage = ShareStateFixture()
     stage.begin(epoch=5)
-    stage.do(m.DeleteShareState("t", AT))
+    stage.do(state_machine.DeleteShareState("t", AT))
     assert stage.log[-1].value is None
-    assert code(stage.read()) is E.INVALID_REQUEST
+    assert code(stage.read()) is ErrorCode.INVALID_REQUEST
     assert stage.begin(epoch=1) is True
     assert stage.last.snapshot_epoch == 0
 
@@ -189,9 +203,9 @@ def test_topics_that_go_take_their_states_along() -> None:
     stage = ShareStateFixture()
     stage.begin()
     stage.begin(OTHER)
-    stage.do(m.TopicsDeleted(frozenset({GONE})))
+    stage.do(state_machine.TopicsDeleted(frozenset({GONE})))
     assert set(stage.machine.states.by_key) == {AT, OTHER}
-    stage.do(m.TopicsDeleted(frozenset({TOPIC})))
+    stage.do(state_machine.TopicsDeleted(frozenset({TOPIC})))
     assert not stage.machine.states.by_key
 
 
@@ -205,9 +219,9 @@ def test_the_log_is_needed_from_the_oldest_last_snapshot_on() -> None:
     assert stage.machine.states.lowest_needed_offset() == 1
     stage.write(at=OTHER)  # 3
     assert stage.machine.states.lowest_needed_offset() == 2
-    stage.do(m.DeleteShareState("t", AT))  # 4
+    stage.do(state_machine.DeleteShareState("t", AT))  # 4
     assert stage.machine.states.lowest_needed_offset() == 3
-    stage.do(m.DeleteShareState("t", OTHER))  # 5
+    stage.do(state_machine.DeleteShareState("t", OTHER))  # 5
     assert stage.machine.states.lowest_needed_offset() == 5
 
 
@@ -230,11 +244,13 @@ def test_what_nobody_wrote_for_long_gets_a_snapshot_once() -> None:
 
 
 def test_records_of_other_kinds_are_passed_over_and_broken_ones_are_not() -> None:
-    assert sr.decode(b"\x00\x09key", b"value") is None
+    assert records.decode(b"\x00\x09key", b"value") is None
     with pytest.raises(WireError):
-        sr.decode(None, b"")
+        records.decode(None, b"")
     with pytest.raises(WireError):
-        sr.decode(sr.encode(sr.ShareRecord(s.ShareSnapshotKey("g", TOPIC, 0), None))[0], b"\x00")
+        records.decode(
+            records.encode(records.ShareRecord(share_state_records.ShareSnapshotKey("g", TOPIC, 0), None))[0], b"\x00"
+        )
 
 
 def test_only_so_many_batches_are_remembered_however_often_somebody_writes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,16 +259,23 @@ def test_only_so_many_batches_are_remembered_however_often_somebody_writes(monke
     stage.begin()
     every = [PersisterStateBatch(at, at, 1, FREE) for at in range(10, 30, 2)]
     assert stage.write(*every[:4]) is True
-    assert code(stage.write(*every[4:6])) is E.INVALID_REQUEST
+    assert code(stage.write(*every[4:6])) is ErrorCode.INVALID_REQUEST
     assert stage.write(every[4]) is True
-    assert code(stage.write(every[5])) is E.INVALID_REQUEST
+    assert code(stage.write(every[5])) is ErrorCode.INVALID_REQUEST
 
 
 def test_decode_of_a_share_record_no_coordinator_writes_is_an_error() -> None:
-    update = sr.encode(sr.ShareRecord(s.ShareUpdateKey("g", TOPIC, 0), s.ShareUpdateValue()))
+    update = records.encode(
+        records.ShareRecord(share_state_records.ShareUpdateKey("g", TOPIC, 0), share_state_records.ShareUpdateValue())
+    )
     with pytest.raises(WireError):
-        sr.decode(update[0], None)
-    for epoch in (-2, sr.MAX_EPOCH + 1, 2**31 - 1):
-        raw = sr.encode(sr.ShareRecord(s.ShareSnapshotKey("g", TOPIC, 0), s.ShareSnapshotValue(snapshot_epoch=epoch)))
+        records.decode(update[0], None)
+    for epoch in (-2, records.MAX_EPOCH + 1, 2**31 - 1):
+        raw = records.encode(
+            records.ShareRecord(
+                share_state_records.ShareSnapshotKey("g", TOPIC, 0),
+                share_state_records.ShareSnapshotValue(snapshot_epoch=epoch),
+            )
+        )
         with pytest.raises(WireError):
-            sr.decode(*raw)
+            records.decode(*raw)

@@ -19,11 +19,12 @@ from ottla.broker.transactions.verification import (
 )
 from ottla.controller.metadata.image import PartitionRegistration, TopicImage
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import WireError
-from ottla.wire.messages import add_partitions_to_txn as m
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.messages import add_partitions_to_txn
 
-Work = Callable[[m.AddPartitionsToTxnRequest], Awaitable[m.AddPartitionsToTxnResponse]]
+Work = Callable[
+    [add_partitions_to_txn.AddPartitionsToTxnRequest], Awaitable[add_partitions_to_txn.AddPartitionsToTxnResponse]
+]
 
 
 class RemoteTransactionCoordinator:
@@ -46,7 +47,7 @@ class RemoteTransactionCoordinator:
         self.requests: list[list[tuple[str, int]]] = []
         self.under_way = self.most = 0
         self.takes_s = 1.0
-        self.says: Any = lambda transaction: E.NONE
+        self.says: Any = lambda transaction: ErrorCode.NONE
         self.channel = SimpleNamespace(versions={ApiKey.ADD_PARTITIONS_TO_TXN: (0, highest)}, call=self._call)
 
         async def to(line: Any) -> Any:
@@ -57,27 +58,31 @@ class RemoteTransactionCoordinator:
     async def _here(self, request: Any, version: int) -> Any:
         raise AssertionError("the coordinator is not here")
 
-    async def _call(self, request: m.AddPartitionsToTxnRequest) -> m.AddPartitionsToTxnResponse:
+    async def _call(
+        self, request: add_partitions_to_txn.AddPartitionsToTxnRequest
+    ) -> add_partitions_to_txn.AddPartitionsToTxnResponse:
         self.requests.append([(t.transactional_id, t.producer_epoch) for t in request.transactions])
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         await trio.sleep(self.takes_s)
         self.under_way -= 1
-        response = m.AddPartitionsToTxnResponse()
+        response = add_partitions_to_txn.AddPartitionsToTxnResponse()
         for transaction in request.transactions:
             code = self.says(transaction)
             if isinstance(code, Exception):
                 raise code
             rows = [
-                m.AddPartitionsToTxnTopicResult(
-                    t.name, [m.AddPartitionsToTxnPartitionResult(n, code) for n in t.partitions]
+                add_partitions_to_txn.AddPartitionsToTxnTopicResult(
+                    t.name, [add_partitions_to_txn.AddPartitionsToTxnPartitionResult(n, code) for n in t.partitions]
                 )
                 for t in transaction.topics
             ]
-            response.results_by_transaction.append(m.AddPartitionsToTxnResult(transaction.transactional_id, rows))
+            response.results_by_transaction.append(
+                add_partitions_to_txn.AddPartitionsToTxnResult(transaction.transactional_id, rows)
+            )
         return response
 
-    async def ask(self, name: str, epoch: int = 0, pid: int = 7, partition: int = 0) -> dict[Any, E]:
+    async def ask(self, name: str, epoch: int = 0, pid: int = 7, partition: int = 0) -> dict[Any, ErrorCode]:
         wanted = VerificationRequest(name, pid, epoch, {("t", partition): 0}, TransactionSupportedOperation.ADD)
         answer = await self.verifier.verify_once(wanted)
         return {at: code for at, code in answer.errors.items() if code}
@@ -90,7 +95,7 @@ def told(elsewhere: RemoteTransactionCoordinator, *questions: tuple[str, int]) -
     async def one(number: int, name: str, epoch: int) -> None:
         await trio.sleep(number / 100)
         found = await elsewhere.ask(name, epoch, pid=100 + number)
-        out[number] = next(iter(found.values()), E.NONE)
+        out[number] = next(iter(found.values()), ErrorCode.NONE)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -104,7 +109,7 @@ def told(elsewhere: RemoteTransactionCoordinator, *questions: tuple[str, int]) -
 def test_one_question_is_under_way_and_what_comes_meanwhile_goes_together(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
     names = [("a", 0), ("b", 0), ("c", 0), ("d", 0)]
-    assert told(elsewhere, *names) == dict.fromkeys(range(4), E.NONE)
+    assert told(elsewhere, *names) == dict.fromkeys(range(4), ErrorCode.NONE)
     assert elsewhere.requests == [[("a", 0)], [("b", 0), ("c", 0), ("d", 0)]]
     assert elsewhere.most == 1
 
@@ -113,7 +118,7 @@ def test_what_is_too_much_for_one_request_goes_with_the_next(monkeypatch: pytest
     monkeypatch.setattr(verification, "MAX_PARTITIONS_PER_REQUEST", 2)
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
     names = [(name, 0) for name in "abcdef"]
-    assert told(elsewhere, *names) == dict.fromkeys(range(6), E.NONE)
+    assert told(elsewhere, *names) == dict.fromkeys(range(6), ErrorCode.NONE)
     assert elsewhere.requests == [names[:1], names[1:3], names[3:5], names[5:]]
     assert elsewhere.most == 1
 
@@ -129,7 +134,9 @@ def test_an_answer_is_looked_through_once_however_many_it_is_for(monkeypatch: py
 
     real = elsewhere._call
 
-    async def call(request: m.AddPartitionsToTxnRequest) -> m.AddPartitionsToTxnResponse:
+    async def call(
+        request: add_partitions_to_txn.AddPartitionsToTxnRequest,
+    ) -> add_partitions_to_txn.AddPartitionsToTxnResponse:
         answer = await real(request)
         answer.results_by_transaction = Rows(answer.results_by_transaction)
         return answer
@@ -140,25 +147,29 @@ def test_an_answer_is_looked_through_once_however_many_it_is_for(monkeypatch: py
 
 
 NEWER = [
-    ([("a", 0), ("b", 3), ("b", 3)], {1: E.NETWORK_EXCEPTION, 2: E.NONE}, 3),
-    ([("a", 0), ("b", 3), ("b", 4)], {1: E.INVALID_PRODUCER_EPOCH, 2: E.NONE}, 4),
-    ([("a", 0), ("b", 3), ("b", 2)], {1: E.NONE, 2: E.INVALID_PRODUCER_EPOCH}, 3),
+    ([("a", 0), ("b", 3), ("b", 3)], {1: ErrorCode.NETWORK_EXCEPTION, 2: ErrorCode.NONE}, 3),
+    ([("a", 0), ("b", 3), ("b", 4)], {1: ErrorCode.INVALID_PRODUCER_EPOCH, 2: ErrorCode.NONE}, 4),
+    ([("a", 0), ("b", 3), ("b", 2)], {1: ErrorCode.NONE, 2: ErrorCode.INVALID_PRODUCER_EPOCH}, 3),
 ]
 
 
 @pytest.mark.parametrize(("questions", "answers", "sent"), NEWER, ids=str)
 def test_fact_151_of_one_id_the_newest_question_counts(
-    questions: list[tuple[str, int]], answers: dict[int, E], sent: int, monkeypatch: pytest.MonkeyPatch
+    questions: list[tuple[str, int]], answers: dict[int, ErrorCode], sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
-    assert told(elsewhere, *questions) == {0: E.NONE, **answers}
+    assert told(elsewhere, *questions) == {0: ErrorCode.NONE, **answers}
     assert elsewhere.requests == [[("a", 0)], [("b", sent)]]
 
 
 def test_each_transaction_hears_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
-    elsewhere.says = lambda x: E.PRODUCER_FENCED if x.transactional_id == "b" else E.NONE
-    assert told(elsewhere, ("x", 0), ("a", 0), ("b", 0)) == {0: E.NONE, 1: E.NONE, 2: E.INVALID_PRODUCER_EPOCH}
+    elsewhere.says = lambda x: ErrorCode.PRODUCER_FENCED if x.transactional_id == "b" else ErrorCode.NONE
+    assert told(elsewhere, ("x", 0), ("a", 0), ("b", 0)) == {
+        0: ErrorCode.NONE,
+        1: ErrorCode.NONE,
+        2: ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), WireError("no answer")], ids=str)
@@ -166,13 +177,13 @@ def test_a_coordinator_that_cannot_be_reached_is_asked_again_by_the_producer(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
-    elsewhere.says = lambda x: error if x.transactional_id == "a" else E.NONE
-    assert told(elsewhere, ("a", 0), ("b", 0)) == {0: E.NETWORK_EXCEPTION, 1: E.NONE}
+    elsewhere.says = lambda x: error if x.transactional_id == "a" else ErrorCode.NONE
+    assert told(elsewhere, ("a", 0), ("b", 0)) == {0: ErrorCode.NETWORK_EXCEPTION, 1: ErrorCode.NONE}
 
 
 def test_fact_151_one_too_old_to_be_asked_confirms_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch, highest=3)
-    assert told(elsewhere, ("a", 0)) == {0: E.NONE}
+    assert told(elsewhere, ("a", 0)) == {0: ErrorCode.NONE}
     assert elsewhere.requests == []
 
 
@@ -183,7 +194,7 @@ def test_without_a_coordinator_there_is_nobody_to_ask(*, fenced: bool, monkeypat
         elsewhere.image.brokers[2].fenced = True
     else:
         elsewhere.image.topics.pop("__transaction_state")
-    assert told(elsewhere, ("a", 0)) == {0: E.COORDINATOR_NOT_AVAILABLE}
+    assert told(elsewhere, ("a", 0)) == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
 def test_who_gives_up_while_it_sends_leaves_the_way_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +213,7 @@ def test_a_coordinator_that_is_gone_is_waited_for_no_longer(monkeypatch: pytest.
     """Its host may be cut off, and answer nothing for half a minute: the producer asks again, and somebody else."""
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
     elsewhere.takes_s = 1000.0
-    out: list[dict[Any, E]] = []
+    out: list[dict[Any, ErrorCode]] = []
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -215,6 +226,6 @@ def test_a_coordinator_that_is_gone_is_waited_for_no_longer(monkeypatch: pytest.
             assert out == []
             elsewhere.image.brokers[2].fenced = True
             await trio.sleep(2)
-            assert [list(codes.values()) for codes in out] == [[E.NETWORK_EXCEPTION]]
+            assert [list(codes.values()) for codes in out] == [[ErrorCode.NETWORK_EXCEPTION]]
 
     run_virtual(main)

@@ -10,9 +10,8 @@ from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, Sh
 from ottla.broker.groups.classic.classic_group import ClassicGroupState
 from ottla.broker.groups.classic.tests.test_group_rules import in_state, leave
 from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture, stable
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import leave_group as lg
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import join_group, leave_group
 
 
 def waiting(stage: GroupShardFixture) -> GroupShardFixture:
@@ -30,16 +29,16 @@ def test_a_group_exists_once_its_record_is_committed() -> None:
     assert stage.machine.classic_groups.groups == {}
     assert len(stage.log) == 1
     stage.settle()
-    assert stage.answers["a"].error_code == E.MEMBER_ID_REQUIRED
+    assert stage.answers["a"].error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert stage.group.state is ClassicGroupState.EMPTY
 
 
 def test_a_group_whose_record_is_refused_does_not_exist() -> None:
     stage = waiting(GroupShardFixture())
     stage.join("a", version=6)
-    stage.settle(E.COORDINATOR_NOT_AVAILABLE)
+    stage.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     answer = stage.answers["a"]
-    assert (answer.error_code, answer.member_id, answer.protocol_name) == (E.COORDINATOR_NOT_AVAILABLE, "", "")
+    assert (answer.error_code, answer.member_id, answer.protocol_name) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "", "")
     assert stage.machine.classic_groups.groups == {}
 
 
@@ -82,8 +81,8 @@ def test_an_assignment_is_in_force_once_it_is_committed() -> None:
 
 def test_an_assignment_that_is_refused_sends_everybody_round_again() -> None:
     stage, members, generation = assigning()
-    stage.settle(E.NOT_COORDINATOR)
-    assert {stage.answers[t].error_code for t in ("leader", "follower")} == {E.NOT_COORDINATOR}
+    stage.settle(ErrorCode.NOT_COORDINATOR)
+    assert {stage.answers[t].error_code for t in ("leader", "follower")} == {ErrorCode.NOT_COORDINATOR}
     assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
     assert all(m.assignment == b"" for m in stage.group.members.values())
     for member in members:
@@ -91,11 +90,11 @@ def test_an_assignment_that_is_refused_sends_everybody_round_again() -> None:
     assert stage.group.generation == generation + 1
 
 
-@pytest.mark.parametrize("error", [E.NONE, E.NOT_COORDINATOR])
-def test_an_assignment_of_a_generation_that_is_over_changes_nothing(error: E) -> None:
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR])
+def test_an_assignment_of_a_generation_that_is_over_changes_nothing(error: ErrorCode) -> None:
     stage, members, generation = assigning()
     stage.join("leader again", members[0], names=("range", "more"))
-    assert stage.answers["follower"].error_code == E.REBALANCE_IN_PROGRESS, "it did not wait for the record"
+    assert stage.answers["follower"].error_code == ErrorCode.REBALANCE_IN_PROGRESS, "it did not wait for the record"
     stage.settle(error)
     assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
     stage.join("follower again", members[1])
@@ -167,9 +166,9 @@ def test_a_follower_that_comes_back_hears_who_leads() -> None:
 def test_a_static_member_whose_record_is_refused_stays_who_it_was() -> None:
     stage, old = static_group()
     stage.join("b", instance="i")
-    stage.settle(E.COORDINATOR_NOT_AVAILABLE)
+    stage.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     answer = stage.answers["b"]
-    assert (answer.error_code, answer.member_id, answer.generation_id) == (E.COORDINATOR_NOT_AVAILABLE, "", 1)
+    assert (answer.error_code, answer.member_id, answer.generation_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "", 1)
     assert list(stage.group.members) == [old]
     assert stage.group.static_member_ids == {"i": old}
     assert stage.beat(old, 1) == 0
@@ -197,7 +196,7 @@ def test_a_static_member_that_comes_back_during_a_rebalance_fences_the_one_who_w
     stage.join("a", instance="i", version=9)
     stage.join("b", instance="i", version=9)
     refused = stage.answers["a"]
-    assert (refused.error_code, refused.member_id) == (E.FENCED_INSTANCE_ID, "i-id-a")
+    assert (refused.error_code, refused.member_id) == (ErrorCode.FENCED_INSTANCE_ID, "i-id-a")
     assert list(stage.group.members) == ["i-id-b"]
     assert not stage.group.members["i-id-b"].is_new
     stage.wait(3000)
@@ -209,8 +208,8 @@ def test_a_static_member_that_comes_back_during_a_rebalance_fences_the_one_who_w
 
 def test_the_record_of_a_static_member_says_what_it_says_now() -> None:
     stage, _ = static_group()
-    request = j.JoinGroupRequest(
-        "g", 7_000, 8_000, "", "i", "consumer", [j.JoinGroupRequestProtocol("range", b"fresh")]
+    request = join_group.JoinGroupRequest(
+        "g", 7_000, 8_000, "", "i", "consumer", [join_group.JoinGroupRequestProtocol("range", b"fresh")]
     )
     stage.send("b", request, 9)
     row = stage.machine.classic_groups.persisted_groups["g"].members[0]
@@ -223,24 +222,24 @@ def test_the_record_of_a_static_member_says_what_it_says_now() -> None:
 
 def test_everybody_who_is_parked_hears_that_the_coordinator_goes() -> None:
     stage, members = in_state("preparing")
-    stage.apply(stage.machine.handle(stage.now, ShardUnloaded(E.NOT_COORDINATOR)))
+    stage.apply(stage.machine.handle(stage.now, ShardUnloaded(ErrorCode.NOT_COORDINATOR)))
     answer = stage.answers["leader comes"]
-    assert (answer.error_code, answer.member_id) == (E.NOT_COORDINATOR, members[0])
+    assert (answer.error_code, answer.member_id) == (ErrorCode.NOT_COORDINATOR, members[0])
     stage, members = in_state("completing")
     stage.sync("waits", members[1], stage.group.generation)
-    stage.apply(stage.machine.handle(stage.now, ShardUnloaded(E.NOT_COORDINATOR)))
-    assert stage.answers["waits"].error_code == E.NOT_COORDINATOR
+    stage.apply(stage.machine.handle(stage.now, ShardUnloaded(ErrorCode.NOT_COORDINATOR)))
+    assert stage.answers["waits"].error_code == ErrorCode.NOT_COORDINATOR
 
 
 def test_a_request_sent_again_lets_the_first_one_go() -> None:
     stage, members = in_state("preparing")
     stage.join("again", members[0])
-    assert stage.answers["leader comes"].error_code == E.REBALANCE_IN_PROGRESS
+    assert stage.answers["leader comes"].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     stage.join("follower comes", members[1])
     assert stage.answers["again"].error_code == 0
     stage.sync("once", members[1], stage.group.generation)
     stage.sync("twice", members[1], stage.group.generation)
-    assert stage.answers["once"].error_code == E.REBALANCE_IN_PROGRESS
+    assert stage.answers["once"].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     stage.sync("leader", members[0], stage.group.generation, {members[1]: b"share"})
     assert stage.answers["twice"].assignment == b"share"
 
@@ -291,8 +290,8 @@ def test_trap_86_how_long_a_first_rebalance_takes(
     stage = GroupShardFixture(initial_rebalance_delay_ms=delay)
 
     def join(ticket: str) -> None:
-        protocols = [j.JoinGroupRequestProtocol("range", b"")]
-        stage.send(ticket, j.JoinGroupRequest("g", 10_000, rebalance, "", None, "consumer", protocols), 3)
+        protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
+        stage.send(ticket, join_group.JoinGroupRequest("g", 10_000, rebalance, "", None, "consumer", protocols), 3)
 
     join("first")
     for number, at in enumerate(joins_at):
@@ -317,7 +316,7 @@ def test_in_the_first_wait_who_leaves_does_not_end_it() -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=60_000)
     promised = stage.join("a?").member_id
     stage.join("b", version=3)
-    leave(stage, [lg.MemberIdentity(promised)])
+    leave(stage, [leave_group.MemberIdentity(promised)])
     assert "b" not in stage.answers, "G maybeCompleteJoinPhase"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinator.events import ShardLoaded, TimerExpired
-from ottla.broker.groups.classic import rebalance as rb
+from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState, subscribed_topics
 from ottla.broker.groups.classic.tests.test_group_rules import subscription
 from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture, stable
@@ -101,8 +101,8 @@ def test_a_member_that_goes_leaves_no_session_and_no_pending_sync() -> None:
 
 def test_who_leaves_takes_its_session_along() -> None:
     stage, (leader, follower) = stable(2)
-    fx = rb.GroupEffects()
-    rb.remove_member(stage.group, stage.group.members[follower], fx)
+    fx = rebalance.GroupEffects()
+    rebalance.remove_member(stage.group, stage.group.members[follower], fx)
     assert fx.timers == [CancelTimer(("session", "g", follower))]
     assert list(stage.group.members) == [leader]
 

@@ -13,10 +13,7 @@ from ottla.broker.groups.records import decode, encode
 from ottla.broker.groups.state_machine import CommitOffsets, GroupStateMachine
 from ottla.jobs.state_machine import ScheduleTimer
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import heartbeat as hb
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import leave_group as lg
-from ottla.wire.messages import sync_group as s
+from ottla.wire.messages import heartbeat, join_group, leave_group, sync_group
 
 
 class GroupShardFixture:
@@ -95,8 +92,8 @@ class GroupShardFixture:
         session_ms: int = 10_000,
         rebalance_ms: int = 30_000,
     ) -> Any:
-        protocols = [j.JoinGroupRequestProtocol(name, b"said by " + ticket.encode()) for name in names]
-        request = j.JoinGroupRequest("g", session_ms, rebalance_ms, member, instance, "consumer", protocols)
+        protocols = [join_group.JoinGroupRequestProtocol(name, b"said by " + ticket.encode()) for name in names]
+        request = join_group.JoinGroupRequest("g", session_ms, rebalance_ms, member, instance, "consumer", protocols)
         return self.send(ticket, request, version)
 
     def enter(self, ticket: str) -> str:
@@ -108,13 +105,13 @@ class GroupShardFixture:
         return member
 
     def sync(self, ticket: str, member: str, generation: int, shares: dict[str, bytes] | None = None) -> Any:
-        assignments = [s.SyncGroupRequestAssignment(m, a) for m, a in (shares or {}).items()]
-        request = s.SyncGroupRequest("g", generation, member, None, "consumer", "range", assignments)
+        assignments = [sync_group.SyncGroupRequestAssignment(m, a) for m, a in (shares or {}).items()]
+        request = sync_group.SyncGroupRequest("g", generation, member, None, "consumer", "range", assignments)
         return self.send(ticket, request, 5)
 
     def beat(self, member: str, generation: int) -> int:
         self._count += 1
-        answer = self.send(f"beat-{self._count}", hb.HeartbeatRequest("g", generation, member), 4)
+        answer = self.send(f"beat-{self._count}", heartbeat.HeartbeatRequest("g", generation, member), 4)
         code: int = answer.error_code
         return code
 
@@ -227,7 +224,9 @@ def test_trap_87_a_member_that_waits_in_join_needs_no_heartbeat() -> None:
 
 def test_the_last_member_leaves_an_empty_group_with_its_generation() -> None:
     stage, members = stable(1)
-    answer = stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity(members[0])]), 5)
+    answer = stage.send(
+        "leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity(members[0])]), 5
+    )
     assert answer.members[0].error_code == 0
     assert stage.group.state is ClassicGroupState.EMPTY
     assert stage.machine.classic_groups.persisted_groups["g"].members == []
@@ -281,7 +280,7 @@ def test_trap_89_a_static_member_comes_back_without_a_rebalance_and_fences_its_o
     assert (again.error_code, again.generation_id, again.skip_assignment) == (0, 1, True)
     assert again.member_id != first.member_id
     assert stage.group.state is ClassicGroupState.STABLE
-    old = hb.HeartbeatRequest("g", 1, first.member_id, "i1")
+    old = heartbeat.HeartbeatRequest("g", 1, first.member_id, "i1")
     assert stage.send("old", old, 4).error_code == ErrorCode.FENCED_INSTANCE_ID
     assert stage.sync("s2", again.member_id, 1).assignment == b"mine"
     assert [m.member_id for m in stage.machine.classic_groups.persisted_groups["g"].members] == [again.member_id]
@@ -290,7 +289,7 @@ def test_trap_89_a_static_member_comes_back_without_a_rebalance_and_fences_its_o
 def test_a_static_member_may_leave_by_its_instance_id() -> None:
     stage = GroupShardFixture()
     stage.join("a", instance="i1")
-    answer = stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity("", "i1")]), 5)
+    answer = stage.send("leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity("", "i1")]), 5)
     assert answer.members[0].error_code == 0
     assert stage.group.members == {}
 
@@ -317,7 +316,7 @@ def test_trap_90_only_members_commit_while_there_are_members() -> None:
     stored = stage.machine.offsets.get("g", "t", 0)
     assert stored is not None
     assert (stored.offset, stored.leader_epoch, stored.metadata) == (5, 3, "meta")
-    stage.send("leave", lg.LeaveGroupRequest("g", members=[lg.MemberIdentity(members[0])]), 5)
+    stage.send("leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity(members[0])]), 5)
     assert commit(stage, "c4", "", -1, 8) is ErrorCode.NONE
 
 

@@ -25,8 +25,7 @@ from ottla.broker.tests.coordinator_runtime_fixture import (
 )
 from ottla.controller.metadata.image import MetadataImage
 from ottla.jobs.state_machine import RECORDS_PER_STEP, Effects, RequestReply
-from ottla.wire.messages import leave_group as lg
-from ottla.wire.messages import sync_group as s
+from ottla.wire.messages import leave_group, sync_group
 
 MANY = 2 * RECORDS_PER_STEP + 1
 JOIN_IS_OVER = TimerExpired(("join", "g"))
@@ -55,8 +54,8 @@ def all_in(count: int = MANY) -> tuple[GroupShardFixture, list[str]]:
 
 
 def sync_of_leader(stage: GroupShardFixture, members: list[str]) -> Any:
-    shares = [s.SyncGroupRequestAssignment(m, m.encode()) for m in members]
-    request = s.SyncGroupRequest("g", 1, members[0], None, "consumer", "range", shares)
+    shares = [sync_group.SyncGroupRequestAssignment(m, m.encode()) for m in members]
+    request = sync_group.SyncGroupRequest("g", 1, members[0], None, "consumer", "range", shares)
     return stage.machine.handle(stage.now, GroupRequest("leader", request, 5, "c", "h")).on_commit_outcome
 
 
@@ -126,9 +125,9 @@ def test_who_did_not_come_back_is_dropped_in_slices() -> None:
 @pytest.mark.parametrize("version", [3, 5])
 def test_many_leave_in_slices_and_hear_of_it_together(version: int) -> None:
     stage, members = all_in()
-    wanted = [lg.MemberIdentity(m) for m in [*members, "stranger"]]
+    wanted = [leave_group.MemberIdentity(m) for m in [*members, "stranger"]]
     fx = stage.machine.handle(
-        stage.now, GroupRequest("leave", lg.LeaveGroupRequest("g", "", wanted), version, "c", "h")
+        stage.now, GroupRequest("leave", leave_group.LeaveGroupRequest("g", "", wanted), version, "c", "h")
     )
     [reply] = fx.replies
     parts = slices(fx)
@@ -139,7 +138,9 @@ def test_many_leave_in_slices_and_hear_of_it_together(version: int) -> None:
 
 def test_before_v3_one_leaves_a_large_group_and_is_told_so() -> None:
     stage, members = all_in()
-    fx = stage.machine.handle(stage.now, GroupRequest("leave", lg.LeaveGroupRequest("g", members[0]), 2, "c", "h"))
+    fx = stage.machine.handle(
+        stage.now, GroupRequest("leave", leave_group.LeaveGroupRequest("g", members[0]), 2, "c", "h")
+    )
     stage.apply(fx)
     assert (stage.answers["leave"].error_code, stage.answers["leave"].members) == (E.NONE, [])
     assert len(stage.group.members) == MANY - 1

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups.classic import pending_member_ids as p
+from ottla.broker.groups.classic import pending_member_ids
 from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture
 from ottla.broker.groups.state_machine import DeleteGroup
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import join_group as j
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import join_group
 
 LONGEST = "x" * 32_000
 
 
 def ask(stage: GroupShardFixture, ticket: str, group: str = "g", client: str = LONGEST, member: str = "") -> str:
-    protocols = [j.JoinGroupRequestProtocol("range", b"")]
-    request = j.JoinGroupRequest(group, 1_800_000, 1_800_000, member, None, "consumer", protocols)
+    protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
+    request = join_group.JoinGroupRequest(group, 1_800_000, 1_800_000, member, None, "consumer", protocols)
     answer = stage.send(ticket, request, client=client)
-    assert answer is None or answer.error_code in (E.MEMBER_ID_REQUIRED, E.NONE, E.UNKNOWN_MEMBER_ID)
+    assert answer is None or answer.error_code in (
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    )
     return "" if answer is None else str(answer.member_id)
 
 
@@ -34,12 +38,12 @@ def test_promised_ids_nobody_uses_are_not_kept_without_end() -> None:
     for number in range(200):
         ask(stage, f"{number}")
         stage.wait(1)
-    assert kept_chars(stage) <= p.MAX_GROUP_CHARS
+    assert kept_chars(stage) <= pending_member_ids.MAX_GROUP_CHARS
     for number in range(400):
         ask(stage, f"group {number}", f"g{number % 20}")
         stage.wait(1)
-    assert p.MAX_CHARS // 2 < kept_chars(stage) <= p.MAX_CHARS
-    assert len(stage._armed) < 2 * p.MAX_CHARS // len(LONGEST), "nor are their timers"
+    assert pending_member_ids.MAX_CHARS // 2 < kept_chars(stage) <= pending_member_ids.MAX_CHARS
+    assert len(stage._armed) < 2 * pending_member_ids.MAX_CHARS // len(LONGEST), "nor are their timers"
 
 
 def test_who_comes_back_with_its_id_is_let_in_whatever_others_ask_for() -> None:
@@ -50,7 +54,7 @@ def test_who_comes_back_with_its_id_is_let_in_whatever_others_ask_for() -> None:
         stage.wait(1)
     ask(stage, "back", "other", "c", first)
     stage.wait(1)
-    assert stage.answers["back"].error_code == E.NONE, "one group does not use up what the others may have"
+    assert stage.answers["back"].error_code == ErrorCode.NONE, "one group does not use up what the others may have"
 
 
 def test_a_thousand_consumers_that_come_at_once_all_get_in() -> None:

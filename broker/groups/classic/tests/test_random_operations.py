@@ -15,20 +15,16 @@ from ottla.broker.groups.committed_offsets import OffsetToCommit
 from ottla.broker.groups.records import GroupRecord, decode, encode
 from ottla.broker.groups.state_machine import CommitOffsets, DeleteGroup, DeleteOffsets
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import heartbeat as hb
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import leave_group as lg
-from ottla.wire.messages import offset_records as o
-from ottla.wire.messages import sync_group as s
+from ottla.wire.messages import heartbeat, join_group, leave_group, offset_records, sync_group
 
 NAMES = ("g0", "g1", "g2")
 NOTHING_READ = b"\0\0\0\0"
 
 
-def any_value(rng: random.Random) -> o.GroupMetadataValue:
+def any_value(rng: random.Random) -> offset_records.GroupMetadataValue:
     """A group's record as nobody should write it; clients that call themselves an admin tool can."""
     rows = [
-        o.MemberMetadata(
+        offset_records.MemberMetadata(
             *(rng.choice(["a", "b", "", "c"]), rng.choice([None, "i", "k", ""]), "c", "h"),
             *(rng.choice([-1, 0, 1000]), rng.choice([-5, 0, 6000]), rng.choice([b"", NOTHING_READ, b"xx"]), b""),
         )
@@ -36,7 +32,7 @@ def any_value(rng: random.Random) -> o.GroupMetadataValue:
     ]
     generation = rng.choice([-1, 0, 5, 2**31 - 100_000])
     protocol, leader = rng.choice([None, "", "range"]), rng.choice([None, "a", "z", ""])
-    return o.GroupMetadataValue(rng.choice(["consumer", "", "x"]), generation, protocol, leader, -1, rows)
+    return offset_records.GroupMetadataValue(rng.choice(["consumer", "", "x"]), generation, protocol, leader, -1, rows)
 
 
 class RandomClassicGroupHistory:
@@ -82,12 +78,14 @@ class RandomClassicGroupHistory:
             case 0 | 1 | 2:
                 return self._call(ticket, self._join(name, group, who, instance), rng.choice([3, 5, 9]))
             case 3:
-                shares = [s.SyncGroupRequestAssignment(who, b"x")]
-                return self._call(ticket, s.SyncGroupRequest(name, generation, who, instance, assignments=shares), 5)
+                shares = [sync_group.SyncGroupRequestAssignment(who, b"x")]
+                return self._call(
+                    ticket, sync_group.SyncGroupRequest(name, generation, who, instance, assignments=shares), 5
+                )
             case 4:
-                return self._call(ticket, hb.HeartbeatRequest(name, generation, who, instance), 4)
+                return self._call(ticket, heartbeat.HeartbeatRequest(name, generation, who, instance), 4)
             case 5:
-                leaves = lg.LeaveGroupRequest(name, who, [lg.MemberIdentity(who, instance)])
+                leaves = leave_group.LeaveGroupRequest(name, who, [leave_group.MemberIdentity(who, instance)])
                 return self._call(ticket, leaves, rng.choice([2, 5]))
             case 6:
                 new = OffsetToCommit("t", bytes(16), 0, 5, -1, "m")
@@ -96,13 +94,15 @@ class RandomClassicGroupHistory:
         self.asked.pop()
         return RequestDisconnected(name, rng.choice([*self.asked, ""]))
 
-    def _join(self, name: str, group: ClassicGroup, who: str, instance: str | None) -> j.JoinGroupRequest:
+    def _join(self, name: str, group: ClassicGroup, who: str, instance: str | None) -> join_group.JoinGroupRequest:
         rng, known = self.rng, group.members.get(who)
         said = [(n, NOTHING_READ) for n in rng.sample(["range", "rr", ""], rng.randrange(3))]
         if known is not None and rng.random() < 0.5:
             said = known.protocols
-        kind, rows = group.protocol_type or "consumer", [j.JoinGroupRequestProtocol(*x) for x in said]
-        return j.JoinGroupRequest(name, rng.choice([6000, 9000]), rng.choice([-1, 0, 5000]), who, instance, kind, rows)
+        kind, rows = group.protocol_type or "consumer", [join_group.JoinGroupRequestProtocol(*x) for x in said]
+        return join_group.JoinGroupRequest(
+            name, rng.choice([6000, 9000]), rng.choice([-1, 0, 5000]), who, instance, kind, rows
+        )
 
     def _call(self, ticket: str, request: Any, version: int) -> GroupRequest:
         return GroupRequest(ticket, request, version, "c", "h", f"id-{ticket}")
@@ -113,7 +113,7 @@ def test_whatever_happens_to_groups_all_are_answered_and_members_that_are_silent
     walk = RandomClassicGroupHistory(seed)
     stage = walk.stage
     for name in NAMES if seed % 2 else ():
-        record = decode(*encode(GroupRecord(o.GroupMetadataKey(name), any_value(walk.rng))))
+        record = decode(*encode(GroupRecord(offset_records.GroupMetadataKey(name), any_value(walk.rng))))
         assert record is not None
         stage.machine.replay(0, record)
     stage.apply(stage.machine.handle(stage.now, ShardLoaded()))
@@ -125,10 +125,12 @@ def test_whatever_happens_to_groups_all_are_answered_and_members_that_are_silent
 
 
 def test_of_a_member_a_record_names_twice_the_last_row_counts() -> None:
-    def row(member: str, instance: str | None, said: bytes) -> o.MemberMetadata:
-        return o.MemberMetadata(member, instance, "c", "h", 1, 1, said, b"")
+    def row(member: str, instance: str | None, said: bytes) -> offset_records.MemberMetadata:
+        return offset_records.MemberMetadata(member, instance, "c", "h", 1, 1, said, b"")
 
     rows = [row("a", None, b"1"), row("b", "i", b"2"), row("a", None, b"3"), row("c", "i", b"4")]
-    group = ClassicGroup.from_record_value("g", o.GroupMetadataValue("consumer", 1, "range", "a", -1, rows))
+    group = ClassicGroup.from_record_value(
+        "g", offset_records.GroupMetadataValue("consumer", 1, "range", "a", -1, rows)
+    )
     assert {m.id: m.metadata_for("range") for m in group.members.values()} == {"a": b"3", "c": b"4"}
     assert (group.protocol_counts, group.static_member_ids, group.leader) == ({"range": 2}, {"i": "c"}, "a")

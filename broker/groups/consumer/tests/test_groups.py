@@ -15,10 +15,10 @@ from ottla.broker.tests.consumer_group_fixture import (
     two_reconciled_members,
 )
 from ottla.broker.tests.handler_fixture import topic_id_of
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import consumer_group_heartbeat
 
-ROW = hb.ConsumerGroupHeartbeatRequestTopicPartitions
+ROW = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions
 T = topic_id_of("t")
 
 
@@ -42,8 +42,8 @@ def test_a_member_without_an_id_gets_one_from_the_coordinator() -> None:
 def test_nobody_goes_on_in_a_group_that_is_not_there() -> None:
     """165."""
     answer = ConsumerGroupShard().heartbeat("a", 3)
-    assert (answer.error_code, answer.error_message) == (E.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
-    assert ConsumerGroupShard().heartbeat("a", -1).error_code == E.GROUP_ID_NOT_FOUND
+    assert (answer.error_code, answer.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
+    assert ConsumerGroupShard().heartbeat("a", -1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_heartbeat_that_says_nothing_new_writes_nothing_and_tells_no_assignment() -> None:
@@ -72,7 +72,7 @@ def test_what_a_client_calls_itself_is_written_even_where_nothing_else_changed()
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0)
     written = len(shard.log)
-    shard.call(hb.ConsumerGroupHeartbeatRequest("g", "a", 2), client_id="other")
+    shard.call(consumer_group_heartbeat.ConsumerGroupHeartbeatRequest("g", "a", 2), client_id="other")
     assert shard.records(written) == ["5a"]
     member = shard.consumer.members["a"]
     assert (member.client_id, member.client_host, member.rebalance_timeout_ms) == ("other", "/10.0.0.1", 30_000)
@@ -106,13 +106,13 @@ def test_partitions_are_given_up_before_they_are_given() -> None:
 @pytest.mark.parametrize(
     ("epoch", "owned", "code"),
     [
-        (4, None, E.FENCED_MEMBER_EPOCH),
+        (4, None, ErrorCode.FENCED_MEMBER_EPOCH),
         (3, None, 0),
         (2, [ROW(T, [0])], 0),
         (2, [], 0),
-        (2, None, E.FENCED_MEMBER_EPOCH),
-        (2, [ROW(T, [5])], E.FENCED_MEMBER_EPOCH),
-        (1, [ROW(T, [0])], E.FENCED_MEMBER_EPOCH),
+        (2, None, ErrorCode.FENCED_MEMBER_EPOCH),
+        (2, [ROW(T, [5])], ErrorCode.FENCED_MEMBER_EPOCH),
+        (1, [ROW(T, [0])], ErrorCode.FENCED_MEMBER_EPOCH),
     ],
 )
 def test_a_member_speaks_in_its_epoch_or_has_missed_the_last_answer(epoch: int, owned: Any, code: int) -> None:
@@ -136,7 +136,7 @@ def test_a_group_that_is_full_takes_nobody_new() -> None:
     """165."""
     shard = ConsumerGroupShard(max_size=1)
     assert shard.heartbeat("a", 0).error_code == 0
-    assert shard.heartbeat("b", 0).error_code == E.GROUP_MAX_SIZE_REACHED
+    assert shard.heartbeat("b", 0).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert shard.heartbeat("a", 0).error_code == 0
 
 
@@ -220,8 +220,8 @@ def test_who_leaves_is_forgotten_and_the_rest_goes_on() -> None:
     assert a.owned == {"t": [0, 1, 2, 3, 4, 5]}
     shard.heartbeat("a", -1)
     assert (shard.consumer.state, shard.consumer.metadata_hash, shard.consumer.epoch) == ("Empty", 0, 5)
-    assert b.beat().error_code == E.UNKNOWN_MEMBER_ID
-    assert shard.heartbeat("b", -1).error_code == E.UNKNOWN_MEMBER_ID
+    assert b.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert shard.heartbeat("b", -1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_session_ends_where_nobody_beats() -> None:
@@ -321,7 +321,7 @@ def test_a_pattern_re2_would_not_take_is_refused() -> None:
     """179."""
     shard = ConsumerGroupShard()
     for bad in ("a**", "(", r"(a)\1", "(?=a)", r"\pL{1000}", "\ud800"):
-        assert shard.heartbeat("a", 0, subscribed_topic_regex=bad).error_code == E.INVALID_REGULAR_EXPRESSION
+        assert shard.heartbeat("a", 0, subscribed_topic_regex=bad).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert shard.log == []
     assert shard.heartbeat("a", 0, subscribed_topic_regex="").error_code == 0
 
@@ -344,7 +344,9 @@ def test_new_topics_are_found_ten_seconds_after_the_last_search_at_the_earliest(
 def test_a_member_finds_only_topics_it_may_describe() -> None:
     """179."""
     shard = ConsumerGroupShard({"foo-1": 1, "foo-2": 1})
-    request = hb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, None, "foo-.*", None, [])
+    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "a", 0, None, None, 30_000, None, "foo-.*", None, []
+    )
     shard.call(request, can_describe=lambda name: name == "foo-2")
     shard.wait(0)
     assert shard.consumer.resolved_regexes["foo-.*"].topics == {"foo-2"}

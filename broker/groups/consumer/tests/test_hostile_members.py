@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups.consumer import consumer_protocol
-from ottla.broker.groups.consumer import records as cr
+from ottla.broker.groups.consumer import consumer_protocol, records
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroupMember, ConsumerMemberState
 from ottla.broker.groups.consumer.tests.test_migration import said
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard, ConsumerMemberClient, image_of
 from ottla.broker.tests.handler_fixture import topic_id_of
 from ottla.jobs.state_machine import RECORDS_PER_STEP
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import consumer_group_heartbeat as hb
-from ottla.wire.messages import offset_records as o
-from ottla.wire.messages import sync_group as s
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import consumer_group_heartbeat, offset_records, sync_group
 
 T = topic_id_of("t")
 IMAGE = image_of({"t": 6})
@@ -25,7 +22,7 @@ def stored(shard: ConsumerGroupShard, *shares: list[int], topics: tuple[str, ...
     """A stable classic group whose leader has given these shares; the members' ids."""
     names = [f"old-{number}" for number in range(len(shares))]
     rows = [
-        o.MemberMetadata(
+        offset_records.MemberMetadata(
             name,
             None,
             "c",
@@ -37,8 +34,8 @@ def stored(shard: ConsumerGroupShard, *shares: list[int], topics: tuple[str, ...
         )
         for name, share in zip(names, shares, strict=True)
     ]
-    value = o.GroupMetadataValue("consumer", 5, "cooperative-sticky", names[0], shard.now, rows)
-    shard.machine.replay(0, GroupRecord(o.GroupMetadataKey("g"), value))
+    value = offset_records.GroupMetadataValue("consumer", 5, "cooperative-sticky", names[0], shard.now, rows)
+    shard.machine.replay(0, GroupRecord(offset_records.GroupMetadataKey("g"), value))
     return names
 
 
@@ -55,7 +52,7 @@ def test_an_assignment_that_does_not_come_out_even_is_an_error_and_the_group_sta
     shard = ConsumerGroupShard()
     stored(shard, *shares)
     answer = ConsumerMemberClient(shard, "new").beat()
-    assert answer.error_code == E.UNKNOWN_SERVER_ERROR, why
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR, why
     assert answer.error_message == (
         "Failed to compute a new target assignment for epoch 6: Partitions were left unassigned"
     )
@@ -67,7 +64,7 @@ def test_a_partition_that_is_not_there_is_an_error_also_where_members_want_diffe
     shard = ConsumerGroupShard({"t": 6, "u": 1})
     stored(shard, [0, 1, number], topics=("t",))
     answer = ConsumerMemberClient(shard, "new", subscribed_topic_names=["u"]).beat()
-    assert answer.error_code == E.UNKNOWN_SERVER_ERROR
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert (shard.log, "g" in shard.machine.classic_groups.groups) == ([], True)
 
 
@@ -75,12 +72,12 @@ def test_a_first_protocol_that_cannot_be_read_is_an_error_of_that_member_alone()
     shard = ConsumerGroupShard()
     names = stored(shard, [0, 1, 2], [3, 4, 5])
     ConsumerMemberClient(shard, "new").beat()
-    shard.machine.replay(0, cr.target_assignment_epoch_record("g", 5, 0))
+    shard.machine.replay(0, records.target_assignment_epoch_record("g", 5, 0))
     member = shard.consumer.members[names[0]]
     assert member.classic_metadata is not None
     member.classic_metadata.supported_protocols[0].metadata = b"\x00"
-    codes = [shard.call(s.SyncGroupRequest("g", 5, name, None, "consumer"), 5).error_code for name in names]
-    assert codes == [E.UNKNOWN_SERVER_ERROR, E.NONE]
+    codes = [shard.call(sync_group.SyncGroupRequest("g", 5, name, None, "consumer"), 5).error_code for name in names]
+    assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("many", [3, RECORDS_PER_STEP + 1])
@@ -92,12 +89,12 @@ def test_a_member_in_a_state_nobody_knows_is_fenced_however_large_its_group_is(m
     odd = ConsumerGroupMember(
         "odd", 5, 5, ConsumerMemberState.UNKNOWN, subscribed_topic_names=frozenset(["t"]), rebalance_timeout_ms=1_000
     )
-    for record in (cr.member_record("g", odd), cr.current_assignment_record("g", odd)):
+    for record in (records.member_record("g", odd), records.current_assignment_record("g", odd)):
         shard.machine.replay(0, record)
     shard.consumer.hash_checked_epoch = None
-    row = hb.ConsumerGroupHeartbeatRequestTopicPartitions(T, [0])
+    row = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions(T, [0])
     shard.heartbeat("m0", 0, subscribed_topic_names=["t", "u"])
     written = len(shard.log)
     answer = shard.heartbeat("odd", 5, topic_partitions=[row], subscribed_topic_names=["t", "w"])
-    assert answer.error_code == E.FENCED_MEMBER_EPOCH
+    assert answer.error_code == ErrorCode.FENCED_MEMBER_EPOCH
     assert len(shard.log) == written

@@ -10,9 +10,8 @@ from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroupMember, ConsumerMemberState
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import consumer_group_records as m
-from ottla.wire.messages import sync_group as s
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import consumer_group_records, sync_group
 
 METADATA = b"\x00\x00" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff"
 """A subscription to "t", of version 0."""
@@ -23,7 +22,9 @@ def shard_of(*protocols: list[str], **more: str) -> ConsumerGroupShard:
     shard = ConsumerGroupShard()
     records = [cr.epoch_record("g", 5, 0), cr.target_assignment_epoch_record("g", 5, 0)]
     for number, names in enumerate(protocols):
-        classic = m.ClassicMemberMetadata(10_000, [m.ClassicProtocol(name, METADATA) for name in names])
+        classic = consumer_group_records.ClassicMemberMetadata(
+            10_000, [consumer_group_records.ClassicProtocol(name, METADATA) for name in names]
+        )
         records.append(
             cr.member_record(
                 "g",
@@ -67,18 +68,19 @@ def test_downgrade_takes_a_protocol_that_a_record_names_twice_once() -> None:
 
 
 def test_sync_of_a_member_without_a_protocol_is_a_server_error() -> None:
-    answer = shard_of([]).call(s.SyncGroupRequest("g", 5, "m0"), 5)
-    assert answer.error_code == E.UNKNOWN_SERVER_ERROR
+    answer = shard_of([]).call(sync_group.SyncGroupRequest("g", 5, "m0"), 5)
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_heartbeat_where_members_want_an_assignor_that_does_not_exist_is_a_server_error() -> None:
     shard = shard_of(assignor="sticky-from-a-newer-version")
-    assert shard.heartbeat("other", 0).error_code == E.UNKNOWN_SERVER_ERROR
+    assert shard.heartbeat("other", 0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "other" not in shard.consumer.members
 
 
 @pytest.mark.parametrize(
-    "record", [cr.partition_metadata_tombstone("g"), GroupRecord(m.ConsumerGroupMetadataKey("g"), None)]
+    "record",
+    [cr.partition_metadata_tombstone("g"), GroupRecord(consumer_group_records.ConsumerGroupMetadataKey("g"), None)],
 )
 def test_tombstone_of_an_unknown_group_changes_nothing(record: GroupRecord) -> None:
     shard = ConsumerGroupShard()

@@ -12,11 +12,8 @@ from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.consumer.tests.test_hostile_members import stored
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard
 from ottla.broker.tests.handler_fixture import topic_id_of
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import consumer_group_heartbeat as hb
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import leave_group as lg
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import consumer_group_heartbeat, join_group, leave_group
 
 T = topic_id_of("t")
 MANY = 300
@@ -25,7 +22,9 @@ JOINS: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "topic_partitions": [],
 
 
 def beat(epoch: int = 0, **fields: Any) -> GroupRequest:
-    request = hb.ConsumerGroupHeartbeatRequest("g", "new", epoch, **(fields or JOINS if epoch == 0 else fields))
+    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "new", epoch, **(fields or JOINS if epoch == 0 else fields)
+    )
     return GroupRequest(f"beat-{epoch}", request, 1, "c", "h", "id")
 
 
@@ -78,26 +77,26 @@ def test_whoever_waits_for_the_large_classic_group_hears_once() -> None:
     shard, names = classic()
     group = shard.machine.classic_groups.groups["g"]
     group.transition_to(ClassicGroupState.PREPARING_REBALANCE, shard.now)
-    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", group.members[names[0]].protocols[0][1])]
-    request = j.JoinGroupRequest("g", 10_000, 30_000, names[0], None, "consumer", protocols)
+    protocols = [join_group.JoinGroupRequestProtocol("cooperative-sticky", group.members[names[0]].protocols[0][1])]
+    request = join_group.JoinGroupRequest("g", 10_000, 30_000, names[0], None, "consumer", protocols)
     shard.apply(shard.machine.handle(shard.now, GroupRequest("waits", request, 9, "c", "h", "id")))
     assert "waits" not in shard.answers
     told = [r for part in parts(shard.machine.handle(shard.now, beat())) for r in part.replies]
     assert [(r.pending_request, r.message.error_code) for r in told if r.pending_request == "waits"] == [
-        ("waits", E.REBALANCE_IN_PROGRESS)
+        ("waits", ErrorCode.REBALANCE_IN_PROGRESS)
     ]
 
 
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"subscribed_topic_names": None, "subscribed_topic_regex": "("}, E.INVALID_REGULAR_EXPRESSION),
-        ({"server_assignor": "uniform"}, E.UNKNOWN_SERVER_ERROR),
+        ({"subscribed_topic_names": None, "subscribed_topic_regex": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"server_assignor": "uniform"}, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_is_refused_is_refused_before_anything_is_written(fields: dict[str, Any], code: E) -> None:
+def test_what_is_refused_is_refused_before_anything_is_written(fields: dict[str, Any], code: ErrorCode) -> None:
     """The second: what the leader gave does not come out even."""
-    shard, _ = classic(MANY, MANY if code is E.INVALID_REGULAR_EXPRESSION else 6)
+    shard, _ = classic(MANY, MANY if code is ErrorCode.INVALID_REGULAR_EXPRESSION else 6)
     fx = shard.machine.handle(shard.now, beat(**{**JOINS, **fields}))
     assert fx.continuation is not None
     written = map(len, (part.records for part in fx.continuation))
@@ -136,25 +135,25 @@ def test_very_many_leave_at_once_and_the_next_epoch_is_written_first(strangers: 
     """Whatever is lost of the rest when the node dies, those who stay get a new target."""
     shard, names = converted()
     gone = names[: MANY - 1]
-    rows = [lg.MemberIdentity(name) for name in [*gone, *["nobody"] * strangers]]
+    rows = [leave_group.MemberIdentity(name) for name in [*gone, *["nobody"] * strangers]]
     epoch, written = shard.consumer.epoch, len(shard.log)
     fx = shard.machine.handle(
-        shard.now, GroupRequest("left", lg.LeaveGroupRequest("g", members=rows), 5, "c", "h", "id")
+        shard.now, GroupRequest("left", leave_group.LeaveGroupRequest("g", members=rows), 5, "c", "h", "id")
     )
     assert apply(shard, fx) <= MOST_AT_ONCE
     assert shard.records(written)[0] == "3"
     assert (set(shard.consumer.members), shard.consumer.epoch) == ({names[-1], "new"}, epoch + 1)
     codes = [row.error_code for row in shard.answers["left"].members]
-    assert codes == [*[E.NONE] * len(gone), *[E.UNKNOWN_MEMBER_ID] * strangers]
+    assert codes == [*[ErrorCode.NONE] * len(gone), *[ErrorCode.UNKNOWN_MEMBER_ID] * strangers]
 
 
 @pytest.mark.parametrize("strangers", [0, 600])
 def test_the_last_of_the_new_protocol_is_taken_out_by_an_administrator(strangers: int) -> None:
     shard, names = converted(20)
-    rows = [lg.MemberIdentity("new"), *[lg.MemberIdentity("nobody")] * strangers]
+    rows = [leave_group.MemberIdentity("new"), *[leave_group.MemberIdentity("nobody")] * strangers]
     fx = shard.machine.handle(
-        shard.now, GroupRequest("left", lg.LeaveGroupRequest("g", members=rows), 5, "c", "h", "id")
+        shard.now, GroupRequest("left", leave_group.LeaveGroupRequest("g", members=rows), 5, "c", "h", "id")
     )
     apply(shard, fx)
     assert set(shard.machine.classic_groups.groups["g"].members) == set(names)
-    assert shard.answers["left"].members[0].error_code == E.NONE
+    assert shard.answers["left"].members[0].error_code == ErrorCode.NONE

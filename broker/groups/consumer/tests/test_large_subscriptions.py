@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups import records as gr
+from ottla.broker.groups import records
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.consumer import target_assignment
 from ottla.broker.groups.consumer.consumer_group import (
@@ -31,9 +31,8 @@ from ottla.broker.handlers.groups.tests.test_consumer_group_handlers import JOIN
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard, image_of
 from ottla.broker.tests.group_coordinator_fixture import GroupCoordinatorNode, run
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import consumer_group_heartbeat as hb
-from ottla.wire.messages import share_group_heartbeat as sb
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import consumer_group_heartbeat, share_group_heartbeat
 
 MANY = 2_000
 
@@ -94,13 +93,17 @@ def test_a_name_costs_no_call_of_python_when_it_is_decided_on_nor_when_it_is_rep
     ConsumerGroupShard().heartbeat("a", 0)  # what is loaded with the first
     shard = ConsumerGroupShard()
     names = ["t", *(f"none-{number}" for number in range(MANY))]
-    joins = hb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, names, None, None, [])
+    joins = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "a", 0, None, None, 30_000, names, None, None, []
+    )
     out: list[Any] = []
     assert calls_of(lambda: out.append(shard.machine.handle(1, GroupRequest("x", joins, 1, "c", "h")))) < MANY // 4
     assert calls_of(lambda: [shard.machine.replay(0, record) for record in out[0].records]) < MANY // 4
     assert len(shard.consumer.subscribed_topic_names) == MANY + 1
     member = shard.consumer.members["a"]
-    again = hb.ConsumerGroupHeartbeatRequest("g", "a", member.epoch, subscribed_topic_names=names[::-1])
+    again = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "a", member.epoch, subscribed_topic_names=names[::-1]
+    )
     assert calls_of(lambda: out.append(shard.machine.handle(1, GroupRequest("x", again, 1, "c", "h")))) < MANY // 4
     assert not out[1].records
     shard.heartbeat("a", -1)
@@ -126,8 +129,10 @@ def test_very_many_texts_are_put_in_order_step_by_step(letters: str) -> None:
     assert found == texts
 
 
-def joining(names: Any, member: str = "a") -> hb.ConsumerGroupHeartbeatRequest:
-    return hb.ConsumerGroupHeartbeatRequest("g", member, 0, None, None, 30_000, names, None, None, [])
+def joining(names: Any, member: str = "a") -> consumer_group_heartbeat.ConsumerGroupHeartbeatRequest:
+    return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", member, 0, None, None, 30_000, names, None, None, []
+    )
 
 
 def test_names_that_are_in_order_are_written_as_others_and_kept_as_they_are() -> None:
@@ -137,7 +142,9 @@ def test_names_that_are_in_order_are_written_as_others_and_kept_as_they_are() ->
         x.machine.handle(1, GroupRequest("x", joining(y), 1, "c", "h"))
         for x, y in ((plain, ["t", "b", "a"]), (ordered, names))
     ]
-    assert [gr.encode(record) for record in told[0].records] == [gr.encode(record) for record in told[1].records]
+    assert [records.encode(record) for record in told[0].records] == [
+        records.encode(record) for record in told[1].records
+    ]
     for record in told[1].records:
         ordered.machine.replay(0, record)
     assert ordered.consumer.members["a"].subscribed_topic_names is names
@@ -174,7 +181,12 @@ def named(node: GroupCoordinatorNode, names: list[str], each_ms: float = 5) -> A
 
     async def story() -> None:
         fields = {name: getattr(JOIN, name) for name in JOIN.__struct_fields__} | {"subscribed_topic_names": names}
-        asked = node.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, hb.ConsumerGroupHeartbeatRequest(**fields), each_ms)
+        asked = node.ask(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            1,
+            consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(**fields),
+            each_ms,
+        )
         assert isinstance(asked, Awaitable), "it was taken in in one go"
         out.append(await asked)
 
@@ -196,14 +208,16 @@ def test_very_many_names_are_taken_in_step_by_step() -> None:
 def test_names_that_do_not_fit_into_a_record_are_refused_before_they_are_put_in_order() -> None:
     node = served()
     end = node.replica.log.log_end_offset
-    assert named(node, [f"{number}-{'x' * 200}" for number in range(6_000)]).error_code == E.UNKNOWN_SERVER_ERROR
+    assert (
+        named(node, [f"{number}-{'x' * 200}" for number in range(6_000)]).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    )
     assert node.replica.log.log_end_offset == end
 
 
 def test_of_very_many_names_all_must_be_allowed() -> None:
     node = served()
     forbidding(node, "none-1234")
-    assert named(node, SOME).error_code == E.TOPIC_AUTHORIZATION_FAILED
+    assert named(node, SOME).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_very_many_names_of_a_member_of_a_share_group_are_taken_in_step_by_step() -> None:
@@ -213,11 +227,11 @@ def test_very_many_names_of_a_member_of_a_share_group_are_taken_in_step_by_step(
 
     async def story() -> None:
         for names in (SOME[1:], [f"{number}-{'x' * 200}" for number in range(6_000)]):
-            request = sb.ShareGroupHeartbeatRequest("g", "a", 0, subscribed_topic_names=names)
+            request = share_group_heartbeat.ShareGroupHeartbeatRequest("g", "a", 0, subscribed_topic_names=names)
             answers.append(await node.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, request, 5))
 
     run(node, story)
-    assert [answer.error_code for answer in answers] == [0, E.UNKNOWN_SERVER_ERROR]
+    assert [answer.error_code for answer in answers] == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
     member = node.groups.shard_for("g").machine.find_share_group("g").members["a"]  # type: ignore[attr-defined]
     assert type(member.subscribed_topic_names) is iteration_order.JavaSortedStrings
     assert list(member.subscribed_topic_names) == sorted(SOME[1:])

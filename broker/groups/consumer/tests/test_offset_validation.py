@@ -8,7 +8,7 @@ from ottla.broker.groups.committed_offsets import OffsetToCommit
 from ottla.broker.groups.state_machine import CommitOffsets, DeleteGroup, DeleteOffsets
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard, two_reconciled_members
 from ottla.broker.tests.handler_fixture import topic_id_of
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 
 T = topic_id_of("t")
 
@@ -27,14 +27,14 @@ def commit(shard: ConsumerGroupShard, member: str, epoch: int, partition: int = 
     [
         ("a", 3, 0, 9, 0),
         ("a", 3, 5, 9, 0),
-        ("a", 3, 0, 8, E.UNSUPPORTED_VERSION),
-        ("a", 4, 0, 9, E.STALE_MEMBER_EPOCH),
+        ("a", 3, 0, 8, ErrorCode.UNSUPPORTED_VERSION),
+        ("a", 4, 0, 9, ErrorCode.STALE_MEMBER_EPOCH),
         ("a", 2, 0, 9, 0),
-        ("a", 2, 5, 9, E.STALE_MEMBER_EPOCH),
-        ("a", 1, 0, 9, E.STALE_MEMBER_EPOCH),
-        ("b", 2, 5, 9, E.STALE_MEMBER_EPOCH),
-        ("nobody", 3, 0, 9, E.UNKNOWN_MEMBER_ID),
-        ("", -1, 0, 9, E.UNKNOWN_MEMBER_ID),
+        ("a", 2, 5, 9, ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 1, 0, 9, ErrorCode.STALE_MEMBER_EPOCH),
+        ("b", 2, 5, 9, ErrorCode.STALE_MEMBER_EPOCH),
+        ("nobody", 3, 0, 9, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, 0, 9, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
 def test_positions_are_committed_in_the_members_epoch_or_since_it_has_the_partition(
@@ -59,12 +59,12 @@ def test_a_group_with_members_is_not_deleted_and_one_without_goes_with_everythin
     shard, _, _ = two_reconciled_members()
     commit(shard, "a", 3)
     shard.apply(shard.machine.handle(shard.now, DeleteGroup("no", "g")))
-    assert shard.answers["no"] == E.NON_EMPTY_GROUP
+    assert shard.answers["no"] == ErrorCode.NON_EMPTY_GROUP
     shard.heartbeat("a", -1)
     shard.heartbeat("b", -1)
     written = len(shard.log)
     shard.apply(shard.machine.handle(shard.now, DeleteGroup("yes", "g")))
-    assert shard.answers["yes"] == E.NONE
+    assert shard.answers["yes"] == ErrorCode.NONE
     assert shard.records(written) == ["-OffsetCommitKey", "-6", "-4", "-3"]
     assert shard.machine.find_consumer_group("g") is None
 

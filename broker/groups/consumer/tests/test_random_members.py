@@ -9,16 +9,16 @@ import pytest
 
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard, ConsumerMemberClient
 from ottla.broker.tests.handler_fixture import topic_id_of
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import consumer_group_heartbeat
 
 TOPICS = {"a1": 3, "a2": 1, "b1": 4}
 KNOWN = {
-    E.FENCED_MEMBER_EPOCH,
-    E.UNKNOWN_MEMBER_ID,
-    E.UNRELEASED_INSTANCE_ID,
-    E.FENCED_INSTANCE_ID,
-    E.GROUP_ID_NOT_FOUND,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.UNRELEASED_INSTANCE_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
 }
 
 
@@ -34,12 +34,12 @@ class SlowConsumerMember(ConsumerMemberClient):
         parts = (*self.owned.items(), *self.lingering.items())
         return {(topic, number) for topic, numbers in parts for number in numbers}
 
-    def rows(self) -> list[hb.ConsumerGroupHeartbeatRequestTopicPartitions]:
-        row, both = hb.ConsumerGroupHeartbeatRequestTopicPartitions, sorted(self.has)
+    def rows(self) -> list[consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions]:
+        row, both = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions, sorted(self.has)
         topics = {topic for topic, _ in both}
         return [row(topic_id_of(topic), [n for t, n in both if t == topic]) for topic in sorted(topics)]
 
-    def slowly(self, **fields: Any) -> hb.ConsumerGroupHeartbeatResponse:
+    def slowly(self, **fields: Any) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
         """A heartbeat after which it still has, for one more, what it was told to give up."""
         before = dict(self.owned) if self.epoch else {}
         answer = self.beat(**fields)
@@ -108,7 +108,7 @@ class RandomConsumerGroupHistory:
     def beat(self, who: SlowConsumerMember, **fields: object) -> None:
         answer = who.slowly(instance_id=who.joining.get("instance_id"), **fields)
         assert not answer.error_code or answer.error_code in KNOWN, answer
-        if answer.error_code in (E.UNRELEASED_INSTANCE_ID, E.FENCED_INSTANCE_ID):
+        if answer.error_code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.followers.remove(who)
         self.holds()
 

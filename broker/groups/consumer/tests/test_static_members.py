@@ -9,10 +9,10 @@ from ottla.broker.tests.consumer_group_fixture import (
     reconcile_members,
 )
 from ottla.broker.tests.handler_fixture import topic_id_of
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import consumer_group_heartbeat
 
-ROW = hb.ConsumerGroupHeartbeatRequestTopicPartitions
+ROW = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions
 T = topic_id_of("t")
 
 
@@ -21,7 +21,7 @@ def test_a_static_member_comes_back_to_what_it_had() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0, instance_id="i")
     shard.heartbeat("b", 0)
-    assert shard.heartbeat("x", 0, instance_id="i").error_code == E.UNRELEASED_INSTANCE_ID
+    assert shard.heartbeat("x", 0, instance_id="i").error_code == ErrorCode.UNRELEASED_INSTANCE_ID
     shard.heartbeat("a", 2, instance_id="i")
     shard.heartbeat("a", 2, instance_id="i", topic_partitions=[ROW(T, [0, 1, 2])])
     epoch, written = shard.consumer.epoch, len(shard.log)
@@ -35,9 +35,9 @@ def test_a_static_member_comes_back_to_what_it_had() -> None:
     assert (back.error_code, back.member_epoch, assignment_by_letter(back.assignment)) == (0, epoch, {"t": [0, 1, 2]})
     assert shard.records(written) == ["-8a", "-7a", "-5a", "5x", "7x", "8x", "8x"]
     assert (shard.consumer.epoch, set(shard.consumer.members)) == (epoch, {"x", "b"})
-    assert shard.heartbeat("a", epoch, instance_id="i").error_code == E.FENCED_INSTANCE_ID
-    assert shard.heartbeat("a", -1, instance_id="i").error_code == E.FENCED_INSTANCE_ID
-    assert shard.heartbeat("a", -1, instance_id="other").error_code == E.UNKNOWN_MEMBER_ID
+    assert shard.heartbeat("a", epoch, instance_id="i").error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert shard.heartbeat("a", -1, instance_id="i").error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert shard.heartbeat("a", -1, instance_id="other").error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert shard.heartbeat("x", -1, instance_id="i").error_code == 0
 
 

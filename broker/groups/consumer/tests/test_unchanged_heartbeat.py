@@ -18,7 +18,7 @@ from ottla.broker.tests.consumer_group_fixture import (
     two_reconciled_members,
 )
 from ottla.controller.metadata.image import RESOURCE_GROUP
-from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.messages import consumer_group_heartbeat
 
 short = beats.answer_unchanged_heartbeat
 
@@ -37,7 +37,7 @@ class ComparedHeartbeats:
             assert not fx.timers
             return False
         self.taken += 1
-        other = hb.ConsumerGroupHeartbeatResponse()
+        other = consumer_group_heartbeat.ConsumerGroupHeartbeatResponse()
         more = GroupEffects()
         beats._ConsumerHeartbeat(groups, call, other, now_ms, more).run()
         assert (response, fx.timers, fx.records, fx.continuation) == (
@@ -66,7 +66,7 @@ def is_short(shard: ConsumerGroupShard, monkeypatch: pytest.MonkeyPatch, **field
     both = ComparedHeartbeats(monkeypatch)
     epoch = fields.pop("epoch", shard.consumer.members["a"].epoch)
     more = {name: fields.pop(name) for name in ("client_id", "client_host") if name in fields}
-    shard.call(hb.ConsumerGroupHeartbeatRequest("g", "a", epoch, **fields), **more)
+    shard.call(consumer_group_heartbeat.ConsumerGroupHeartbeatRequest("g", "a", epoch, **fields), **more)
     return both.taken == 1
 
 
@@ -144,7 +144,9 @@ def test_a_beat_at_rest_costs_few_steps() -> None:
     """Very many members beat again and again: what grows with the group's or member's size has no place in it."""
     shard, _, _ = two_reconciled_members()
     epoch = shard.consumer.members["a"].epoch
-    call = GroupRequest("x", hb.ConsumerGroupHeartbeatRequest("g", "a", epoch), 1, "c", "10.0.0.1")
+    call = GroupRequest(
+        "x", consumer_group_heartbeat.ConsumerGroupHeartbeatRequest("g", "a", epoch), 1, "c", "10.0.0.1"
+    )
     steps = 0
 
     def count(frame: Any, event: str, argument: Any) -> None:

@@ -10,20 +10,19 @@ from typing import Any
 import trio
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
-from ottla.broker.groups.share import offset_changes as so
+from ottla.broker.groups.share import offset_changes
 from ottla.broker.groups.share.groups import INITIALIZE_RETRY_MS
 from ottla.broker.groups.share.tests.test_groups import ShareGroupShard as Groups
 from ottla.broker.groups.share.tests.test_groups import T
 from ottla.broker.handlers.groups import delete_groups
-from ottla.broker.share_state import state_machine as pm
+from ottla.broker.share_state import state_machine
 from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.broker.tests.consumer_group_fixture import assignment_by_letter
 from ottla.broker.tests.handler_fixture import topic_id_of
 from ottla.broker.tests.share_group_fixture import ShareGroupNode
 from ottla.jobs.bounded_concurrency import MAX_CONCURRENT
 from ottla.jobs.time_slice import TimeSlice
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 
 U = topic_id_of("u")
@@ -34,7 +33,7 @@ class ShareGroupDeletionFixture(Groups):
 
     def __init__(self, topics: dict[str, int]) -> None:
         super().__init__(topics)
-        self.states = pm.ShareStateMachine(pm.ShareCoordinatorSettings(), lambda _: 6)
+        self.states = state_machine.ShareStateMachine(state_machine.ShareCoordinatorSettings(), lambda _: 6)
         self.meanwhile: Callable[[], Any] = lambda: None
         """Happens as soon as the persister has forgotten something."""
         self.refusal: ProtocolError | None = None
@@ -49,7 +48,9 @@ class ShareGroupDeletionFixture(Groups):
     def begin(self) -> None:
         """Have the persister begin what was asked for last, and tell the group."""
         done = [
-            self.persister(pm.InitializeShareState(None, SharePartitionKey("g", topic, number), self.group.epoch, -1))
+            self.persister(
+                state_machine.InitializeShareState(None, SharePartitionKey("g", topic, number), self.group.epoch, -1)
+            )
             is True
             for topic, numbers in self.asked[-1].items()
             for number in numbers
@@ -61,7 +62,10 @@ class ShareGroupDeletionFixture(Groups):
         if self.refusal is None:
             for topic, numbers in places.items():
                 for number in numbers:
-                    assert self.persister(pm.DeleteShareState(None, SharePartitionKey(group_id, topic, number))) is True
+                    assert (
+                        self.persister(state_machine.DeleteShareState(None, SharePartitionKey(group_id, topic, number)))
+                        is True
+                    )
             self.meanwhile()
         return self.refusal
 
@@ -114,9 +118,9 @@ def read_again(stage: ShareGroupDeletionFixture, *names: str) -> dict[str, list[
 
 def test_what_could_not_be_forgotten_before_goes_with_the_group() -> None:
     stage = shared("t", "u")
-    stage.ask(partial(so.delete_offsets, group_id="g", topics=["u"]))  # and the persister cannot be reached
+    stage.ask(partial(offset_changes.delete_offsets, group_id="g", topics=["u"]))  # and the persister cannot be reached
     assert (list(stage.group.initialized), list(stage.group.deleting)) == ([T], [U])
-    assert stage.delete() == E.NONE
+    assert stage.delete() == ErrorCode.NONE
     assert (stage.remembered, stage.machine.find_share_group("g")) == ([], None)
     assert read_again(stage, "t", "u") == {"t": [0], "u": [0]}
 
@@ -126,10 +130,10 @@ def test_what_was_on_its_way_to_a_state_goes_with_the_group() -> None:
     stage.image({"t": 1, "u": 1})
     stage.beat("m1", 0, ["t", "u"])
     stage.persister(
-        pm.InitializeShareState(None, SharePartitionKey("g", U, 0), stage.group.epoch, -1)
+        state_machine.InitializeShareState(None, SharePartitionKey("g", U, 0), stage.group.epoch, -1)
     )  # nobody has heard of it
     stage.beat("m1", -1)
-    assert stage.delete() == E.NONE
+    assert stage.delete() == ErrorCode.NONE
     assert stage.remembered == []
     assert read_again(stage, "t", "u") == {"t": [0], "u": [0]}
 
@@ -137,7 +141,7 @@ def test_what_was_on_its_way_to_a_state_goes_with_the_group() -> None:
 def test_whoever_joins_while_it_is_deleted_gets_partitions_that_have_a_state() -> None:
     stage = shared("t")
     stage.meanwhile = lambda: stage.beat("m2", 0, ["t"])
-    assert stage.delete() == E.NON_EMPTY_GROUP
+    assert stage.delete() == ErrorCode.NON_EMPTY_GROUP
     assert (stage.asked, stage.group.initialized) == ([], {}), "not begun before all of it is forgotten"
     stage.now += 5_000
     assert assignment_by_letter(stage.beat("m2", stage.group.members["m2"].epoch).assignment) in ({}, None)
@@ -156,14 +160,14 @@ def test_a_state_that_was_begun_before_the_deletion_and_told_of_during_it_does_n
         stage.beat("m2", 0, ["t"])
 
     stage.meanwhile = meanwhile
-    assert stage.delete() == E.NON_EMPTY_GROUP
+    assert stage.delete() == ErrorCode.NON_EMPTY_GROUP
     assert stage.group.initialized == {}
 
 
 def test_where_the_persister_cannot_forget_the_group_stays_and_says_what_is_left() -> None:
     stage = shared("t")
-    stage.refusal = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
-    assert stage.delete() == E.COORDINATOR_NOT_AVAILABLE
+    stage.refusal = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert stage.delete() == ErrorCode.COORDINATOR_NOT_AVAILABLE
     group = stage.group
     assert (group.initializing, group.initialized, group.deleting) == ({}, {}, {T: "t"})
     stage.beat("m2", 0, ["t"])
@@ -174,34 +178,34 @@ def test_where_the_persister_cannot_forget_the_group_stays_and_says_what_is_left
     assert assignment_by_letter(stage.beat("m2", stage.group.members["m2"].epoch).assignment) == {"t": [0]}
     stage.beat("m2", -1)
     stage.refusal = None
-    assert stage.delete() == E.NONE
+    assert stage.delete() == ErrorCode.NONE
     assert stage.remembered == []
 
 
 def test_nothing_is_forgotten_of_a_group_with_members() -> None:
     stage = shared("t")
     stage.beat("m2", 0, ["t"])
-    assert stage.delete() == E.NON_EMPTY_GROUP
+    assert stage.delete() == ErrorCode.NON_EMPTY_GROUP
     assert (stage.remembered, list(stage.group.initialized)) == ([T], [T])
 
 
 def test_nothing_is_altered_while_it_is_deleted_and_what_stays_may_be_altered_later() -> None:
     stage = shared("t")
-    alter = partial(so.alter_offsets, group_id="g", topics={"t": frozenset([0])})
+    alter = partial(offset_changes.alter_offsets, group_id="g", topics={"t": frozenset([0])})
 
     def meanwhile() -> None:
         answer = stage.ask(alter)
-        if isinstance(answer, so.ShareOffsetsToAlter):  # then the persister begins it
-            stage.persister(pm.InitializeShareState(None, SharePartitionKey("g", T, 0), answer.epoch, 7))
+        if isinstance(answer, offset_changes.ShareOffsetsToAlter):  # then the persister begins it
+            stage.persister(state_machine.InitializeShareState(None, SharePartitionKey("g", T, 0), answer.epoch, 7))
 
     stage.meanwhile = meanwhile
-    assert stage.delete() == E.NONE
+    assert stage.delete() == ErrorCode.NONE
     assert (stage.remembered, stage.machine.find_share_group("g")) == ([], None)
     assert read_again(stage, "t") == {"t": [0]}
     stage.beat("m9", -1)
-    stage.refusal = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
-    assert stage.delete() == E.COORDINATOR_NOT_AVAILABLE
-    assert stage.ask(alter).code is E.COORDINATOR_LOAD_IN_PROGRESS
+    stage.refusal = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert stage.delete() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert stage.ask(alter).code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     stage.now += INITIALIZE_RETRY_MS
     assert stage.ask(alter).partitions == {T: frozenset([0])}
 
@@ -210,15 +214,18 @@ def test_what_is_begun_anew_while_its_topic_is_forgotten_is_not_shared_without_a
     """Each step of both is in order; only the group hears of the beginning after it was asked for the deletion."""
     stage = shared("t")
     stage.image({"t": 2})
-    altered = stage.ask(partial(so.alter_offsets, group_id="g", topics={"t": frozenset([1])}))
-    assert stage.persister(pm.InitializeShareState(None, SharePartitionKey("g", T, 1), altered.epoch, 7)) is True
-    doomed = stage.ask(partial(so.delete_offsets, group_id="g", topics=["t"]))
+    altered = stage.ask(partial(offset_changes.alter_offsets, group_id="g", topics={"t": frozenset([1])}))
+    assert (
+        stage.persister(state_machine.InitializeShareState(None, SharePartitionKey("g", T, 1), altered.epoch, 7))
+        is True
+    )
+    doomed = stage.ask(partial(offset_changes.delete_offsets, group_id="g", topics=["t"]))
     assert doomed.partitions == {T: frozenset([0, 1])}
     for number in (0, 1):
-        assert stage.persister(pm.DeleteShareState(None, SharePartitionKey("g", T, number))) is True
+        assert stage.persister(state_machine.DeleteShareState(None, SharePartitionKey("g", T, number))) is True
     stage.asked.append(altered.partitions)
     stage.ready()
-    stage.ask(partial(so.complete_offset_deletion, group_id="g", topics=frozenset([T])))
+    stage.ask(partial(offset_changes.complete_offset_deletion, group_id="g", topics=frozenset([T])))
     assert (stage.remembered, stage.group.initializing, stage.group.initialized) == ([], {}, {})
     assert read_again(stage, "t") == {"t": [0, 1]}
 
@@ -238,7 +245,11 @@ def test_of_very_many_partitions_none_is_begun_behind_the_deletion_of_its_group(
 
     async def story() -> None:
         node.persister.initialize, node.persister.delete = initialize, delete
-        shares, refused, told = node.stage.services.share_partition_manager, list[tuple[str, E]](), dict[int, E]()
+        shares, refused, told = (
+            node.stage.services.share_partition_manager,
+            list[tuple[str, ErrorCode]](),
+            dict[int, ErrorCode](),
+        )
 
         async def begin(group_id: str) -> None:
             try:
@@ -257,8 +268,10 @@ def test_of_very_many_partitions_none_is_begun_behind_the_deletion_of_its_group(
             await trio.sleep(0.5)
             assert await shares.delete_state("g", {T: numbers, U: numbers}) is None
         assert known == {SharePartitionKey("another", T, number) for number in numbers}
-        assert told == {number: E.COORDINATOR_LOAD_IN_PROGRESS for number in numbers if number >= MAX_CONCURRENT}
-        assert refused == [("g", E.COORDINATOR_LOAD_IN_PROGRESS)], "whoever wants it asks again"
+        assert told == {
+            number: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for number in numbers if number >= MAX_CONCURRENT
+        }
+        assert refused == [("g", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)], "whoever wants it asks again"
         await begin("g")
         assert len(known) == 2 * len(numbers), "what is begun afterwards is another group's"
 

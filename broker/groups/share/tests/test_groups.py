@@ -16,10 +16,8 @@ from ottla.broker.groups.share.share_group import ShareGroup
 from ottla.broker.groups.state_machine import DeleteGroup, ShareGroupCommand, TopicMetadataChanged
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard, assignment_by_letter, image_of
 from ottla.broker.tests.handler_fixture import topic_id_of
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import share_group_heartbeat as hb
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import join_group, share_group_heartbeat
 
 T = topic_id_of("t")
 SESSION_MS = 45_000
@@ -36,7 +34,9 @@ class ShareGroupShard(ConsumerGroupShard):
 
     def beat(self, member: str, epoch: int, names: list[str] | None = None, group: str = "g", **more: Any) -> Any:
         """A heartbeat: its answer, or the code it was refused with."""
-        request = hb.ShareGroupHeartbeatRequest(group, member, epoch, subscribed_topic_names=names, **more)
+        request = share_group_heartbeat.ShareGroupHeartbeatRequest(
+            group, member, epoch, subscribed_topic_names=names, **more
+        )
         rule = partial(heartbeat, call=GroupRequest(None, request, 1, "c", "10.0.0.1"))
         answer = self.ask(rule)
         if isinstance(answer, ProtocolError):
@@ -139,8 +139,8 @@ def test_members_share_and_all_get_as_much() -> None:
     [
         ("its own", 3, 3),
         ("the one before: it did not hear of the last", 2, 3),
-        ("an older one", 1, E.FENCED_MEMBER_EPOCH),
-        ("one that is to come", 4, E.FENCED_MEMBER_EPOCH),
+        ("an older one", 1, ErrorCode.FENCED_MEMBER_EPOCH),
+        ("one that is to come", 4, ErrorCode.FENCED_MEMBER_EPOCH),
         ("it joins again", 0, 3),
     ],
 )
@@ -155,17 +155,17 @@ def test_a_member_speaks_of_its_epoch(rule: str, epoch: int, expected: Any) -> N
 
 def test_who_is_nobody_is_told_so() -> None:
     stage = ShareGroupShard()
-    assert stage.beat("m1", 1) is E.GROUP_ID_NOT_FOUND
-    assert stage.beat("m1", -1) is E.GROUP_ID_NOT_FOUND
+    assert stage.beat("m1", 1) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert stage.beat("m1", -1) is ErrorCode.GROUP_ID_NOT_FOUND
     stage.joined()
-    assert stage.beat("m2", 1) is E.UNKNOWN_MEMBER_ID
-    assert stage.beat("m2", -1) is E.UNKNOWN_MEMBER_ID
+    assert stage.beat("m2", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert stage.beat("m2", -1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_group_has_so_many_members_and_those_may_go_on() -> None:
     stage = ShareGroupShard(max_size=1)
     stage.joined()
-    assert stage.beat("m2", 0, ["t"]) is E.GROUP_MAX_SIZE_REACHED
+    assert stage.beat("m2", 0, ["t"]) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert stage.beat("m1", 3).member_epoch == 3
 
 
@@ -246,10 +246,10 @@ def test_topics_that_go_are_forgotten() -> None:
 def test_an_id_belongs_to_one_kind_of_group() -> None:
     stage = ShareGroupShard()
     stage.heartbeat("c1", 0, rebalance_timeout_ms=1, topic_partitions=[], subscribed_topic_names=["t"])
-    assert stage.beat("m1", 0, ["t"]) is E.GROUP_ID_NOT_FOUND
+    assert stage.beat("m1", 0, ["t"]) is ErrorCode.GROUP_ID_NOT_FOUND
     other = ShareGroupShard()
     other.joined()
-    answer = other.call(hb.ShareGroupHeartbeatRequest("g", "x", 0))
+    answer = other.call(share_group_heartbeat.ShareGroupHeartbeatRequest("g", "x", 0))
     assert isinstance(answer, ProtocolError)
 
 
@@ -257,7 +257,7 @@ def test_an_id_is_a_classic_groups_from_its_first_record_on() -> None:
     stage = ShareGroupShard()
     stage.commits = False
     stage.join("c1", version=3)
-    assert stage.beat("m1", 0, ["t"]) is E.GROUP_ID_NOT_FOUND
+    assert stage.beat("m1", 0, ["t"]) is ErrorCode.GROUP_ID_NOT_FOUND
     altered = stage.ask(partial(alter_offsets, group_id="g", topics={"t": frozenset({0})}))
     assert str(altered).endswith("Group g is not a share group.")
     stage.settle()
@@ -268,10 +268,10 @@ def test_a_classic_group_whose_first_record_was_given_up_can_be_deleted() -> Non
     stage = ShareGroupShard()
     stage.commits = False
     stage.join("c1", version=3)
-    stage.settle(E.REQUEST_TIMED_OUT)
-    assert stage.beat("m1", 0, ["t"]) is E.GROUP_ID_NOT_FOUND, "the log says that it is another's"
+    stage.settle(ErrorCode.REQUEST_TIMED_OUT)
+    assert stage.beat("m1", 0, ["t"]) is ErrorCode.GROUP_ID_NOT_FOUND, "the log says that it is another's"
     stage.apply(stage.machine.handle(stage.now, DeleteGroup("d1", "g")))
-    assert stage.answers["d1"] is E.NONE
+    assert stage.answers["d1"] is ErrorCode.NONE
     assert stage.beat("m1", 0, ["t"]).member_epoch == 2
 
 
@@ -282,15 +282,18 @@ def test_who_waits_for_a_classic_group_that_is_a_share_group_by_then_is_refused(
     stage.apply(stage.machine.handle(stage.now, DeleteGroup("d1", "g")))
     stage.beat("m1", 0, ["t"])
     stage.settle()
-    assert stage.answers["c1"].code is E.INCONSISTENT_GROUP_PROTOCOL
+    assert stage.answers["c1"].code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert ("g" in stage.machine.classic_groups.groups, list(stage.group.members)) == (False, ["m1"])
 
 
 def test_a_session_that_is_too_short_is_refused_whatever_kind_its_group_is_of() -> None:
     stage = ShareGroupShard()
     stage.joined()
-    for session_timeout_ms, code in ((5_999, E.INVALID_SESSION_TIMEOUT), (6_000, E.INCONSISTENT_GROUP_PROTOCOL)):
-        request = j.JoinGroupRequest("g", session_timeout_ms)
+    for session_timeout_ms, code in (
+        (5_999, ErrorCode.INVALID_SESSION_TIMEOUT),
+        (6_000, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ):
+        request = join_group.JoinGroupRequest("g", session_timeout_ms)
         answer = stage.machine.handle(stage.now, GroupRequest("c", request, 3, "client", "host")).replies[0][1]
         assert code in (getattr(answer, "error_code", None), getattr(answer, "code", None))
 
@@ -299,10 +302,10 @@ def test_only_a_group_without_members_is_deleted_with_all_it_had() -> None:
     stage = ShareGroupShard()
     stage.joined()
     stage.apply(stage.machine.handle(stage.now, DeleteGroup("d1", "g")))
-    assert stage.answers["d1"] is E.NON_EMPTY_GROUP
+    assert stage.answers["d1"] is ErrorCode.NON_EMPTY_GROUP
     stage.beat("m1", -1)
     stage.apply(stage.machine.handle(stage.now, DeleteGroup("d2", "g")))
-    assert stage.answers["d2"] is E.NONE
+    assert stage.answers["d2"] is ErrorCode.NONE
     assert stage.machine.find_share_group("g") is None
 
 
@@ -330,7 +333,13 @@ def test_a_target_of_very_many_partitions_is_computed_in_slices() -> None:
     stage.now += 5_000
     rule = partial(
         heartbeat,
-        call=GroupRequest(None, hb.ShareGroupHeartbeatRequest("g", "m2", 0, subscribed_topic_names=["t"]), 1, "c", "h"),
+        call=GroupRequest(
+            None,
+            share_group_heartbeat.ShareGroupHeartbeatRequest("g", "m2", 0, subscribed_topic_names=["t"]),
+            1,
+            "c",
+            "h",
+        ),
     )
     fx = stage.machine.handle(stage.now, ShareGroupCommand("new", rule))
     assert fx.continuation is not None

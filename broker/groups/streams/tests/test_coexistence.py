@@ -24,28 +24,25 @@ from ottla.broker.tests.streams_group_fixture import (
     topology,
     two_reconciled_threads,
 )
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import consumer_group_heartbeat as chb
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import sync_group as s
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import consumer_group_heartbeat, join_group, sync_group
 
 
 @pytest.mark.parametrize(
     ("member", "epoch", "version", "code"),
     [
-        ("a", 3, 9, E.NONE),
-        ("a", 3, 8, E.UNSUPPORTED_VERSION),
-        ("a", 4, 9, E.STALE_MEMBER_EPOCH),
-        ("a", 2, 9, E.NONE),  # it has had the task since then
-        ("a", 1, 9, E.STALE_MEMBER_EPOCH),
-        ("b", 2, 9, E.STALE_MEMBER_EPOCH),
-        ("x", 2, 9, E.UNKNOWN_MEMBER_ID),
-        ("", -1, 9, E.UNKNOWN_MEMBER_ID),
+        ("a", 3, 9, ErrorCode.NONE),
+        ("a", 3, 8, ErrorCode.UNSUPPORTED_VERSION),
+        ("a", 4, 9, ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 2, 9, ErrorCode.NONE),  # it has had the task since then
+        ("a", 1, 9, ErrorCode.STALE_MEMBER_EPOCH),
+        ("b", 2, 9, ErrorCode.STALE_MEMBER_EPOCH),
+        ("x", 2, 9, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, 9, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
 def test_positions_are_committed_in_the_members_epoch_or_since_it_has_the_task(
-    member: str, epoch: int, version: int, code: E
+    member: str, epoch: int, version: int, code: ErrorCode
 ) -> None:
     """244."""
     stage, a, _ = two_reconciled_threads()
@@ -72,9 +69,9 @@ def test_a_task_that_is_being_given_up_may_still_be_committed() -> None:
     b.beat()
     a.beat()
     assert stage.group.members["a"].revoking.active["0"].keys() == {3, 4, 5}
-    assert commit(stage, "a", 2, partition=5) == E.NONE
-    assert commit(stage, "a", 2, topic="u") == E.NONE, "in its epoch nobody asks of what"
-    assert commit(stage, "a", 1, topic="u") == E.STALE_MEMBER_EPOCH
+    assert commit(stage, "a", 2, partition=5) == ErrorCode.NONE
+    assert commit(stage, "a", 2, topic="u") == ErrorCode.NONE, "in its epoch nobody asks of what"
+    assert commit(stage, "a", 1, topic="u") == ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_positions_of_topics_that_are_read_stay() -> None:
@@ -100,13 +97,13 @@ def test_a_group_goes_with_all_its_records_once_nobody_is_in_it() -> None:
         stage.apply(stage.machine.handle(stage.now, DeleteGroup(ticket, "g")))
         return stage.answers[ticket]
 
-    assert delete("d1") == E.NON_EMPTY_GROUP
+    assert delete("d1") == ErrorCode.NON_EMPTY_GROUP
     stage.beat("a", -1)
     before = len(stage.log)
-    assert delete("d2") == E.NONE
+    assert delete("d2") == ErrorCode.NONE
     assert stage.records(before) == ["-1", "-20", "-17", "-23"]
     assert stage.machine.find_streams_group("g") is None
-    assert delete("d3") == E.GROUP_ID_NOT_FOUND
+    assert delete("d3") == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_group_without_members_goes_with_its_last_position() -> None:
@@ -125,16 +122,18 @@ def test_a_group_without_members_goes_with_its_last_position() -> None:
 def test_who_is_of_another_kind_is_refused_while_somebody_is_in_the_group() -> None:
     """234."""
     stage, _, _ = two_reconciled_threads()
-    answer = stage.call(j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", []), 9)
-    assert answer.code == E.INCONSISTENT_GROUP_PROTOCOL
-    assert stage.call(s.SyncGroupRequest("g", 1, "a"), 5).code == E.UNKNOWN_MEMBER_ID
-    beat = chb.ConsumerGroupHeartbeatRequest("g", "x", 0, None, None, 30_000, ["t"], None, None, [])
+    answer = stage.call(join_group.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", []), 9)
+    assert answer.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert stage.call(sync_group.SyncGroupRequest("g", 1, "a"), 5).code == ErrorCode.UNKNOWN_MEMBER_ID
+    beat = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "x", 0, None, None, 30_000, ["t"], None, None, []
+    )
     answer = stage.call(beat)
     why = "Group g is not a consumer group."
-    assert (answer.error_code, answer.error_message) == (E.GROUP_ID_NOT_FOUND, why)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, why)
     stage.beat("a", -1)
     stage.beat("b", -1)
-    assert stage.call(beat).error_code == E.GROUP_ID_NOT_FOUND, "nor is an empty one taken over"
+    assert stage.call(beat).error_code == ErrorCode.GROUP_ID_NOT_FOUND, "nor is an empty one taken over"
 
 
 def test_an_empty_streams_group_makes_room_for_a_classic_member() -> None:
@@ -161,15 +160,15 @@ def test_an_empty_classic_group_makes_room_and_one_with_members_does_not() -> No
     other = StreamsGroupShard()
     other.enter("c")
     answer = other.beat("a", 0)
-    assert (answer.code, answer.message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a streams group.")
+    assert (answer.code, answer.message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a streams group.")
 
 
 def test_a_consumer_group_is_not_taken_over() -> None:
     stage = StreamsGroupShard()
     stage.heartbeat("m", 0)
-    assert stage.beat("a", 0).code == E.GROUP_ID_NOT_FOUND
+    assert stage.beat("a", 0).code == ErrorCode.GROUP_ID_NOT_FOUND
     stage.heartbeat("m", -1)
-    assert stage.beat("a", 0).code == E.GROUP_ID_NOT_FOUND, "not even an empty one"
+    assert stage.beat("a", 0).code == ErrorCode.GROUP_ID_NOT_FOUND, "not even an empty one"
 
 
 # ---------------------------------------------------------------------- the log
@@ -252,7 +251,7 @@ def test_a_repartition_topic_is_read_by_the_subtopology_behind_it() -> None:
     reconcile_threads(a)
     assert a.active == {"0": [0, 1], "1": [0, 1]}
     assert stage.group.target["a"] == TasksTuple({"0": frozenset({0, 1}), "1": frozenset({0, 1})})
-    assert commit(stage, "a", a.epoch - 1, topic="r") == E.STALE_MEMBER_EPOCH
+    assert commit(stage, "a", a.epoch - 1, topic="r") == ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_a_group_that_was_deleted_waits_anew() -> None:
@@ -284,4 +283,4 @@ def test_what_is_given_up_counts_since_it_was_got(epoch: int, passes: bool) -> N
         return
     with pytest.raises(ProtocolError) as refused:
         validate_offset_commit(group, "m", None, epoch, 9, new)
-    assert refused.value.code is E.STALE_MEMBER_EPOCH
+    assert refused.value.code is ErrorCode.STALE_MEMBER_EPOCH

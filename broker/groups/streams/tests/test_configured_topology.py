@@ -12,13 +12,11 @@ from ottla.broker.groups.streams.status import StreamsGroupStatus
 from ottla.broker.groups.streams.topology import StreamsTopology, from_request
 from ottla.broker.tests.consumer_group_fixture import image_of
 from ottla.broker.tests.streams_group_fixture import internal, subtopology, topology
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import streams_group_heartbeat as hb
-from ottla.wire.messages import streams_group_records as m
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import streams_group_heartbeat, streams_group_records
 
 
-def seen(topics: dict[str, int], *rows: hb.Subtopology) -> ConfiguredTopology:
+def seen(topics: dict[str, int], *rows: streams_group_heartbeat.Subtopology) -> ConfiguredTopology:
     return configure_topology(from_request(topology(*rows)), image_of(topics))
 
 
@@ -98,7 +96,7 @@ def test_missing_sources_are_named_in_order_three_at_the_most() -> None:
     ],
 )
 def test_internal_topics_are_as_large_as_what_they_are_made_from(
-    rows: tuple[hb.Subtopology, ...], tasks: dict[str, int], made: dict[str, int]
+    rows: tuple[streams_group_heartbeat.Subtopology, ...], tasks: dict[str, int], made: dict[str, int]
 ) -> None:
     configured = seen({"a": 3, "b": 5}, *rows)
     assert shape(configured) == (tasks, made)
@@ -106,7 +104,12 @@ def test_internal_topics_are_as_large_as_what_they_are_made_from(
 
 
 def test_what_is_missing_is_to_be_made_with_the_settings_that_were_said() -> None:
-    row = hb.Subtopology("0", ["a"], [], [hb.TopicInfo("s", 0, 2, [hb.KeyValue("cleanup.policy", "compact")])])
+    row = streams_group_heartbeat.Subtopology(
+        "0",
+        ["a"],
+        [],
+        [streams_group_heartbeat.TopicInfo("s", 0, 2, [streams_group_heartbeat.KeyValue("cleanup.policy", "compact")])],
+    )
     configured = seen({"a": 3}, row)
     assert configured.problem == (StreamsGroupStatus.MISSING_INTERNAL_TOPICS, "Internal topics are missing: s")
     assert configured.missing_internal_topics["s"] == ("s", 3, 2, (("cleanup.policy", "compact"),))
@@ -142,7 +145,7 @@ def test_what_is_missing_is_to_be_made_with_the_settings_that_were_said() -> Non
     ],
 )
 def test_topics_that_cannot_be_read_together_are_told(
-    topics: dict[str, int], rows: tuple[hb.Subtopology, ...], detail: str
+    topics: dict[str, int], rows: tuple[streams_group_heartbeat.Subtopology, ...], detail: str
 ) -> None:
     assert seen(topics, *rows).problem == (StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, detail)
 
@@ -156,25 +159,25 @@ LOOPS = (
 @pytest.mark.parametrize(
     ("rows", "code", "message"),
     [
-        ((subtopology("0", repartition=(internal("r"),), sinks=("r",)),), E.STREAMS_INVALID_TOPOLOGY, LOOPS),
-        ((subtopology("0", sinks=("r",)),), E.STREAMS_INVALID_TOPOLOGY, LOOPS),
+        ((subtopology("0", repartition=(internal("r"),), sinks=("r",)),), ErrorCode.STREAMS_INVALID_TOPOLOGY, LOOPS),
+        ((subtopology("0", sinks=("r",)),), ErrorCode.STREAMS_INVALID_TOPOLOGY, LOOPS),
         (
             (subtopology("0", "a", repartition=(internal("r"),)),),
-            E.STREAMS_INVALID_TOPOLOGY,
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
             "Failed to compute number of partitions for all repartition topics, because a repartition source topic is "
             "never used as a sink topic.",
         ),
-        ((subtopology("0"),), E.STREAMS_INVALID_TOPOLOGY, "No source topics found for subtopology 0"),
-        ((subtopology("0", "a", together=(([1], []),)),), E.UNKNOWN_SERVER_ERROR, None),
-        ((subtopology("0", "a", together=(([-1], []),)),), E.UNKNOWN_SERVER_ERROR, None),
-        ((subtopology("0", "a", together=(([], [0]),)),), E.UNKNOWN_SERVER_ERROR, None),
-        ((subtopology("0", "a", repartition=(internal("r", -2),)),), E.UNKNOWN_SERVER_ERROR, None),
-        ((subtopology("0", "a", changelogs=("s", "s")),), E.UNKNOWN_SERVER_ERROR, None),
-        ((subtopology("0", "a"), subtopology("0", "a")), E.UNKNOWN_SERVER_ERROR, None),
+        ((subtopology("0"),), ErrorCode.STREAMS_INVALID_TOPOLOGY, "No source topics found for subtopology 0"),
+        ((subtopology("0", "a", together=(([1], []),)),), ErrorCode.UNKNOWN_SERVER_ERROR, None),
+        ((subtopology("0", "a", together=(([-1], []),)),), ErrorCode.UNKNOWN_SERVER_ERROR, None),
+        ((subtopology("0", "a", together=(([], [0]),)),), ErrorCode.UNKNOWN_SERVER_ERROR, None),
+        ((subtopology("0", "a", repartition=(internal("r", -2),)),), ErrorCode.UNKNOWN_SERVER_ERROR, None),
+        ((subtopology("0", "a", changelogs=("s", "s")),), ErrorCode.UNKNOWN_SERVER_ERROR, None),
+        ((subtopology("0", "a"), subtopology("0", "a")), ErrorCode.UNKNOWN_SERVER_ERROR, None),
     ],
 )
 def test_topologies_that_make_no_sense_are_refused(
-    rows: tuple[hb.Subtopology, ...], code: E, message: str | None
+    rows: tuple[streams_group_heartbeat.Subtopology, ...], code: ErrorCode, message: str | None
 ) -> None:
     with pytest.raises(ProtocolError) as refused:
         seen({"a": 3}, *rows)
@@ -222,10 +225,10 @@ def test_a_topology_knows_what_it_reads_and_what_it_needs() -> None:
 def test_a_topology_with_an_epoch_below_zero_is_refused() -> None:
     with pytest.raises(ProtocolError) as refused:
         from_request(topology(subtopology("0", "a"), epoch=-1))
-    assert refused.value.code is E.UNKNOWN_SERVER_ERROR
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def round_by_round(rows: list[m.Subtopology], sizes: dict[str, int]) -> dict[str, int] | None:
+def round_by_round(rows: list[streams_group_records.Subtopology], sizes: dict[str, int]) -> dict[str, int] | None:
     """Kafka's own way to the sizes of repartition topics; None where there is no way."""
     out: dict[str, int] = {}
     while True:

@@ -18,14 +18,14 @@ from ottla.broker.tests.streams_group_fixture import (
     topology,
     two_reconciled_threads,
 )
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import streams_group_heartbeat as hb
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import streams_group_heartbeat
 
 STATEFUL = topology(subtopology("0", "t", changelogs=("log",)))
 
 
-def refused(answer: Any) -> E:
-    code: E = answer.code
+def refused(answer: Any) -> ErrorCode:
+    code: ErrorCode = answer.code
     return code
 
 
@@ -79,8 +79,8 @@ def test_members_hand_tasks_over_giving_up_first() -> None:
         ({"process_id": "other"}, True),
         ({"rebalance_timeout_ms": 5}, True),
         ({"rebalance_timeout_ms": -1}, False),
-        ({"user_endpoint": hb.StreamsGroupHeartbeatRequestEndpoint("h", 1)}, True),
-        ({"client_tags": [hb.KeyValue("zone", "z")]}, True),
+        ({"user_endpoint": streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint("h", 1)}, True),
+        ({"client_tags": [streams_group_heartbeat.KeyValue("zone", "z")]}, True),
         ({"client_tags": []}, False),
     ],
 )
@@ -127,7 +127,7 @@ def test_the_first_topology_holds() -> None:
     ]
     for other in (topology(subtopology("0", "u"), epoch=3), topology(subtopology("0", "t"), epoch=4)):
         answer = stage.beat("d", 0, topology=other)
-        assert (answer.code, answer.message) == (E.INVALID_REQUEST, "Topology updates are not supported yet.")
+        assert (answer.code, answer.message) == (ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     assert "d" not in stage.group.members
 
 
@@ -213,15 +213,15 @@ def test_a_target_stands_for_the_assignment_interval() -> None:
 @pytest.mark.parametrize(
     ("member", "epoch", "fields", "code"),
     [
-        ("a", 99, {}, E.FENCED_MEMBER_EPOCH),
-        ("a", 1, {}, E.FENCED_MEMBER_EPOCH),
-        ("x", 1, {}, E.UNKNOWN_MEMBER_ID),
+        ("a", 99, {}, ErrorCode.FENCED_MEMBER_EPOCH),
+        ("a", 1, {}, ErrorCode.FENCED_MEMBER_EPOCH),
+        ("x", 1, {}, ErrorCode.UNKNOWN_MEMBER_ID),
         ("a", -1, {}, None),
-        ("x", -1, {}, E.UNKNOWN_MEMBER_ID),
+        ("x", -1, {}, ErrorCode.UNKNOWN_MEMBER_ID),
         ("a", 0, {}, None),
     ],
 )
-def test_epochs_are_checked(member: str, epoch: int, fields: dict[str, Any], code: E | None) -> None:
+def test_epochs_are_checked(member: str, epoch: int, fields: dict[str, Any], code: ErrorCode | None) -> None:
     """244."""
     stage, _, _ = two_reconciled_threads()
     answer = stage.beat(member, epoch, **fields)
@@ -246,7 +246,7 @@ def test_a_member_that_missed_an_answer_may_speak_in_its_last_epoch() -> None:
         {**mine, "standby_tasks": to_task_ids({"0": [0]})},
         {},
     ):
-        assert refused(stage.beat("a", before, **theirs)) is E.FENCED_MEMBER_EPOCH
+        assert refused(stage.beat("a", before, **theirs)) is ErrorCode.FENCED_MEMBER_EPOCH
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_tasks_that_do_not_exist_are_refused(tasks: dict[str, list[int]], messag
     """244."""
     stage, a, _ = two_reconciled_threads()
     answer = a.beat(active_tasks=to_task_ids(tasks))
-    assert (answer.code, answer.message) == (E.INVALID_REQUEST, message)
+    assert (answer.code, answer.message) == (ErrorCode.INVALID_REQUEST, message)
     assert len(stage.group.members) == 2
 
 
@@ -269,12 +269,12 @@ def test_groups_that_are_not_there_and_groups_that_are_full() -> None:
     """238."""
     stage = StreamsGroupShard(max_size=1)
     answer = stage.beat("a", 5)
-    assert (answer.code, answer.message) == (E.GROUP_ID_NOT_FOUND, "Streams group g not found.")
+    assert (answer.code, answer.message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Streams group g not found.")
     answer = stage.beat("a", -1)
-    assert (answer.code, answer.message) == (E.GROUP_ID_NOT_FOUND, "Group g not found.")
+    assert (answer.code, answer.message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")
     stage.beat("a", 0)
     for name in ("b", "a"):
-        assert refused(stage.beat(name, 0)) is E.GROUP_MAX_SIZE_REACHED, "also a member that it knows"
+        assert refused(stage.beat(name, 0)) is ErrorCode.GROUP_MAX_SIZE_REACHED, "also a member that it knows"
 
 
 def test_a_member_that_leaves_or_falls_silent_is_replaced() -> None:
@@ -332,7 +332,9 @@ def test_endpoints_are_told_to_members_that_do_not_know_the_last_change() -> Non
     """245."""
     stage = StreamsGroupShard({"t": 2, "u": 1})
     joining = {"topology": topology(subtopology("0", "t", "u"))}
-    a = StreamsThreadClient(stage, "a", user_endpoint=hb.StreamsGroupHeartbeatRequestEndpoint("host-a", 1), **joining)
+    a = StreamsThreadClient(
+        stage, "a", user_endpoint=streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint("host-a", 1), **joining
+    )
     b = StreamsThreadClient(stage, "b", **joining)
     reconcile_threads(a, b)
     epoch = stage.group.endpoint_epoch
@@ -356,7 +358,9 @@ def test_endpoints_are_told_to_members_that_do_not_know_the_last_change() -> Non
 
 def test_endpoints_of_topics_that_are_gone_do_not_fail_the_heartbeat() -> None:
     stage = StreamsGroupShard({"t": 2})
-    a = StreamsThreadClient(stage, "a", user_endpoint=hb.StreamsGroupHeartbeatRequestEndpoint("host-a", 1))
+    a = StreamsThreadClient(
+        stage, "a", user_endpoint=streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint("host-a", 1)
+    )
     reconcile_threads(a)
     stage.image({})
     answer = a.beat(endpoint_information_epoch=-1)
