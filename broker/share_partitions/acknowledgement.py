@@ -266,7 +266,7 @@ def complete_changes(share: SharePartition, changes: RecordStateChanges, now_ms:
 
 
 def next_lock_expiry_ms(share: SharePartition) -> int | None:
-    """When the first lock in force is over, by the clock of `acquire`; None where nothing is locked."""
+    """When the first lock in force is over, by the clock of `acquire_records`; None where nothing is locked."""
     ends = (state.lock_until_ms for batch in share for state in batch.states() if _is_locked(state))
     return min((end for end in ends if end is not None), default=None)
 
@@ -276,7 +276,7 @@ def _is_locked(state: InFlightState) -> bool:
 
 
 def expire_locks(share: SharePartition, now_ms: int) -> list[PersisterStateBatch]:
-    """Take back what members have held for too long; gives what is to be written of it, then call `move_on`."""
+    """Take back what members have held for too long; gives what is to be written of it, then call `advance_start_offset`."""
     out: list[PersisterStateBatch] = []
     touched: dict[int, InFlightBatch] = {}
     for batch, (first, last, state) in _split_releasable(share, lambda state: _is_lock_expired(state, now_ms)):

@@ -13,8 +13,12 @@ from itertools import chain
 from typing import NamedTuple
 
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupState
-from ottla.broker.groups.classic.classic_group import ClassicGroupMember as ClassicMember
+from ottla.broker.groups.classic.classic_group import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroup,
+    ClassicGroupMember,
+    ClassicGroupState,
+)
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.consumer import consumer_protocol
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
@@ -137,14 +141,14 @@ def _to_classic_group(
     return classic
 
 
-def _to_classic_member(member: ConsumerGroupMember) -> ClassicMember:
+def _to_classic_member(member: ConsumerGroupMember) -> ClassicGroupMember:
     assert member.classic_metadata is not None
     protocols: dict[str, bytes] = {}
     for (
         protocol
     ) in member.classic_metadata.supported_protocols:  # of a name that its record says twice the first, as in a join
         protocols.setdefault(protocol.name, protocol.metadata)
-    return ClassicMember(
+    return ClassicGroupMember(
         member.id,
         member.instance_id,
         member.client_id,

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
-from ottla.broker.groups.classic.classic_group import ClassicGroupMember as ClassicMember
+from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupMember
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.consumer import consumer_protocol, records
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
@@ -107,7 +106,7 @@ def _check(groups: ConsumerGroups, classic: ClassicGroup) -> None:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _to_consumer_member(member: ClassicMember, classic: ClassicGroup, image: MetadataImage) -> ConsumerGroupMember:
+def _to_consumer_member(member: ClassicGroupMember, classic: ClassicGroup, image: MetadataImage) -> ConsumerGroupMember:
     given = consumer_protocol.decode_assignment(member.assignment)
     if given.user_data:
         raise _upgrade_error(classic.id, "an unsupported custom assignor is in use")
