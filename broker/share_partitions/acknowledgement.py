@@ -276,7 +276,10 @@ def _is_locked(state: InFlightState) -> bool:
 
 
 def expire_locks(share: SharePartition, now_ms: int) -> list[PersisterStateBatch]:
-    """Take back what members have held for too long; gives what is to be written of it, then call `advance_start_offset`."""
+    """Take back what members have held for too long.
+
+    It gives what is to be written of it; then call `advance_start_offset`.
+    """
     out: list[PersisterStateBatch] = []
     touched: dict[int, InFlightBatch] = {}
     for batch, (first, last, state) in _split_releasable(share, lambda state: _is_lock_expired(state, now_ms)):
