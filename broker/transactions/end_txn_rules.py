@@ -21,8 +21,6 @@ from ottla.broker.transactions.transaction_metadata import (
 )
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-E = ErrorCode
-
 
 class EndTxnDecision(Enum):
     """What is to be done for a producer that is right."""
@@ -34,13 +32,13 @@ class EndTxnDecision(Enum):
 StateAndResult = tuple[TransactionState, bool]
 """A state, and whether a commit is wanted."""
 RETRY_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
-    (S.PREPARE_ABORT, False): E.CONCURRENT_TRANSACTIONS,
-    (S.PREPARE_ABORT, True): E.INVALID_TXN_STATE,
-    (S.PREPARE_COMMIT, False): E.INVALID_TXN_STATE,
-    (S.PREPARE_COMMIT, True): E.CONCURRENT_TRANSACTIONS,
+    (S.PREPARE_ABORT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
+    (S.PREPARE_ABORT, True): ErrorCode.INVALID_TXN_STATE,
+    (S.PREPARE_COMMIT, False): ErrorCode.INVALID_TXN_STATE,
+    (S.PREPARE_COMMIT, True): ErrorCode.CONCURRENT_TRANSACTIONS,
     (S.COMPLETE_ABORT, False): EndTxnDecision.ALREADY_COMPLETE,
-    (S.COMPLETE_ABORT, True): E.INVALID_TXN_STATE,
-    (S.COMPLETE_COMMIT, False): E.INVALID_TXN_STATE,
+    (S.COMPLETE_ABORT, True): ErrorCode.INVALID_TXN_STATE,
+    (S.COMPLETE_COMMIT, False): ErrorCode.INVALID_TXN_STATE,
     (S.COMPLETE_COMMIT, True): EndTxnDecision.ALREADY_COMPLETE,
 }
 """Who asks once more for an end that is decided. With epochs of their own: the producer names the epoch before the one
@@ -48,21 +46,21 @@ in force.
 """
 TV1_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     **RETRY_DECISIONS,
-    (S.EMPTY, False): E.INVALID_TXN_STATE,
-    (S.EMPTY, True): E.INVALID_TXN_STATE,
+    (S.EMPTY, False): ErrorCode.INVALID_TXN_STATE,
+    (S.EMPTY, True): ErrorCode.INVALID_TXN_STATE,
     (S.ONGOING, False): EndTxnDecision.PREPARE,
     (S.ONGOING, True): EndTxnDecision.PREPARE,
 }
 """Where the epoch stays, nothing tells the first time from the second."""
 TV2_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     (S.EMPTY, False): EndTxnDecision.PREPARE,
-    (S.EMPTY, True): E.INVALID_TXN_STATE,
+    (S.EMPTY, True): ErrorCode.INVALID_TXN_STATE,
     (S.ONGOING, False): EndTxnDecision.PREPARE,
     (S.ONGOING, True): EndTxnDecision.PREPARE,
     (S.COMPLETE_ABORT, False): EndTxnDecision.PREPARE,
-    (S.COMPLETE_ABORT, True): E.INVALID_TXN_STATE,
+    (S.COMPLETE_ABORT, True): ErrorCode.INVALID_TXN_STATE,
     (S.COMPLETE_COMMIT, False): EndTxnDecision.PREPARE,
-    (S.COMPLETE_COMMIT, True): E.INVALID_TXN_STATE,
+    (S.COMPLETE_COMMIT, True): ErrorCode.INVALID_TXN_STATE,
 }
 """With epochs of their own: the producer names the one in force. An abort of nothing gives it another one."""
 
@@ -76,11 +74,11 @@ def decide_without_epoch_bump(
         ProtocolError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
     if txn.producer_id != producer_id:
-        raise ProtocolError(E.INVALID_PRODUCER_ID_MAPPING)
+        raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if txn.producer_epoch != epoch:
-        raise ProtocolError(E.PRODUCER_FENCED)
+        raise ProtocolError(ErrorCode.PRODUCER_FENCED)
     if is_pending:
-        raise ProtocolError(E.CONCURRENT_TRANSACTIONS)
+        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
     return _raise_if_error(TV1_DECISIONS[txn.state, commits])
 
 
@@ -94,17 +92,17 @@ def decide_with_epoch_bump(
             what it brings.
     """
     if is_pending:
-        raise ProtocolError(E.CONCURRENT_TRANSACTIONS)
+        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
     before_it_went_over = (
         producer_id == txn.previous_producer_id and epoch == MAX_PRODUCER_EPOCH - 1 and txn.producer_epoch == 0
     )
     if txn.producer_id != producer_id and not before_it_went_over:
-        raise ProtocolError(E.INVALID_PRODUCER_ID_MAPPING)
+        raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     retries = epoch == txn.producer_epoch - 1 or (before_it_went_over and txn.state not in PREPARED_STATES)
     if not retries and epoch != txn.producer_epoch:
-        raise ProtocolError(E.PRODUCER_FENCED)
+        raise ProtocolError(ErrorCode.PRODUCER_FENCED)
     table = RETRY_DECISIONS if retries else TV2_DECISIONS
-    return _raise_if_error(table.get((txn.state, commits), E.PRODUCER_FENCED))
+    return _raise_if_error(table.get((txn.state, commits), ErrorCode.PRODUCER_FENCED))
 
 
 def _raise_if_error(found: EndTxnDecision | ErrorCode) -> EndTxnDecision:

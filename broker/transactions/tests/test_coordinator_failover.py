@@ -19,9 +19,6 @@ from ottla.broker.tests.transaction_coordinator_fixture import (
 from ottla.broker.transactions.transaction_metadata import S
 from ottla.wire.errors import ErrorCode
 
-E = ErrorCode
-
-
 # ---------------------------------------------------------------------- a coordinator that moves
 
 
@@ -34,7 +31,7 @@ def test_fact_119_what_was_decided_is_carried_on_with_when_it_cannot_be_lost() -
         node.again()
         await wait_until_idle()
         assert node.marked == []
-        assert response_of(node.init()) is E.CONCURRENT_TRANSACTIONS
+        assert response_of(node.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
         await trio.sleep(300)
         assert node.marked == [], "however long that takes"
         node.commit_log()
@@ -81,8 +78,8 @@ def test_fact_118_whoever_waits_when_it_moves_is_told_to_look_elsewhere() -> Non
     node = TransactionCoordinatorNode(followed=True)
     ticket = node.init()
     node.transactions.on_resignation(node.replica)
-    assert response_of(ticket) is E.NOT_COORDINATOR
-    assert response_of(node.init()) is E.NOT_COORDINATOR
+    assert response_of(ticket) is ErrorCode.NOT_COORDINATOR
+    assert response_of(node.init()) is ErrorCode.NOT_COORDINATOR
 
 
 # ---------------------------------------------------------------------- timers
@@ -99,8 +96,8 @@ def test_fact_137_what_is_open_for_too_long_is_aborted(level: int) -> None:
         assert node.seen().state is S.ONGOING
         await trio.sleep(1.5)
         assert (node.seen().state, node.seen().producer_epoch) == (S.COMPLETE_ABORT, 1)
-        assert response_of(node.add(A, 2)) is E.PRODUCER_FENCED
-        assert response_of(node.end(A, commits=True)) is E.INVALID_TXN_STATE
+        assert response_of(node.add(A, 2)) is ErrorCode.PRODUCER_FENCED
+        assert response_of(node.end(A, commits=True)) is ErrorCode.INVALID_TXN_STATE
 
     run(node, story)
 
@@ -110,7 +107,7 @@ def test_fact_137_a_refused_abort_is_tried_at_the_next_look() -> None:
     start_transaction(node, 0)
 
     async def story() -> None:
-        well = fail_appends(node, E.NOT_ENOUGH_REPLICAS)
+        well = fail_appends(node, ErrorCode.NOT_ENOUGH_REPLICAS)
         await trio.sleep(10.5)
         assert (node.seen().state, node.machine.pending_transitions) == (S.ONGOING, {})
         well()
@@ -172,7 +169,7 @@ def test_fact_138_a_refused_tombstone_forgets_nothing() -> None:
     node.init()
 
     async def story() -> None:
-        well = fail_appends(node, E.NOT_ENOUGH_REPLICAS)
+        well = fail_appends(node, ErrorCode.NOT_ENOUGH_REPLICAS)
         await trio.sleep(3_601)
         assert (node.seen().state, node.machine.pending_transitions) == (S.EMPTY, {})
         well()

@@ -15,8 +15,6 @@ from ottla.broker.transactions.transaction_metadata import (
 )
 from ottla.wire.errors import ErrorCode
 
-E = ErrorCode
-
 # ---------------------------------------------------------------------- EndTxn of version 1, fact 131
 
 CLASSIC = """
@@ -31,7 +29,7 @@ WORDS = {"go": EndTxnDecision.PREPARE, "done": EndTxnDecision.ALREADY_COMPLETE}
 
 
 def meant(word: str) -> Any:
-    return WORDS[word] if word in WORDS else E(int(word))
+    return WORDS[word] if word in WORDS else ErrorCode(int(word))
 
 
 @pytest.mark.parametrize("line", CLASSIC.strip().splitlines())
@@ -44,12 +42,12 @@ def test_fact_131_the_table_of_version_1(line: str) -> None:
         for epoch in (3, 5):
             assert (
                 verdict(end_txn_rules.decide_without_epoch_bump, known, 10, epoch, commits=commits, pending=True)
-                is E.PRODUCER_FENCED
+                is ErrorCode.PRODUCER_FENCED
             )
         wrong = verdict(end_txn_rules.decide_without_epoch_bump, known, 11, 3, commits=commits, pending=True)
-        assert wrong is E.INVALID_PRODUCER_ID_MAPPING
+        assert wrong is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         on_its_way = verdict(end_txn_rules.decide_without_epoch_bump, known, 10, 4, commits=commits, pending=True)
-        assert on_its_way is E.CONCURRENT_TRANSACTIONS
+        assert on_its_way is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 # ---------------------------------------------------------------------- EndTxn of version 2, fact 132
@@ -75,11 +73,11 @@ def test_fact_132_the_table_of_version_2(line: str) -> None:
     assert verdict(rule, known, 10, 4, commits=True) == meant(commit)
     for commits in (True, False):
         for epoch in (2, 5):
-            assert verdict(rule, known, 10, epoch, commits=commits) is E.PRODUCER_FENCED
-        assert verdict(rule, known, 11, 4, commits=commits) is E.INVALID_PRODUCER_ID_MAPPING
+            assert verdict(rule, known, 10, epoch, commits=commits) is ErrorCode.PRODUCER_FENCED
+        assert verdict(rule, known, 11, 4, commits=commits) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         for pid, epoch in ((10, 4), (10, 9), (11, 4)):
             pending = verdict(rule, known, pid, epoch, commits=commits, pending=True)
-            assert pending is E.CONCURRENT_TRANSACTIONS, "before anything else is looked at"
+            assert pending is ErrorCode.CONCURRENT_TRANSACTIONS, "before anything else is looked at"
 
 
 @pytest.mark.parametrize("line", WITH_BUMP.strip().splitlines())
@@ -87,15 +85,15 @@ def test_fact_132_a_retry_from_before_the_epochs_were_used_up(line: str) -> None
     title, abort_retry, _, commit_retry, _ = line.split()
     state = STATES_BY_NAME[title]
     known = txn(state, epoch=0, previous_producer_id=9)
-    fenced = E.PRODUCER_FENCED
+    fenced = ErrorCode.PRODUCER_FENCED
     for commits, word in ((False, abort_retry), (True, commit_retry)):
         outcome = verdict(end_txn_rules.decide_with_epoch_bump, known, 9, LAST, commits=commits)
         assert outcome == (meant(word) if state in {S.COMPLETE_ABORT, S.COMPLETE_COMMIT} else fenced)
         assert (
             verdict(end_txn_rules.decide_with_epoch_bump, known, 9, LAST - 1, commits=commits)
-            is E.INVALID_PRODUCER_ID_MAPPING
+            is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         )
         assert (
             verdict(end_txn_rules.decide_with_epoch_bump, known, 8, LAST, commits=commits)
-            is E.INVALID_PRODUCER_ID_MAPPING
+            is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         )

@@ -27,19 +27,17 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-E = ErrorCode
-
 
 @pytest.mark.parametrize(
     "code",
     [
-        E.UNKNOWN_TOPIC_OR_PARTITION,
-        E.NOT_LEADER_OR_FOLLOWER,
-        E.NOT_ENOUGH_REPLICAS,
-        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        E.REQUEST_TIMED_OUT,
-        E.KAFKA_STORAGE_ERROR,
-        E.UNKNOWN_SERVER_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
 def test_fact_141_a_partition_that_cannot_take_its_marker_is_asked_again(code: ErrorCode) -> None:
@@ -58,7 +56,7 @@ def test_fact_141_a_partition_that_cannot_take_its_marker_is_asked_again(code: E
     run(node, story)
 
 
-@pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
 def test_fact_141_somebody_newer_ends_it_for_good(code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
@@ -68,12 +66,12 @@ def test_fact_141_somebody_newer_ends_it_for_good(code: ErrorCode) -> None:
         node.end(A, commits=True)
         await trio.sleep(100)
         assert (node.seen().state, len(node.marked)) == (S.PREPARE_COMMIT, 1)
-        assert response_of(node.init()) is E.CONCURRENT_TRANSACTIONS
+        assert response_of(node.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
 
     run(node, story)
 
 
-@pytest.mark.parametrize("code", [E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_VERSION])
+@pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION])
 def test_fact_141_who_cannot_know_markers_needs_none(code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
@@ -124,10 +122,10 @@ def test_fact_142_the_last_record_is_written_again_where_it_is_refused() -> None
 
     async def story() -> None:
         node.end(A, commits=True)
-        well = fail_appends(node, E.NOT_ENOUGH_REPLICAS)
+        well = fail_appends(node, ErrorCode.NOT_ENOUGH_REPLICAS)
         await trio.sleep(3)
         assert node.seen().state is S.PREPARE_COMMIT
-        assert response_of(node.init()) is E.CONCURRENT_TRANSACTIONS
+        assert response_of(node.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
         well()
         await trio.sleep(1)
         assert (node.seen().state, len(node.marked)) == (S.COMPLETE_COMMIT, 1)
@@ -169,7 +167,7 @@ class RemoteLeaderConnection:
     async def call(self, request: Any) -> Any:
         self.asked.append(request)
         await trio.lowlevel.checkpoint()
-        row = WritableTxnMarkerPartitionResult(0, E.NOT_LEADER_OR_FOLLOWER)
+        row = WritableTxnMarkerPartitionResult(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         topics = [WritableTxnMarkerTopicResult("t", [row])]
         return WriteTxnMarkersResponse([WritableTxnMarkerResult(request.markers[0].producer_id, topics)])
 

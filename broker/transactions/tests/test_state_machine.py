@@ -22,9 +22,6 @@ from ottla.controller.metadata.image import PartitionRegistration
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 
-E = ErrorCode
-
-
 # ---------------------------------------------------------------------- InitProducerId
 
 
@@ -34,7 +31,7 @@ def test_a_producer_begins_and_goes_on() -> None:
     assert node.init().answer == (FIRST_ID, 1)
     assert node.init(expected=(FIRST_ID, 1)).answer == (FIRST_ID, 2)
     assert node.init(expected=(FIRST_ID, 1)).answer == (FIRST_ID, 2), "asked again, it hears the same"
-    assert response_of(node.init(expected=(FIRST_ID, 0))) is E.PRODUCER_FENCED
+    assert response_of(node.init(expected=(FIRST_ID, 0))) is ErrorCode.PRODUCER_FENCED
     assert node.init("y").answer == (FIRST_ID + 1, 0)
     assert states(node)[0] == ("x", S.EMPTY, 0)
 
@@ -47,7 +44,7 @@ def test_fact_113_after_a_move_a_retry_is_fenced() -> None:
     async def story() -> None:
         node.again()
         await wait_until_idle()
-        assert response_of(node.init(expected=A)) is E.PRODUCER_FENCED
+        assert response_of(node.init(expected=A)) is ErrorCode.PRODUCER_FENCED
         assert node.init(expected=(FIRST_ID, 1)).answer == (FIRST_ID, 2)
 
     run(node, story)
@@ -56,7 +53,7 @@ def test_fact_113_after_a_move_a_retry_is_fenced() -> None:
 def test_fact_123_without_a_producer_id_nothing_is_known_of_the_new_one() -> None:
     node = TransactionCoordinatorNode()
     node.ids.remaining = 0
-    assert response_of(node.init()) is E.COORDINATOR_LOAD_IN_PROGRESS
+    assert response_of(node.init()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert node.machine.committed_transaction("x") is None
     node.ids.remaining = None
     assert node.init().answer == A
@@ -69,8 +66,8 @@ def test_fact_120_row_15_who_is_in_the_middle_is_fenced_first(level: int, epochs
 
     async def story() -> None:
         ticket = node.init()
-        assert response_of(ticket) is E.CONCURRENT_TRANSACTIONS
-        assert response_of(node.init()) is E.CONCURRENT_TRANSACTIONS
+        assert response_of(ticket) is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert response_of(node.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
         await wait_until_idle()
         assert node.seen().state is S.COMPLETE_ABORT
         assert [m.producer_epoch for q in node.marked for m in q.markers] == [epochs[0]]
@@ -89,17 +86,17 @@ def test_fact_112_while_something_is_on_its_way_everybody_comes_again() -> None:
     first = node.init()
     assert first.answer is None
     for ticket in (node.init(), node.init(expected=A), node.add(A, 0), node.end(A, commits=True)):
-        assert response_of(ticket) is E.CONCURRENT_TRANSACTIONS, "at once, whatever the high watermark does"
+        assert response_of(ticket) is ErrorCode.CONCURRENT_TRANSACTIONS, "at once, whatever the high watermark does"
     node.commit_log()
     assert first.answer == A
     adding = node.add(A, 0, 1)
-    assert response_of(node.add(A, 0)) is E.CONCURRENT_TRANSACTIONS
+    assert response_of(node.add(A, 0)) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert node.seen().state is S.EMPTY, "what is not committed is not seen"
     node.commit_log()
-    assert (response_of(adding), node.seen().state) == (E.NONE, S.ONGOING)
+    assert (response_of(adding), node.seen().state) == (ErrorCode.NONE, S.ONGOING)
     ending = node.end(A, commits=True)
     for ticket in (node.end(A, commits=True), node.init(), node.add(A, 2)):
-        assert response_of(ticket) is E.CONCURRENT_TRANSACTIONS
+        assert response_of(ticket) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert node.verify(A, 0).answer == {("t", 0)}, "fact 129: nothing is pending for who only asks"
     node.commit_log()
     assert ending.answer == (FIRST_ID, 1)
@@ -108,9 +105,9 @@ def test_fact_112_while_something_is_on_its_way_everybody_comes_again() -> None:
 def test_fact_117_what_the_log_refuses_changes_nothing() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
-    well = fail_appends(node, E.NOT_ENOUGH_REPLICAS)
-    assert response_of(node.end(A, commits=True)) is E.COORDINATOR_NOT_AVAILABLE
-    assert response_of(node.init("new")) is E.COORDINATOR_NOT_AVAILABLE
+    well = fail_appends(node, ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert response_of(node.end(A, commits=True)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert response_of(node.init("new")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert (node.seen().state, node.machine.pending_transitions) == (S.ONGOING, {})
     assert node.machine.committed_transaction("new") is None
     well()
@@ -123,8 +120,8 @@ def test_fact_117_while_too_few_are_in_sync_nothing_is_written_and_that_is_told_
     node.commit_log()
     written = node.replica.log.log_end_offset
     node.replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, 3, 1), NOW_MS)
-    assert response_of(node.end(A, commits=True)) is E.COORDINATOR_NOT_AVAILABLE
-    assert response_of(node.init("new")) is E.COORDINATOR_NOT_AVAILABLE
+    assert response_of(node.end(A, commits=True)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert response_of(node.init("new")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert node.replica.log.log_end_offset == written
     assert node.machine.pending_transitions == {}
     node.replica.apply_partition_state(1, PartitionRegistration((1, 2), (1, 2), 1, 3, 2), NOW_MS)
@@ -137,9 +134,9 @@ def test_fact_117_while_too_few_are_in_sync_nothing_is_written_and_that_is_told_
 def test_fact_122_a_fence_the_log_refused_is_no_reason_to_bump_twice(level: int) -> None:
     node = TransactionCoordinatorNode(level=level)
     start_transaction(node, 0)
-    well = fail_appends(node, E.NOT_ENOUGH_REPLICAS)
+    well = fail_appends(node, ErrorCode.NOT_ENOUGH_REPLICAS)
     for _ in range(3):
-        assert response_of(node.init()) is E.COORDINATOR_NOT_AVAILABLE
+        assert response_of(node.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     well()
     node.init()
     assert states(node)[-1] == ("x", S.PREPARE_ABORT, 1)
@@ -152,8 +149,8 @@ def test_what_is_written_and_not_yet_for_good_is_waited_for_again() -> None:
     async def story() -> None:
         ticket = node.end(A, commits=True)
         await trio.sleep(61)
-        assert response_of(ticket) is E.COORDINATOR_NOT_AVAILABLE
-        assert response_of(node.end(A, commits=True)) is E.CONCURRENT_TRANSACTIONS, "it may yet be committed"
+        assert response_of(ticket) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert response_of(node.end(A, commits=True)) is ErrorCode.CONCURRENT_TRANSACTIONS, "it may yet be committed"
         assert node.marked == [], "and nobody is told before it is"
         await trio.sleep(200)
         node.commit_log()
@@ -178,16 +175,16 @@ def test_fact_133_the_answer_comes_before_the_markers(commits: bool, title: str)
         assert node.end(A, commits=commits).answer == (FIRST_ID, 1)
         assert node.marked == []
         assert node.seen().state is S[f"PREPARE_{title}"]
-        assert response_of(node.end(A, commits=commits)) is E.CONCURRENT_TRANSACTIONS
+        assert response_of(node.end(A, commits=commits)) is ErrorCode.CONCURRENT_TRANSACTIONS
         await wait_until_idle()
         topic = WritableTxnMarkerTopic("t", [0, 2])
         assert [q.markers for q in node.marked] == [[WritableTxnMarker(FIRST_ID, 1, commits, [topic], 3, 2)]]
         assert node.seen().state is S[f"COMPLETE_{title}"]
         assert node.seen().partitions == frozenset()
         assert node.end(A, commits=commits).answer == (FIRST_ID, 1), "a retry"
-        assert response_of(node.end(A, commits=not commits)) is E.INVALID_TXN_STATE
-        assert response_of(node.add(A, 1)) is E.PRODUCER_FENCED
-        assert response_of(node.add((FIRST_ID, 1), 1)) is E.NONE
+        assert response_of(node.end(A, commits=not commits)) is ErrorCode.INVALID_TXN_STATE
+        assert response_of(node.add(A, 1)) is ErrorCode.PRODUCER_FENCED
+        assert response_of(node.add((FIRST_ID, 1), 1)) is ErrorCode.NONE
 
     run(node, story)
     assert [state for _, state, _ in states(node)] == [
@@ -205,7 +202,7 @@ def test_fact_131_version_1_answers_nothing_new_and_takes_the_same_for_a_retry()
 
     async def story() -> None:
         assert node.end(A, commits=True, bumps=False).answer == (-1, -1)
-        assert response_of(node.end(A, commits=True, bumps=False)) is E.CONCURRENT_TRANSACTIONS
+        assert response_of(node.end(A, commits=True, bumps=False)) is ErrorCode.CONCURRENT_TRANSACTIONS
         await wait_until_idle()
         assert (node.seen().state, node.seen().producer_epoch, node.seen().client_transaction_version) == (
             S.COMPLETE_COMMIT,
@@ -213,7 +210,7 @@ def test_fact_131_version_1_answers_nothing_new_and_takes_the_same_for_a_retry()
             0,
         )
         assert node.end(A, commits=True, bumps=False).answer == (-1, -1)
-        assert response_of(node.end(A, commits=False, bumps=False)) is E.INVALID_TXN_STATE
+        assert response_of(node.end(A, commits=False, bumps=False)) is ErrorCode.INVALID_TXN_STATE
         assert [m.transaction_version for q in node.marked for m in q.markers] == [0]
 
     run(node, story)
@@ -226,17 +223,17 @@ def test_fact_134_an_abort_of_nothing_is_complete_at_once() -> None:
     assert node.seen().state is S.COMPLETE_ABORT
     assert node.end((FIRST_ID, 1), commits=False).answer == (FIRST_ID, 2)
     assert node.marked == []
-    assert response_of(node.end((FIRST_ID, 2), commits=True)) is E.INVALID_TXN_STATE
+    assert response_of(node.end((FIRST_ID, 2), commits=True)) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_who_is_unknown_or_somebody_else_is_told_so() -> None:
     node = TransactionCoordinatorNode()
-    assert response_of(node.end(A, commits=True)) is E.INVALID_PRODUCER_ID_MAPPING
-    assert response_of(node.add(A, 0)) is E.INVALID_PRODUCER_ID_MAPPING
-    assert response_of(node.verify(A, 0)) is E.INVALID_PRODUCER_ID_MAPPING
+    assert response_of(node.end(A, commits=True)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert response_of(node.add(A, 0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert response_of(node.verify(A, 0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     start_transaction(node, 0)
-    assert response_of(node.end((1, 0), commits=True)) is E.INVALID_PRODUCER_ID_MAPPING
-    assert response_of(node.verify((FIRST_ID, 1), 0)) is E.PRODUCER_FENCED
+    assert response_of(node.end((1, 0), commits=True)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert response_of(node.verify((FIRST_ID, 1), 0)) is ErrorCode.PRODUCER_FENCED
     assert node.verify(A, 0, 1).answer == {("t", 0)}
 
 
@@ -244,9 +241,9 @@ def test_fact_127_partitions_that_are_there_are_not_written_again() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
     count = len(states(node))
-    assert response_of(node.add(A, 1)) is E.NONE
+    assert response_of(node.add(A, 1)) is ErrorCode.NONE
     assert len(states(node)) == count
-    assert response_of(node.add(A, 1, 2)) is E.NONE
+    assert response_of(node.add(A, 1, 2)) is ErrorCode.NONE
     assert node.seen().partitions == {("t", 0), ("t", 1), ("t", 2)}
 
 
@@ -261,6 +258,6 @@ def test_what_hangs_on_a_record_read_but_not_yet_for_good_waits_for_it() -> None
         ticket = node.add(A, 1)
         assert ticket.answer is None, "it could still get lost"
         node.commit_log()
-        assert response_of(ticket) is E.NONE
+        assert response_of(ticket) is ErrorCode.NONE
 
     run(node, story)

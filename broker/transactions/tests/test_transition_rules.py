@@ -19,7 +19,6 @@ from ottla.broker.transactions.transaction_metadata import (
 )
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-E = ErrorCode
 NOW = 5_000
 ONE = frozenset({("t", 0)})
 
@@ -35,7 +34,7 @@ def fresh() -> int:
 
 
 def none_left() -> int:
-    raise ProtocolError(E.COORDINATOR_LOAD_IN_PROGRESS)
+    raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 # ---------------------------------------------------------------------- states
@@ -105,13 +104,13 @@ def begin(known: TransactionMetadata, expected: Any) -> Any:
 @pytest.mark.parametrize(
     ("transactional_id", "timeout_ms", "code"),
     [
-        ("", 1_000, E.INVALID_REQUEST),  # row 2
-        ("", 0, E.INVALID_REQUEST),
-        ("x", 0, E.INVALID_TRANSACTION_TIMEOUT),  # row 5
-        ("x", -1, E.INVALID_TRANSACTION_TIMEOUT),
-        ("x", 900_001, E.INVALID_TRANSACTION_TIMEOUT),
-        ("x", 900_000, E.NONE),
-        ("x", 1, E.NONE),
+        ("", 1_000, ErrorCode.INVALID_REQUEST),  # row 2
+        ("", 0, ErrorCode.INVALID_REQUEST),
+        ("x", 0, ErrorCode.INVALID_TRANSACTION_TIMEOUT),  # row 5
+        ("x", -1, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ("x", 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ("x", 900_000, ErrorCode.NONE),
+        ("x", 1, ErrorCode.NONE),
     ],
 )
 def test_fact_120_rows_2_and_5(transactional_id: str, timeout_ms: int, code: ErrorCode) -> None:
@@ -122,9 +121,14 @@ LAST = 32_766
 ROWS: list[Row] = [
     ("6: an id nobody knows", txn(epoch=-1), None, (10, 0, -1)),
     ("12: the same, for one that goes on", txn(epoch=-1), (77, 5), (10, 0, -1)),
-    ("8: another producer id", txn(epoch=4), (77, 4), E.PRODUCER_FENCED),
-    ("8: the id before, not exhausted", txn(epoch=0, previous_producer_id=9), (9, 5), E.PRODUCER_FENCED),
-    ("8: the id before, exhausted, in vain", txn(epoch=0, previous_producer_id=9), (9, LAST), E.PRODUCER_FENCED),
+    ("8: another producer id", txn(epoch=4), (77, 4), ErrorCode.PRODUCER_FENCED),
+    ("8: the id before, not exhausted", txn(epoch=0, previous_producer_id=9), (9, 5), ErrorCode.PRODUCER_FENCED),
+    (
+        "8: the id before, exhausted, in vain",
+        txn(epoch=0, previous_producer_id=9),
+        (9, LAST),
+        ErrorCode.PRODUCER_FENCED,
+    ),
     (
         "8: the id before, exhausted, a retry",
         txn(epoch=0, previous_producer_id=9, last_producer_epoch=LAST),
@@ -134,14 +138,14 @@ ROWS: list[Row] = [
     ("10: exhausted, nothing given", txn(epoch=LAST), None, (99, 0, -1)),
     ("10: exhausted, the current one", txn(epoch=LAST), (10, LAST), (99, 0, LAST)),
     ("10: fenced to the last, the current one", txn(epoch=LAST + 1), (10, LAST + 1), (99, 0, LAST + 1)),
-    ("10: exhausted, another one", txn(epoch=LAST), (10, LAST - 1), E.UNKNOWN_SERVER_ERROR),
+    ("10: exhausted, another one", txn(epoch=LAST), (10, LAST - 1), ErrorCode.UNKNOWN_SERVER_ERROR),
     ("11: nothing given", txn(epoch=4, last_producer_epoch=3), None, (10, 5, -1)),
     ("11: one before exhausted", txn(epoch=LAST - 1), None, (10, LAST, -1)),
     ("12: the current one", txn(epoch=4, last_producer_epoch=3), (10, 4), (10, 5, 4)),
     ("13: the last one", txn(epoch=5, last_producer_epoch=4), (10, 4), (10, 5, 4)),
-    ("14: an older one", txn(epoch=5, last_producer_epoch=4), (10, 3), E.PRODUCER_FENCED),
-    ("14: the last one, forgotten by a move", txn(epoch=5), (10, 4), E.PRODUCER_FENCED),
-    ("14: a newer one", txn(epoch=5, last_producer_epoch=4), (10, 6), E.PRODUCER_FENCED),
+    ("14: an older one", txn(epoch=5, last_producer_epoch=4), (10, 3), ErrorCode.PRODUCER_FENCED),
+    ("14: the last one, forgotten by a move", txn(epoch=5), (10, 4), ErrorCode.PRODUCER_FENCED),
+    ("14: a newer one", txn(epoch=5, last_producer_epoch=4), (10, 6), ErrorCode.PRODUCER_FENCED),
 ]
 
 
@@ -155,7 +159,7 @@ def test_fact_120_rows_6_to_14(row: Row, state: TransactionState) -> None:
 def test_fact_123_without_a_producer_id_the_exhausted_one_stays() -> None:
     with pytest.raises(ProtocolError) as caught:
         init_producer_id.prepare_init_producer_id(txn(epoch=LAST), None, 7_000, NOW, none_left)
-    assert caught.value.code is E.COORDINATOR_LOAD_IN_PROGRESS
+    assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 # ---------------------------------------------------------------------- adding
@@ -166,23 +170,23 @@ def check(known: TransactionMetadata | None, pid: int, epoch: int) -> ErrorCode:
         add_partitions.check_producer(known, pid, epoch)
     except ProtocolError as error:
         return error.code
-    return E.NONE
+    return ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
     ("known", "pid", "epoch", "code"),
     [
-        (None, 10, 4, E.INVALID_PRODUCER_ID_MAPPING),
-        (txn(), 11, 4, E.INVALID_PRODUCER_ID_MAPPING),
-        (txn(), 11, 9, E.INVALID_PRODUCER_ID_MAPPING),
-        (txn(), 10, 3, E.PRODUCER_FENCED),
-        (txn(), 10, 5, E.PRODUCER_FENCED),
-        (txn(S.PREPARE_COMMIT), 10, 3, E.PRODUCER_FENCED),
-        (txn(S.PREPARE_COMMIT), 10, 4, E.CONCURRENT_TRANSACTIONS),
-        (txn(S.PREPARE_ABORT), 10, 4, E.CONCURRENT_TRANSACTIONS),
-        (txn(S.ONGOING), 10, 4, E.NONE),
-        (txn(S.COMPLETE_ABORT), 10, 4, E.NONE),
-        (txn(S.EMPTY), 10, 4, E.NONE),
+        (None, 10, 4, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (txn(), 11, 4, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (txn(), 11, 9, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (txn(), 10, 3, ErrorCode.PRODUCER_FENCED),
+        (txn(), 10, 5, ErrorCode.PRODUCER_FENCED),
+        (txn(S.PREPARE_COMMIT), 10, 3, ErrorCode.PRODUCER_FENCED),
+        (txn(S.PREPARE_COMMIT), 10, 4, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (txn(S.PREPARE_ABORT), 10, 4, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (txn(S.ONGOING), 10, 4, ErrorCode.NONE),
+        (txn(S.COMPLETE_ABORT), 10, 4, ErrorCode.NONE),
+        (txn(S.EMPTY), 10, 4, ErrorCode.NONE),
     ],
 )
 def test_fact_127_who_may_add(known: TransactionMetadata | None, pid: int, epoch: int, code: ErrorCode) -> None:
@@ -330,4 +334,4 @@ def test_fact_135_a_fence_of_version_2_bumps_once() -> None:
     )
     done = end_transitions.prepare_complete(after, NOW)
     assert verdict(end_txn_rules.decide_with_epoch_bump, done, 10, 4, commits=False) is EndTxnDecision.ALREADY_COMPLETE
-    assert verdict(end_txn_rules.decide_with_epoch_bump, done, 10, 4, commits=True) is E.INVALID_TXN_STATE
+    assert verdict(end_txn_rules.decide_with_epoch_bump, done, 10, 4, commits=True) is ErrorCode.INVALID_TXN_STATE
