@@ -1,7 +1,7 @@
 """What is drawn and told in ``docs/explanation/when-a-node-dies.md``, by the rules themselves and by the simulator.
 
-``python -m devtools.docs.broker_failure`` writes it into the page: into each block that begins so: ```` ```text NAME ````, or with
-``mermaid`` for ``text``. ``python -m devtools.docs.broker_failure NAME`` prints one.
+``python -m devtools.docs.broker_failure`` writes it into the page: into each block that begins so:
+```` ```text NAME ````, or with ``mermaid`` for ``text``. ``python -m devtools.docs.broker_failure NAME`` prints one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sim.faults.node_lifecycle import NodeLifecycle
 from sim.scenarios.cluster import ClusterScenario
 from sim.workload.clients import create_topic
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "explanation" / "when-a-node-dies.md"
 BLOCK = re.compile(r"^```(text|mermaid) (\S+)\n(.*?)^```$", re.M | re.S)
 SEED = 3

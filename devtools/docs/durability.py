@@ -1,7 +1,7 @@
 """What is drawn and told in ``docs/explanation/how-a-record-becomes-durable.md``, made by the machine it tells of.
 
-``python -m devtools.docs.durability`` writes it into the page: into each block that begins so: ```` ```text NAME ````, or
-with ``mermaid`` for ``text``.
+``python -m devtools.docs.durability`` writes it into the page: into each block that begins so: ```` ```text NAME ````,
+or with ``mermaid`` for ``text``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.broker.replication.partition_state import (
 )
 from ottla.wire.errors import ErrorCode
 
-PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "how-a-record-becomes-durable.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "how-a-record-becomes-durable.md"
 BLOCK = re.compile(r"^```(text|mermaid) (\S+)\n(.*?)^```$", re.M | re.S)
 LAG_MS = 30_000
 EPOCH, IMAGE = 4, 10

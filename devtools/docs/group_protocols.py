@@ -1,6 +1,7 @@
 """What is told in ``docs/explanation/how-a-group-shares-partitions.md``, made by the machines it tells of.
 
-``python -m devtools.docs.group_protocols`` writes it into the page: into each block that begins so: ```` ```text NAME ````.
+``python -m devtools.docs.group_protocols`` writes it into the page: into each block that begins so:
+```` ```text NAME ````.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import sync_group as sg
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "explanation" / "how-a-group-shares-partitions.md"
 BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
 TOPIC = {"t": 4}

@@ -13,7 +13,7 @@ from ottla.controller.raft.state_machine.epoch_states import LEGAL_TRANSITIONS, 
 from ottla.controller.raft.state_machine.events import BeginEpoch, EndEpoch, RaftEvent, RaftRequest, Resign, Vote
 from ottla.controller.raft.tests.simulated_quorum import SimulatedQuorum
 
-PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "who-decides.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "who-decides.md"
 BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
 SEED = 4
 

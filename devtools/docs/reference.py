@@ -26,7 +26,7 @@ from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_keys import AUTHORIZER_KEYS, GROUP_KEYS, OWN_BROKER_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS
 from ottla.wire.api_keys import ApiKey, request_spec
 
-WHERE = Path(__file__).parent.parent / "docs" / "reference"
+WHERE = Path(__file__).parent.parent.parent / "docs" / "reference"
 NOTE = "<!-- written by python -m devtools.docs.reference -->"
 # Values that a node does not start with, since it could not keep to them.
 REJECTED = {
@@ -132,7 +132,7 @@ def _help(command: str) -> Iterator[str]:
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100"
     out = io.StringIO()
-    module = import_module(f"ottla.cli.{command.replace('-', '_')}")
+    module = import_module(f"ottla.cli.commands.{command.replace('-', '_')}")
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         module.run(["--help"])
     if before is None:

@@ -1,7 +1,7 @@
 """What is drawn and told in ``docs/explanation/exactly-once.md``, made by the machine it tells of.
 
-``python -m devtools.docs.transactions`` writes it into the page: into each block that begins so: ```` ```text NAME ````,
-or with ``mermaid`` for ``text``.
+``python -m devtools.docs.transactions`` writes it into the page: into each block that begins so:
+```` ```text NAME ````, or with ``mermaid`` for ``text``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.broker.tests.transaction_coordinator_fixture import (
 )
 from ottla.broker.transactions.transaction_metadata import IDLE_STATES, VALID_PREVIOUS_STATES, S
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "explanation" / "exactly-once.md"
 BLOCK = re.compile(r"^```(text|mermaid) (\S+)\n(.*?)^```$", re.M | re.S)
 NEVER_ON_DISK = frozenset({S.DEAD, S.PREPARE_EPOCH_FENCE})

@@ -1,4 +1,4 @@
-"""``ottla cluster remove_nodes NODE...``: nodes leave for good. Empty them, see them stopped, take votes, strike them off.
+"""``ottla cluster remove NODE...``: nodes leave for good. Empty them, see them stopped, take votes, strike them off.
 
 Each step is one that may be done again, so whoever broke the command off just runs it once more.
 """

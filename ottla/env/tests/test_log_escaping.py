@@ -97,7 +97,9 @@ def test_calls_that_log_are_found() -> None:
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
-def test_every_call_that_logs_writes_one_printable_line_of_bounded_length(captured_log: CapturedLog, value: str) -> None:
+def test_every_call_that_logs_writes_one_printable_line_of_bounded_length(
+    captured_log: CapturedLog, value: str
+) -> None:
     logger = logging.getLogger(LOGGER_NAMES[0])
     for place, method, arguments in CALLS:
         template = arguments[0] if arguments else None
