@@ -32,7 +32,7 @@ SIZE = len(batch(0))
 
 
 def checks(*, compact: bool = False) -> ResponseChecker:
-    log = SimpleNamespace(settings=SimpleNamespace(compact=compact))
+    log = SimpleNamespace(config=SimpleNamespace(compact=compact))
     services: Any = SimpleNamespace(
         fetch_max_bytes=LIMIT,
         metadata=SimpleNamespace(image=SimpleNamespace(topic_names={})),
