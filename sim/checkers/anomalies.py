@@ -1,9 +1,9 @@
 """The history checker: what a log may never have shown its clients, by the names ``jepsen.tests.kafka`` gives them.
 
-``find_anomalies`` gives every anomaly of a history; each is bad, or one that Kafka allows (then it is told and nothing more):
-reads that skip or go back where a group deals the partitions, and cycles that rest on the order of writes.
-Beyond that checker: ``phantom_read`` (read, and nobody sent it), ``corrupt_record`` (a record that is not what was made for its place).
-What transactions promise is in `sim.checkers.transaction_anomalies`.
+``find_anomalies`` gives every anomaly of a history; each is bad, or one that Kafka allows (then it is told and nothing
+more): reads that skip or go back where a group deals the partitions, and cycles that rest on the order of writes.
+Beyond that checker: ``phantom_read`` (read, and nobody sent it), ``corrupt_record`` (a record that is not what was made
+for its place). What transactions promise is in `sim.checkers.transaction_anomalies`.
 """
 
 from __future__ import annotations

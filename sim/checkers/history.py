@@ -1,7 +1,8 @@
 """What clients did, as they saw it: every operation with what it sent and read, and whether it came to a good end.
 
 An operation is one call of one client's, retries included. It is ``ok`` (the client was told so), ``fail`` (it was told
-that nothing happened), or ``info``: nobody knows, it may have happened or happen yet. `sim.checkers.anomalies` judges them.
+that nothing happened), or ``info``: nobody knows, it may have happened or happen yet. `sim.checkers.anomalies` judges
+them.
 
 Terms and rules are those of ``jepsen.tests.kafka``; this is a writing of our own.
 """

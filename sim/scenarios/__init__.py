@@ -1,0 +1,1 @@
+"""Runs of a simulated world from its first event to the verdict."""

@@ -1,7 +1,7 @@
 """A run of several nodes: each meets its own fate, all meet the network's; then peace, progress, and the reckoning.
 
 Violations of its own, beside the ledger's, the history's and the invariants': ``stuck`` (a partition that cannot be
-written to within 15 s of peace), ``isr-not-wait_until_full`` (within 30 s), ``copies-differ`` (replicas, or metadata logs),
+written to within 15 s of peace), ``isr-not-full`` (within 30 s), ``copies-differ`` (replicas, or metadata logs),
 ``no-failover`` (a partition that cannot be written to though only one node is out of reach).
 """
 

@@ -1,9 +1,9 @@
 """A transaction whose coordinator's node dies at one of its steps: how long are readers of committed records held up?
 
-``python -m sim.scenarios.coordinator_crash --step decided --seeds 20``: each seed a cluster in which nothing else goes wrong. In every
-second one the producer dies as well. Violations: ``lso-stuck`` (the last stable offset has not moved on within the
-transaction's timeout and 10 s), ``torn-txn`` (some of a transaction is seen), ``lost-write``, ``G1a`` (what was not
-committed is seen).
+``python -m sim.scenarios.coordinator_crash --step decided --seeds 20``: each seed a cluster in which nothing else goes
+wrong. In every second one the producer dies as well. Violations: ``lso-stuck`` (the last stable offset has not moved on
+within the transaction's timeout and 10 s), ``torn-txn`` (some of a transaction is seen), ``lost-write``, ``G1a`` (what
+was not committed is seen).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Nodes that coordinate groups are killed, one after the other, while nothing else goes wrong.
 
-``group-late``: `RECOVERY_TIMEOUT_S` after another node has read a group's log, none of its members has been heard, or not all of them
-when a request of theirs that was under way has had its time, too: these members do one thing at a time. What members
-had committed must not go back, and records that are shared go to somebody: as always.
+``group-late``: `RECOVERY_TIMEOUT_S` after another node has read a group's log, none of its members has been heard, or
+not all of them when a request of theirs that was under way has had its time, too: these members do one thing at a time.
+What members had committed must not go back, and records that are shared go to somebody: as always.
 """
 
 from __future__ import annotations

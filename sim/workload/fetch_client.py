@@ -1,7 +1,7 @@
 """Clients that fetch several partitions at once, with limits, isolation, version and session drawn anew each time.
 
-What they get is checked as it leaves the node (`sim.checkers.response_checks`): the other readers ask for one partition, and for more
-bytes than a run ever writes.
+What they get is checked as it leaves the node (`sim.checkers.response_checks`): the other readers ask for one
+partition, and for more bytes than a run ever writes.
 """
 
 from __future__ import annotations

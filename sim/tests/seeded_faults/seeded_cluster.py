@@ -1,7 +1,8 @@
-"""Bugs planted in the rules between several nodes, to see whether the simulator finds them: as `sim.tests.seeded_faults.seeded_node`.
+"""Bugs planted in the rules between several nodes, to see whether the simulator finds them: as `seeded_node`.
 
-``python -m sim.tests.seeded_faults.seeded_cluster NAME``: break it, and run seeds until a promise is broken. Status 0: found, by a
-violation of one of the names it may have, or known to be `RARE_FAULTS`; 1: not within its seeds; 2: nor was it ever reached.
+``python -m sim.tests.seeded_faults.seeded_cluster NAME``: break it, and run seeds until a promise is broken. Status 0:
+found, by a violation of one of the names it may have, or known to be `RARE_FAULTS`; 1: not within its seeds; 2: nor was
+it ever reached.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bugs planted in the groups of Kafka 4, to see whether the simulator finds them: as `sim.tests.seeded_faults.seeded_node`.
+"""Bugs planted in the groups of Kafka 4, to see whether the simulator finds them: as `seeded_node`.
 
-``python -m sim.tests.seeded_faults.seeded_groups NAME``: break it, and run seeds until a promise is broken. Status 0: found, by a
-violation of one of the names it may have; 1: not within its seeds; 2: nor was it ever reached.
+``python -m sim.tests.seeded_faults.seeded_groups NAME``: break it, and run seeds until a promise is broken. Status 0:
+found, by a violation of one of the names it may have; 1: not within its seeds; 2: nor was it ever reached.
 """
 
 from __future__ import annotations

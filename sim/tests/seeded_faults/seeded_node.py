@@ -1,7 +1,7 @@
 """Bugs that are planted to see whether they are found: each breaks one rule of one room by replacing one thing.
 
-``python -m sim.tests.seeded_faults.seeded_node NAME``: break it, and run seeds until a promise is broken. Status 0: found, by a violation
-of one of the names it may have; 1: not within its seeds; 2: nor was it ever reached.
+``python -m sim.tests.seeded_faults.seeded_node NAME``: break it, and run seeds until a promise is broken. Status 0:
+found, by a violation of one of the names it may have; 1: not within its seeds; 2: nor was it ever reached.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The groups of Kafka 4 in a simulated run: topics, who fills them, who sits in the groups, and the reckoning.
 
-Once nothing goes wrong any more each group is at rest within `STABLE_TIMEOUT_S`, with its members and nobody else in it, and
-has read all there is: else it is ``group-unstable``. ``group-skip``: a position went past a record that nobody read.
+Once nothing goes wrong any more each group is at rest within `STABLE_TIMEOUT_S`, with its members and nobody else in
+it, and has read all there is: else it is ``group-unstable``. ``group-skip``: a position went past a record that nobody
+read.
 """
 
 from __future__ import annotations
