@@ -11,7 +11,8 @@ from sim.checkers.observed_log import ObservedLog
 from sim.checkers.transaction_anomalies import MAX_LSO_DELAY_S, check_copy, stuck_last_stable_offset
 from sim.workload.clients import ClusterService, create_topic
 from sim.workload.isolation_reader import IsolationReader
-from sim.workload.transactional_clients import SOURCE, TARGET, TransactionalCopier, TxnProducer
+from sim.workload.transactional_clients import SOURCE, TxnProducer
+from sim.workload.transactional_copier import TARGET, TransactionalCopier
 
 if TYPE_CHECKING:
     from sim.engine.simulation import Simulation

@@ -1,4 +1,4 @@
-"""The workload: producers whose batches count together or not at all, and copiers that read, write and commit at once.
+"""The workload: producers whose batches count together or not at all.
 
 A client speaks version 1 of the protocol, or version 2 (KIP-890). It gives up on nothing before it is told: a request
 without an answer is sent again over a new connection, and the old one may arrive yet.
@@ -11,19 +11,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import add_offsets_to_txn as ao
 from ottla.wire.messages import add_partitions_to_txn as ap
 from ottla.wire.messages import end_txn as et
 from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import init_producer_id as ip
-from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages import produce
-from ottla.wire.messages import txn_offset_commit as tc
 from ottla.wire.record_batch import records as r
 from sim.checkers.history import HistoryPartition, OperationOutcome, SendStep
 from sim.workload.clients import Address, ClusterService, RetriableError, SimClient, UnknownOutcome
 from sim.workload.coordinator_lookup import is_coordinator_agreed
-from sim.workload.isolation_reader import TRANSACTIONAL_BIT, fetch_isolated
+from sim.workload.isolation_reader import TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
     from sim.engine.simulation import Simulation
@@ -31,16 +28,11 @@ if TYPE_CHECKING:
 TRANSACTION_MS = 8_000
 RETRY_TIMEOUT_S = 5.0
 """After so long a client ends a transaction that it cannot fill."""
-COPY_GROUP = "copy"
 SOURCE = "x"
-TARGET = ("y", 0)
 COMMITTED_SHARE = 0.65
 """Of a producer's transactions; it aborts the rest."""
 ABANDONED_SHARE = 0.03
 """Of a producer's transactions, which nobody ends."""
-MAX_COPIED_RECORDS = 5
-REPLACED_SHARE = 0.03
-"""Of the transactions of a copier, after which another takes over."""
 GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE = 0, 1
 MAX_REQUEST_DELAY_S = 30.0
 """So long after it was asked something may still come."""
@@ -55,9 +47,6 @@ ABORTABLE_ERRORS = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
-
-
-TaskStarter = Callable[[Callable[[], Awaitable[None]]], None]
 
 
 class ProducerFenced(Exception):
@@ -300,128 +289,3 @@ class TxnProducer(TransactionalClient):
         self._ids += 1
         self._id, self.producer_id = f"{self.name}.{self._ids}", -1
         return OperationOutcome.FAIL
-
-
-class TransactionalCopier(TransactionalClient):
-    """Copies one partition, a few records a transaction, with the position it has reached. Now and then another
-    process takes its transactional id over, and this one goes on until it is told.
-    """
-
-    def __init__(
-        self,
-        world: Simulation,
-        number: int,
-        service: ClusterService,
-        version: int,
-        start: TaskStarter | None = None,
-        life: int = 0,
-    ) -> None:
-        """``start``: how the process begins that takes over; without it nobody does."""
-        super().__init__(world, f"copier-{number}.{life}", f"copier-{number}", service, version)
-        self._number, self._incarnation = number, life
-        self._start = start
-        self._place: HistoryPartition = (SOURCE, number)
-        self._replaced = False
-
-    async def run(self) -> None:
-        """Until the world says that it is enough."""
-        while not self.simulation.draining:
-            if self.producer_id < 0:
-                if self._replaced:
-                    break
-                await self.init()
-                position = await self.retry_until_done(self.position)
-            try:
-                seen = await fetch_isolated(self, self._place, position, 100, committed=True)
-            except RetriableError:
-                self.invalidate_leaders()
-                continue
-            if seen.records:
-                position = await self._copy(position, seen.records[:MAX_COPIED_RECORDS])
-            else:
-                position = max(position, seen.next_offset)
-            await self.sleep(self.simulation.rng.random() * 0.3)
-            if self._start is not None and not self._replaced and self.simulation.rng.random() < REPLACED_SHARE:
-                self._replaced = True
-                heir = TransactionalCopier(
-                    self.simulation, self._number, self.service, self._version, self._start, self._incarnation + 1
-                )
-                heir._lost_init_s = self._lost_init_s  # it may be fenced by what this one asked
-                self._start(heir.run)
-        self.close_connections()
-
-    def _may_have_ended(self) -> bool:
-        """Who takes over has the transaction ended, too."""
-        return self._replaced or super()._may_have_ended()
-
-    async def _copy(self, position: int, records: list[tuple[int, int | None]]) -> int:
-        """One transaction; the position behind it, or where it was."""
-        values = [value for _, value in records if value is not None]
-        end = records[-1][0] + 1
-
-        async def body() -> None:
-            await self.write(TARGET, values)
-            await self._positions(end)
-            with suppress(RetriableError):
-                code, stored = await self._row()
-                if not code and not self._may_have_ended():
-                    told = f"{self.name} epoch {self.epoch} is told {stored} while {end} is not decided"
-                    self.simulation.ledger.report_violation("undecided-read", told)
-
-        outcome = await self.transact(body, commit=self.simulation.rng.random() < 0.9, asks=lambda: None)
-        self.simulation.trace_event(f"{self.name} epoch {self.epoch} {outcome.value} {values}")
-        if outcome is OperationOutcome.INFO:
-            self.producer_id = -1
-        return end if outcome is OperationOutcome.OK else position
-
-    async def _positions(self, offset: int) -> None:
-        """Have the position committed with the transaction.
-
-        Raises:
-            Fenced, Broken.
-        """
-        added = self._version >= 2
-
-        async def once() -> None:
-            nonlocal added
-            if not added:
-                answer = await self._coordinator_response(
-                    ao.AddOffsetsToTxnRequest(self._id, self.producer_id, self.epoch, COPY_GROUP), 3
-                )
-                raise_transaction_error(answer.error_code, "add offsets")
-                added = True
-            part = tc.TxnOffsetCommitRequestPartition(self._place[1], offset, self.leader_epoch(*self._place))
-            topic = tc.TxnOffsetCommitRequestTopic(self._place[0], [part])
-            request = tc.TxnOffsetCommitRequest(self._id, COPY_GROUP, self.producer_id, self.epoch, topics=[topic])
-            answer = await self._coordinator_response(
-                request, 5 if self._version >= 2 else 3, GROUP_KEY_TYPE, COPY_GROUP
-            )
-            raise_transaction_error(answer.topics[0].partitions[0].error_code, "positions")
-
-        await self.retry_until_done(once)
-
-    async def position(self) -> int:
-        """How far the partition is copied; waits for what is not decided.
-
-        Raises:
-            Again: no answer, or not yet.
-        """
-        code, stored = await self._row()
-        if code:
-            raise RetriableError(ErrorCode(code).name)
-        return max(stored, 0)
-
-    async def _row(self) -> tuple[int, int]:
-        """What is answered to who wants a position that is decided: an error, or the position; -1 for none.
-
-        Raises:
-            Again: no answer.
-        """
-        topic = of.OffsetFetchRequestTopic(SOURCE, [self._place[1]])
-        request = of.OffsetFetchRequest(COPY_GROUP, [topic], require_stable=True)
-        answer = await self._coordinator_response(request, 7, GROUP_KEY_TYPE, COPY_GROUP)
-        rows = answer.topics[0].partitions if answer.topics else []
-        code = answer.error_code or (rows[0].error_code if rows else 0)
-        if rows:
-            self.require_leader_epoch(*self._place, rows[0].committed_leader_epoch)
-        return code, rows[0].committed_offset if rows else -1

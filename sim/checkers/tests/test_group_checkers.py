@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -15,9 +13,7 @@ from ottla.broker.groups.streams import streams_group as ss
 from ottla.broker.share_partitions.acquisition import AcquireRequest, FetchedOffsets, acquire_records
 from ottla.broker.share_partitions.in_flight import RecordState as R
 from ottla.broker.share_partitions.share_partition import SharePartition, SharePartitionLimits
-from ottla.broker.share_partitions.share_sessions import TopicIdPartition as SharedPlace
 from ottla.broker.share_state.state_batches import PersisterStateBatch
-from sim.checkers.acquisition_locks import ACCEPT, RELEASE, AcquiredRecord, AcquisitionLocks, ServerState
 from sim.checkers.assignment_checker import AssignmentChecker
 from sim.checkers.delivery_checker import DeliveryChecker
 from sim.checkers.group_invariants import (
@@ -31,8 +27,6 @@ from sim.tests.seeded_faults.seeded_groups import CI_FAULTS, SEEDED_FAULTS
 
 P, Q = ("k0", 0), ("k0", 1)
 TOPIC_ID = b"s" * 16
-KEY = SharedPlace(TOPIC_ID, 0)
-S = ("s0", 0)
 
 
 class AssignmentEvents:
@@ -167,171 +161,6 @@ def test_what_two_members_may_be_told_of_one_partition(
     told = AssignmentEvents()
     story(told)
     assert [name for name, _ in told.ledger.violations] == flagged
-
-
-class FakeSharePartitionLeader:
-    """A share partition at one of its servers."""
-
-    share_partition = object()
-
-
-class FakeShareServer:
-    """Two nodes with one share partition, which members fetch from the first: locks last ten seconds."""
-
-    def __init__(self) -> None:
-        self.ledger = DeliveryChecker()
-        self.now_s = 0.0
-        self.host = "n1"
-        self.sessions: dict[tuple[str, str], object] = {("g", "a"): object(), ("g", "b"): object()}
-        self.shared = FakeSharePartitionLeader()
-        shares = SimpleNamespace(
-            get=lambda group, place: self.shared, sessions=SimpleNamespace(_by_member=self.sessions)
-        )
-        parts: Any = SimpleNamespace(_share_partition_manager=shares)
-        there = {"n1": parts, "n2": parts}
-        self.locks = AcquisitionLocks(self.ledger, "g", 3, lambda: there, lambda host: self.now_s, lambda: self.now_s)
-
-    def acquire(self, member: str, first: int, last: int, count: int = 1, asked_s: float | None = None) -> None:
-        asked = self.now_s if asked_s is None else asked_s
-        self.now_s += 0.1
-        hold = AcquiredRecord(
-            member, self.host, asked + 10.0, self.locks.server_state(self.host, KEY, member), self.now_s
-        )
-        self.locks.on_acquired(hold, S, KEY, [(first, last, count)], asked)
-        self.now_s += 0.1
-
-    def acknowledge(self, member: str, said: dict[int, int], *, takes: bool = True) -> None:
-        holds = self.locks.on_acknowledging(member, S, said)
-        if takes:
-            self.locks.on_acknowledged(S, said, holds)
-        else:
-            self.locks.on_refused(KEY, S, said, holds)
-        self.now_s += 0.1
-
-
-def two_have_it(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 4)
-    node.acquire("b", 3, 3)
-
-
-def the_second_after_the_lock(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 4)
-    node.now_s += 10.0
-    node.acquire("b", 3, 3, 2)
-
-
-def the_second_after_a_release(node: FakeShareServer) -> None:
-    node.acquire("a", 3, 3)
-    node.acknowledge("a", {3: RELEASE})
-    node.acquire("b", 3, 3, 2)
-
-
-def the_second_in_another_life(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 4)
-    node.shared = FakeSharePartitionLeader()
-    node.acquire("b", 3, 3)
-
-
-def the_second_from_another_node(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 4)
-    node.host = "n2"
-    node.acquire("b", 3, 3)
-
-
-def the_second_after_the_session(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 4)
-    del node.sessions["g", "a"]
-    node.acquire("b", 3, 3, 2)
-
-
-def an_answer_that_is_older(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 4, 2)
-    node.acquire("b", 3, 3, 1, asked_s=0.05)
-
-
-def not_heard(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 4)
-    node.acknowledge("a", {2: ACCEPT}, takes=False)
-
-
-def not_heard_when_the_lock_is_over(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 4)
-    node.now_s += 10.0
-    node.acknowledge("a", {2: ACCEPT}, takes=False)
-
-
-def not_heard_beside_what_it_has_not(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 4)
-    node.acknowledge("a", {2: ACCEPT, 7: ACCEPT}, takes=False)
-
-
-def again_after_it_was_accepted(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 4)
-    node.acknowledge("a", {2: ACCEPT})
-    node.acquire("b", 2, 2, 2)
-
-
-def again_from_a_later_server(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 4)
-    node.acknowledge("a", {2: ACCEPT})
-    node.shared = FakeSharePartitionLeader()
-    node.acquire("b", 2, 2, 1)
-
-
-def again_from_one_that_leads_no_longer(node: FakeShareServer) -> None:
-    old = node.shared
-    node.acquire("b", 5, 5)
-    node.shared = FakeSharePartitionLeader()
-    node.acquire("a", 0, 4)
-    node.acknowledge("a", {2: ACCEPT})
-    node.shared = old
-    node.acquire("b", 2, 2, 1)
-
-
-def again_after_a_power_cut(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 4)
-    node.acknowledge("a", {2: ACCEPT})
-    node.ledger.record_power_cut({})
-    node.acquire("b", 2, 2, 1)
-
-
-def for_the_fourth_time(node: FakeShareServer) -> None:
-    node.acquire("a", 0, 0, 4)
-
-
-@pytest.mark.parametrize(
-    ("story", "flagged"),
-    [
-        (two_have_it, ["LockedToOne"]),
-        (the_second_after_the_lock, []),
-        (the_second_after_a_release, []),
-        (the_second_in_another_life, []),
-        (the_second_from_another_node, []),
-        (the_second_after_the_session, []),
-        (an_answer_that_is_older, []),
-        (not_heard, ["HolderIsHeard"]),
-        (not_heard_when_the_lock_is_over, []),
-        (not_heard_beside_what_it_has_not, []),
-        (again_after_it_was_accepted, ["AcceptedIsFinal"]),
-        (again_from_a_later_server, ["AcceptedIsFinal"]),
-        (again_from_one_that_leads_no_longer, []),
-        (again_after_a_power_cut, []),
-        (for_the_fourth_time, ["share-overdelivered"]),
-    ],
-)
-def test_what_members_of_a_share_group_may_get(story: Callable[[FakeShareServer], None], flagged: list[str]) -> None:
-    node = FakeShareServer()
-    story(node)
-    assert [name for name, _ in node.ledger.violations] == flagged
-
-
-def test_a_sight_is_of_the_same_objects_only() -> None:
-    node = FakeShareServer()
-    before, after = node.locks.server_state("n1", KEY, "a"), node.locks.server_state("n1", KEY, "a")
-    assert isinstance(before, ServerState)
-    assert after is not None
-    assert after.share_partition is before.share_partition
-    assert node.locks.server_state("n3", KEY, "a") is None
 
 
 def consumer_group(*members: cs.ConsumerGroupMember, epoch: int = 5, target: int = 5) -> list[str]:
