@@ -145,7 +145,7 @@ class CoordinatorCrashScenario(ClusterScenario):
         """What is committed in a partition, once nothing there is open.
 
         Raises:
-            Again: not yet, or no answer.
+            RetriableError: not yet, or no answer.
         """
         values: list[int | None] = []
         at, stable = 0, -1

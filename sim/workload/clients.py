@@ -116,7 +116,7 @@ class SimClient:
         raise TimeoutError("no answer")
 
     async def leader(self, topic: str, partition: int) -> Address:
-        """Who leads a partition, as far as was last heard; raises Again where nobody does."""
+        """Who leads a partition, as far as was last heard; raises RetriableError where nobody does."""
         if (topic, partition) not in self._leaders:
             answer = await self.call(md.MetadataRequest([md.MetadataRequestTopic(name=topic)], False), 12)
             brokers = {x.node_id: (x.host, x.port) for x in answer.brokers}

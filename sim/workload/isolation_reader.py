@@ -36,7 +36,7 @@ async def fetch_isolated(
     """One fetch from the leader.
 
     Raises:
-        Again: no answer, or an error.
+        RetriableError: no answer, or an error.
     """
     topic, partition = place
     at = await client.leader(topic, partition)
@@ -111,7 +111,7 @@ class IsolationReader(SimClient):
         """One fetch, as it goes into the history.
 
         Raises:
-            Again: no answer, or an error.
+            RetriableError: no answer, or an error.
         """
         history, place = self.simulation.history, (self._topic, partition)
         number = history.start(self.name, "poll", now_s=self.simulation.now_s(), uncommitted=not self._committed)

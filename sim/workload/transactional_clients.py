@@ -61,7 +61,7 @@ def raise_transaction_error(code: int, what: str) -> None:
     """Raise what an answer means to a transaction; nothing where it is good.
 
     Raises:
-        Fenced, Broken, Again.
+        ProducerFenced, TransactionBroken, RetriableError.
     """
     if code in FENCED_ERRORS:
         raise ProducerFenced(f"{what}: {ErrorCode(code).name}")
@@ -136,7 +136,7 @@ class TransactionalClient(SimClient):
         """One batch of the transaction, until it is taken; where it lies.
 
         Raises:
-            Fenced, Broken.
+            ProducerFenced, TransactionBroken.
         """
 
         async def once() -> int:
@@ -180,7 +180,7 @@ class TransactionalClient(SimClient):
         """Ask for the end until it is told.
 
         Raises:
-            Fenced, Broken.
+            ProducerFenced, TransactionBroken.
         """
 
         async def once() -> None:

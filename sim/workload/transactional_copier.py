@@ -108,7 +108,7 @@ class TransactionalCopier(TransactionalClient):
         """Have the position committed with the transaction.
 
         Raises:
-            Fenced, Broken.
+            ProducerFenced, TransactionBroken.
         """
         added = self._version >= 2
 
@@ -134,7 +134,7 @@ class TransactionalCopier(TransactionalClient):
         """How far the partition is copied; waits for what is not decided.
 
         Raises:
-            Again: no answer, or not yet.
+            RetriableError: no answer, or not yet.
         """
         code, stored = await self._row()
         if code:
@@ -145,7 +145,7 @@ class TransactionalCopier(TransactionalClient):
         """What is answered to who wants a position that is decided: an error, or the position; -1 for none.
 
         Raises:
-            Again: no answer.
+            RetriableError: no answer.
         """
         topic = of.OffsetFetchRequestTopic(SOURCE, [self._place[1]])
         request = of.OffsetFetchRequest(COPY_GROUP, [topic], require_stable=True)

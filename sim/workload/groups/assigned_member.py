@@ -115,7 +115,7 @@ class AssignedMember(SimGroupMember):
 
     @abstractmethod
     async def _beat(self) -> None:
-        """One heartbeat, and what its answer says. Raises: Again, Over."""
+        """One heartbeat, and what its answer says. Raises: RetriableError, MemberEnded."""
 
     @abstractmethod
     def _reset_reported_state(self) -> None:
@@ -127,7 +127,7 @@ class AssignedMember(SimGroupMember):
 
     @abstractmethod
     async def _leave_group(self, *, for_good: bool) -> None:
-        """Leave, whether or not that is heard. Raises: Over."""
+        """Leave, whether or not that is heard. Raises: MemberEnded."""
 
     def _on_epoch(self, epoch: int, began: int, cuts: int) -> None:
         """A heartbeat that began then was answered."""
@@ -156,7 +156,7 @@ class AssignedMember(SimGroupMember):
         self._reset_reported_state()
 
     async def _reconcile(self) -> None:
-        """Give up what is to go; once that is done take what is new. Raises: Again, Over."""
+        """Give up what is to go; once that is done take what is new. Raises: RetriableError, MemberEnded."""
         going = [place for place in self.positions if place not in self._target]
         if going:
             if self._revokes_at is None:
@@ -183,7 +183,7 @@ class AssignedMember(SimGroupMember):
     # ------------------------------------------------------------------ records and positions
 
     async def _consume(self) -> None:
-        """Read some of what it has, and mostly commit it. Raises: Again, Over."""
+        """Read some of what it has, and mostly commit it. Raises: RetriableError, MemberEnded."""
         places = sorted(self.positions)
         for place in self.simulation.rng.sample(places, min(2, len(places))):
             if self.positions[place] < 0:
@@ -203,7 +203,7 @@ class AssignedMember(SimGroupMember):
                 await self._commit(place)
 
     async def _restart_partition(self, place: HistoryPartition) -> None:
-        """Its records are gone, in a power cut: what there is now is read from the start. Raises: Again."""
+        """Its records are gone, in a power cut: what there is now is read from the start. Raises: RetriableError."""
         self.positions[place] = await log_start_offset(self, *place)
         self.simulation.ledger.committed_to.pop(place, None)
 
@@ -229,7 +229,7 @@ class AssignedMember(SimGroupMember):
         """Have a position kept; where no answer comes nobody knows when it will be: who says no more cannot be late.
 
         Raises:
-            Again, Over.
+            RetriableError, MemberEnded.
         """
         offset = self.positions.get(place, -1)
         if offset < 0 or self._kept.get(place) == offset:
@@ -252,7 +252,7 @@ class AssignedMember(SimGroupMember):
         ledger.record_commit(place, offset, cuts)
 
     async def _send_commit(self, place: HistoryPartition, offset: int) -> int:
-        """Commit; gives the code of the answer. Raises: Again."""
+        """Commit; gives the code of the answer. Raises: RetriableError."""
         self.simulation.ledger.record_commit_attempt(place, offset)
         row = oc.OffsetCommitRequestPartition(place[1], offset, self.leader_epoch(*place))
         topic = oc.OffsetCommitRequestTopic(place[0], partitions=[row])
@@ -261,7 +261,7 @@ class AssignedMember(SimGroupMember):
         return int(answer.topics[0].partitions[0].error_code)
 
     async def _commit_after_leaving(self, cuts: int) -> None:
-        """It was told that it has left, and a commit of its comes late: that is nobody's. Raises: Again.
+        """It was told that it has left, and a commit of its comes late: that is nobody's. Raises: RetriableError.
 
         ``cuts``: power cuts before it said goodbye.
         """

@@ -70,7 +70,7 @@ class SimClassicMember(AssignedMember):
         self._joins = True
 
     async def _beat(self) -> None:
-        """One heartbeat, or a new generation. Raises: Again."""
+        """One heartbeat, or a new generation. Raises: RetriableError."""
         if self._joins:
             await self._join()
             return
@@ -89,7 +89,7 @@ class SimClassicMember(AssignedMember):
             raise RetriableError(ErrorCode(code).name)
 
     async def _join(self) -> None:
-        """Give up what there is, and become a member of the next generation. Raises: Again, Over."""
+        """Give up what there is, and become a member of the next generation. Raises: RetriableError, MemberEnded."""
         for place in list(self.positions):
             await self._commit(place)
         self._abandon()
@@ -139,7 +139,7 @@ class SimClassicMember(AssignedMember):
         return out
 
     async def _leave_group(self, *, for_good: bool) -> None:
-        """Leave. Raises: Over."""
+        """Leave. Raises: MemberEnded."""
         self._book.on_member_removed(self.id)
         cuts = self.simulation.ledger.power_cuts
         with suppress(RetriableError):

@@ -85,7 +85,7 @@ class SimConsumerMember(AssignedMember):
         return [row(topic_id, by_name[name]) for topic_id, name in self._shared.ids.items() if name in by_name]
 
     async def _beat(self) -> None:
-        """One heartbeat, and what its answer says. Raises: Again, Over."""
+        """One heartbeat, and what its answer says. Raises: RetriableError, MemberEnded."""
         began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
         says = (self.subscription, sorted(self.positions))
         if self.epoch == 0:
@@ -108,7 +108,7 @@ class SimConsumerMember(AssignedMember):
             self._on_target(places, began, cuts)
 
     async def _leave_group(self, *, for_good: bool) -> None:
-        """Leave, where it is somebody perhaps for a while only. Raises: Over."""
+        """Leave, where it is somebody perhaps for a while only. Raises: MemberEnded."""
         for_good = for_good or self._instance_id is None or self.simulation.rng.random() < 0.3
         epoch = LEAVING if for_good else LEAVING_STATIC
         self._book.on_member_removed(self.id)

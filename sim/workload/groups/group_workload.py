@@ -39,7 +39,7 @@ class GroupWorkload(ABC):
 
     @abstractmethod
     async def prepare(self, asker: SimClient) -> None:
-        """What is to be done before anybody joins. Raises: Again."""
+        """What is to be done before anybody joins. Raises: RetriableError."""
 
     async def instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
         """Why the group is not at rest with these members yet; nothing where it is."""
@@ -51,7 +51,7 @@ class GroupWorkload(ABC):
 
     @abstractmethod
     async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
-        """The same. Raises: Again."""
+        """The same. Raises: RetriableError."""
 
     @abstractmethod
     async def verify(self, asker: SimClient) -> None:
@@ -64,7 +64,7 @@ class GroupWorkload(ABC):
         return found.host, found.port
 
     async def _end(self, asker: SimClient, place: HistoryPartition) -> int:
-        """Where a partition ends. Raises: Again."""
+        """Where a partition ends. Raises: RetriableError."""
         topic = lo.ListOffsetsTopic(place[0], [lo.ListOffsetsPartition(place[1], -1, LATEST)])
         answer = await asker.call(lo.ListOffsetsRequest(-1, topics=[topic]), 7, await asker.leader(*place))
         row = answer.topics[0].partitions[0]
@@ -87,7 +87,7 @@ class AssignedGroupWorkload(GroupWorkload):
     async def _find_unread(
         self, asker: SimClient, at: Address, wanted: Collection[HistoryPartition], members: Sequence[AssignedMember]
     ) -> str:
-        """What is not with one member, or not read to its end. Raises: Again."""
+        """What is not with one member, or not read to its end. Raises: RetriableError."""
         had = [place for x in members for place in x.positions]
         if sorted(had) != sorted(wanted):
             return f"{sorted(had)} is read of {sorted(wanted)}"

@@ -60,7 +60,7 @@ class SimGroupMember(SimClient, ABC):
         self._at = None
 
     async def call_coordinator(self, request: Any, version: int) -> Any:
-        """The answer of the group's coordinator. Raises: Again."""
+        """The answer of the group's coordinator. Raises: RetriableError."""
         if self._at is None:
             found = (await self.call(fc.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)).coordinators[0]
             if found.error_code:
@@ -77,7 +77,7 @@ class SimGroupMember(SimClient, ABC):
 
     @abstractmethod
     async def run(self) -> None:
-        """Be a member until it has left. Raises: Over."""
+        """Be a member until it has left. Raises: MemberEnded."""
 
     @abstractmethod
     def change_subscription(self) -> None:

@@ -57,7 +57,7 @@ class ShareGroupWorkload(GroupWorkload):
             yield partial(SimShareMember, self._simulation, f"sharer-{number}", self._service, self._shared)
 
     async def prepare(self, asker: SimClient) -> None:
-        """Have the group begin at the beginning. Raises: Again."""
+        """Have the group begin at the beginning. Raises: RetriableError."""
         config = ac.AlterableConfig("share.auto.offset.reset", 0, "earliest")
         resource = ac.AlterConfigsResource(RESOURCE_GROUP, GROUP, [config])
         answer = await asker.call(ac.IncrementalAlterConfigsRequest([resource]), 1)

@@ -134,7 +134,7 @@ class SimShareMember(SimGroupMember):
             self.simulation.trace_event(f"{self.id} epoch {self.epoch}: {sorted(self.assigned)}")
 
     async def _leave(self) -> None:
-        """End every session, and say goodbye. Raises: Again, Over."""
+        """End every session, and say goodbye. Raises: RetriableError, MemberEnded."""
         for address, session in list(self._sessions.items()):
             if session.epoch:
                 self._locks.on_lost(self.id)
@@ -147,7 +147,7 @@ class SimShareMember(SimGroupMember):
     # ------------------------------------------------------------------ records
 
     async def _poll_once(self) -> None:
-        """Say what is to be said, then take more. Raises: Again."""
+        """Say what is to be said, then take more. Raises: RetriableError."""
         by_address: dict[Address, set[HistoryPartition]] = {address: set() for address in self._sessions}
         for place in sorted(self.assigned):
             by_address.setdefault(await self.leader(*place), set()).add(place)
@@ -235,7 +235,7 @@ class SimShareMember(SimGroupMember):
             self._locks.on_refused(self._key(place), place, offsets, holds)
 
     def _check_session(self, address: Address, session: SimShareSession, code: int) -> None:
-        """Count a session on, or forget it. Raises: Again."""
+        """Count a session on, or forget it. Raises: RetriableError."""
         if code in SESSION_ERRORS:
             self._sessions.pop(address, None)
             self._locks.on_lost(self.id)
@@ -257,7 +257,7 @@ class SimShareMember(SimGroupMember):
         places: set[HistoryPartition],
         said: dict[HistoryPartition, dict[int, int]],
     ) -> None:
-        """Take records, and say what is said on the way. Raises: Again."""
+        """Take records, and say what is said on the way. Raises: RetriableError."""
         rng = self.simulation.rng
         places = places | {place for place, ready in session.ready.items() if ready}
         if not places and not session.epoch:

@@ -88,7 +88,7 @@ class SimStreamsMember(AssignedMember):
         return asked
 
     async def _beat(self) -> None:
-        """One heartbeat, and what its answer says. Raises: Again."""
+        """One heartbeat, and what its answer says. Raises: RetriableError."""
         began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
         says = (sorted(self.positions), self._standby)
         try:
@@ -116,7 +116,7 @@ class SimStreamsMember(AssignedMember):
             self._on_target(places, began, cuts)
 
     async def _leave_group(self, *, for_good: bool) -> None:
-        """Leave: nobody goes for a while only. Raises: Over."""
+        """Leave: nobody goes for a while only. Raises: MemberEnded."""
         self._book.on_member_removed(self.id)
         cuts = self.simulation.ledger.power_cuts
         with suppress(RetriableError):
