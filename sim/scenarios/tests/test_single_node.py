@@ -14,7 +14,7 @@ import trio
 
 from sim.tests.seeded_faults.seeded_node import CI_FAULTS, SEEDED_FAULTS
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
 def run_module(name: str, *arguments: str, expect: int = 0) -> str:
