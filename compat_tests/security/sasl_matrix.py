@@ -222,7 +222,7 @@ def run_client(client: SaslClientProgram, cells: list[LoginCell], where: Path) -
     """What a client is told, cell by cell.
 
     Raises:
-        Missing: its toolchain is not there.
+        ToolchainMissing: its toolchain is not there.
     """
     if client.command is None:
         return _java(cells, where)

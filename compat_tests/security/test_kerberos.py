@@ -164,7 +164,7 @@ class GssapiClient:
         self.peer.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("GSSAPI"))
 
     def say(self, token: bytes) -> bytes:
-        """A token; gives what is answered. Raises Ended."""
+        """A token; gives what is answered. Raises LoginRefused."""
         try:
             answer = self.peer.call(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(token))
         except ConnectionError:

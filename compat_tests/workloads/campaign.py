@@ -30,7 +30,7 @@ class SeedResult(NamedTuple):
     took_s: float
     outcomes: dict[str, list[dict[str, Any]]]
     unconfirmed_differences: tuple[str, ...] = ()
-    """Differences of one of two runs (`comparison.split_confirmed`)."""
+    """Differences of one of two runs (`outcome_comparison.split_confirmed`)."""
 
 
 class WorkloadCampaign:

@@ -69,7 +69,7 @@ class Driver:
         """Return the result of a job, or the first message when ``event`` is awaited.
 
         Raises:
-            Hung: nothing came in time. The driver is started again, its other jobs are lost.
+            JobTimeout: nothing came in time. The driver is started again, its other jobs are lost.
         """
         answers = self._answers[number]
         while True:
@@ -109,7 +109,7 @@ def java_command() -> list[str]:
     """Return the command of the Java driver, compiled on first use.
 
     Raises:
-        Missing: there is no JDK.
+        ToolchainMissing: there is no JDK.
     """
     jars("kafka")
     if shutil.which("javac") is None:
@@ -122,7 +122,7 @@ def go_command() -> list[str]:
     """Return the command of the driver of franz-go, built on first use.
 
     Raises:
-        Missing: there is no Go.
+        ToolchainMissing: there is no Go.
     """
     return [str(_fetched("workload_go", ["go", "build", "-o", "driver", "."]) / "driver")]
 
@@ -131,7 +131,7 @@ def driver_commands() -> dict[str, list[str]]:
     """Return the commands of all drivers, built where they are not.
 
     Raises:
-        Missing: a toolchain is missing.
+        ToolchainMissing: a toolchain is missing.
     """
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "clients.lock").open("w") as turn:
