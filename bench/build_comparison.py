@@ -21,7 +21,7 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import produce as p
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 TOGETHER = 10
 """Requests that are under way at once."""
@@ -41,7 +41,7 @@ class BuildUnderTest(OttlaProcess):
 
 def produce_frame() -> bytes:
     """One record of 100 bytes."""
-    raw = r.build_batch([r.NewRecord(None, bytes(100), int(time.time() * 1000))])
+    raw = records.build_batch([records.NewRecord(None, bytes(100), int(time.time() * 1000))])
     data = p.TopicProduceData("small", partition_data=[p.PartitionProduceData(0, raw)])
     return encode_request(ApiKey.PRODUCE, 9, 1, "bench", p.ProduceRequest(None, -1, 10_000, [data]))
 

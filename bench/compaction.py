@@ -19,7 +19,7 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import produce as p
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 TOPIC, SEGMENT_BYTES, BATCH = "dirty", 64 << 20, 200
 WAIT_S = 600
@@ -34,7 +34,7 @@ def fill(peer: RawClient, records: int, keys: int) -> None:
     )
     chance, now = random.Random(1), time.time_ns() // 10**6
     pool = [
-        r.build_batch([r.NewRecord(b"key-%08d" % chance.randrange(keys), b"x" * 80, now) for _ in range(BATCH)])
+        build_batch([NewRecord(b"key-%08d" % chance.randrange(keys), b"x" * 80, now) for _ in range(BATCH)])
         for _ in range(min(records // BATCH, 2000))
     ]
     for number in range(records // BATCH):

@@ -12,7 +12,7 @@ from compat_tests.support.processes import OttlaProcess, java_tool
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import produce as p
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 ROUND_TRIPS = 300
 
@@ -22,7 +22,7 @@ def round_trip_ms(node: OttlaProcess) -> float:
     peer = RawClient(node.port)
     took = []
     for number in range(ROUND_TRIPS):
-        raw = r.build_batch([r.NewRecord(b"k", b"v%d" % number, time.time_ns() // 10**6)])
+        raw = records.build_batch([records.NewRecord(b"k", b"v%d" % number, time.time_ns() // 10**6)])
         data = p.TopicProduceData("load", partition_data=[p.PartitionProduceData(0, raw)])
         began = time.perf_counter()
         answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))

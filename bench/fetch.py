@@ -20,7 +20,7 @@ from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import fetch as f
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 CONNECTIONS = 4
 BATCH_BYTES = 1_048_000
@@ -37,7 +37,7 @@ def fill(node: NodeProcess, topic: str) -> None:
     )
     value = bytes(range(256)) * (BATCH_BYTES // RECORDS // 256)
     now_ms = int(time.time() * 1000)
-    raw = r.build_batch([r.NewRecord(None, value, now_ms)] * RECORDS)
+    raw = records.build_batch([records.NewRecord(None, value, now_ms)] * RECORDS)
     client = RawClient(node.port)
     for partition in range(CONNECTIONS):
         for _ in range(BATCHES):

@@ -30,7 +30,7 @@ from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group as j
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import sync_group as sg
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 TOPIC = "load"
 HEARTBEAT_S = 3.0
@@ -180,7 +180,7 @@ async def _prepare(load: ClassicGroupLoad) -> None:
     client = ClusterClient(load.env, f"127.0.0.1:{load.port}")
     await client.call(ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, load.members, 1)], 30_000))
     for partition in range(load.members):
-        await client.produce(TOPIC, partition, [r.NewRecord(b"k", b"v", load.env.now_ms())])
+        await client.produce(TOPIC, partition, [records.NewRecord(b"k", b"v", load.env.now_ms())])
     while True:
         connection = await client.bootstrap_channel()
         found = await connection.call(

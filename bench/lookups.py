@@ -21,7 +21,7 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import produce as p
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 LOOKUPS = 3000
 START_MS = 1_700_000_000_000
@@ -36,7 +36,7 @@ def fill(peer: RawClient, batches: int, records: int, record_bytes: int) -> None
     value = bytes(record_bytes)
     for number in range(batches):
         first = START_MS + number * records
-        raw = r.build_batch([r.NewRecord(None, value, first + i) for i in range(records)])
+        raw = build_batch([NewRecord(None, value, first + i) for i in range(records)])
         data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, raw)])
         answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 60_000, [data]))
         assert answer.responses[0].partition_responses[0].error_code == 0

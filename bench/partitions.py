@@ -18,7 +18,7 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import produce as p
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 IDLE_WITHIN_S = 300.0
 FILES_PER_100 = 5
@@ -58,7 +58,7 @@ class PartitionSet:
     def write(self, node: OttlaProcess, value_bytes: int) -> None:
         """One batch to every partition."""
         peer = RawClient(node.port, timeout_s=300)
-        raw = r.build_batch([r.NewRecord(None, bytes(value_bytes), time.time_ns() // 10**6)])
+        raw = records.build_batch([records.NewRecord(None, bytes(value_bytes), time.time_ns() // 10**6)])
         at_once = max(min((32 << 20) // len(raw), self.partitions), 1)
         for name in self.names:
             for first in range(0, self.partitions, at_once):

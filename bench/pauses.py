@@ -46,7 +46,7 @@ from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import metadata as md
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_fetch as of
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 PROBE_INTERVAL_S = 0.001
 GOAL_MS = 50
@@ -244,7 +244,9 @@ class PauseScenarios:
 
     def _produce(self, topic: str, **config: str) -> None:
         self._make(topic, 1, **config)
-        raw = r.build_batch([r.NewRecord(b"k%d" % n, b"%0100d" % n, int(time.time() * 1000)) for n in range(8000)])
+        raw = records.build_batch(
+            [records.NewRecord(b"k%d" % n, b"%0100d" % n, int(time.time() * 1000)) for n in range(8000)]
+        )
         for _ in range(BATCHES):
             row = self._peer.produce(topic, 0, raw)
             assert row.error_code == 0, row

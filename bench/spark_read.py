@@ -27,7 +27,7 @@ from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics as ct
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 WARM = "warm"
 CREATED_WITHIN_S = 300.0
@@ -46,7 +46,7 @@ def write(client: RawClient, topic: str, partition: int) -> None:
     """Write a record, once the node leads the partition."""
     deadline = time.monotonic() + CREATED_WITHIN_S
     while True:
-        raw = r.build_batch([r.NewRecord(b"k", b"value", int(time.time() * 1000))])
+        raw = build_batch([NewRecord(b"k", b"value", int(time.time() * 1000))])
         row = client.produce(topic, partition, raw)
         if row.error_code == ErrorCode.NONE:
             return

@@ -20,7 +20,7 @@ from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import produce as p
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 CONCURRENT_REQUESTS = 100
 
@@ -34,7 +34,7 @@ def end_offset_errors(peer: RawClient, topic: str, numbers: range) -> list[int]:
 
 def write(peer: RawClient, topic: str, number: int) -> int:
     """Write one record; gives the error code."""
-    raw = r.build_batch([r.NewRecord(None, b"x", time.time_ns() // 10**6)])
+    raw = records.build_batch([records.NewRecord(None, b"x", time.time_ns() // 10**6)])
     data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(number, raw)])
     answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 60_000, [data]))
     return int(answer.responses[0].partition_responses[0].error_code)

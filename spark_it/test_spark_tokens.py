@@ -23,7 +23,7 @@ from ottla.runtime.tests.certificate_authority import CertificateAuthority
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -112,7 +112,9 @@ def test_spark_fetches_tokens_and_its_tasks_log_in_by_them(tmp_path: Path) -> No
         client = RawClient(node.port)
         client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 9_000))
         now_ms = int(time.time() * 1000)
-        client.produce("t", 0, bytes(r.build_batch([r.NewRecord(None, b"v%d" % i, now_ms) for i in range(3)])))
+        client.produce(
+            "t", 0, bytes(records.build_batch([records.NewRecord(None, b"v%d" % i, now_ms) for i in range(3)]))
+        )
         command = [sys.executable, "-m", "spark_it.token_job", settings(node, realm, keytab, tmp_path)]
         environ = {**os.environ, "HADOOP_CONF_DIR": str(conf), "KRB5_CONFIG": realm.config}
         done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)

@@ -8,7 +8,7 @@ import ottla
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import fetch as f
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import batch_header
 
 
 def read_over_wire(node: ottla.ClusterNode, topic: str, partition: int) -> tuple[bytes, int]:
@@ -21,7 +21,7 @@ def read_over_wire(node: ottla.ClusterNode, topic: str, partition: int) -> tuple
         row = client.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
         assert (row.error_code, row.log_start_offset) == (0, 0), f"node {node.id}, {topic}-{partition}: {row}"
         got = bytes(row.records or b"")
-        for pos, header in b.iterate_batches(got):
+        for pos, header in batch_header.iterate_batches(got):
             raw += got[pos : pos + header.size_bytes]
             offset = header.next_offset
         if offset >= row.high_watermark or not got:
@@ -34,11 +34,13 @@ def read_from_disk(node: ottla.ClusterNode, topic: str, partition: int, end: int
     files = sorted(Path(node.data_dir, f"{topic}-{partition}").glob("*.log"))
     raw = b"".join(path.read_bytes() for path in files)
     offset = size = 0
-    for pos, header in b.iterate_batches(raw):
+    for pos, header in batch_header.iterate_batches(raw):
         if header.base_offset >= end:
             break
         size = pos + header.size_bytes
-        assert b.crc_matches(raw, header, pos), f"node {node.id}, {topic}-{partition}: bad at {header.base_offset}"
+        assert batch_header.crc_matches(raw, header, pos), (
+            f"node {node.id}, {topic}-{partition}: bad at {header.base_offset}"
+        )
         assert header.base_offset == offset, f"node {node.id}, {topic}-{partition}: a gap before {header.base_offset}"
         offset = header.next_offset
     assert offset == end, f"node {node.id}, {topic}-{partition} ends at {offset}, the high watermark is {end}"
@@ -60,5 +62,5 @@ def verify_replicas(cluster: ottla.Cluster, topic: str, partitions: int = 3) -> 
             where = f"node {node.id}, {topic}-{number}"
             assert read_over_wire(node, topic, number) == (first, end), f"{where}: other bytes by wire"
             assert read_from_disk(node, topic, number, end) == first, f"{where}: other bytes on disk"
-        epochs |= {(number, header.partition_leader_epoch) for _, header in b.iterate_batches(first)}
+        epochs |= {(number, header.partition_leader_epoch) for _, header in batch_header.iterate_batches(first)}
     return len(epochs)

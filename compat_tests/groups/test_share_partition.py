@@ -11,8 +11,18 @@ from pathlib import Path
 import pytest
 
 from compat_tests.support.jars import classpath, jars
-from ottla.broker.share_partitions import acknowledgement as ak
+from ottla.broker.share_partitions.acknowledgement import (
+    RecordStateChange,
+    RecordStateChanges,
+    ShareAcknowledgementBatch,
+    acknowledge_records,
+    complete_changes,
+    expire_locks,
+    next_lock_expiry_ms,
+    release_acquired_records,
+)
 from ottla.broker.share_partitions.acquisition import AcquireRequest, FetchedOffsets, acquire_records
+from ottla.broker.share_partitions.in_flight import InFlightState
 from ottla.broker.share_partitions.share_partition import SharePartition, SharePartitionLimits
 from ottla.broker.share_state.state_batches import PersisterStateBatch, combine_state_batches
 from ottla.wire.errors import ProtocolError
@@ -47,7 +57,7 @@ class SharePartitionDriver:
 
     def __init__(self, words: list[str]) -> None:
         self.now, self.writes = 0, "now"
-        self.held: list[ak.RecordStateChanges] = []
+        self.held: list[RecordStateChanges] = []
         start, rest = words[4].split("|")
         rows = [PersisterStateBatch(*map(int, row.split(","))) for row in rest.split(";") if row]
         self.share = SharePartition(int(start), rows, SharePartitionLimits(*map(int, words[1:4])))
@@ -67,7 +77,7 @@ class SharePartitionDriver:
         return f"{answer}|{self.written}|{where} {str(share.can_acquire()).lower()}|{self.flying()}"
 
     def flying(self) -> str:
-        def said(state: ak.InFlightState) -> str:
+        def said(state: InFlightState) -> str:
             return f"{int(state.state)}x{state.delivery_count}@{state.member_id}{'!' if state.rollback_state else ''}"
 
         rows = []
@@ -88,9 +98,9 @@ class SharePartitionDriver:
         said = []
         for part in text.split(";"):
             first, last, types = part.split(",")
-            said.append(ak.ShareAcknowledgementBatch(int(first), int(last), [int(x) for x in types]))
+            said.append(ShareAcknowledgementBatch(int(first), int(last), [int(x) for x in types]))
         try:
-            changes = ak.acknowledge_records(self.share, member, said, self.now)
+            changes = acknowledge_records(self.share, member, said, self.now)
         except ProtocolError as error:
             return f"E{int(error.code)}"
         return "" if self.write(changes) else "EW"
@@ -100,10 +110,10 @@ class SharePartitionDriver:
         return ""
 
     def release(self, member: str) -> str:
-        self.write(ak.release_acquired_records(self.share, member))
+        self.write(release_acquired_records(self.share, member))
         return ""
 
-    def write(self, changes: ak.RecordStateChanges) -> bool:
+    def write(self, changes: RecordStateChanges) -> bool:
         if not changes.changes:
             return True
         rows = "".join(map(self.told, changes.changes))  # Kafka joins neighbours as it keeps them, we as we send
@@ -111,19 +121,19 @@ class SharePartitionDriver:
         if self.writes == "later":
             self.held.append(changes)
             return True
-        ak.complete_changes(self.share, changes, self.now, written=self.writes == "now")
+        complete_changes(self.share, changes, self.now, written=self.writes == "now")
         return self.writes == "now"
 
-    def told(self, row: ak.RecordStateChange) -> str:
+    def told(self, row: RecordStateChange) -> str:
         first, last, count, state = row.state_batch
         step = last - first + 1 if row.batch.batch_state is not None else 1
         return "".join(f"{at}-{at + step - 1}={int(state)}x{count}," for at in range(first, last + 1, step))
 
     def tick(self, ms: str) -> str:
         until = self.now + int(ms)
-        while (end := ak.next_lock_expiry_ms(self.share)) is not None and end <= until:
+        while (end := next_lock_expiry_ms(self.share)) is not None and end <= until:
             self.now = max(self.now, end)
-            if not ak.expire_locks(self.share, self.now):
+            if not expire_locks(self.share, self.now):
                 break
             if self.writes != "later":
                 self.share.advance_start_offset()
@@ -133,7 +143,7 @@ class SharePartitionDriver:
     def settle(self, how: str) -> str:
         if self.held:
             changes = self.held.pop(0)
-            ak.complete_changes(self.share, changes, self.now, written=how == "ok")
+            complete_changes(self.share, changes, self.now, written=how == "ok")
         return ""
 
     def log(self, offset: str) -> str:

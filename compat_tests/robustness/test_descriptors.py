@@ -21,7 +21,7 @@ from ottla import Cluster
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import describe_log_dirs as dl
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 PARTITIONS = 40
 PATIENCE_S = 60.0
@@ -29,7 +29,7 @@ PATIENCE_S = 60.0
 
 def produce(peer: RawClient, partition: int) -> tuple[int, int]:
     """Error code and offset."""
-    raw = r.build_batch([r.NewRecord(b"k", b"v" * 100, time.time_ns() // 10**6)])
+    raw = records.build_batch([records.NewRecord(b"k", b"v" * 100, time.time_ns() // 10**6)])
     row = peer.produce("t", partition, raw)
     return row.error_code, row.base_offset
 

@@ -20,7 +20,7 @@ from ottla.wire.messages import init_producer_id as ip
 from ottla.wire.messages import list_groups as lg
 from ottla.wire.messages import list_transactions as lt
 from ottla.wire.messages import share_group_describe as sd
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 
 class CopiedOttla(OttlaProcess):
@@ -66,7 +66,7 @@ def test_node_whose_package_was_replaced_serves_apis_it_had_not_loaded_and_stops
         peer = RawClient(node.port)
         body = ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 30_000)
         assert peer.call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
-        record = r.build_batch([r.NewRecord(b"k", b"v", time.time_ns() // 10**6)])
+        record = records.build_batch([records.NewRecord(b"k", b"v", time.time_ns() // 10**6)])
         assert peer.produce("t", 0, record).error_code == 0
         asked = ip.InitProducerIdRequest("transactional", 60_000)
         wanted = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=["transactional"])

@@ -23,8 +23,7 @@ from compat_tests.security.secure_listeners import KafkaWithListeners, OttlaWith
 from compat_tests.support.jars import jars
 from compat_tests.support.processes import NodeProcess
 from compat_tests.support.raw_client import RawClient
-from ottla.controller.metadata.acl import AclOperation as O
-from ottla.controller.metadata.acl import AclPermissionType, PatternType, ResourceType
+from ottla.controller.metadata.acl import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 
@@ -35,26 +34,26 @@ pytestmark = [
     ),
 ]
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-AclRule = tuple[ResourceType, str, PatternType, O]
+AclRule = tuple[ResourceType, str, PatternType, AclOperation]
 COUNTING: list[AclRule] = [
-    (ResourceType.TOPIC, "words", PatternType.PREFIXED, O.ALL),
-    (ResourceType.GROUP, "words", PatternType.PREFIXED, O.ALL),
-    (ResourceType.TRANSACTIONAL_ID, "words", PatternType.PREFIXED, O.ALL),
-    (ResourceType.TOPIC, "lines", PatternType.LITERAL, O.READ),
-    (ResourceType.TOPIC, "counts", PatternType.LITERAL, O.WRITE),
+    (ResourceType.TOPIC, "words", PatternType.PREFIXED, AclOperation.ALL),
+    (ResourceType.GROUP, "words", PatternType.PREFIXED, AclOperation.ALL),
+    (ResourceType.TRANSACTIONAL_ID, "words", PatternType.PREFIXED, AclOperation.ALL),
+    (ResourceType.TOPIC, "lines", PatternType.LITERAL, AclOperation.READ),
+    (ResourceType.TOPIC, "counts", PatternType.LITERAL, AclOperation.WRITE),
 ]
 """What an application named words needs."""
 WORKING: list[AclRule] = [
     *(
         (ResourceType.TOPIC, "connect-", PatternType.PREFIXED, o)
-        for o in (O.CREATE, O.READ, O.WRITE, O.DESCRIBE_CONFIGS)
+        for o in (AclOperation.CREATE, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS)
     ),
-    (ResourceType.GROUP, "connect", PatternType.LITERAL, O.READ),
-    (ResourceType.TRANSACTIONAL_ID, "connect-cluster-connect", PatternType.LITERAL, O.WRITE),
-    (ResourceType.TRANSACTIONAL_ID, f"connect-{NAME}-", PatternType.PREFIXED, O.WRITE),
+    (ResourceType.GROUP, "connect", PatternType.LITERAL, AclOperation.READ),
+    (ResourceType.TRANSACTIONAL_ID, "connect-cluster-connect", PatternType.LITERAL, AclOperation.WRITE),
+    (ResourceType.TRANSACTIONAL_ID, f"connect-{NAME}-", PatternType.PREFIXED, AclOperation.WRITE),
 ]
 """What a worker of the group connect needs for itself."""
-CARRYING: list[AclRule] = [(ResourceType.TOPIC, TOPIC, PatternType.LITERAL, O.WRITE)]
+CARRYING: list[AclRule] = [(ResourceType.TOPIC, TOPIC, PatternType.LITERAL, AclOperation.WRITE)]
 """What its connector needs."""
 CARRIED = [f"line {number}" for number in range(3)]
 """Few: a producer that may not write tries a second for each."""

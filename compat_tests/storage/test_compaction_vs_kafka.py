@@ -16,8 +16,7 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_offsets as lo
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header, records
 from ottla.wire.record_batch.compression import CompressionType
 
 TOPIC = "compacted"
@@ -42,10 +41,10 @@ def batches(seed: int, count: int) -> list[bytes]:
         for _ in range(chance.randint(1, 20)):
             key = b"key-%d" % chance.randrange(400)
             value = None if chance.random() < 0.1 else chance.randbytes(chance.randint(10, 700))
-            items.append(r.NewRecord(key, value, now - 1000 + number % 7, (("h", b"1"),)))
+            items.append(records.NewRecord(key, value, now - 1000 + number % 7, (("h", b"1"),)))
         idempotent = number % 3 == 0
         out.append(
-            r.build_batch(
+            records.build_batch(
                 items,
                 codec=chance.choice(list(CompressionType)),
                 **({"producer_id": 76 + seed, "producer_epoch": 0, "base_sequence": sequence} if idempotent else {}),
@@ -88,11 +87,11 @@ class CompactionBroker:
             )
             row = self.peer.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
             assert row.error_code == 0
-            for pos, header in b.iterate_batches(row.records):
-                assert b.crc_matches(row.records, header, pos)
+            for pos, header in batch_header.iterate_batches(row.records):
+                assert batch_header.crc_matches(row.records, header, pos)
                 out += [
                     (x.offset, x.timestamp_ms, x.key, x.value)
-                    for x in r.iterate_records(row.records, header, pos)
+                    for x in records.iterate_records(row.records, header, pos)
                     if x.offset >= at
                 ]
                 at = max(at, header.next_offset)

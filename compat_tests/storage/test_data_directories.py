@@ -15,14 +15,14 @@ from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 FOREIGN = ("lost+found", "my-backup.2024-delete", "my-future", "old-stray", "backup-20240101")
 
 
 def produce(peer: RawClient, topic: str) -> tuple[int, int]:
     """Error code and offset."""
-    row = peer.produce(topic, 0, r.build_batch([r.NewRecord(b"k", b"v", time.time_ns() // 10**6)]))
+    row = peer.produce(topic, 0, records.build_batch([records.NewRecord(b"k", b"v", time.time_ns() // 10**6)]))
     return row.error_code, row.base_offset
 
 

@@ -19,7 +19,7 @@ from ottla.wire.messages import alter_replica_log_dirs as al
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import describe_log_dirs as dl
 from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 PARTITIONS = 2
 WAIT_S = 60.0
@@ -179,7 +179,7 @@ def size_bytes(directory: Path) -> int:
 
 
 def filled(node: NodeProcess, count: int) -> None:
-    raw = r.build_batch([r.NewRecord(None, bytes(100_000), time.time_ns() // 10**6)])
+    raw = records.build_batch([records.NewRecord(None, bytes(100_000), time.time_ns() // 10**6)])
     for _ in range(count):
         until(lambda: RawClient(node.port).produce("t", 0, raw).error_code == 0)
 

@@ -19,7 +19,7 @@ from ottla.wire.messages import fetch as f
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import metadata as md
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 PARTITIONS = 4
 NOT_YET = (3, 5, 6)
@@ -56,7 +56,7 @@ def in_the_end(ask: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
 
 
 def produce(node: NodeProcess, partition: int, size: int) -> int:
-    raw = r.build_batch([r.NewRecord(None, bytes(size), time.time_ns() // 10**6)])
+    raw = records.build_batch([records.NewRecord(None, bytes(size), time.time_ns() // 10**6)])
 
     def ask() -> Any:
         return RawClient(node.port).produce("t", partition, raw)

@@ -23,7 +23,7 @@ from ottla.client.record_decoding import decode_records
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 CUTS = int(os.environ.get("OTTLA_POWER_CUTS", "4"))
 PARTITIONS = 3
@@ -46,7 +46,7 @@ class PowerCutWriter(threading.Thread):
         while not self.stop.is_set():
             partition = number % PARTITIONS
             value = b"%d:" % number + bytes(self._rng.choice((10, 300, 60_000)))
-            raw = r.build_batch([r.NewRecord(b"k", value, time.time_ns() // 10**6)])
+            raw = build_batch([NewRecord(b"k", value, time.time_ns() // 10**6)])
             try:
                 row = self._peer.produce("t", partition, raw)
             except OSError:
@@ -63,7 +63,7 @@ def read_all(port: int) -> dict[tuple[int, int], bytes]:
     for partition in range(PARTITIONS):
         at = 0
         # What a restart found unsynced is readable once it is synced, and so is what comes behind it: then it is so.
-        last = r.build_batch([r.NewRecord(b"k", b"last", time.time_ns() // 10**6)])
+        last = build_batch([NewRecord(b"k", b"last", time.time_ns() // 10**6)])
         wait_until(lambda partition=partition, last=last: not peer.produce("t", partition, last).error_code)  # type: ignore[misc]
         while True:
             part = f.FetchPartition(partition, fetch_offset=at, partition_max_bytes=8 << 20)

@@ -16,7 +16,7 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_records as dr
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_offsets as lo
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 HOUR_MS = 3_600_000
 BATCHES = 900
@@ -38,9 +38,10 @@ def batches() -> list[bytes]:
     for number in range(BATCHES):
         age = 2 * HOUR_MS - number * (2 * HOUR_MS - 30_000) // BATCHES
         items = [
-            r.NewRecord(b"k", chance.randbytes(1000), now - age - chance.choice((0, 0, 0, 600_000))) for _ in range(10)
+            records.NewRecord(b"k", chance.randbytes(1000), now - age - chance.choice((0, 0, 0, 600_000)))
+            for _ in range(10)
         ]
-        out.append(r.build_batch(items))
+        out.append(records.build_batch(items))
     return out
 
 

@@ -12,7 +12,7 @@ import pytest
 from compat_tests.support.jars import classpath, jars
 from compat_tests.support.processes import OTTLA
 from ottla.wire.codec.primitives import uuid_from_string
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import batch_header
 
 ID = "5L6g3nShT-eMCtK--X86sw"
 VOTERS = (
@@ -62,12 +62,14 @@ def by_kafka(arguments: list[str]) -> list[str]:
 def without_times(raw: bytes) -> list[bytes]:
     """The batches of a checkpoint with their times and checksums out; a snapshot's header tells a time too."""
     out = []
-    for pos, header in b.iterate_batches(raw):
+    for pos, header in batch_header.iterate_batches(raw):
         batch = bytearray(raw[pos : pos + header.size_bytes])
         batch[17:21] = bytes(4)
         batch[27:43] = bytes(16)
         if header.is_control and pos == 0:
-            batch[b.HEADER_BYTES + 12 : b.HEADER_BYTES + 20] = bytes(8)  # the header record's own time
+            batch[batch_header.HEADER_BYTES + 12 : batch_header.HEADER_BYTES + 20] = bytes(
+                8
+            )  # the header record's own time
         out.append(bytes(batch))
     return out
 

@@ -15,8 +15,7 @@ from compat_tests.transactions.test_transactions import command, confluent, make
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import init_producer_id as ip
 from ottla.wire.messages import produce as p
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header, records
 
 TOPIC = "hangs"
 HOUR_MS = 3_600_000
@@ -41,10 +40,10 @@ def hang(node: NodeProcess, name: str, partition: int) -> None:
         assert time.monotonic() < deadline, given
         given = peer.call(ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest(name, 60_000))
         time.sleep(0.1)
-    made = r.NewRecord(b"k", name.encode(), time.time_ns() // 10**6 - HOUR_MS)
-    raw = r.build_batch(
+    made = records.NewRecord(b"k", name.encode(), time.time_ns() // 10**6 - HOUR_MS)
+    raw = records.build_batch(
         [made],
-        attributes=b.TRANSACTIONAL_BIT,
+        attributes=batch_header.TRANSACTIONAL_BIT,
         producer_id=given.producer_id,
         producer_epoch=given.producer_epoch,
         base_sequence=0,

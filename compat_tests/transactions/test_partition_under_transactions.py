@@ -25,8 +25,7 @@ from ottla.wire.messages import fetch as f
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import produce as p
 from ottla.wire.messages import write_txn_markers as w
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header, records
 
 TOPIC = "t"
 TOP = 32767
@@ -97,12 +96,12 @@ class ComparedPartition:
             (row,) = answer.markers[0].topics[0].partitions
             return row.error_code, -1
         sequence, count, txn = rest
-        raw = r.build_batch(
-            [r.NewRecord(None, b"%d" % i, self._began_ms + i) for i in range(count)],
+        raw = records.build_batch(
+            [records.NewRecord(None, b"%d" % i, self._began_ms + i) for i in range(count)],
             producer_id=pid,
             producer_epoch=epoch,
             base_sequence=sequence,
-            attributes=b.TRANSACTIONAL_BIT if txn else 0,
+            attributes=batch_header.TRANSACTIONAL_BIT if txn else 0,
         )
         data = p.TopicProduceData(TOPIC, partition_data=[p.PartitionProduceData(0, raw)])
         answer = self.client.call(ApiKey.PRODUCE, 11, p.ProduceRequest("x" if txn else None, -1, 10_000, [data]))

@@ -19,8 +19,8 @@ from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProce
 from compat_tests.support.raw_client import RawClient, wait_until
 from compat_tests.transactions.marker_blocking import ClosableProxy
 from compat_tests.transactions.test_transactions import is_stable, make, wait_until_committed
-from ottla.wire.api_keys import ApiKey as K
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import add_offsets_to_txn as ao
 from ottla.wire.messages import add_partitions_to_txn as ap
 from ottla.wire.messages import describe_transactions as dt
@@ -31,19 +31,18 @@ from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages import produce as p
 from ottla.wire.messages import txn_offset_commit as tc
 from ottla.wire.messages import write_txn_markers as w
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header, records
 
 TOPIC = "t"
 LATER = frozenset(
     {
-        E.COORDINATOR_LOAD_IN_PROGRESS,
-        E.COORDINATOR_NOT_AVAILABLE,
-        E.NOT_COORDINATOR,
-        E.NOT_LEADER_OR_FOLLOWER,
-        E.NOT_ENOUGH_REPLICAS,
-        E.CONCURRENT_TRANSACTIONS,
-        E.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
 """What a producer answers by asking again."""
@@ -82,7 +81,7 @@ class ScriptedTransaction:
         if self._peer is not None:
             self._peer.close()
 
-    def _ask(self, key: K, version: int, body: Any, code_of: Callable[[Any], int]) -> Any:
+    def _ask(self, key: ApiKey, version: int, body: Any, code_of: Callable[[Any], int]) -> Any:
         """An answer that means something."""
         found: list[Any] = []
 
@@ -97,8 +96,10 @@ class ScriptedTransaction:
         """Take the id over."""
         for kind in (0, 1):  # of a group, and of transactions: they are made by being asked for
             ask = fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[self.name])
-            self._ask(K.FIND_COORDINATOR, 4, ask, lambda x: x.coordinators[0].error_code)
-        told = self._ask(K.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest(self.name, 600_000), lambda x: x.error_code)
+            self._ask(ApiKey.FIND_COORDINATOR, 4, ask, lambda x: x.coordinators[0].error_code)
+        told = self._ask(
+            ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest(self.name, 600_000), lambda x: x.error_code
+        )
         assert told.error_code == 0
         self.who, self._sequence = (told.producer_id, told.producer_epoch), 0
 
@@ -108,12 +109,12 @@ class ScriptedTransaction:
             topics = [ap.AddPartitionsToTxnTopic(TOPIC, [0, 1])]
             asked = ap.AddPartitionsToTxnRequest([], self.name, *self.who, topics)
             rows = lambda x: x.results_by_topic_v3_and_below[0].results_by_partition  # noqa: E731
-            told = self._ask(K.ADD_PARTITIONS_TO_TXN, 3, asked, lambda x: rows(x)[0].partition_error_code)
+            told = self._ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, asked, lambda x: rows(x)[0].partition_error_code)
             assert [row.partition_error_code for row in rows(told)] == [0, 0]
         for number in (0, 1):
-            raw = r.build_batch(
-                [r.NewRecord(None, f"{self.name}:{self._sequence}:{number}".encode(), time.time_ns() // 10**6)],
-                attributes=b.TRANSACTIONAL_BIT,
+            raw = records.build_batch(
+                [records.NewRecord(None, f"{self.name}:{self._sequence}:{number}".encode(), time.time_ns() // 10**6)],
+                attributes=batch_header.TRANSACTIONAL_BIT,
                 producer_id=self.who[0],
                 producer_epoch=self.who[1],
                 base_sequence=self._sequence,
@@ -121,7 +122,7 @@ class ScriptedTransaction:
             data = p.TopicProduceData(TOPIC, partition_data=[p.PartitionProduceData(number, raw)])
             asked_ = p.ProduceRequest(self.name, -1, 10_000, [data])
             code = lambda x: x.responses[0].partition_responses[0].error_code  # noqa: E731
-            assert code(self._ask(K.PRODUCE, 12 if self.version == 2 else 11, asked_, code)) == 0
+            assert code(self._ask(ApiKey.PRODUCE, 12 if self.version == 2 else 11, asked_, code)) == 0
         self._sequence += 1
 
     def values(self) -> list[str]:
@@ -132,23 +133,23 @@ class ScriptedTransaction:
         """The group has read up to 7."""
         if self.version < 2:
             asked = ao.AddOffsetsToTxnRequest(self.name, *self.who, self.name)
-            assert self._ask(K.ADD_OFFSETS_TO_TXN, 3, asked, lambda x: x.error_code).error_code == 0
+            assert self._ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, asked, lambda x: x.error_code).error_code == 0
         topic = tc.TxnOffsetCommitRequestTopic(TOPIC, [tc.TxnOffsetCommitRequestPartition(0, 7)])
         request = tc.TxnOffsetCommitRequest(self.name, self.name, *self.who, topics=[topic])
         code = lambda x: x.topics[0].partitions[0].error_code  # noqa: E731
-        assert code(self._ask(K.TXN_OFFSET_COMMIT, 5 if self.version == 2 else 3, request, code)) == 0
+        assert code(self._ask(ApiKey.TXN_OFFSET_COMMIT, 5 if self.version == 2 else 3, request, code)) == 0
 
     def position(self) -> tuple[int, int]:
         """What a reader is told who wants positions that are decided: an error, and where the group is."""
         ask = of.OffsetFetchRequest(self.name, [of.OffsetFetchRequestTopic(TOPIC, [0])], require_stable=True)
-        told = self._ask(K.OFFSET_FETCH, 7, ask, lambda x: x.error_code)
+        told = self._ask(ApiKey.OFFSET_FETCH, 7, ask, lambda x: x.error_code)
         row = told.topics[0].partitions[0]
         return row.error_code or told.error_code, row.committed_offset
 
     def end(self, *, commits: bool) -> int:
         """Ask for the end, as the producer it was; the error."""
         request = et.EndTxnRequest(self.name, *self.who, commits)
-        found = self._ask(K.END_TXN, 5 if self.version == 2 else 3, request, lambda x: x.error_code)
+        found = self._ask(ApiKey.END_TXN, 5 if self.version == 2 else 3, request, lambda x: x.error_code)
         return int(found.error_code)
 
     def mark(self) -> None:
@@ -156,13 +157,13 @@ class ScriptedTransaction:
         topics = [w.WritableTxnMarkerTopic(TOPIC, [0])]
         epoch = self.who[1] + (self.version == 2)
         marker = w.WritableTxnMarker(self.who[0], epoch, True, topics, 0, self.version if self.version == 2 else 0)
-        answer = self._peer.call(K.WRITE_TXN_MARKERS, 2, w.WriteTxnMarkersRequest([marker]))
+        answer = self._peer.call(ApiKey.WRITE_TXN_MARKERS, 2, w.WriteTxnMarkersRequest([marker]))
         assert answer.markers[0].topics[0].partitions[0].error_code == 0
 
     def state(self) -> str:
         """What its coordinator says of it."""
         ask = dt.DescribeTransactionsRequest([self.name])
-        told = self._ask(K.DESCRIBE_TRANSACTIONS, 0, ask, lambda x: x.transaction_states[0].error_code)
+        told = self._ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, ask, lambda x: x.transaction_states[0].error_code)
         return str(told.transaction_states[0].transaction_state)
 
 
@@ -218,7 +219,7 @@ def start_transactions(node: Any) -> dict[str, ScriptedTransaction]:
                 if name != "empty":
                     one.write()
                     one.commit_position()
-                    assert one.position()[0] == E.UNSTABLE_OFFSET_COMMIT
+                    assert one.position()[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT
                 if name in ("committed", "aborted"):
                     assert one.end(commits=COMMITS[name]) == 0
         wait_until(lambda: not any(one.state().startswith("Prepare") for one in out.values()))
@@ -247,12 +248,12 @@ def verify_completion(node: NodeProcess, txns: dict[str, ScriptedTransaction]) -
         what = name[:-2]
         if what in COMMITS:
             assert one.end(commits=COMMITS[what]) == 0, f"{name}: asked again"
-            assert one.end(commits=not COMMITS[what]) == E.INVALID_TXN_STATE
+            assert one.end(commits=not COMMITS[what]) == ErrorCode.INVALID_TXN_STATE
         elif what == "left":
             heir = ScriptedTransaction(node.port, what, one.version)
             heir.init()
             assert heir.who[0] == one.who[0]
-            assert one.end(commits=True) in (E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH)
+            assert one.end(commits=True) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
         else:
             one.write()
             assert one.end(commits=True) == 0

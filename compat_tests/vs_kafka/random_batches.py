@@ -18,10 +18,10 @@ import snappy
 import zstandard
 
 from ottla.log.tests.log_fixtures import NOW
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header
 from ottla.wire.record_batch.compression import CompressionType
 from ottla.wire.record_batch.compression_headers import LZ4_MAGIC, XERIAL_MAGIC, ZSTD_MAGIC, compute_lz4_header_checksum
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 TRAILING_BYTES = "bytes behind it"
 TRUNCATED = "cut off"
@@ -57,9 +57,9 @@ class RandomBatchGenerator:
             ]
         )
         records = self._records()
-        plain = r.build_batch(records)
-        header = b.parse_header(plain)
-        data = plain[b.HEADER_BYTES :]
+        plain = build_batch(records)
+        header = batch_header.parse_header(plain)
+        data = plain[batch_header.HEADER_BYTES :]
         packed = {
             CompressionType.GZIP: self._gzip,
             CompressionType.SNAPPY: self._snappy,
@@ -67,7 +67,7 @@ class RandomBatchGenerator:
             CompressionType.ZSTD: self._zstd,
         }[codec](data)
         packed = self._damaged(packed)
-        raw = b.pack_batch(header._replace(attributes=int(codec)), packed)
+        raw = batch_header.pack_batch(header._replace(attributes=int(codec)), packed)
         return RandomBatch(f"{codec.name.lower()} {len(data)} bytes: {', '.join(self._notes) or 'plain'}", raw)
 
     def _note(self, what: str) -> str:
@@ -80,7 +80,7 @@ class RandomBatchGenerator:
             return True
         return False
 
-    def _records(self) -> list[r.NewRecord]:
+    def _records(self) -> list[NewRecord]:
         rng = self.rng
         size = rng.choice([0, 5, 40, 300, 300, 3000, 9000, 20_000])
         count = rng.choice([1, 2, 3, 10, 40] if size < 9000 else [1, 2, 7, 20])
@@ -88,7 +88,7 @@ class RandomBatchGenerator:
         for _ in range(count):
             random_part = rng.randbytes(rng.randrange(size + 1))
             value = random_part + b"again and again " * (max(size - len(random_part), 0) // 16)
-            out.append(r.NewRecord(rng.choice([None, b"key"]), value, NOW))
+            out.append(NewRecord(rng.choice([None, b"key"]), value, NOW))
         return out
 
     def _damaged(self, data: bytes) -> bytes:

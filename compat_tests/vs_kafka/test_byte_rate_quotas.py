@@ -13,7 +13,7 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import produce as p
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 RATE = 10_000
 
@@ -27,7 +27,7 @@ def test_a_client_over_its_quota_waits(data_dir: Path) -> None:
         assert f"producer_byte_rate={RATE}.0" in told
         client = RawClient(node.port)
         client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 9_000))
-        raw = r.build_batch([r.NewRecord(None, bytes(120_000), int(time.time() * 1000))])
+        raw = records.build_batch([records.NewRecord(None, bytes(120_000), int(time.time() * 1000))])
         data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, bytes(raw))])
         asked_s = time.monotonic()  # the node counts from its answer: what is behind it may come to us late
         answer = client.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))

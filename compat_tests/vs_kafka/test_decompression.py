@@ -13,8 +13,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.log_fixtures import NOW, memory_disk, new_log
 from ottla.wire.errors import ProtocolError, WireError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header, records
 from ottla.wire.record_batch.compression import CompressionType, compress, create_compressor
 
 BATCHES = int(os.environ.get("OTTLA_BATCHES", "1000"))
@@ -35,7 +34,7 @@ def consumed(raw: bytes) -> str:
     """What a reader gets, in the words of Validate.java."""
     crc = count = 0
     try:
-        for record in r.iterate_records(raw, b.parse_header(raw)):
+        for record in records.iterate_records(raw, batch_header.parse_header(raw)):
             count += 1
             crc = zlib.crc32(record.value or b"", zlib.crc32(record.key or b"", crc))
     except WireError:
@@ -87,15 +86,15 @@ def test_batches_packed_by_the_broker_are_read_by_kafka() -> None:
     """As a whole and in pieces, at every end of the levels, and in more than one block."""
     rng = random.Random(SEED)
     value = rng.randbytes(90_000) + b"again and again " * 10_000
-    plain = r.build_batch([r.NewRecord(b"k", value, NOW), r.NewRecord(None, b"v", NOW)])
-    header, data = b.parse_header(plain), plain[b.HEADER_BYTES :]
+    plain = records.build_batch([records.NewRecord(b"k", value, NOW), records.NewRecord(None, b"v", NOW)])
+    header, data = batch_header.parse_header(plain), plain[batch_header.HEADER_BYTES :]
     batches = []
     for codec, levels in LEVELS.items():
         for level in levels:
             pack = create_compressor(codec, level)
             pieces = b"".join(pack.add(data[at : at + 7000]) for at in range(0, len(data), 7000)) + pack.finish()
             for packed in (compress(codec, data, level), pieces):
-                batches.append(b.pack_batch(header._replace(attributes=int(codec)), packed))
+                batches.append(batch_header.pack_batch(header._replace(attributes=int(codec)), packed))
     answers = run_kafka_rules("Validate.java", [base64.b64encode(raw).decode() for raw in batches])
     assert answers == [f"0 {consumed(plain)}"] * len(batches)
     assert [appended(raw, validate=False) for raw in batches] == [0] * len(batches)

@@ -32,7 +32,7 @@ from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages import produce as p
 from ottla.wire.messages import unregister_broker as ub
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 NOT_ASKED = -2147483648
 MISSING_ID = bytes(15) + b"\x63"
@@ -56,7 +56,7 @@ def create(peer: RawClient, name: str, partitions: int = 1, **settings: str) -> 
 
 
 def batch(count: int = 1, size: int = 1, **more: Any) -> bytes:
-    return r.build_batch([r.NewRecord(b"k", b"v" * size, BASE_MS + i) for i in range(count)], **more)
+    return records.build_batch([records.NewRecord(b"k", b"v" * size, BASE_MS + i) for i in range(count)], **more)
 
 
 def produce(
@@ -182,7 +182,7 @@ def test_trap_21_one_batch_of_format_2_and_zstd_only_from_v7(peer: RawClient, to
     old = bytearray(batch())
     old[16] = 1
     assert produce(peer, topic, bytes(old)).error_code == 87
-    zstd = r.build_batch([r.NewRecord(b"k", b"v", BASE_MS)], codec=r.CompressionType.ZSTD)
+    zstd = records.build_batch([records.NewRecord(b"k", b"v", BASE_MS)], codec=records.CompressionType.ZSTD)
     assert produce(peer, topic, zstd, version=6).error_code == 76
     assert produce(peer, topic, zstd, version=7).error_code == 0
 

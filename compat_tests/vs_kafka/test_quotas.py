@@ -26,7 +26,7 @@ from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import describe_client_quotas as dc
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 ALL = os.environ.get("OTTLA_QUOTAS") == "all"
 RecordedAnswers = tuple[str, Any, int]
@@ -220,7 +220,7 @@ def rates(port: int) -> dict[str, float]:
     client = RawClient(port)
     client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("rates", 1, 1)], 9_000))
     wait_until_brokers_current(client)
-    raw = bytes(r.build_batch([r.NewRecord(None, bytes(STEP_BYTES), int(time.time() * 1000))]))
+    raw = bytes(records.build_batch([records.NewRecord(None, bytes(STEP_BYTES), int(time.time() * 1000))]))
     client.produce("rates", 0, raw)
     client.close()
 

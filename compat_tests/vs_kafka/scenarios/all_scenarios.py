@@ -47,7 +47,7 @@ from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import offset_for_leader_epoch as ole
 from ottla.wire.messages import produce as p
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 from ottla.wire.record_batch.compression import CompressionType
 
 
@@ -56,8 +56,8 @@ def idempotence(stage: ScenarioSession) -> None:
     stage.topic("idempotent")
 
     def batch(sequence: int, count: int = 2, epoch: int = 0, pid: int = 77) -> bytes:
-        items = [r.NewRecord(b"k", b"v%d" % i, BASE_MS + i) for i in range(count)]
-        return r.build_batch(items, producer_id=pid, producer_epoch=epoch, base_sequence=sequence)
+        items = [records.NewRecord(b"k", b"v%d" % i, BASE_MS + i) for i in range(count)]
+        return records.build_batch(items, producer_id=pid, producer_epoch=epoch, base_sequence=sequence)
 
     for what, raw in (
         ("first", batch(0)),
@@ -86,8 +86,12 @@ def _old_records(stage: ScenarioSession, version: int) -> Any:
     """A record of now and two that are too old: their row. On its way the first must not get too old as well."""
     for _ in range(20):
         now = int(time.time() * 1000)
-        items = [r.NewRecord(b"k", b"fine", now), r.NewRecord(b"k", b"old", BASE_MS), r.NewRecord(b"k", b"older", 5)]
-        data = p.TopicProduceData("narrow", partition_data=[p.PartitionProduceData(0, r.build_batch(items))])
+        items = [
+            records.NewRecord(b"k", b"fine", now),
+            records.NewRecord(b"k", b"old", BASE_MS),
+            records.NewRecord(b"k", b"older", 5),
+        ]
+        data = p.TopicProduceData("narrow", partition_data=[p.PartitionProduceData(0, records.build_batch(items))])
         answer = stage["a"].call(ApiKey.PRODUCE, version, p.ProduceRequest(None, -1, 10_000, [data]))
         row = answer.responses[0].partition_responses[0]
         if not any(error.batch_index == 0 for error in row.record_errors):
@@ -106,28 +110,37 @@ def rejected_records(stage: ScenarioSession) -> None:
         stage.record(f"old records v{version}", told)
     stage.topic("compacted", cleanup_policy="compact")
     stage.produce(
-        "a null key", "compacted", r.build_batch([r.NewRecord(b"k", b"v", now), r.NewRecord(None, b"v", now)])
+        "a null key",
+        "compacted",
+        records.build_batch([records.NewRecord(b"k", b"v", now), records.NewRecord(None, b"v", now)]),
     )
-    stage.produce("only keys", "compacted", r.build_batch([r.NewRecord(b"k", None, BASE_MS)]))
+    stage.produce("only keys", "compacted", records.build_batch([records.NewRecord(b"k", None, BASE_MS)]))
     stage.topic("small", max_message_bytes="200")
-    stage.produce("too large", "small", r.build_batch([r.NewRecord(b"k", b"v" * 300, BASE_MS)]))
-    stage.produce("just right", "small", r.build_batch([r.NewRecord(b"k", b"v" * 50, BASE_MS)]))
+    stage.produce("too large", "small", records.build_batch([records.NewRecord(b"k", b"v" * 300, BASE_MS)]))
+    stage.produce("just right", "small", records.build_batch([records.NewRecord(b"k", b"v" * 50, BASE_MS)]))
     stage.topic("stamped", message_timestamp_type="LogAppendTime")
-    stage.produce("stamped by the broker", "stamped", r.build_batch([r.NewRecord(b"k", b"v", BASE_MS)]))
+    stage.produce("stamped by the broker", "stamped", records.build_batch([records.NewRecord(b"k", b"v", BASE_MS)]))
     stage.topic("plain", compression_type="uncompressed")
     for codec in CompressionType:
         stage.produce(
-            f"{codec.name} made plain", "plain", r.build_batch([r.NewRecord(b"k", b"v" * 99, BASE_MS)], codec=codec)
+            f"{codec.name} made plain",
+            "plain",
+            records.build_batch([records.NewRecord(b"k", b"v" * 99, BASE_MS)], codec=codec),
         )
     stage.fetch("made plain", "plain", 0)
     stage.topic("lonely", min_insync_replicas="2")
     for acks in (-1, 1, 0):
         if acks:
             stage.produce(
-                f"too few replicas, acks {acks}", "lonely", r.build_batch([r.NewRecord(b"k", b"v", BASE_MS)]), acks
+                f"too few replicas, acks {acks}",
+                "lonely",
+                records.build_batch([records.NewRecord(b"k", b"v", BASE_MS)]),
+                acks,
             )
     stage.produce(
-        "a control batch", "plain", r.build_batch([r.NewRecord(b"\x00\x00\x00\x00", b"v", BASE_MS)], attributes=0x20)
+        "a control batch",
+        "plain",
+        records.build_batch([records.NewRecord(b"\x00\x00\x00\x00", b"v", BASE_MS)], attributes=0x20),
     )
 
 
@@ -135,8 +148,10 @@ def reading(stage: ScenarioSession) -> None:
     """Offsets, times and epochs of a log whose beginning was deleted."""
     stage.topic("book")
     for number, codec in enumerate(CompressionType):
-        items = [r.NewRecord(b"k", b"page %d.%d" % (number, i), BASE_MS + 1000 * number + 10 * i) for i in range(4)]
-        stage.produce(f"chapter {number}", "book", r.build_batch(items, codec=codec))
+        items = [
+            records.NewRecord(b"k", b"page %d.%d" % (number, i), BASE_MS + 1000 * number + 10 * i) for i in range(4)
+        ]
+        stage.produce(f"chapter {number}", "book", records.build_batch(items, codec=codec))
     for offset in (0, 1, 5, 19, 20, 21, -1):
         stage.fetch(f"from {offset}", "book", offset)
     stage.fetch("committed only", "book", 0, isolation_level=1)
@@ -160,7 +175,7 @@ def reading(stage: ScenarioSession) -> None:
 def sessions(stage: ScenarioSession) -> None:
     """A fetch session from its first request to its last."""
     stage.topic("session", 2)
-    stage.produce("one batch", "session", r.build_batch([r.NewRecord(b"k", b"v", BASE_MS)]))
+    stage.produce("one batch", "session", records.build_batch([records.NewRecord(b"k", b"v", BASE_MS)]))
 
     def ask(what: str, ident: int, epoch: int, parts: dict[int, int], forget: tuple[int, ...] = ()) -> Any:
         rows = [f.FetchPartition(n, fetch_offset=at, partition_max_bytes=1 << 20) for n, at in parts.items()]

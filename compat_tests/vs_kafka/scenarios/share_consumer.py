@@ -13,8 +13,7 @@ from ottla.wire.messages import share_acknowledge as sa
 from ottla.wire.messages import share_fetch as sf
 from ottla.wire.messages import share_group_describe as sd
 from ottla.wire.messages import share_group_heartbeat as hb
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header, records
 
 HEARTBEAT, DESCRIBE = ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -26,8 +25,8 @@ AcknowledgementBatch = tuple[int, int, list[int]]
 
 def record_batch(count: int, first: int = 0, **fields: Any) -> bytes:
     """Records that tell their number."""
-    items = [r.NewRecord(b"k", b"v%d" % number, BASE_MS + number) for number in range(first, first + count)]
-    return r.build_batch(items, **fields)
+    items = [records.NewRecord(b"k", b"v%d" % number, BASE_MS + number) for number in range(first, first + count)]
+    return records.build_batch(items, **fields)
 
 
 def heartbeat_request(group: str, member: str, epoch: int, *topics: str, **fields: Any) -> Any:
@@ -127,7 +126,7 @@ class RawShareConsumer:
                 part.records = (
                     None
                     if part.records is None
-                    else [head.base_offset for _, head in b.iterate_batches(bytes(part.records))]
+                    else [head.base_offset for _, head in batch_header.iterate_batches(bytes(part.records))]
                 )
         self.stage.record(f"{self.name} {what}", answer)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from compat_tests.support.raw_client import wait_until
 from compat_tests.vs_kafka.scenarios.scenario_session import BASE_MS, ScenarioSession
-from ottla.wire.api_keys import ApiKey as K
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import add_offsets_to_txn as ao
 from ottla.wire.messages import add_partitions_to_txn as ap
 from ottla.wire.messages import describe_producers as dp
@@ -21,8 +21,8 @@ from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import list_transactions as lt
 from ottla.wire.messages import produce as p
 from ottla.wire.messages import update_features as uf
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 ProducerIdAndEpoch = tuple[int, int]
 
@@ -39,7 +39,7 @@ class TransactionScenario:
         """A producer begins or goes on; gives what it got."""
         name = self.name if name is None else name
         request = ip.InitProducerIdRequest(name, ms, *(who if version >= 3 else ()))
-        found = self.stage.call(what, K.INIT_PRODUCER_ID, version, request)
+        found = self.stage.call(what, ApiKey.INIT_PRODUCER_ID, version, request)
         return found.producer_id, found.producer_epoch
 
     def add_partitions(
@@ -48,7 +48,7 @@ class TransactionScenario:
         """A producer adds partitions."""
         topics = [ap.AddPartitionsToTxnTopic(x, [n for y, n in parts if x == y]) for x in sorted({x for x, _ in parts})]
         request = ap.AddPartitionsToTxnRequest([], self.name if name is None else name, *who, topics)
-        self.stage.call(what, K.ADD_PARTITIONS_TO_TXN, version, request)
+        self.stage.call(what, ApiKey.ADD_PARTITIONS_TO_TXN, version, request)
 
     def add_partitions_as_broker(
         self, what: str, who: ProducerIdAndEpoch, *numbers: int, verify: bool, version: int = 5
@@ -56,7 +56,7 @@ class TransactionScenario:
         """A broker adds partitions of the topic, or asks about them."""
         topics = [ap.AddPartitionsToTxnTopic(self.topic, list(numbers))]
         one = ap.AddPartitionsToTxnTransaction(self.name, *who, verify, topics)
-        self.stage.call(what, K.ADD_PARTITIONS_TO_TXN, version, ap.AddPartitionsToTxnRequest([one]))
+        self.stage.call(what, ApiKey.ADD_PARTITIONS_TO_TXN, version, ap.AddPartitionsToTxnRequest([one]))
 
     def add_partition_at_level(self, what: str, who: ProducerIdAndEpoch, number: int) -> None:
         """Add a partition as it is done at this level. At 0 a real Kafka is stuck with what brokers add."""
@@ -70,13 +70,13 @@ class TransactionScenario:
     ) -> ProducerIdAndEpoch:
         """It ends; gives what the producer goes on with, once its partitions know."""
         request = e.EndTxnRequest(self.name if name is None else name, *who, commits)
-        found = self.stage.call(what, K.END_TXN, version, request)
+        found = self.stage.call(what, ApiKey.END_TXN, version, request)
         self.wait_until_complete()
         return (found.producer_id, found.producer_epoch) if found.producer_epoch >= 0 else who
 
     def _state(self) -> Any:
         asked = dt.DescribeTransactionsRequest([self.name])
-        return self.stage["a"].call(K.DESCRIBE_TRANSACTIONS, 0, asked).transaction_states[0]
+        return self.stage["a"].call(ApiKey.DESCRIBE_TRANSACTIONS, 0, asked).transaction_states[0]
 
     def wait_until_complete(self) -> None:
         """Wait until nothing is on its way."""
@@ -86,32 +86,32 @@ class TransactionScenario:
     def describe(self, what: str) -> None:
         """What the coordinator says of it."""
         asked = dt.DescribeTransactionsRequest([self.name])
-        answer = self.stage["a"].call(K.DESCRIBE_TRANSACTIONS, 0, asked)
+        answer = self.stage["a"].call(ApiKey.DESCRIBE_TRANSACTIONS, 0, asked)
         for topic in answer.transaction_states[0].topics:
             topic.partitions.sort()
         self.stage.record(what, answer)
 
     def list_transactions(self, what: str, version: int = 2, **filters: Any) -> None:
         """What the coordinator lists with these filters."""
-        self.stage.call(what, K.LIST_TRANSACTIONS, version, lt.ListTransactionsRequest(**filters))
+        self.stage.call(what, ApiKey.LIST_TRANSACTIONS, version, lt.ListTransactionsRequest(**filters))
 
     def write(self, what: str, who: ProducerIdAndEpoch, sequence: int, version: int, number: int = 0) -> None:
         """A record of the transaction."""
-        raw = r.build_batch(
-            [r.NewRecord(b"k", b"v", BASE_MS)],
-            attributes=b.TRANSACTIONAL_BIT,
+        raw = build_batch(
+            [NewRecord(b"k", b"v", BASE_MS)],
+            attributes=batch_header.TRANSACTIONAL_BIT,
             producer_id=who[0],
             producer_epoch=who[1],
             base_sequence=sequence,
         )
         data = p.TopicProduceData(self.topic, partition_data=[p.PartitionProduceData(number, raw)])
-        self.stage.call(what, K.PRODUCE, version, p.ProduceRequest(self.name, -1, 10_000, [data]))
+        self.stage.call(what, ApiKey.PRODUCE, version, p.ProduceRequest(self.name, -1, 10_000, [data]))
 
     def describe_offsets(self, what: str) -> None:
         """How far each isolation may read, and who has written."""
         for isolation in (0, 1):
             rows = [lo.ListOffsetsTopic(self.topic, [lo.ListOffsetsPartition(0, -1, -1)])]
-            self.stage.call(f"{what}: {isolation}", K.LIST_OFFSETS, 8, lo.ListOffsetsRequest(-1, isolation, rows))
+            self.stage.call(f"{what}: {isolation}", ApiKey.LIST_OFFSETS, 8, lo.ListOffsetsRequest(-1, isolation, rows))
         part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
         asked = f.FetchRequest(
             max_wait_ms=0,
@@ -120,7 +120,7 @@ class TransactionScenario:
             isolation_level=1,
             topics=[f.FetchTopic(self.topic, b"", [part])],
         )
-        row = self.stage["a"].call(K.FETCH, 12, asked).responses[0].partitions[0]
+        row = self.stage["a"].call(ApiKey.FETCH, 12, asked).responses[0].partitions[0]
         ids: dict[int, int] = {}
         aborted = [(ids.setdefault(x.producer_id, len(ids)), x.first_offset) for x in row.aborted_transactions or ()]
         self.stage.record_normalized(
@@ -133,7 +133,7 @@ def _level(stage: ScenarioSession, level: int) -> None:
 
     def asked(kind: int) -> Any:
         update = uf.FeatureUpdateKey("transaction.version", level, upgrade_type=kind)
-        return stage["a"].call(K.UPDATE_FEATURES, 1, uf.UpdateFeaturesRequest(10_000, [update]))
+        return stage["a"].call(ApiKey.UPDATE_FEATURES, 1, uf.UpdateFeaturesRequest(10_000, [update]))
 
     codes = {asked(kind).error_code for kind in (1, 2)}
     stage.record_normalized(f"transaction.version {level}", 0 in codes)
@@ -144,12 +144,14 @@ def _ready(stage: ScenarioSession, name: str) -> None:
     """The id has a coordinator that answers, and so has the one nobody knows."""
     for each in (name, "unheard-of"):
         asked = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=[each])
-        wait_until(lambda asked=asked: not stage["a"].call(K.FIND_COORDINATOR, 4, asked).coordinators[0].error_code)
+        wait_until(
+            lambda asked=asked: not stage["a"].call(ApiKey.FIND_COORDINATOR, 4, asked).coordinators[0].error_code
+        )
         describe = dt.DescribeTransactionsRequest([each])
-        found = partial(stage["a"].call, K.DESCRIBE_TRANSACTIONS, 0, describe)
+        found = partial(stage["a"].call, ApiKey.DESCRIBE_TRANSACTIONS, 0, describe)
         wait_until(lambda found=found: found().transaction_states[0].error_code == 105)
     ids = ip.InitProducerIdRequest(None, 60_000)
-    wait_until(lambda: not stage["a"].call(K.INIT_PRODUCER_ID, 4, ids).error_code)
+    wait_until(lambda: not stage["a"].call(ApiKey.INIT_PRODUCER_ID, 4, ids).error_code)
 
 
 def _beginnings(t: TransactionScenario) -> ProducerIdAndEpoch:
@@ -189,9 +191,11 @@ def _additions(t: TransactionScenario, who: ProducerIdAndEpoch) -> None:
     t.add_partition_at_level("brokers add one", who, 1)
     for version in (0, 1, 2, 3, 4):
         request = ao.AddOffsetsToTxnRequest(t.name, pid, epoch + 1, "a group")
-        t.stage.call(f"offsets of another epoch v{version}", K.ADD_OFFSETS_TO_TXN, version, request)
-    t.stage.call("no name", K.ADD_OFFSETS_TO_TXN, 4, ao.AddOffsetsToTxnRequest("", pid, epoch, "a group"))
-    t.stage.call("no such id", K.ADD_OFFSETS_TO_TXN, 4, ao.AddOffsetsToTxnRequest("unheard-of", pid, epoch, "a group"))
+        t.stage.call(f"offsets of another epoch v{version}", ApiKey.ADD_OFFSETS_TO_TXN, version, request)
+    t.stage.call("no name", ApiKey.ADD_OFFSETS_TO_TXN, 4, ao.AddOffsetsToTxnRequest("", pid, epoch, "a group"))
+    t.stage.call(
+        "no such id", ApiKey.ADD_OFFSETS_TO_TXN, 4, ao.AddOffsetsToTxnRequest("unheard-of", pid, epoch, "a group")
+    )
     t.describe("both are in")
 
 
@@ -259,7 +263,7 @@ def _records(t: TransactionScenario, who: ProducerIdAndEpoch) -> None:
     t.write("now it may", who, 0, 11)
     t.describe_offsets("in the middle")
     asked = dp.DescribeProducersRequest([dp.TopicRequest(t.topic, [0])])
-    row = t.stage["a"].call(K.DESCRIBE_PRODUCERS, 0, asked).topics[0].partitions[0]
+    row = t.stage["a"].call(ApiKey.DESCRIBE_PRODUCERS, 0, asked).topics[0].partitions[0]
     found = [(x.producer_epoch, x.last_sequence, x.current_txn_start_offset >= 0) for x in row.active_producers]
     t.stage.record_normalized("who writes", found)
     t.end("aborted", who, commits=False, version=4)

@@ -38,7 +38,7 @@ from ottla.wire.messages import (
     sync_group,
     unregister_broker,
 )
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 TOPIC, GROUP = admin.TOPIC, "talkers"
 MISSING_ID = bytes(15) + b"\x63"
@@ -53,7 +53,9 @@ def session_topic_id(peer: RawClient) -> bytes:
 
 def batch() -> bytes:
     """Two records."""
-    return r.build_batch([r.NewRecord(b"k", b"v", 1_700_000_000_000), r.NewRecord(None, b"w", 1_700_000_000_500)])
+    return records.build_batch(
+        [records.NewRecord(b"k", b"v", 1_700_000_000_000), records.NewRecord(None, b"w", 1_700_000_000_500)]
+    )
 
 
 def _produce(version: int, own: bytes) -> Iterator[Message]:
