@@ -24,7 +24,16 @@ from ottla.controller.storage_formatter import BOOTSTRAP_FILE, bootstrap_records
 from ottla.env.env import Env
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    ControllerEndpoint,
+    ControllerFeature,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    RegisterControllerRecord,
+)
 
 
 def check_metadata_version(image: MetadataImage) -> None:
@@ -50,18 +59,18 @@ def activation_records(
     It registers itself as a controller, unless this process did so before.
     """
     if machine.in_transaction:
-        yield [m.AbortTransactionRecord("the controller was replaced")]
+        yield [AbortTransactionRecord("the controller was replaced")]
     if METADATA_VERSION not in machine.image.features:
         yield _bootstrap(env, f"{path}/{BOOTSTRAP_FILE}", machine.defaults.static_config.get(MIN_ISR, "1"))
     known = machine.image.controllers.get(identity.node_id)
     if known is None or known.incarnation_id != incarnation_id:
         yield [
-            m.RegisterControllerRecord(
+            RegisterControllerRecord(
                 identity.node_id,
                 incarnation_id,
                 False,
-                [m.ControllerEndpoint(*endpoint, 0) for endpoint in endpoints],
-                [m.ControllerFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
+                [ControllerEndpoint(*endpoint, 0) for endpoint in endpoints],
+                [ControllerFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
             )
         ]
 
@@ -69,10 +78,10 @@ def activation_records(
 def _bootstrap(env: Env, path: str, min_isr: str) -> list[Message]:
     """Where eligible leader replicas are kept all brokers need one minimum: this node's goes into the records."""
     levels = read_snapshot(env.disk, path).records if env.disk.exists(path) else bootstrap_records()
-    kept = any(isinstance(x, m.FeatureLevelRecord) and x.name == ELR_VERSION and x.feature_level > 0 for x in levels)
+    kept = any(isinstance(x, FeatureLevelRecord) and x.name == ELR_VERSION and x.feature_level > 0 for x in levels)
     return [
-        m.BeginTransactionRecord("Bootstrap records"),
+        BeginTransactionRecord("Bootstrap records"),
         *levels,
-        *([m.ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, min_isr)] if kept else []),
-        m.EndTransactionRecord(),
+        *([ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, min_isr)] if kept else []),
+        EndTransactionRecord(),
     ]

@@ -27,9 +27,15 @@ from ottla.controller.periodic_tasks import PeriodicTask, PeriodicTaskContext
 from ottla.jobs.pending_request import ChargeQuota, no_quota
 from ottla.jobs.steps import run_to_end
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import broker_registration as br
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
+from ottla.wire.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    EndTransactionRecord,
+    RegisterBrokerRecord,
+)
 
 if TYPE_CHECKING:
     from ottla.controller.control.fast_fencing import BrokerProbes
@@ -96,12 +102,12 @@ class ControllerStateMachine:
         """
         image, static = self.latest_image, self.defaults.static_config
         match event:
-            case br.BrokerRegistrationRequest():
+            case BrokerRegistrationRequest():
                 cluster = broker_registration.RegistrationContext(
                     self.cluster_id, self.kraft_version, self.heartbeat_tracker, now_ms
                 )
                 return broker_registration.register_broker(image, event, next_offset, static, cluster)
-            case bh.BrokerHeartbeatRequest():
+            case BrokerHeartbeatRequest():
                 return broker_heartbeat.process_heartbeat(
                     image, self.heartbeat_state, self.heartbeat_tracker, event, next_offset, static
                 )
@@ -117,20 +123,20 @@ class ControllerStateMachine:
     def replay(self, offset: int, record: Message) -> None:
         """Take one appended record in. Records inside a metadata transaction wait for its end."""
         match record:
-            case m.BeginTransactionRecord():
+            case BeginTransactionRecord():
                 self._transaction = []
-            case m.EndTransactionRecord():
+            case EndTransactionRecord():
                 for held in self._transaction or ():
                     self._replay_record(held)
                 self._transaction = None
-            case m.AbortTransactionRecord():
+            case AbortTransactionRecord():
                 self._transaction = None
             case _ if self._transaction is not None:
                 self._transaction.append(record)
-            case m.RegisterBrokerRecord():
+            case RegisterBrokerRecord():
                 self.heartbeat_state.on_registration(record.broker_id, max(offset, record.broker_epoch))
                 self._replay_record(record)
-            case m.BrokerRegistrationChangeRecord():
+            case BrokerRegistrationChangeRecord():
                 self.heartbeat_state.on_registration_change(record.broker_id, is_fenced=record.fenced > 0)
                 self._replay_record(record)
             case _:

@@ -23,7 +23,7 @@ from ottla.controller.control.broker_heartbeat_tracker import (
 )
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import NoOpRecord
 
 REPEAT_DELAY_MS = 10
 ERROR_RETRY_MS = 300_000
@@ -116,7 +116,7 @@ def _sweep_period_ms(static: StaticConfig) -> int:
 WRITE_NO_OP_RECORD = PeriodicTask(
     "say that the controller lives",
     _number("metadata.max.idle.interval.ms", 500),
-    lambda _: ControllerResult(False, [m.NoOpRecord()]),
+    lambda _: ControllerResult(False, [NoOpRecord()]),
 )
 FENCE_STALE_BROKERS = PeriodicTask(
     "fence brokers nobody hears",

@@ -29,8 +29,8 @@ from ottla.jobs.cooperative import iterate_yielding, run_yielding
 from ottla.jobs.pending_request import PendingRequest
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import update_features as uf
+from ottla.wire.messages.metadata_records import NoOpRecord
+from ottla.wire.messages.update_features import UpdateFeaturesRequest
 
 
 class RequestProcessor:
@@ -83,12 +83,12 @@ class RequestProcessor:
         self._machine.charge_quota = ticket.charge_quota
         decided = self._machine.decide(ticket.request, ticket.version, end, now_ms, self._env.now_ms())
         decision = await run_yielding(decided) if isinstance(decided, Generator) else decided
-        if isinstance(ticket.request, uf.UpdateFeaturesRequest):
+        if isinstance(ticket.request, UpdateFeaturesRequest):
             return await self._raise_kraft_version(ticket.request, decision)
         return decision
 
     async def _raise_kraft_version(
-        self, request: uf.UpdateFeaturesRequest, decision: ControllerResult
+        self, request: UpdateFeaturesRequest, decision: ControllerResult
     ) -> ControllerResult:
         """kraft.version lies in the quorum's own records: the raft machine raises it, once all else is right (R244)."""
         if decision.response.error_code:
@@ -106,7 +106,7 @@ class RequestProcessor:
         if request.validate_only:
             return decision
         self._machine.kraft_version = wanted[-1]
-        return ControllerResult(decision.response, [m.NoOpRecord(), *decision.records])
+        return ControllerResult(decision.response, [NoOpRecord(), *decision.records])
 
     async def append(self, records: list[Message]) -> None:
         """Append records as one batch, so that all of them count or none, and go on from what they make.

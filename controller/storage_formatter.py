@@ -28,8 +28,8 @@ from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import control_records as ctl
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.control_records import Endpoint, KRaftVersionFeature, VotersRecord, VotersRecordVoter
+from ottla.wire.messages.metadata_records import FeatureLevelRecord
 
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 
@@ -99,7 +99,7 @@ def bootstrap_records(levels: Mapping[str, int] | None = None) -> list[Message]:
     """The feature levels a new cluster starts with; the newest, where nothing else is asked for."""
     levels = bootstrap_feature_levels(None, {}, dynamic_quorum=True) if levels is None else levels
     others = sorted(x for x in levels if x not in (METADATA_VERSION, KRAFT_VERSION))
-    return [m.FeatureLevelRecord(x, levels[x]) for x in (METADATA_VERSION, *others) if levels[x]]
+    return [FeatureLevelRecord(x, levels[x]) for x in (METADATA_VERSION, *others) if levels[x]]
 
 
 def format_directory(
@@ -178,11 +178,9 @@ def _format(
 
 def _write_voters(directory: LogDirectory, plan: FormatPlan, now_ms: int) -> None:
     disk, path = directory.disk, f"{directory.path}/{METADATA_TOPIC}-0"
-    both = ctl.KRaftVersionFeature(0, 1)
-    rows = [
-        ctl.VotersRecordVoter(v.id, v.directory_id, [ctl.Endpoint(*x) for x in v.endpoints], both) for v in plan.voters
-    ]
-    first = SnapshotContents([], plan.levels[KRAFT_VERSION], ctl.VotersRecord(0, rows), now_ms)
+    both = KRaftVersionFeature(0, 1)
+    rows = [VotersRecordVoter(v.id, v.directory_id, [Endpoint(*x) for x in v.endpoints], both) for v in plan.voters]
+    first = SnapshotContents([], plan.levels[KRAFT_VERSION], VotersRecord(0, rows), now_ms)
     disk.makedirs(path, PRIVATE_DIR)
     write_snapshot(disk, f"{path}/{SnapshotId(0, 0).file_name}", encode_snapshot(first, 0, now_ms))
 
@@ -204,6 +202,6 @@ def read_snapshot_voters(directory: LogDirectory) -> tuple[InitialVoter, ...] | 
     return None
 
 
-def _read_voter(row: ctl.VotersRecordVoter) -> InitialVoter:
+def _read_voter(row: VotersRecordVoter) -> InitialVoter:
     endpoints = tuple(ListenerEndpoint(x.name, x.host, x.port) for x in row.endpoints)
     return InitialVoter(row.voter_id, row.voter_directory_id, endpoints)

@@ -24,7 +24,7 @@ from ottla.controller.raft.state_machine.log_summary import VoterSetHistory
 from ottla.controller.raft.store.metadata_store import MetadataStore
 from ottla.jobs.steps import run_to_end
 from ottla.wire.codec.schema import ZERO_UUID, Message
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import VotersRecord, VotersRecordVoter
 
 RECORDS_PER_BATCH = 500
 
@@ -51,7 +51,7 @@ class QuorumRecoveryPreview(NamedTuple):
     """Partitions it has no copy of."""
 
 
-def _own_entry(store: MetadataStore) -> ctl.VotersRecordVoter:
+def _own_entry(store: MetadataStore) -> VotersRecordVoter:
     told = store.quorum_records.voters
     if told is None or store.kraft_version < 1:
         raise QuorumRecoveryError(
@@ -68,7 +68,7 @@ def _own_entry(store: MetadataStore) -> ctl.VotersRecordVoter:
     return mine[0]
 
 
-def _ids(told: ctl.VotersRecord) -> list[int]:
+def _ids(told: VotersRecord) -> list[int]:
     return sorted(v.voter_id for v in told.voters)
 
 
@@ -136,7 +136,7 @@ def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int)
         broker = machine.latest_image.brokers.get(lost)
         if lost != store.local_replica.id and broker is not None and not broker.fenced:
             _append(store, machine, run_to_end(fence_broker(machine.latest_image, lost, static)).records, epoch, now_ms)
-    alone = ctl.VotersRecord(told.version, [mine])
+    alone = VotersRecord(told.version, [mine])
     store.append(LogAppend(store.log.log_end_offset, 1, epoch, controls=(alone,)), now_ms)
     job = store.prepare_flush()
     job()

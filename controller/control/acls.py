@@ -29,9 +29,14 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.jobs.steps import YIELD_EVERY
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import create_acls as ca
-from ottla.wire.messages import delete_acls as da
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ottla.wire.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from ottla.wire.messages.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
 MAX_RECORDS = 10_000
 """A request may make or remove so many rules (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
@@ -102,7 +107,7 @@ def filter_from_request(asked: _FilterFields) -> AclBindingFilter:
     )
 
 
-def acl_from_creation(row: ca.AclCreation) -> StandardAcl:
+def acl_from_creation(row: AclCreation) -> StandardAcl:
     """A rule as it was asked for; what nobody here knows is UNKNOWN."""
     return StandardAcl(
         from_code(ResourceType, row.resource_type),
@@ -141,7 +146,7 @@ def _require_authorizer(static: Mapping[str, str]) -> None:
 
 
 def create_acls(
-    image: MetadataImage, request: ca.CreateAclsRequest, new_id: Callable[[], bytes], static: Mapping[str, str]
+    image: MetadataImage, request: CreateAclsRequest, new_id: Callable[[], bytes], static: Mapping[str, str]
 ) -> ControllerResultSteps:
     """Make the rules that are not there yet. ``static``: what was set in this node's configuration.
 
@@ -149,13 +154,13 @@ def create_acls(
         ProtocolError: SECURITY_DISABLED, there is no authorizer; POLICY_VIOLATION, they are too many.
     """
     _require_authorizer(static)
-    rows: list[ca.AclCreationResult] = []
+    rows: list[AclCreationResult] = []
     records: list[Message] = []
     made: set[StandardAcl] = set()
     for number, asked in enumerate(request.creations, 1):
         acl = acl_from_creation(asked)
         why = _creation_error(acl)
-        rows.append(ca.AclCreationResult(ErrorCode.INVALID_REQUEST if why else ErrorCode.NONE, why or ""))
+        rows.append(AclCreationResult(ErrorCode.INVALID_REQUEST if why else ErrorCode.NONE, why or ""))
         if why is None and acl not in image.acls and acl not in made:
             made.add(acl)
             if len(records) >= MAX_RECORDS:
@@ -164,11 +169,11 @@ def create_acls(
             records.append(_record(new_id(), acl))
         if number % YIELD_EVERY == 0:
             yield
-    return ControllerResult(ca.CreateAclsResponse(results=rows), records)
+    return ControllerResult(CreateAclsResponse(results=rows), records)
 
 
-def _record(acl_id: bytes, acl: StandardAcl) -> m.AccessControlEntryRecord:
-    return m.AccessControlEntryRecord(
+def _record(acl_id: bytes, acl: StandardAcl) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
         acl_id,
         int(acl.resource),
         acl.name,
@@ -180,29 +185,27 @@ def _record(acl_id: bytes, acl: StandardAcl) -> m.AccessControlEntryRecord:
     )
 
 
-def delete_acls(
-    image: MetadataImage, request: da.DeleteAclsRequest, static: Mapping[str, str]
-) -> ControllerResultSteps:
+def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mapping[str, str]) -> ControllerResultSteps:
     """Remove what the filters find.
 
     Raises:
         ProtocolError: SECURITY_DISABLED, there is no authorizer; INVALID_REQUEST, that is too much.
     """
     _require_authorizer(static)
-    rows: list[da.DeleteAclsFilterResult] = []
+    rows: list[DeleteAclsFilterResult] = []
     telling = _DeleteMatches(image)
     for number, asked in enumerate(request.filters, 1):
         if number % YIELD_EVERY == 0:
             yield
-        row = da.DeleteAclsFilterResult(error_message=None)
+        row = DeleteAclsFilterResult(error_message=None)
         rows.append(row)
         wanted = filter_from_request(asked)
         if wanted.has_unknown_code:
             row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "A filter nobody knows."
             continue
         row.matching_acls = yield from telling.collect(wanted)
-    records: list[Message] = [m.RemoveAccessControlEntryRecord(acl_id) for acl_id in sorted(telling.deleted_ids)]
-    return ControllerResult(da.DeleteAclsResponse(filter_results=rows), records)
+    records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl_id in sorted(telling.deleted_ids)]
+    return ControllerResult(DeleteAclsResponse(filter_results=rows), records)
 
 
 class _DeleteMatches:
@@ -212,12 +215,12 @@ class _DeleteMatches:
         self.deleted_ids: set[bytes] = set()
         """Ids of the rules that were found."""
         self._image = image
-        self._row_by_acl: dict[StandardAcl, da.DeleteAclsMatchingAcl] = {}
-        self._by_filter: dict[AclBindingFilter, tuple[list[da.DeleteAclsMatchingAcl], int]] = {}
+        self._row_by_acl: dict[StandardAcl, DeleteAclsMatchingAcl] = {}
+        self._by_filter: dict[AclBindingFilter, tuple[list[DeleteAclsMatchingAcl], int]] = {}
         """Rows of each filter, and what telling them again costs."""
         self._repeated_chars = 0
 
-    def collect(self, wanted: AclBindingFilter) -> Generator[None, None, list[da.DeleteAclsMatchingAcl]]:
+    def collect(self, wanted: AclBindingFilter) -> Generator[None, None, list[DeleteAclsMatchingAcl]]:
         """The rows of a filter, in steps. Raises ProtocolError: INVALID_REQUEST, that is too much."""
         before = self._by_filter.get(wanted)
         if before is not None:
@@ -256,8 +259,8 @@ def _row_chars(acl: StandardAcl) -> int:
     return ROW_CHARS + len(acl.name) + len(acl.principal) + len(acl.host)
 
 
-def _matching_acl_row(acl: StandardAcl) -> da.DeleteAclsMatchingAcl:
-    return da.DeleteAclsMatchingAcl(
+def _matching_acl_row(acl: StandardAcl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
         0,
         None,
         int(acl.resource),

@@ -35,9 +35,22 @@ from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, collect_steps, fi
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import alter_configs as ac
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from ottla.wire.messages.incremental_alter_configs import AlterableConfig as IncrementalAlterableConfig
+from ottla.wire.messages.incremental_alter_configs import AlterConfigsResource as IncrementalAlterConfigsResource
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalAlterConfigsResourceResponse,
+)
+from ottla.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from ottla.wire.messages.metadata_records import ClearElrRecord, ConfigRecord
 
 CLIENT_METRICS_KEYS = {
     "metrics": ConfigKey("metrics", "LIST", "", "list"),
@@ -147,7 +160,7 @@ def apply_list_change(op: AlterConfigOp, current: str | None, default: str, text
 
 
 def _next_value(
-    key: ConfigKey | None, op: AlterConfigOp, current: str | None, change: ia.AlterableConfig
+    key: ConfigKey | None, op: AlterConfigOp, current: str | None, change: IncrementalAlterableConfig
 ) -> str | None:
     """A setting after one change; None removes it."""
     if op is AlterConfigOp.DELETE:
@@ -164,7 +177,7 @@ def _next_value(
 
 
 def _alter_resource(
-    image: MetadataImage, resource: ia.AlterConfigsResource, defaults: ControllerDefaults
+    image: MetadataImage, resource: IncrementalAlterConfigsResource, defaults: ControllerDefaults
 ) -> Generator[None, None, list[Message]]:
     """The records that change one resource. Sizes come first: no other rule has to look at what is too long."""
     kind, name = resource.resource_type, resource.resource_name
@@ -197,7 +210,7 @@ def _alter_resource(
     yield from _check_together(image, resource, changed, defaults)
     _check_existence(image, kind, name)
     made: Iterable[Message] = (
-        m.ConfigRecord(kind, name, key, value)
+        ConfigRecord(kind, name, key, value)
         for key, value in changed.items()
         if value != values.get(key) or kind == RESOURCE_BROKER  # set again, a store is read again (KAFKA-14136)
     )
@@ -212,7 +225,7 @@ def _in_order(kind: int, values: Mapping[str, str]) -> list[str]:
 
 def _check_together(
     image: MetadataImage,
-    resource: ia.AlterConfigsResource,
+    resource: IncrementalAlterConfigsResource,
     changed: Mapping[str, str | None],
     defaults: ControllerDefaults,
 ) -> Generator[None, None, None]:
@@ -252,7 +265,7 @@ def _check_together(
 
 
 def _replace_resource(
-    image: MetadataImage, resource: ac.AlterConfigsResource, defaults: ControllerDefaults
+    image: MetadataImage, resource: AlterConfigsResource, defaults: ControllerDefaults
 ) -> Generator[None, None, list[Message]]:
     """A resource's settings become exactly what is named; the rest goes back to the defaults."""
     wanted: dict[str, str | None] = {}
@@ -261,17 +274,17 @@ def _replace_resource(
         if number % YIELD_EVERY == 0:
             yield
     changes = yield from collect_steps(
-        ia.AlterableConfig(name, AlterConfigOp.SET, value) for name, value in wanted.items()
+        IncrementalAlterableConfig(name, AlterConfigOp.SET, value) for name, value in wanted.items()
     )
     if len(wanted) != len(resource.configs):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     old = image.config(resource.resource_type, resource.resource_name)
-    changes += [ia.AlterableConfig(name, AlterConfigOp.DELETE, None) for name in old if name not in wanted]
-    altered = ia.AlterConfigsResource(resource.resource_type, resource.resource_name, changes)
+    changes += [IncrementalAlterableConfig(name, AlterConfigOp.DELETE, None) for name in old if name not in wanted]
+    altered = IncrementalAlterConfigsResource(resource.resource_type, resource.resource_name, changes)
     return (yield from _alter_resource(image, altered, defaults))
 
 
-AlterConfigsResourceMessage = ac.AlterConfigsResource | ia.AlterConfigsResource
+AlterConfigsResourceMessage = AlterConfigsResource | IncrementalAlterConfigsResource
 DecideResource = Callable[[MetadataImage, Any, ControllerDefaults], Generator[None, None, list[Message]]]
 MakeResultRow = Callable[[ErrorCode, str | None, int, str], Any]
 """Makes a row of an answer of its error code, message, resource type and resource name."""
@@ -304,7 +317,7 @@ def _decide_each(
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             made = yield from decide(image, resource, defaults)
             records += made
-            size += sum(len(r.name) + len(r.value or "") for r in made if isinstance(r, m.ConfigRecord))
+            size += sum(len(r.name) + len(r.value or "") for r in made if isinstance(r, ConfigRecord))
         except ProtocolError as error:
             code, message = error.code, error.message
         rows.append(row(code, message, resource.resource_type, resource.resource_name))
@@ -342,33 +355,31 @@ def _clear_elr_records(image: MetadataImage, records: Sequence[Message]) -> list
     """
     if not image.features.get(ELR_VERSION):
         return []
-    changed = [r for r in records if isinstance(r, m.ConfigRecord) and r.name == config_validation.MIN_ISR]
-    return [m.ClearElrRecord(r.resource_name if r.resource_type == RESOURCE_TOPIC else "") for r in changed]
+    changed = [r for r in records if isinstance(r, ConfigRecord) and r.name == config_validation.MIN_ISR]
+    return [ClearElrRecord(r.resource_name if r.resource_type == RESOURCE_TOPIC else "") for r in changed]
 
 
 def alter_configs(
-    image: MetadataImage, request: ac.AlterConfigsRequest, version: int, defaults: ControllerDefaults
+    image: MetadataImage, request: AlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
     """Replace settings as a whole."""
-    row, rows = ac.AlterConfigsResourceResponse, StreamingArray(ac.AlterConfigsResponse, version)
+    row, rows = AlterConfigsResourceResponse, StreamingArray(AlterConfigsResponse, version)
     try:
         records = yield from _decide_each(image, request.resources, defaults, _replace_resource, row, rows)
     except RequestTooLarge as error:
-        records, rows = [], StreamingArray(ac.AlterConfigsResponse, version)
+        records, rows = [], StreamingArray(AlterConfigsResponse, version)
         yield from _refuse_all(request.resources, error, row, rows)
-    return ControllerResult(ac.AlterConfigsResponse(responses=rows), [] if request.validate_only else records)
+    return ControllerResult(AlterConfigsResponse(responses=rows), [] if request.validate_only else records)
 
 
 def incremental_alter_configs(
-    image: MetadataImage, request: ia.IncrementalAlterConfigsRequest, version: int, defaults: ControllerDefaults
+    image: MetadataImage, request: IncrementalAlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
     """Change settings one by one."""
-    row, rows = ia.AlterConfigsResourceResponse, StreamingArray(ia.IncrementalAlterConfigsResponse, version)
+    row, rows = IncrementalAlterConfigsResourceResponse, StreamingArray(IncrementalAlterConfigsResponse, version)
     try:
         records = yield from _decide_each(image, request.resources, defaults, _alter_resource, row, rows)
     except RequestTooLarge as error:
-        records, rows = [], StreamingArray(ia.IncrementalAlterConfigsResponse, version)
+        records, rows = [], StreamingArray(IncrementalAlterConfigsResponse, version)
         yield from _refuse_all(request.resources, error, row, rows)
-    return ControllerResult(
-        ia.IncrementalAlterConfigsResponse(responses=rows), [] if request.validate_only else records
-    )
+    return ControllerResult(IncrementalAlterConfigsResponse(responses=rows), [] if request.validate_only else records)

@@ -21,22 +21,29 @@ from ottla.controller.partitions.partition_change_builder import LEADER_RECOVERI
 from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+    BrokerState,
+)
 
 _RECOVERY_STATES = (0, LEADER_RECOVERING)
 _ANY_EPOCH = -1
 
 
 def alter_partition(
-    image: MetadataImage, request: ap.AlterPartitionRequest, version: int, static: Mapping[str, str]
+    image: MetadataImage, request: AlterPartitionRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
     """Each row by itself: the change, or why not; where nothing new is asked, what stands (R291, R292)."""
     if not request.topics:
-        return ControllerResult(ap.AlterPartitionResponse())
+        return ControllerResult(AlterPartitionResponse())
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
-        return ControllerResult(ap.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
-    response = ap.AlterPartitionResponse()
+        return ControllerResult(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    response = AlterPartitionResponse()
     records: list[Message] = []
     seen = 0
     for wanted in request.topics:
@@ -45,13 +52,13 @@ def alter_partition(
             yield
         topic = image.topic_by_id(wanted.topic_id)
         rules = topic_change_rules(image, static, topic) if topic is not None else None
-        rows = ap.AlterPartitionResponseTopicData(wanted.topic_id)
+        rows = AlterPartitionResponseTopicData(wanted.topic_id)
         response.topics.append(rows)
         for asked in wanted.partitions:
             seen += 1
             if seen % YIELD_EVERY == 0:
                 yield
-            row = ap.AlterPartitionResponsePartitionData(asked.partition_index)
+            row = AlterPartitionResponsePartitionData(asked.partition_index)
             rows.partitions.append(row)
             if topic is None or rules is None:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_ID
@@ -59,7 +66,7 @@ def alter_partition(
             p = topic.partitions.get(asked.partition_index)
             if version < 3 and p is not None:
                 some = islice(asked.new_isr, len(p.replicas) + 1)  # one more is wrong however many there are
-                asked.new_isr_with_epochs = [ap.BrokerState(i) for i in some]
+                asked.new_isr_with_epochs = [BrokerState(i) for i in some]
             row.error_code = _error(image, request.broker_id, p, asked)
             if row.error_code != ErrorCode.NONE:
                 continue
@@ -80,7 +87,7 @@ def alter_partition(
 
 
 def _error(
-    image: MetadataImage, sender: int, p: PartitionRegistration | None, asked: ap.AlterPartitionRequestPartitionData
+    image: MetadataImage, sender: int, p: PartitionRegistration | None, asked: AlterPartitionRequestPartitionData
 ) -> ErrorCode:
     """In Kafka's order (R291). A sender that knows more than this image does has a newer controller."""
     if p is None:
@@ -105,7 +112,7 @@ def _error(
     return ErrorCode.NONE
 
 
-def _is_eligible(image: MetadataImage, member: ap.BrokerState) -> bool:
+def _is_eligible(image: MetadataImage, member: BrokerState) -> bool:
     broker = image.brokers.get(member.broker_id)
     if broker is None or broker.fenced or broker.in_controlled_shutdown:
         return False

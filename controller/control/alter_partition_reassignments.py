@@ -28,17 +28,28 @@ from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, sort_steps
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import list_partition_reassignments as lr
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from ottla.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from ottla.wire.messages.metadata_records import PartitionChangeRecord
 
 
 def alter_partition_reassignments(
-    image: MetadataImage, request: ar.AlterPartitionReassignmentsRequest, version: int, static: Mapping[str, str]
+    image: MetadataImage, request: AlterPartitionReassignmentsRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
     """Begin, change or give up moves: each row by itself, and all records at once (R294)."""
-    response = ar.AlterPartitionReassignmentsResponse(
-        responses=StreamingArray(ar.AlterPartitionReassignmentsResponse, version)
+    response = AlterPartitionReassignmentsResponse(
+        responses=StreamingArray(AlterPartitionReassignmentsResponse, version)
     )
     if not request.topics:
         return ControllerResult(response)
@@ -52,12 +63,12 @@ def alter_partition_reassignments(
             yield
         topic = image.topics.get(asked.name)
         rules = topic_change_rules(image, static, topic) if topic is not None else PartitionChangeRules()
-        rows = StreamingArray(ar.AlterPartitionReassignmentsResponse, version)
+        rows = StreamingArray(AlterPartitionReassignmentsResponse, version)
         for wanted in asked.partitions:
             seen += 1
             if seen % YIELD_EVERY == 0:
                 yield
-            row = ar.ReassignablePartitionResponse(wanted.partition_index, 0, None)
+            row = ReassignablePartitionResponse(wanted.partition_index, 0, None)
             try:
                 record = _decide_row(image, request, topic, asked.name, wanted, rules)
                 if record is not None and len(records) == MAX_RECORDS_PER_REQUEST:
@@ -67,18 +78,18 @@ def alter_partition_reassignments(
             except ProtocolError as error:
                 row.error_code, row.error_message = error.code, error.message
             rows.append(row)
-        response.responses.append(ar.ReassignableTopicResponse(asked.name, rows))
+        response.responses.append(ReassignableTopicResponse(asked.name, rows))
     return ControllerResult(response, records)
 
 
 def _decide_row(
     image: MetadataImage,
-    request: ar.AlterPartitionReassignmentsRequest,
+    request: AlterPartitionReassignmentsRequest,
     topic: TopicImage | None,
     name: str,
-    wanted: ar.ReassignablePartition,
+    wanted: ReassignablePartition,
     rules: PartitionChangeRules,
-) -> m.PartitionChangeRecord | None:
+) -> PartitionChangeRecord | None:
     number = wanted.partition_index
     if topic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
@@ -99,7 +110,7 @@ def reassign_partition(
     rules: PartitionChangeRules,
     *,
     keeps_factor: bool = False,
-) -> m.PartitionChangeRecord | None:
+) -> PartitionChangeRecord | None:
     """The record that moves a partition to these replicas (R295); None where they are its own, and nothing else to do.
 
     Raises:
@@ -125,7 +136,7 @@ def reassign_partition(
 
 def _cancel_reassignment(
     image: MetadataImage, name: str, at: tuple[bytes, int], p: PartitionRegistration, rules: PartitionChangeRules
-) -> m.PartitionChangeRecord | None:
+) -> PartitionChangeRecord | None:
     """The record that ends a move without what it was to add (R297)."""
     if not is_reassignment_in_progress(p):
         raise ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
@@ -145,10 +156,10 @@ def _cancel_reassignment(
 
 
 def list_partition_reassignments(
-    image: MetadataImage, request: lr.ListPartitionReassignmentsRequest, version: int
+    image: MetadataImage, request: ListPartitionReassignmentsRequest, version: int
 ) -> ControllerResultSteps:
     """The moves that are under way, of all topics or of what is asked for (R298)."""
-    topics = StreamingArray(lr.ListPartitionReassignmentsResponse, version)
+    topics = StreamingArray(ListPartitionReassignmentsResponse, version)
     seen = 0
     asked: Iterable[tuple[str, Iterable[int] | None]]
     if request.topics is None:
@@ -162,14 +173,14 @@ def list_partition_reassignments(
         topic = image.topics.get(name)
         if topic is None:
             continue
-        rows = StreamingArray(lr.ListPartitionReassignmentsResponse, version)
+        rows = StreamingArray(ListPartitionReassignmentsResponse, version)
         for number in topic.partitions if numbers is None else numbers:
             seen += 1
             if seen % YIELD_EVERY == 0:
                 yield
             p = topic.partitions.get(number)
             if p is not None and is_reassignment_in_progress(p):
-                rows.append(lr.OngoingPartitionReassignment(number, list(p.replicas), list(p.adding), list(p.removing)))
+                rows.append(OngoingPartitionReassignment(number, list(p.replicas), list(p.adding), list(p.removing)))
         if rows:
-            topics.append(lr.OngoingTopicReassignment(name, rows))
-    return ControllerResult(lr.ListPartitionReassignmentsResponse(error_message=None, topics=topics))
+            topics.append(OngoingTopicReassignment(name, rows))
+    return ControllerResult(ListPartitionReassignmentsResponse(error_message=None, topics=topics))

@@ -18,7 +18,13 @@ from ottla.controller.partitions.partition_change_builder import PartitionElecti
 from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import assign_replicas_to_dirs as ad
+from ottla.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    AssignReplicasToDirsResponseDirectoryData,
+    AssignReplicasToDirsResponsePartitionData,
+    AssignReplicasToDirsResponseTopicData,
+)
 
 
 def _row_error(topic: TopicImage | None, number: int, broker_id: int) -> ErrorCode:
@@ -32,13 +38,13 @@ def _row_error(topic: TopicImage | None, number: int, broker_id: int) -> ErrorCo
 
 
 def assign_replicas_to_dirs(
-    image: MetadataImage, request: ad.AssignReplicasToDirsRequest, static: Mapping[str, str]
+    image: MetadataImage, request: AssignReplicasToDirsRequest, static: Mapping[str, str]
 ) -> ControllerResultSteps:
     """Note where replicas lie (R302). What turns out to lie in a failed directory is led by others, or by nobody."""
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
-        return ControllerResult(ad.AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
-    response = ad.AssignReplicasToDirsResponse()
+        return ControllerResult(AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    response = AssignReplicasToDirsResponse()
     records: list[Message] = []
     lost: set[tuple[bytes, int]] = set()
     seen = 0
@@ -46,7 +52,7 @@ def assign_replicas_to_dirs(
         seen += 1
         if seen % YIELD_EVERY_DECODED == 0:
             yield
-        out = ad.AssignReplicasToDirsResponseDirectoryData(directory.id)
+        out = AssignReplicasToDirsResponseDirectoryData(directory.id)
         response.directories.append(out)
         for wanted in directory.topics:
             seen += 1
@@ -54,7 +60,7 @@ def assign_replicas_to_dirs(
                 yield
             topic = image.topic_by_id(wanted.topic_id)
             rules = topic_change_rules(image, static, topic) if topic is not None else None
-            rows = ad.AssignReplicasToDirsResponseTopicData(wanted.topic_id)
+            rows = AssignReplicasToDirsResponseTopicData(wanted.topic_id)
             out.topics.append(rows)
             for part in wanted.partitions:
                 seen += 1
@@ -62,7 +68,7 @@ def assign_replicas_to_dirs(
                     yield
                 number = part.partition_index
                 error = _row_error(topic, number, broker_id)
-                rows.partitions.append(ad.AssignReplicasToDirsResponsePartitionData(number, error))
+                rows.partitions.append(AssignReplicasToDirsResponsePartitionData(number, error))
                 if error != ErrorCode.NONE:
                     continue
                 assert topic is not None

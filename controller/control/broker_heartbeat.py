@@ -27,8 +27,8 @@ from ottla.controller.partitions.leader_and_isr_updates import (
 from ottla.jobs.steps import collect_distinct_steps
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.wire.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 
 
 class BrokerControlState(Enum):
@@ -74,7 +74,7 @@ class BrokerHeartbeatState:
         return min((self.metadata_offsets.get(i, -1) for i in active), default=None)
 
 
-def current_broker_state(broker: m.RegisterBrokerRecord, contacts: BrokerHeartbeatState) -> BrokerControlState:
+def current_broker_state(broker: RegisterBrokerRecord, contacts: BrokerHeartbeatState) -> BrokerControlState:
     """A broker's state. A shutdown that an earlier controller began is not known here: it begins anew (R275)."""
     if broker.fenced:
         return BrokerControlState.FENCED
@@ -86,7 +86,7 @@ def current_broker_state(broker: m.RegisterBrokerRecord, contacts: BrokerHeartbe
 
 
 def next_broker_state(
-    image: MetadataImage, contacts: BrokerHeartbeatState, request: bh.BrokerHeartbeatRequest
+    image: MetadataImage, contacts: BrokerHeartbeatState, request: BrokerHeartbeatRequest
 ) -> Generator[None, None, BrokerControlState]:
     """The state a heartbeat leads to (the table of R273)."""
     broker_id = request.broker_id
@@ -112,23 +112,23 @@ def next_broker_state(
 
 
 def _transition(
-    image: MetadataImage, static: Mapping[str, str], broker: m.RegisterBrokerRecord, state: BrokerControlState
+    image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, state: BrokerControlState
 ) -> Generator[None, None, list[Message]]:
     """The records of a change of state, in Kafka's order (R286)."""
     broker_id, epoch = broker.broker_id, broker.broker_epoch
     if state is BrokerControlState.UNFENCED:
         records = yield from leader_and_isr_updates(image, static, is_leaderless, comes=broker_id)
-        return [m.BrokerRegistrationChangeRecord(broker_id, epoch, fenced=-1), *records]
+        return [BrokerRegistrationChangeRecord(broker_id, epoch, fenced=-1), *records]
     records = yield from leader_and_isr_updates(image, static, lambda p: broker_id in p.isr, leaves=broker_id)
     if state is BrokerControlState.CONTROLLED_SHUTDOWN:
         if broker.in_controlled_shutdown:
             return records
-        return [m.BrokerRegistrationChangeRecord(broker_id, epoch, in_controlled_shutdown=1), *records]
-    return [*records, m.BrokerRegistrationChangeRecord(broker_id, epoch, fenced=1)]
+        return [BrokerRegistrationChangeRecord(broker_id, epoch, in_controlled_shutdown=1), *records]
+    return [*records, BrokerRegistrationChangeRecord(broker_id, epoch, fenced=1)]
 
 
 def _image_without_directories(
-    image: MetadataImage, broker: m.RegisterBrokerRecord, lost: Collection[bytes]
+    image: MetadataImage, broker: RegisterBrokerRecord, lost: Collection[bytes]
 ) -> MetadataImage:
     """The image as directories that failed leave it: who comes back leads nothing that lies in one of them."""
     left = [d for d in broker.log_dirs if d not in lost]
@@ -138,7 +138,7 @@ def _image_without_directories(
 
 
 def _offline_directory_records(
-    image: MetadataImage, static: Mapping[str, str], broker: m.RegisterBrokerRecord, told: Collection[bytes]
+    image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, told: Collection[bytes]
 ) -> Generator[None, None, list[Message]]:
     """Directories that failed: what lies in them is led by others, or by nobody (R290)."""
     gone = {d for d in broker.log_dirs if d in told}
@@ -149,7 +149,7 @@ def _offline_directory_records(
         image, static, lambda p: directory_id_of(p, broker_id) in gone, leaves=broker_id
     )
     left = [d for d in broker.log_dirs if d not in gone]
-    return [*records, m.BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, log_dirs=left)]
+    return [*records, BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, log_dirs=left)]
 
 
 def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]) -> ControllerResultSteps:
@@ -168,7 +168,7 @@ def process_heartbeat(
     image: MetadataImage,
     contacts: BrokerHeartbeatState,
     leases: BrokerHeartbeatTracker,
-    request: bh.BrokerHeartbeatRequest,
+    request: BrokerHeartbeatRequest,
     next_offset: int,
     static: Mapping[str, str],
 ) -> ControllerResultSteps:
@@ -178,9 +178,9 @@ def process_heartbeat(
     """
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
-        return ControllerResult(bh.BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+        return ControllerResult(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     if len(request.cordoned_log_dirs or ()) > MAX_LISTED:
-        return ControllerResult(bh.BrokerHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST))
+        return ControllerResult(BrokerHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST))
     now, state = current_broker_state(broker, contacts), (yield from next_broker_state(image, contacts, request))
     offline = yield from collect_distinct_steps(request.offline_log_dirs)
     records: list[Message] = []
@@ -196,10 +196,8 @@ def process_heartbeat(
     cordoned = request.cordoned_log_dirs
     knows = image.features.get(METADATA_VERSION, 0) >= CORDONED_DIRS_MIN_VERSION
     if knows and cordoned is not None and (yield from _differ(broker.cordoned_log_dirs, cordoned)):
-        records.append(
-            m.BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, cordoned_log_dirs=list(cordoned))
-        )
-    response = bh.BrokerHeartbeatResponse(
+        records.append(BrokerRegistrationChangeRecord(broker_id, broker.broker_epoch, cordoned_log_dirs=list(cordoned)))
+    response = BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset
         >= contacts.registration_offsets.get(broker_id, broker.broker_epoch),
         is_fenced=state in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW),

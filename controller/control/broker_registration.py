@@ -16,11 +16,20 @@ from ottla.controller.partitions.leader_and_isr_updates import leader_and_isr_up
 from ottla.jobs.steps import YIELD_EVERY, collect_distinct_steps, collect_steps
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import allocate_producer_ids as ap
-from ottla.wire.messages import broker_registration as br
-from ottla.wire.messages import controller_registration as cr
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import unregister_broker as ub
+from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ottla.wire.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from ottla.wire.messages.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    ControllerEndpoint,
+    ControllerFeature,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnregisterBrokerRecord,
+)
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 MAX_LISTED = 1_000
@@ -48,7 +57,7 @@ class RegistrationContext(NamedTuple):
 
 
 def _is_duplicate_broker(
-    known: m.RegisterBrokerRecord | None, request: br.BrokerRegistrationRequest, cluster: RegistrationContext
+    known: RegisterBrokerRecord | None, request: BrokerRegistrationRequest, cluster: RegistrationContext
 ) -> bool:
     """Whether another process of this id counts as alive."""
     if known is None or known.incarnation_id == request.incarnation_id:
@@ -57,7 +66,7 @@ def _is_duplicate_broker(
 
 
 def _registration_error(
-    image: MetadataImage, request: br.BrokerRegistrationRequest, cluster: RegistrationContext
+    image: MetadataImage, request: BrokerRegistrationRequest, cluster: RegistrationContext
 ) -> Generator[None, None, ErrorCode]:
     """Why a broker may not register, in Kafka's order (R269); NONE where it may."""
     if request.cluster_id != cluster.id:
@@ -91,7 +100,7 @@ def _registration_error(
 
 def register_broker(
     image: MetadataImage,
-    request: br.BrokerRegistrationRequest,
+    request: BrokerRegistrationRequest,
     next_offset: int,
     static: Mapping[str, str],
     cluster: RegistrationContext,
@@ -104,22 +113,22 @@ def register_broker(
     """
     wrong = yield from _registration_error(image, request, cluster)
     if wrong != ErrorCode.NONE:
-        return ControllerResult(br.BrokerRegistrationResponse(error_code=wrong))
+        return ControllerResult(BrokerRegistrationResponse(error_code=wrong))
     broker_id, known = request.broker_id, image.brokers.get(request.broker_id)
     amends = known is not None and known.incarnation_id == request.incarnation_id
-    record = m.RegisterBrokerRecord(
+    record = RegisterBrokerRecord(
         broker_id,
         False,
         request.incarnation_id,
         next_offset if known is None or not amends else known.broker_epoch,
         (
             yield from collect_steps(
-                m.BrokerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners
+                BrokerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners
             )
         ),
         (
             yield from collect_steps(
-                m.BrokerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
+                BrokerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
             )
         ),
         request.rack,
@@ -137,53 +146,53 @@ def register_broker(
             records = yield from leader_and_isr_updates(
                 image, static, lambda p: broker_id in p.isr or broker_id in p.elr, lost=broker_id
             )
-    return ControllerResult(br.BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [*records, record])
+    return ControllerResult(BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [*records, record])
 
 
-def register_controller(request: cr.ControllerRegistrationRequest) -> ControllerResultSteps:
+def register_controller(request: ControllerRegistrationRequest) -> ControllerResultSteps:
     """Write a controller's registration (R282)."""
     if max(len(request.listeners), len(request.features)) > MAX_LISTED:
-        return ControllerResult(cr.ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION))
-    record = m.RegisterControllerRecord(
+        return ControllerResult(ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION))
+    record = RegisterControllerRecord(
         request.controller_id,
         request.incarnation_id,
         request.zk_migration_ready,
         (
             yield from collect_steps(
-                m.ControllerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners
+                ControllerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners
             )
         ),
         (
             yield from collect_steps(
-                m.ControllerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
+                ControllerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
             )
         ),
     )
-    return ControllerResult(cr.ControllerRegistrationResponse(error_message=None), [record])
+    return ControllerResult(ControllerRegistrationResponse(error_message=None), [record])
 
 
 def unregister_broker(
-    image: MetadataImage, request: ub.UnregisterBrokerRequest, static: Mapping[str, str]
+    image: MetadataImage, request: UnregisterBrokerRequest, static: Mapping[str, str]
 ) -> ControllerResultSteps:
     """Forget a broker, whether it runs or not. It stays an eligible leader where it was (R281)."""
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None:
         message = f"Broker ID {broker_id} is not currently registered"
-        return ControllerResult(ub.UnregisterBrokerResponse(0, ErrorCode.BROKER_ID_NOT_REGISTERED, message))
+        return ControllerResult(UnregisterBrokerResponse(0, ErrorCode.BROKER_ID_NOT_REGISTERED, message))
     records = yield from leader_and_isr_updates(
         image, static, lambda p: broker_id in p.isr or broker_id in p.elr, leaves=broker_id
     )
     return ControllerResult(
-        ub.UnregisterBrokerResponse(), [*records, m.UnregisterBrokerRecord(broker_id, broker.broker_epoch)]
+        UnregisterBrokerResponse(), [*records, UnregisterBrokerRecord(broker_id, broker.broker_epoch)]
     )
 
 
-def allocate_producer_ids(image: MetadataImage, request: ap.AllocateProducerIdsRequest) -> ControllerResult:
+def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequest) -> ControllerResult:
     """Hand a broker the next block of producer ids (R303)."""
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
-        return ControllerResult(ap.AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+        return ControllerResult(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     start = 0 if image.next_producer_id is None else image.next_producer_id.next_producer_id
-    record = m.ProducerIdsRecord(request.broker_id, request.broker_epoch, start + PRODUCER_ID_BLOCK_SIZE)
-    response = ap.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_ID_BLOCK_SIZE)
+    record = ProducerIdsRecord(request.broker_id, request.broker_epoch, start + PRODUCER_ID_BLOCK_SIZE)
+    response = AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_ID_BLOCK_SIZE)
     return ControllerResult(response, [record])

@@ -21,9 +21,15 @@ from ottla.controller.partitions.partition_assignment import RequestTooLarge, ch
 from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import alter_client_quotas as ac
-from ottla.wire.messages import describe_client_quotas as dc
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntityData,
+    AlterClientQuotasResponseEntryData,
+)
+from ottla.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
+from ottla.wire.messages.metadata_records import ClientQuotaRecord, EntityData
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION = (
@@ -85,7 +91,7 @@ def _wrong_value(keys: Mapping[str, int | None], key: str, value: float) -> str 
     return f"{key} cannot be a fractional value." if value % 1 > 1e-6 else None
 
 
-def _records(image: MetadataImage, entry: ac.AlterClientQuotasRequestEntryData) -> list[Message] | str:
+def _records(image: MetadataImage, entry: AlterClientQuotasRequestEntryData) -> list[Message] | str:
     """What an entry changes; or why it changes nothing."""
     if max(len(entry.entity), len(entry.ops)) > MAX_ENTITY_PARTS:
         return f"More than {MAX_ENTITY_PARTS} parts of an entity, or quota keys"
@@ -105,18 +111,18 @@ def _records(image: MetadataImage, entry: ac.AlterClientQuotasRequestEntryData) 
         wrong = _wrong_value(keys, op.key, op.value)
         if wrong is not None:
             return wrong
-        if not isinstance(set_now, m.ClientQuotaRecord) or set_now.value != op.value:
+        if not isinstance(set_now, ClientQuotaRecord) or set_now.value != op.value:
             out.append(_record(entity, op.key, op.value, remove=False))
     return out
 
 
-def _record(entity: QuotaEntity, key: str, value: float, *, remove: bool) -> m.ClientQuotaRecord:
-    return m.ClientQuotaRecord([m.EntityData(kind, name) for kind, name in entity], key, value, remove)
+def _record(entity: QuotaEntity, key: str, value: float, *, remove: bool) -> ClientQuotaRecord:
+    return ClientQuotaRecord([EntityData(kind, name) for kind, name in entity], key, value, remove)
 
 
-def alter_client_quotas(image: MetadataImage, request: ac.AlterClientQuotasRequest) -> ControllerResultSteps:
+def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest) -> ControllerResultSteps:
     """Change quotas. An entity that is named twice is told once: the first entry counts, and the answer is an error."""
-    rows: dict[QuotaEntity, ac.AlterClientQuotasResponseEntryData] = {}
+    rows: dict[QuotaEntity, AlterClientQuotasResponseEntryData] = {}
     records: list[Message] = []
     size = 0
     try:
@@ -139,12 +145,12 @@ def alter_client_quotas(image: MetadataImage, request: ac.AlterClientQuotasReque
             told.append(_row(_entity(entry.entity), error.code, str(error)))
             if number % YIELD_EVERY_DECODED == 0:
                 yield
-    return ControllerResult(ac.AlterClientQuotasResponse(entries=told), [] if request.validate_only else records)
+    return ControllerResult(AlterClientQuotasResponse(entries=told), [] if request.validate_only else records)
 
 
-def _row(entity: QuotaEntity, code: ErrorCode, why: str | None) -> ac.AlterClientQuotasResponseEntryData:
-    named = [ac.AlterClientQuotasResponseEntityData(kind, name) for kind, name in entity]
-    return ac.AlterClientQuotasResponseEntryData(code, why, named)
+def _row(entity: QuotaEntity, code: ErrorCode, why: str | None) -> AlterClientQuotasResponseEntryData:
+    named = [AlterClientQuotasResponseEntityData(kind, name) for kind, name in entity]
+    return AlterClientQuotasResponseEntryData(code, why, named)
 
 
 # ------------------------------------------------------------------ what is told
@@ -169,7 +175,7 @@ class QuotaEntityFilter(NamedTuple):
         return self.any_name <= kinds.keys() and all(k in kinds and kinds[k] == v for k, v in self.exact.items())
 
 
-def filter_from_request(request: dc.DescribeClientQuotasRequest) -> QuotaEntityFilter:
+def filter_from_request(request: DescribeClientQuotasRequest) -> QuotaEntityFilter:
     """What a request asks for (item 353).
 
     Raises:
@@ -210,7 +216,7 @@ def matching_quotas(
     for number, about in enumerate(image.others, 1):
         if about[0] == "quota" and wanted.matches(about[1]):
             record = image.others[about]
-            assert isinstance(record, m.ClientQuotaRecord)
+            assert isinstance(record, ClientQuotaRecord)
             out.setdefault(about[1], {})[about[2]] = record.value
         if number % YIELD_EVERY == 0:
             yield

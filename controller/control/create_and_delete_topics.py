@@ -38,9 +38,15 @@ from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.wire.messages.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 MAX_TOPIC_NAME_LENGTH = 249
@@ -94,7 +100,7 @@ def topic_config_error(values: Mapping[str, str | None]) -> str | None:
 
 
 def _partitions(
-    topic: ct.CreatableTopic, image: MetadataImage, defaults: ControllerDefaults, chance: RandomFunction
+    topic: CreatableTopic, image: MetadataImage, defaults: ControllerDefaults, chance: RandomFunction
 ) -> Generator[None, None, list[PartitionRegistration]]:
     """The partitions a creation asks for."""
     if topic.assignments:
@@ -130,7 +136,7 @@ def _partitions(
     return (yield from automatic_assignment(image, count, factor, chance))
 
 
-def _configs(values: Mapping[str, str], image: MetadataImage) -> list[ct.CreatableTopicConfigs]:
+def _configs(values: Mapping[str, str], image: MetadataImage) -> list[CreatableTopicConfigs]:
     """All of a topic's effective settings, as a creation answers them."""
     wide = image.config(RESOURCE_BROKER, "")
     out = []
@@ -140,15 +146,15 @@ def _configs(values: Mapping[str, str], image: MetadataImage) -> list[ct.Creatab
             value, source = values[key.name], SOURCE_TOPIC_CONFIG
         elif key.broker_key is not None and key.broker_key in wide:
             value, source = wide[key.broker_key], SOURCE_DYNAMIC_DEFAULT
-        out.append(ct.CreatableTopicConfigs(key.name, value, False, source, False))
+        out.append(CreatableTopicConfigs(key.name, value, False, source, False))
     hidden = (name for name in values if name in INTERNAL_TOPIC_KEYS)
-    out += (ct.CreatableTopicConfigs(name, values[name], False, SOURCE_TOPIC_CONFIG, False) for name in hidden)
+    out += (CreatableTopicConfigs(name, values[name], False, SOURCE_TOPIC_CONFIG, False) for name in hidden)
     return out
 
 
 def _create_topic(
-    topic: ct.CreatableTopic, image: MetadataImage, making: TopicCreationContext
-) -> Generator[None, None, tuple[ct.CreatableTopicResult, list[Message]]]:
+    topic: CreatableTopic, image: MetadataImage, making: TopicCreationContext
+) -> Generator[None, None, tuple[CreatableTopicResult, list[Message]]]:
     values = {c.name: c.value for c in topic.configs}
     wrong = topic_config_error(values)
     if wrong is not None:
@@ -160,14 +166,14 @@ def _create_topic(
     partitions = yield from _partitions(topic, image, making.defaults, making.random)
     making.charge_quota(len(partitions))
     topic_id = making.new_id()
-    records: list[Message] = [m.TopicRecord(topic.name, topic_id)]
-    records += (m.ConfigRecord(RESOURCE_TOPIC, topic.name, k, v) for k, v in values.items())
+    records: list[Message] = [TopicRecord(topic.name, topic_id)]
+    records += (ConfigRecord(RESOURCE_TOPIC, topic.name, k, v) for k, v in values.items())
     for number, partition in enumerate(partitions):
         records.append(partition_record(topic_id, number, partition))
         if number % YIELD_EVERY == 0:
             yield
     texts = {k: v for k, v in values.items() if v is not None}
-    result = ct.CreatableTopicResult(
+    result = CreatableTopicResult(
         topic.name,
         topic_id,
         error_message=None,
@@ -194,7 +200,7 @@ def _name_collision_error(name: str, image: MetadataImage, flats: Mapping[str, s
 
 
 def _requested_partition_count(
-    request: ct.CreateTopicsRequest, defaults: ControllerDefaults
+    request: CreateTopicsRequest, defaults: ControllerDefaults
 ) -> Generator[None, None, int]:
     """How many partitions a request would make at the most (``validateTotalNumberOfPartitions``)."""
     total = 0
@@ -220,16 +226,16 @@ def _names_with_underscores(image: MetadataImage) -> Generator[None, None, dict[
 
 
 def create_topics(
-    image: MetadataImage, request: ct.CreateTopicsRequest, version: int, making: TopicCreationContext
+    image: MetadataImage, request: CreateTopicsRequest, version: int, making: TopicCreationContext
 ) -> ControllerResultSteps:
     """Create each topic that may be created; the others get their error. Too large a request is refused as a whole."""
-    response = ct.CreateTopicsResponse(topics=StreamingArray(ct.CreateTopicsResponse, version))
+    response = CreateTopicsResponse(topics=StreamingArray(CreateTopicsResponse, version))
     records: list[Message] = []
     size = 0
 
-    def refused(name: str, error: ProtocolError) -> ct.CreatableTopicResult:
-        configs: list[ct.CreatableTopicConfigs] | None = [] if version >= 5 else None
-        return ct.CreatableTopicResult(name, error_code=error.code, error_message=error.message, configs=configs)
+    def refused(name: str, error: ProtocolError) -> CreatableTopicResult:
+        configs: list[CreatableTopicConfigs] | None = [] if version >= 5 else None
+        return CreatableTopicResult(name, error_code=error.code, error_message=error.message, configs=configs)
 
     twice = yield from find_duplicates_steps(topic.name for topic in request.topics)
     try:
@@ -257,7 +263,7 @@ def create_topics(
             yield
     except RequestTooLarge as error:
         why = ProtocolError(error.code, str(error))
-        response.topics = StreamingArray(ct.CreateTopicsResponse, version)
+        response.topics = StreamingArray(CreateTopicsResponse, version)
         for found in first_occurrences(request.topics, _name_of, twice):
             if found is None:
                 yield
@@ -270,11 +276,11 @@ def create_topics(
     return ControllerResult(response, [] if request.validate_only else records)
 
 
-def _name_of(topic: ct.CreatableTopic) -> str:
+def _name_of(topic: CreatableTopic) -> str:
     return topic.name
 
 
-def _to_delete(request: dt.DeleteTopicsRequest) -> Iterator[tuple[str | None, bytes]]:
+def _to_delete(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, bytes]]:
     for name in request.topic_names:
         yield name, ZERO_UUID
     for topic in request.topics:
@@ -286,7 +292,7 @@ def _identity(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
 
 
 def _names_and_ids(
-    request: dt.DeleteTopicsRequest, twice: Container[Hashable]
+    request: DeleteTopicsRequest, twice: Container[Hashable]
 ) -> Generator[None, None, tuple[set[str], set[bytes]]]:
     """The names that a request gives once, and all ids it gives."""
     names: set[str] = set()
@@ -320,13 +326,13 @@ def _deletion_name_error(
 
 
 def delete_topics(
-    image: MetadataImage, request: dt.DeleteTopicsRequest, version: int, spend: ChargeQuota = no_quota
+    image: MetadataImage, request: DeleteTopicsRequest, version: int, spend: ChargeQuota = no_quota
 ) -> ControllerResultSteps:
     """Delete by name, or (v6+) by name or id. What is beyond the records of one request is not deleted.
 
     A topic that is given by its name and by its id stays, and its name alone is answered (``ControllerApis.scala``).
     """
-    response = dt.DeleteTopicsResponse(responses=StreamingArray(dt.DeleteTopicsResponse, version))
+    response = DeleteTopicsResponse(responses=StreamingArray(DeleteTopicsResponse, version))
     records: list[Message] = []
     twice = yield from find_duplicates_steps(_to_delete(request))
     names, ids = yield from _names_and_ids(request, twice)
@@ -356,10 +362,10 @@ def delete_topics(
             name, topic_id = topic.name, topic.id
             try:
                 spend(len(topic.partitions))
-                records.append(m.RemoveTopicRecord(topic.id))
+                records.append(RemoveTopicRecord(topic.id))
             except ProtocolError as error:
                 code, message = error.code, error.message
         response.responses.append(
-            dt.DeletableTopicResult(name if name is not None or version >= 6 else "", topic_id, code, message)
+            DeletableTopicResult(name if name is not None or version >= 6 else "", topic_id, code, message)
         )
     return ControllerResult(response, records)

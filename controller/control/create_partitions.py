@@ -24,11 +24,16 @@ from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_s
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 
 
 def _add_partitions(
-    topic: cp.CreatePartitionsTopic, image: MetadataImage, chance: RandomFunction, room: int, spend: ChargeQuota
+    topic: CreatePartitionsTopic, image: MetadataImage, chance: RandomFunction, room: int, spend: ChargeQuota
 ) -> Generator[None, None, list[Message]]:
     """The records of a topic's new partitions; more than ``room`` of them are too many for the request."""
     known = image.topics.get(topic.name)
@@ -68,13 +73,13 @@ def _add_partitions(
 
 def create_partitions(
     image: MetadataImage,
-    request: cp.CreatePartitionsRequest,
+    request: CreatePartitionsRequest,
     version: int,
     chance: RandomFunction,
     spend: ChargeQuota = no_quota,
 ) -> ControllerResultSteps:
     """Add partitions to topics: each gets what it asks for or its error; too large a request is refused as a whole."""
-    response = cp.CreatePartitionsResponse(results=StreamingArray(cp.CreatePartitionsResponse, version))
+    response = CreatePartitionsResponse(results=StreamingArray(CreatePartitionsResponse, version))
     records: list[Message] = []
     twice = yield from find_duplicates_steps(topic.name for topic in request.topics)
     try:
@@ -92,17 +97,17 @@ def create_partitions(
                 )
             except ProtocolError as error:
                 code, message = error.code, error.message
-            response.results.append(cp.CreatePartitionsTopicResult(topic.name, code, message))
+            response.results.append(CreatePartitionsTopicResult(topic.name, code, message))
             if number % YIELD_EVERY_DECODED == 0:
                 yield
     except RequestTooLarge as error:
-        response.results = StreamingArray(cp.CreatePartitionsResponse, version)
+        response.results = StreamingArray(CreatePartitionsResponse, version)
         for found in first_occurrences(request.topics, _name_of, twice):
             if found is None:
                 yield
                 continue
             number, topic, _ = found
-            row = cp.CreatePartitionsTopicResult(topic.name, error.code, str(error))
+            row = CreatePartitionsTopicResult(topic.name, error.code, str(error))
             response.results.append(row)
             if number % YIELD_EVERY_DECODED == 0:
                 yield
@@ -110,5 +115,5 @@ def create_partitions(
     return ControllerResult(response, [] if request.validate_only else records)
 
 
-def _name_of(topic: cp.CreatePartitionsTopic) -> str:
+def _name_of(topic: CreatePartitionsTopic) -> str:
     return topic.name

@@ -25,10 +25,10 @@ from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.codec.primitives import Buffer, uuid_to_string
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_delegation_token as cd
-from ottla.wire.messages import expire_delegation_token as ed
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import renew_delegation_token as rd
+from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenResponse
+from ottla.wire.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
+from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 SECRET = "delegation.token.secret.key"  # noqa: S105 - the name of the setting
 MAX_LIFETIME = "delegation.token.max.lifetime.ms"
@@ -60,25 +60,25 @@ def token_hmac(secret: str, token_id: str) -> bytes:
     return hmac.digest(secret.encode(), token_id.encode(), "sha512")
 
 
-def owner_principal(request: cd.CreateDelegationTokenRequest, principal: str) -> str:
+def owner_principal(request: CreateDelegationTokenRequest, principal: str) -> str:
     """Whose a token shall be: who asks, unless somebody is named."""
     if not request.owner_principal_name:
         return principal
     return f"{request.owner_principal_type}:{request.owner_principal_name}"
 
 
-def iterate_tokens(image: MetadataImage) -> Generator[None, None, list[m.DelegationTokenRecord]]:
+def iterate_tokens(image: MetadataImage) -> Generator[None, None, list[DelegationTokenRecord]]:
     """Every token there is."""
-    out: list[m.DelegationTokenRecord] = []
+    out: list[DelegationTokenRecord] = []
     for number, record in enumerate(image.others.values(), 1):
-        if isinstance(record, m.DelegationTokenRecord):
+        if isinstance(record, DelegationTokenRecord):
             out.append(record)
         if number % YIELD_EVERY == 0:
             yield
     return out
 
 
-def is_expired(token: m.DelegationTokenRecord, now_ms: int) -> bool:
+def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
     """Whether a token's time has passed."""
     return min(token.max_timestamp, token.expiration_timestamp) < now_ms
 
@@ -89,7 +89,7 @@ def _number(static: StaticConfig, name: str) -> int:
 
 def _find_by_hmac(
     image: MetadataImage, secret: str, shown: Buffer
-) -> Generator[None, None, m.DelegationTokenRecord | None]:
+) -> Generator[None, None, DelegationTokenRecord | None]:
     """The token of an hmac. What has another length is none: comparing takes as long as it has bytes."""
     if len(shown) != _HMAC_BYTES:
         return None
@@ -115,7 +115,7 @@ def decide_token_request(
 ) -> ControllerResult | ControllerResultSteps:
     """Issue, renew or end a token."""
     secret, request = static.get(SECRET, ""), asked.request
-    if isinstance(request, cd.CreateDelegationTokenRequest):
+    if isinstance(request, CreateDelegationTokenRequest):
         answer = create_response(owner_principal(request, asked.principal), asked.principal, version)
         if not secret:
             answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
@@ -137,15 +137,15 @@ def _refused(request: Any, code: ErrorCode) -> Message:
     return answer  # type: ignore[no-any-return]
 
 
-def create_response(owner: str, requester: str, version: int) -> cd.CreateDelegationTokenResponse:
+def create_response(owner: str, requester: str, version: int) -> CreateDelegationTokenResponse:
     """An answer without a token; before version 3 it does not say who asked."""
     told = _split_principal(requester) if version >= REQUESTER_SINCE else ("", "")
-    return cd.CreateDelegationTokenResponse(0, *_split_principal(owner), *told)
+    return CreateDelegationTokenResponse(0, *_split_principal(owner), *told)
 
 
 def _created(
     asked: TokenRequestContext,
-    answer: cd.CreateDelegationTokenResponse,
+    answer: CreateDelegationTokenResponse,
     secret: str,
     static: StaticConfig,
     token_id: str,
@@ -159,7 +159,7 @@ def _created(
     answer.token_id, answer.hmac = token_id, token_hmac(secret, token_id)
     renewers = [f"{x.principal_type}:{x.principal_name}" for x in request.renewers]
     of = owner_principal(request, asked.principal), asked.principal, renewers
-    return ControllerResult(answer, [m.DelegationTokenRecord(*of, now_ms, max_ms, expiry_ms, token_id)])
+    return ControllerResult(answer, [DelegationTokenRecord(*of, now_ms, max_ms, expiry_ms, token_id)])
 
 
 def _split_principal(principal: str) -> tuple[str, str]:
@@ -175,15 +175,15 @@ def _renew_or_expire(
     token = yield from _find_by_hmac(image, secret, request.hmac)
     if token is None:
         return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_NOT_FOUND))
-    rule = _renew if isinstance(request, rd.RenewDelegationTokenRequest) else _expire
+    rule = _renew if isinstance(request, RenewDelegationTokenRequest) else _expire
     return rule(token, asked, static)
 
 
-def _can_manage(token: m.DelegationTokenRecord, principal: str) -> bool:
+def _can_manage(token: DelegationTokenRecord, principal: str) -> bool:
     return principal == token.owner or principal in token.renewers
 
 
-def _renew(token: m.DelegationTokenRecord, asked: TokenRequestContext, static: StaticConfig) -> ControllerResult:
+def _renew(token: DelegationTokenRecord, asked: TokenRequestContext, static: StaticConfig) -> ControllerResult:
     request, now_ms = asked.request, asked.now_ms
     if is_expired(token, now_ms):
         return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_EXPIRED))
@@ -192,26 +192,26 @@ def _renew(token: m.DelegationTokenRecord, asked: TokenRequestContext, static: S
     period_ms = _number(static, EXPIRY_TIME)
     if request.renew_period_ms > 0:
         period_ms = min(period_ms, request.renew_period_ms)
-    return _set_expiry(token, min(token.max_timestamp, now_ms + period_ms), rd.RenewDelegationTokenResponse())
+    return _set_expiry(token, min(token.max_timestamp, now_ms + period_ms), RenewDelegationTokenResponse())
 
 
-def _expire(token: m.DelegationTokenRecord, asked: TokenRequestContext, static: StaticConfig) -> ControllerResult:
+def _expire(token: DelegationTokenRecord, asked: TokenRequestContext, static: StaticConfig) -> ControllerResult:
     request, now_ms = asked.request, asked.now_ms
     if not _can_manage(token, asked.principal):
         return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH))
-    answer = ed.ExpireDelegationTokenResponse()
+    answer = ExpireDelegationTokenResponse()
     if request.expiry_time_period_ms < 0:
         answer.expiry_timestamp_ms = now_ms
-        return ControllerResult(answer, [m.RemoveDelegationTokenRecord(token.token_id)])
+        return ControllerResult(answer, [RemoveDelegationTokenRecord(token.token_id)])
     if is_expired(token, now_ms):
         return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_EXPIRED))
     return _set_expiry(token, min(token.max_timestamp, now_ms + request.expiry_time_period_ms), answer)
 
 
-def _set_expiry(token: m.DelegationTokenRecord, expiry_ms: int, answer: Any) -> ControllerResult:
+def _set_expiry(token: DelegationTokenRecord, expiry_ms: int, answer: Any) -> ControllerResult:
     answer.expiry_timestamp_ms = expiry_ms
     of = token.owner, token.requester, list(token.renewers), token.issue_timestamp, token.max_timestamp
-    return ControllerResult(answer, [m.DelegationTokenRecord(*of, expiry_ms, token.token_id)])
+    return ControllerResult(answer, [DelegationTokenRecord(*of, expiry_ms, token.token_id)])
 
 
 def sweep_expired_tokens(image: MetadataImage, now_ms: int) -> ControllerResultSteps:
@@ -222,7 +222,7 @@ def sweep_expired_tokens(image: MetadataImage, now_ms: int) -> ControllerResultS
         if is_expired(token, now_ms):
             if len(gone) == MAX_SWEPT:
                 return ControllerResult(True, gone)
-            gone.append(m.RemoveDelegationTokenRecord(token.token_id))
+            gone.append(RemoveDelegationTokenRecord(token.token_id))
         if number % YIELD_EVERY == 0:
             yield
     return ControllerResult(False, gone)

@@ -21,8 +21,13 @@ from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, sort_steps
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import elect_leaders as el
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from ottla.wire.messages.metadata_records import PartitionChangeRecord
 
 MAX_ELECTIONS_PER_RUN = 1_000
 """What the controller changes by itself at once; the rest comes in the next turn."""
@@ -49,15 +54,15 @@ def _elect(
     p: PartitionRegistration,
     rules: PartitionChangeRules,
     kind: PartitionElection,
-) -> m.PartitionChangeRecord | None:
+) -> PartitionChangeRecord | None:
     return build_partition_change((topic.id, number), p, leader_acceptor(image, p), rules, election=kind)
 
 
 def elect_leaders(
-    image: MetadataImage, request: el.ElectLeadersRequest, version: int, static: Mapping[str, str]
+    image: MetadataImage, request: ElectLeadersRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
     """Elect in each partition that is named, or in all (R293)."""
-    response = el.ElectLeadersResponse(replica_election_results=StreamingArray(el.ElectLeadersResponse, version))
+    response = ElectLeadersResponse(replica_election_results=StreamingArray(ElectLeadersResponse, version))
     if request.topic_partitions is not None and not request.topic_partitions:
         return ControllerResult(response)
     kind = _KINDS.get(request.election_type)
@@ -77,7 +82,7 @@ def elect_leaders(
             yield
         topic = image.topics.get(name)
         rules = topic_change_rules(image, static, topic) if topic is not None else PartitionChangeRules()
-        rows = StreamingArray(el.ElectLeadersResponse, version)
+        rows = StreamingArray(ElectLeadersResponse, version)
         for number in numbers:
             seen += 1
             if seen % YIELD_EVERY == 0:
@@ -85,12 +90,12 @@ def elect_leaders(
             code, message, record = _elect_row(image, topic, name, number, rules, kind)
             if request.topic_partitions is None and code == ErrorCode.ELECTION_NOT_NEEDED:
                 continue
-            rows.append(el.PartitionResult(number, code, message))
+            rows.append(PartitionResult(number, code, message))
             if record is not None:
                 records.append(record)
                 if len(records) > MAX_RECORDS_PER_REQUEST:
                     return (yield from _refused(request, version, ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS))
-        response.replica_election_results.append(el.ReplicaElectionResult(name, rows))
+        response.replica_election_results.append(ReplicaElectionResult(name, rows))
     return ControllerResult(response, records)
 
 
@@ -101,7 +106,7 @@ def _elect_row(
     number: int,
     rules: PartitionChangeRules,
     kind: PartitionElection,
-) -> tuple[ErrorCode, str | None, m.PartitionChangeRecord | None]:
+) -> tuple[ErrorCode, str | None, PartitionChangeRecord | None]:
     """One partition's election: error, message, record."""
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}", None
@@ -116,18 +121,18 @@ def _elect_row(
     return ErrorCode.NONE, None, record
 
 
-def _refused(request: el.ElectLeadersRequest, version: int, code: ErrorCode, message: str) -> ControllerResultSteps:
+def _refused(request: ElectLeadersRequest, version: int, code: ErrorCode, message: str) -> ControllerResultSteps:
     """The whole request fails, and each row says so (``ElectLeadersRequest.getErrorResponse``)."""
-    results = StreamingArray(el.ElectLeadersResponse, version)
+    results = StreamingArray(ElectLeadersResponse, version)
     for topic in request.topic_partitions or ():
-        rows = StreamingArray(el.ElectLeadersResponse, version)
+        rows = StreamingArray(ElectLeadersResponse, version)
         for seen, number in enumerate(topic.partitions, 1):
-            rows.append(el.PartitionResult(number, code, message))
+            rows.append(PartitionResult(number, code, message))
             if seen % YIELD_EVERY == 0:
                 yield
-        results.append(el.ReplicaElectionResult(topic.topic, rows))
+        results.append(ReplicaElectionResult(topic.topic, rows))
         yield
-    return ControllerResult(el.ElectLeadersResponse(error_code=code, replica_election_results=results))
+    return ControllerResult(ElectLeadersResponse(error_code=code, replica_election_results=results))
 
 
 def _elect_where(

@@ -23,8 +23,14 @@ from ottla.controller.partitions.partition_assignment import RequestTooLarge, ch
 from ottla.jobs.steps import YIELD_EVERY
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import alter_user_scram_credentials as au
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.wire.messages.metadata_records import NoOpRecord, RemoveUserScramCredentialRecord, UserScramCredentialRecord
 
 MECHANISMS = {number: name for name, number in scram.MECHANISM_TYPES.items()}
 MAX_FIELD_BYTES = 1024
@@ -45,14 +51,14 @@ def _name_error(name: str, mechanism: int) -> ScramError | None:
     return None
 
 
-def _deletion_error(image: MetadataImage, deletion: au.ScramCredentialDeletion) -> ScramError | None:
+def _deletion_error(image: MetadataImage, deletion: ScramCredentialDeletion) -> ScramError | None:
     wrong = _name_error(deletion.name, deletion.mechanism)
     if wrong is None and ("scram", deletion.name, deletion.mechanism) not in image.others:
         wrong = ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
     return wrong
 
 
-def _upsertion_error(upsertion: au.ScramCredentialUpsertion) -> ScramError | None:
+def _upsertion_error(upsertion: ScramCredentialUpsertion) -> ScramError | None:
     wrong = _name_error(upsertion.name, upsertion.mechanism)
     if wrong is None and upsertion.iterations < scram.MIN_ITERATIONS:
         wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
@@ -65,15 +71,13 @@ def _upsertion_error(upsertion: au.ScramCredentialUpsertion) -> ScramError | Non
 
 def credential_record(
     name: str, mechanism: int, salted: bytes, salt: bytes, iterations: int
-) -> m.UserScramCredentialRecord:
+) -> UserScramCredentialRecord:
     """What is kept of a salted password."""
     keys = scram.derive_credential(MECHANISMS[mechanism], salted, salt, iterations)
-    return m.UserScramCredentialRecord(name, mechanism, salt, keys.stored_key, keys.server_key, iterations)
+    return UserScramCredentialRecord(name, mechanism, salt, keys.stored_key, keys.server_key, iterations)
 
 
-def alter_scram_credentials(
-    image: MetadataImage, request: au.AlterUserScramCredentialsRequest
-) -> ControllerResultSteps:
+def alter_scram_credentials(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> ControllerResultSteps:
     """Set and remove credentials; one row of the answer for each user."""
     wrong: dict[str, ScramError] = {}
     fine: dict[str, Message] = {}
@@ -86,17 +90,17 @@ def alter_scram_credentials(
             wrong[name] = error.code, str(error)
             if number % YIELD_EVERY == 0:
                 yield
-    rows = [au.AlterUserScramCredentialsResult(name, 0, None) for name in fine]
+    rows = [AlterUserScramCredentialsResult(name, 0, None) for name in fine]
     for number, (name, why) in enumerate(wrong.items(), 1):
-        rows.append(au.AlterUserScramCredentialsResult(name, *why))
+        rows.append(AlterUserScramCredentialsResult(name, *why))
         if number % YIELD_EVERY == 0:
             yield
-    return ControllerResult(au.AlterUserScramCredentialsResponse(results=rows), list(fine.values()))
+    return ControllerResult(AlterUserScramCredentialsResponse(results=rows), list(fine.values()))
 
 
 def _alter(
     image: MetadataImage,
-    request: au.AlterUserScramCredentialsRequest,
+    request: AlterUserScramCredentialsRequest,
     fine: dict[str, Message],
     wrong: dict[str, ScramError],
 ) -> Generator[None, None, None]:
@@ -104,7 +108,7 @@ def _alter(
     for number, deletion in enumerate(request.deletions, 1):
         _validate_user(deletion.name, _deletion_error(image, deletion), fine, wrong)
         if deletion.name in fine:
-            fine[deletion.name] = m.RemoveUserScramCredentialRecord(deletion.name, deletion.mechanism)
+            fine[deletion.name] = RemoveUserScramCredentialRecord(deletion.name, deletion.mechanism)
         if number % YIELD_EVERY == 0:
             yield
     keyless: list[str] = []
@@ -120,7 +124,7 @@ def _alter(
     for name in keyless:  # Java makes no key of nothing, and finds that once all are taken
         if fine.pop(name, None) is not None:
             wrong[name] = ErrorCode.UNKNOWN_SERVER_ERROR, None
-    salts = sum(len(x.salt) for x in fine.values() if isinstance(x, m.UserScramCredentialRecord))
+    salts = sum(len(x.salt) for x in fine.values() if isinstance(x, UserScramCredentialRecord))
     check_batch_limits(len(fine), sum(map(len, fine)) + salts)
 
 
@@ -133,10 +137,10 @@ def _validate_user(name: str, error: ScramError | None, fine: dict[str, Message]
     elif error is not None:
         wrong[name] = error
     else:
-        fine[name] = m.NoOpRecord()
+        fine[name] = NoOpRecord()
 
 
-def parse_scram_option(text: str, fresh_salt: bytes) -> m.UserScramCredentialRecord:
+def parse_scram_option(text: str, fresh_salt: bytes) -> UserScramCredentialRecord:
     """``SCRAM-SHA-256=[name=alice,password=...]`` as Kafka's ``--add-scram`` takes it; also ``salt``, ``iterations``,
     ``saltedpassword``. ``fresh_salt`` is taken where none is given.
 
@@ -161,7 +165,7 @@ def parse_scram_option(text: str, fresh_salt: bytes) -> m.UserScramCredentialRec
     return _credential_from_option(mechanism, parts, fresh_salt)
 
 
-def _credential_from_option(mechanism: str, parts: dict[str, str], salt: bytes) -> m.UserScramCredentialRecord:
+def _credential_from_option(mechanism: str, parts: dict[str, str], salt: bytes) -> UserScramCredentialRecord:
     name, password = parts.get("name", ""), parts.get("password", "")
     if not name or not (password or parts.get("saltedpassword")):
         raise InvalidScramOption(f"--add-scram {mechanism}: name, and password or saltedpassword, are needed")

@@ -22,8 +22,13 @@ from ottla.controller.metadata.record_serde import ELR_VERSION, KRAFT_VERSION, M
 from ottla.jobs.steps import YIELD_EVERY, collect_steps, sort_steps
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import update_features as uf
+from ottla.wire.messages.metadata_records import ConfigRecord, FeatureLevelRecord
+from ottla.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 
 # Levels of metadata.version that changed the records themselves (``MetadataVersion.didMetadataChange``).
 LEVELS_WITH_NEW_RECORDS = (23, 30)
@@ -123,24 +128,24 @@ def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Gene
                     yield
                 values = image.config(kind, resource)
                 if kind == RESOURCE_BROKER and resource and MIN_ISR in values:
-                    out.append(m.ConfigRecord(kind, resource, MIN_ISR, None))
+                    out.append(ConfigRecord(kind, resource, MIN_ISR, None))
             if MIN_ISR not in image.config(RESOURCE_BROKER, ""):
-                out.append(m.ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, min_isr))
-        out.append(m.FeatureLevelRecord(name, level))
+                out.append(ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, min_isr))
+        out.append(FeatureLevelRecord(name, level))
     return out
 
 
 def reject_update(error: ErrorCode, why: str) -> ControllerResult:
     """No level moves."""
-    return ControllerResult(uf.UpdateFeaturesResponse(error_code=error, error_message=_PREFIX + why))
+    return ControllerResult(UpdateFeaturesResponse(error_code=error, error_message=_PREFIX + why))
 
 
 def update_features(
-    image: MetadataImage, request: uf.UpdateFeaturesRequest, version: int, me: FeatureUpdateContext
+    image: MetadataImage, request: UpdateFeaturesRequest, version: int, me: FeatureUpdateContext
 ) -> ControllerResultSteps:
     """Check every update against what the ones before it made of the levels; write them all or none."""
     levels = {**image.features, KRAFT_VERSION: me.kraft_version}
-    wanted: dict[str, uf.FeatureUpdateKey] = {}
+    wanted: dict[str, FeatureUpdateKey] = {}
     unknown = None  # the first unknown feature ends it all: no other is kept
     for number, update in enumerate(request.feature_updates, 1):
         name = update.feature
@@ -160,11 +165,9 @@ def update_features(
             levels[name] = update.max_version_level
     except _Refused as error:
         return reject_update(ErrorCode.INVALID_UPDATE_VERSION, str(error))
-    rows: list[uf.UpdatableFeatureResult] = []
+    rows: list[UpdatableFeatureResult] = []
     if version < 2:
-        rows = yield from collect_steps(
-            uf.UpdatableFeatureResult(u.feature, 0, "NONE") for u in request.feature_updates
-        )
-    response = uf.UpdateFeaturesResponse(error_message=None, results=rows)
+        rows = yield from collect_steps(UpdatableFeatureResult(u.feature, 0, "NONE") for u in request.feature_updates)
+    response = UpdateFeaturesResponse(error_message=None, results=rows)
     records = yield from _records(image, levels, me.min_isr)
     return ControllerResult(response, [] if request.validate_only else records)

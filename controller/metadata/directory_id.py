@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
 from ottla.wire.codec.schema import ZERO_UUID
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 MIGRATING = ZERO_UUID
 UNASSIGNED = bytes(15) + b"\x01"
@@ -27,7 +27,7 @@ def directory_id_of(partition: PartitionRegistration, broker_id: int) -> bytes:
     return MIGRATING
 
 
-def is_replica_online(partition: PartitionRegistration, broker: m.RegisterBrokerRecord) -> bool:
+def is_replica_online(partition: PartitionRegistration, broker: RegisterBrokerRecord) -> bool:
     """Whether a broker's replica lies in a directory the broker can use, as far as is known."""
     found = directory_id_of(partition, broker.broker_id)
     return not broker.log_dirs or found in (MIGRATING, UNASSIGNED) or found in broker.log_dirs

@@ -18,7 +18,16 @@ from ottla.controller.metadata.acl import StandardAcl
 from ottla.controller.metadata.persistent_map import PersistentIntMap
 from ottla.jobs.steps import sort_steps
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    TopicRecord,
+)
 
 NO_LEADER = -1
 NO_LEADER_CHANGE = -2
@@ -68,9 +77,9 @@ class MetadataImage:
     topic_names: Mapping[bytes, str] = field(default_factory=Map)
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=Map)
     features: Mapping[str, int] = field(default_factory=dict)
-    brokers: Mapping[int, m.RegisterBrokerRecord] = field(default_factory=dict)
-    controllers: Mapping[int, m.RegisterControllerRecord] = field(default_factory=dict)
-    next_producer_id: m.ProducerIdsRecord | None = None
+    brokers: Mapping[int, RegisterBrokerRecord] = field(default_factory=dict)
+    controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=dict)
+    next_producer_id: ProducerIdsRecord | None = None
     others: Mapping[Any, Message] = field(default_factory=Map)
     """Records of areas that are few rules and many records (ACLs, quotas, SCRAM, tokens), by what they are about."""
     acls: Mapping[StandardAcl, bytes] = field(default_factory=Map)
@@ -101,7 +110,7 @@ class MetadataImage:
         return sorted(i for i, b in self.brokers.items() if not b.fenced and not b.in_controlled_shutdown)
 
 
-def partition_from_record(record: m.PartitionRecord) -> PartitionRegistration:
+def partition_from_record(record: PartitionRecord) -> PartitionRegistration:
     """A partition as its first record describes it."""
     return PartitionRegistration(
         tuple(record.replicas),
@@ -122,7 +131,7 @@ def _replaced_or_kept(new: Iterable[Any] | None, old: tuple[Any, ...]) -> tuple[
     return old if new is None else tuple(new)
 
 
-def merge_partition_change(old: PartitionRegistration, record: m.PartitionChangeRecord) -> PartitionRegistration:
+def merge_partition_change(old: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
     """A partition after a change record; absent fields keep what was (``PartitionRegistration.merge``)."""
     leader, epoch = old.leader, old.leader_epoch
     if record.leader != NO_LEADER_CHANGE:
@@ -161,17 +170,17 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
 def image_records_yielding(image: MetadataImage) -> Iterator[Message | None]:
     """As `image_records`; None where other work may go on, which putting very many in order takes."""
     for name, level in _features_first(image.features):
-        yield m.FeatureLevelRecord(name, level)
+        yield FeatureLevelRecord(name, level)
     yield from (image.brokers[number] for number in sorted(image.brokers))
     yield from (image.controllers[number] for number in sorted(image.controllers))
     for topic_name in (yield from sort_steps(image.topics)):
         topic = image.topics[topic_name]
-        yield m.TopicRecord(topic.name, topic.id)
+        yield TopicRecord(topic.name, topic.id)
         for number, p in topic.partitions.items():
             yield partition_record(topic.id, number, p)
     for kind, name in (yield from sort_steps(image.configs)):
         for key, value in image.configs[kind, name].items():
-            yield m.ConfigRecord(kind, name, key, value)
+            yield ConfigRecord(kind, name, key, value)
     for about in (yield from sort_steps(image.others, repr)):
         yield image.others[about]
     if image.next_producer_id is not None:
@@ -183,9 +192,9 @@ def _features_first(features: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(features.items(), key=lambda item: (item[0] != "metadata.version", item[0]))
 
 
-def partition_record(topic_id: bytes, number: int, p: PartitionRegistration) -> m.PartitionRecord:
+def partition_record(topic_id: bytes, number: int, p: PartitionRegistration) -> PartitionRecord:
     """The record that makes a partition as it is."""
-    return m.PartitionRecord(
+    return PartitionRecord(
         number,
         topic_id,
         list(p.replicas),

@@ -26,7 +26,27 @@ from ottla.controller.metadata.image import (
 from ottla.controller.metadata.persistent_map import IntMapBuilder, PersistentIntMap, to_hash_trie
 from ottla.jobs.steps import YIELD_EVERY, run_to_end, sort_steps
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import (
+    AccessControlEntryRecord,
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+    UserScramCredentialRecord,
+)
 
 _TRIES = ("topics", "topic_names", "configs", "others", "acls")
 
@@ -121,7 +141,7 @@ class ImageBuilder:
         if method is not None:
             method(self, record)
 
-    def _topic(self, record: m.TopicRecord) -> None:
+    def _topic(self, record: TopicRecord) -> None:
         self._trie("topics")[record.name] = TopicImage(record.name, record.topic_id)
         self._trie("topic_names")[record.topic_id] = record.name
         self._partitions.pop(record.name, None)
@@ -141,14 +161,14 @@ class ImageBuilder:
             partitions = self._partitions[name] = numbered.builder()
         return partitions, self._touched.setdefault(name, set())
 
-    def _partition(self, record: m.PartitionRecord) -> None:
+    def _partition(self, record: PartitionRecord) -> None:
         found = self._partitions_of(record.topic_id)
         if found is not None:
             partitions, touched = found
             partitions[record.partition_id] = partition_from_record(record)
             touched.add(record.partition_id)
 
-    def _partition_change(self, record: m.PartitionChangeRecord) -> None:
+    def _partition_change(self, record: PartitionChangeRecord) -> None:
         found = self._partitions_of(record.topic_id)
         if found is not None:
             partitions, touched = found
@@ -157,7 +177,7 @@ class ImageBuilder:
                 partitions[record.partition_id] = merge_partition_change(old, record)
                 touched.add(record.partition_id)
 
-    def _remove_topic(self, record: m.RemoveTopicRecord) -> None:
+    def _remove_topic(self, record: RemoveTopicRecord) -> None:
         name = self._trie("topic_names").pop(record.topic_id, None)
         if name is None:
             return
@@ -168,7 +188,7 @@ class ImageBuilder:
         if self._trie("configs").pop((RESOURCE_TOPIC, name), None) is not None:
             self._configs.add((RESOURCE_TOPIC, name))
 
-    def _clear_elr(self, record: m.ClearElrRecord) -> None:
+    def _clear_elr(self, record: ClearElrRecord) -> None:
         """A topic's partitions, or where none is named those of all, forget who may lead without being in sync."""
         if record.topic_name:
             run_to_end(self._reset_topic_elr(record.topic_name))
@@ -197,12 +217,12 @@ class ImageBuilder:
         known = topic.partitions if changing is None else changing.build()
         for number, p in known.items():
             if p.elr or p.last_known_elr:
-                forgotten = m.PartitionChangeRecord(number, topic.id, leader=NO_LEADER_CHANGE)
+                forgotten = PartitionChangeRecord(number, topic.id, leader=NO_LEADER_CHANGE)
                 forgotten.eligible_leader_replicas, forgotten.last_known_elr = [], []
                 self._partition_change(forgotten)
             yield
 
-    def _config(self, record: m.ConfigRecord) -> None:
+    def _config(self, record: ConfigRecord) -> None:
         at = (record.resource_type, record.resource_name)
         configs = self._trie("configs")
         values = self._values.get(at)
@@ -219,18 +239,18 @@ class ImageBuilder:
             del self._values[at]
         self._configs.add(at)
 
-    def _feature(self, record: m.FeatureLevelRecord) -> None:
+    def _feature(self, record: FeatureLevelRecord) -> None:
         if record.feature_level == 0:
             self._copy("features").pop(record.name, None)
         else:
             self._copy("features")[record.name] = record.feature_level
         self._features = True
 
-    def _register_broker(self, record: m.RegisterBrokerRecord) -> None:
+    def _register_broker(self, record: RegisterBrokerRecord) -> None:
         self._copy("brokers")[record.broker_id] = record
         self._brokers.add(record.broker_id)
 
-    def _change_broker(self, record: m.BrokerRegistrationChangeRecord) -> None:
+    def _change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
         old = self._copy("brokers").get(record.broker_id)
         if old is None or old.broker_epoch != record.broker_epoch:
             return
@@ -246,15 +266,15 @@ class ImageBuilder:
         self._copy("brokers")[record.broker_id] = changed_record(old, **values)
         self._brokers.add(record.broker_id)
 
-    def _unregister_broker(self, record: m.UnregisterBrokerRecord) -> None:
+    def _unregister_broker(self, record: UnregisterBrokerRecord) -> None:
         self._copy("brokers").pop(record.broker_id, None)
         self._brokers.add(record.broker_id)
 
-    def _register_controller(self, record: m.RegisterControllerRecord) -> None:
+    def _register_controller(self, record: RegisterControllerRecord) -> None:
         self._copy("controllers")[record.controller_id] = record
         self._controllers.add(record.controller_id)
 
-    def _producer_ids_record(self, record: m.ProducerIdsRecord) -> None:
+    def _producer_ids_record(self, record: ProducerIdsRecord) -> None:
         self._producer_ids = record
 
     def _store_other(self, record: Message) -> None:
@@ -267,22 +287,22 @@ class ImageBuilder:
         self._trie("others").pop(about, None)
         self._others.add(about)
 
-    def _acl(self, record: m.AccessControlEntryRecord) -> None:
+    def _acl(self, record: AccessControlEntryRecord) -> None:
         self._remove_acl_id(record)
         self._trie("acls")[acl_from_record(record)] = record.id
         self._store_other(record)
 
-    def _remove_acl(self, record: m.RemoveAccessControlEntryRecord) -> None:
+    def _remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
         self._remove_acl_id(record)
         self._remove_other(record)
 
-    def _remove_acl_id(self, record: m.AccessControlEntryRecord | m.RemoveAccessControlEntryRecord) -> None:
+    def _remove_acl_id(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
         """What stood under an id is no rule any more, unless another id has it too."""
         old = self._trie("others").get(_other_record_key(record))
         if old is not None and self._trie("acls").get(acl_from_record(old)) == record.id:
             del self._trie("acls")[acl_from_record(old)]
 
-    def _quota(self, record: m.ClientQuotaRecord) -> None:
+    def _quota(self, record: ClientQuotaRecord) -> None:
         if record.remove:
             self._remove_other(record)
         else:
@@ -292,13 +312,13 @@ class ImageBuilder:
 def _other_record_key(record: Any) -> tuple[Any, ...]:
     """What a carried record is about: a later one about the same thing replaces or removes it."""
     match record:
-        case m.AccessControlEntryRecord() | m.RemoveAccessControlEntryRecord():
+        case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
             return "acl", record.id
-        case m.UserScramCredentialRecord() | m.RemoveUserScramCredentialRecord():
+        case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
             return "scram", record.name, record.mechanism
-        case m.DelegationTokenRecord() | m.RemoveDelegationTokenRecord():
+        case DelegationTokenRecord() | RemoveDelegationTokenRecord():
             return "token", record.token_id
-        case m.ClientQuotaRecord():
+        case ClientQuotaRecord():
             entity = sorted(record.entity, key=lambda e: e.entity_type)  # it is a map: in no order
             return "quota", tuple((e.entity_type, e.entity_name) for e in entity), record.key
         case _:
@@ -306,23 +326,23 @@ def _other_record_key(record: Any) -> tuple[Any, ...]:
 
 
 _REPLAY: dict[type[Message], Any] = {
-    m.TopicRecord: ImageBuilder._topic,
-    m.PartitionRecord: ImageBuilder._partition,
-    m.PartitionChangeRecord: ImageBuilder._partition_change,
-    m.RemoveTopicRecord: ImageBuilder._remove_topic,
-    m.ClearElrRecord: ImageBuilder._clear_elr,
-    m.ConfigRecord: ImageBuilder._config,
-    m.FeatureLevelRecord: ImageBuilder._feature,
-    m.RegisterBrokerRecord: ImageBuilder._register_broker,
-    m.BrokerRegistrationChangeRecord: ImageBuilder._change_broker,
-    m.UnregisterBrokerRecord: ImageBuilder._unregister_broker,
-    m.RegisterControllerRecord: ImageBuilder._register_controller,
-    m.ProducerIdsRecord: ImageBuilder._producer_ids_record,
-    m.AccessControlEntryRecord: ImageBuilder._acl,
-    m.RemoveAccessControlEntryRecord: ImageBuilder._remove_acl,
-    m.UserScramCredentialRecord: ImageBuilder._store_other,
-    m.RemoveUserScramCredentialRecord: ImageBuilder._remove_other,
-    m.DelegationTokenRecord: ImageBuilder._store_other,
-    m.RemoveDelegationTokenRecord: ImageBuilder._remove_other,
-    m.ClientQuotaRecord: ImageBuilder._quota,
+    TopicRecord: ImageBuilder._topic,
+    PartitionRecord: ImageBuilder._partition,
+    PartitionChangeRecord: ImageBuilder._partition_change,
+    RemoveTopicRecord: ImageBuilder._remove_topic,
+    ClearElrRecord: ImageBuilder._clear_elr,
+    ConfigRecord: ImageBuilder._config,
+    FeatureLevelRecord: ImageBuilder._feature,
+    RegisterBrokerRecord: ImageBuilder._register_broker,
+    BrokerRegistrationChangeRecord: ImageBuilder._change_broker,
+    UnregisterBrokerRecord: ImageBuilder._unregister_broker,
+    RegisterControllerRecord: ImageBuilder._register_controller,
+    ProducerIdsRecord: ImageBuilder._producer_ids_record,
+    AccessControlEntryRecord: ImageBuilder._acl,
+    RemoveAccessControlEntryRecord: ImageBuilder._remove_acl,
+    UserScramCredentialRecord: ImageBuilder._store_other,
+    RemoveUserScramCredentialRecord: ImageBuilder._remove_other,
+    DelegationTokenRecord: ImageBuilder._store_other,
+    RemoveDelegationTokenRecord: ImageBuilder._remove_other,
+    ClientQuotaRecord: ImageBuilder._quota,
 }

@@ -14,17 +14,24 @@ from ottla.wire.codec.interpreter import spec_of
 from ottla.wire.codec.primitives import Buffer, read_uvarint, write_uvarint
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
-from ottla.wire.record_batch.batch_header import BatchHeader
+from ottla.wire.messages import metadata_records
+from ottla.wire.record_batch import records as batch_records
+from ottla.wire.record_batch.batch_header import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    pack_batch,
+)
 from ottla.wire.record_batch.control_record import build_control_record
 
 FRAME_VERSION = 1
 
 _BY_KEY: dict[int, type[Message]] = {
     spec_of(cls).key: cls
-    for cls in vars(m).values()
+    for cls in vars(metadata_records).values()
     if isinstance(cls, type) and issubclass(cls, Message) and cls is not Message and hasattr(cls, "SPEC")
 }
 
@@ -38,10 +45,10 @@ CORDONED_DIRS_MIN_VERSION = 30
 """The metadata.version that knows cordoned directories."""
 
 _VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
-    m.RegisterBrokerRecord: ((30, 4), (0, 3)),
-    m.PartitionRecord: ((0, 2),),
-    m.PartitionChangeRecord: ((0, 2),),
-    m.BrokerRegistrationChangeRecord: ((30, 3), (0, 2)),
+    metadata_records.RegisterBrokerRecord: ((30, 4), (0, 3)),
+    metadata_records.PartitionRecord: ((0, 2),),
+    metadata_records.PartitionChangeRecord: ((0, 2),),
+    metadata_records.BrokerRegistrationChangeRecord: ((30, 3), (0, 2)),
 }
 
 
@@ -83,7 +90,7 @@ def decode_batch(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Messag
         WireError: a record cannot be read.
     """
     if not header.is_control:
-        for record in r.iterate_records(raw, header):
+        for record in batch_records.iterate_records(raw, header):
             if record.value is None:
                 raise WireError(f"metadata record {record.offset} has no value")
             yield record.offset, decode_record(record.value)
@@ -97,23 +104,23 @@ class MetadataBatchWriter:
         self._control = control
         self._parts: list[bytes] = []
         self.count = 0
-        self.size_bytes = b.HEADER_BYTES
+        self.size_bytes = HEADER_BYTES
 
-    def add(self, record: r.NewRecord) -> None:
+    def add(self, record: batch_records.NewRecord) -> None:
         """Add one record; all carry the batch's own time."""
-        raw = r.encode_record(record, self.count, 0)
+        raw = batch_records.encode_record(record, self.count, 0)
         self._parts.append(raw)
         self.count += 1
         self.size_bytes += len(raw)
 
     def add_message(self, message: Message, metadata_version: int = NEWEST_METADATA_VERSION) -> None:
         """Add a metadata record."""
-        self.add(r.NewRecord(None, encode_record(message, metadata_version), self._now_ms))
+        self.add(batch_records.NewRecord(None, encode_record(message, metadata_version), self._now_ms))
 
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
         """The batch's bytes. Asserts that it has records."""
         assert self.count > 0
-        attributes = b.CONTROL_BIT if self._control else 0
+        attributes = CONTROL_BIT if self._control else 0
         header = BatchHeader(
             base_offset,
             0,
@@ -124,12 +131,12 @@ class MetadataBatchWriter:
             self.count - 1,
             self._now_ms,
             self._now_ms,
-            b.NO_PRODUCER_ID,
-            b.NO_PRODUCER_EPOCH,
-            b.NO_SEQUENCE,
+            NO_PRODUCER_ID,
+            NO_PRODUCER_EPOCH,
+            NO_SEQUENCE,
             self.count,
         )
-        return bytearray(b.pack_batch(header, b"".join(self._parts)))
+        return bytearray(pack_batch(header, b"".join(self._parts)))
 
 
 def control_batch(controls: Iterable[Message], now_ms: int, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:

@@ -27,10 +27,15 @@ from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
-from ottla.wire.messages import control_records as ctl
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages.control_records import (
+    KRaftVersionRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from ottla.wire.record_batch.batch_header import HEADER_BYTES, crc_matches, iterate_batches, parse_header
 from ottla.wire.record_batch.control_record import decode_control_record
+from ottla.wire.record_batch.records import iterate_records
 
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint", re.ASCII)
 RECORDS_PER_BATCH = 1024
@@ -54,7 +59,7 @@ class SnapshotContents:
 
     records: list[Message] = field(default_factory=list)
     kraft_version: int = 0
-    voters: ctl.VotersRecord | None = None
+    voters: VotersRecord | None = None
     timestamp_ms: int = 0
 
 
@@ -79,12 +84,12 @@ def read_snapshot_steps(disk: Disk, path: str) -> Generator[None, None, Snapshot
     out = SnapshotContents()
     ended = False
     try:
-        for pos, header in b.iterate_batches(raw):
-            if not b.crc_matches(raw, header, pos):
+        for pos, header in iterate_batches(raw):
+            if not crc_matches(raw, header, pos):
                 raise WireError(f"bad CRC at {pos}")
             view = memoryview(raw)[pos : pos + header.size_bytes]
             if header.is_control:
-                for record in r.iterate_records(view, header):
+                for record in iterate_records(view, header):
                     ended = _read_control_record(out, decode_control_record(record)) or ended
                 continue
             for _, message in decode_batch(header, view):
@@ -100,13 +105,13 @@ def read_snapshot_steps(disk: Disk, path: str) -> Generator[None, None, Snapshot
 
 def _read_control_record(out: SnapshotContents, message: Message | None) -> bool:
     match message:
-        case ctl.SnapshotHeaderRecord():
+        case SnapshotHeaderRecord():
             out.timestamp_ms = message.last_contained_log_timestamp
-        case ctl.KRaftVersionRecord():
+        case KRaftVersionRecord():
             out.kraft_version = message.k_raft_version
-        case ctl.VotersRecord():
+        case VotersRecord():
             out.voters = message
-        case ctl.SnapshotFooterRecord():
+        case SnapshotFooterRecord():
             return True
     return False
 
@@ -124,9 +129,9 @@ def encode_snapshot_steps(
 
     ``snapshot`` gives what surrounds them: the quorum's version and voters, the time of the last record.
     """
-    head: list[Message] = [ctl.SnapshotHeaderRecord(0, snapshot.timestamp_ms)]
+    head: list[Message] = [SnapshotHeaderRecord(0, snapshot.timestamp_ms)]
     if snapshot.kraft_version > 0:
-        head.append(ctl.KRaftVersionRecord(0, snapshot.kraft_version))
+        head.append(KRaftVersionRecord(0, snapshot.kraft_version))
         assert snapshot.voters is not None
         head.append(snapshot.voters)
     parts: list[Buffer] = [control_batch(head, now_ms, 0, epoch)]
@@ -146,7 +151,7 @@ def encode_snapshot_steps(
     if writer.count:
         parts.append(writer.build(offset, epoch))
         offset += writer.count
-    parts.append(control_batch([ctl.SnapshotFooterRecord()], now_ms, offset, epoch))
+    parts.append(control_batch([SnapshotFooterRecord()], now_ms, offset, epoch))
     return b"".join(parts)
 
 
@@ -166,11 +171,11 @@ def read_snapshot_header(disk: Disk, path: str) -> SnapshotContents:
     out = SnapshotContents()
     file = disk.open(path, readonly=True)
     try:
-        header = b.parse_header(file.pread(min(file.size(), b.HEADER_BYTES), 0))
+        header = parse_header(file.pread(min(file.size(), HEADER_BYTES), 0))
         raw = file.pread(min(file.size(), header.size_bytes), 0)
-        if not b.crc_matches(raw, header):
+        if not crc_matches(raw, header):
             raise WireError("bad CRC")
-        for record in r.iterate_records(raw, header):
+        for record in iterate_records(raw, header):
             _read_control_record(out, decode_control_record(record))
     except WireError as error:
         raise CorruptFile(f"{path}: {error}") from None

@@ -14,7 +14,7 @@ from enum import Enum
 from ottla.controller.metadata.directory_id import MIGRATING
 from ottla.controller.metadata.image import NO_LEADER, NO_LEADER_CHANGE, PartitionRegistration
 from ottla.controller.partitions.reassignment_state import Reassignment, complete_reassignment
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import PartitionChangeRecord
 
 LEADER_RECOVERING = 1
 
@@ -58,7 +58,7 @@ def build_partition_change(
     lost: Collection[int] = (),
     directories: Mapping[int, bytes] | None = None,
     recovery: int | None = None,
-) -> m.PartitionChangeRecord | None:
+) -> PartitionChangeRecord | None:
     """The record that changes a partition; None where nothing does.
 
     ``at``: topic id and number. ``election``: whom to look for, instead of what the topic's rules say. ``isr``: the
@@ -66,7 +66,7 @@ def build_partition_change(
     that restarted uncleanly and may have lost what they had. ``directories``: where replicas lie now, of those that
     moved or come. ``recovery``: whether the leader still recovers from an unclean election, where it says so.
     """
-    record = m.PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE)
+    record = PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE)
     move = move or Reassignment(p.replicas, p.adding, p.removing)
     target = list(p.isr if isr is None else isr)
     end = complete_reassignment(move, target)
@@ -92,7 +92,7 @@ def build_partition_change(
     _set_replicas_and_directories(record, p, move, directories or {})
     if recovery is not None and recovery != p.recovering:
         record.leader_recovery_state = recovery
-    return None if record == m.PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE) else record
+    return None if record == PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE) else record
 
 
 def _eligible(
@@ -145,7 +145,7 @@ def _elect(
 
 
 def _set_isr_and_elr(
-    record: m.PartitionChangeRecord,
+    record: PartitionChangeRecord,
     p: PartitionRegistration,
     target: list[int],
     eligible: list[int],
@@ -160,7 +160,7 @@ def _set_isr_and_elr(
         record.isr = target
 
 
-def _set_former_leader_elr(record: m.PartitionChangeRecord, p: PartitionRegistration, move: Reassignment) -> None:
+def _set_former_leader_elr(record: PartitionChangeRecord, p: PartitionRegistration, move: Reassignment) -> None:
     """Say who led last, where nobody does any more.
 
     Never one that is let go in the same change, or before: Kafka says it, and its controllers then fail at the next
@@ -175,7 +175,7 @@ def _set_former_leader_elr(record: m.PartitionChangeRecord, p: PartitionRegistra
 
 
 def _set_replicas_and_directories(
-    record: m.PartitionChangeRecord, p: PartitionRegistration, move: Reassignment, moved: Mapping[int, bytes]
+    record: PartitionChangeRecord, p: PartitionRegistration, move: Reassignment, moved: Mapping[int, bytes]
 ) -> None:
     """Say which replicas there are, which come and go, and where they lie."""
     known = p.directories if len(p.directories) == len(p.replicas) else (MIGRATING,) * len(p.replicas)

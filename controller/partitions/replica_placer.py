@@ -15,7 +15,7 @@ from typing import Any
 
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 RandomFunction = Callable[[], float]
 """A number in [0, 1)."""
@@ -33,7 +33,7 @@ def shuffle(items: MutableSequence[Any], chance: RandomFunction) -> None:
         items[last], items[other] = items[other], items[last]
 
 
-def is_usable_for_placement(broker: m.RegisterBrokerRecord) -> bool:
+def is_usable_for_placement(broker: RegisterBrokerRecord) -> bool:
     """Whether a new replica may go there: not on its way out, and not with all its directories cordoned.
 
     Who is fenced is no longer on its way out (``BrokerHeartbeatManager.touch``): it will come back, or not.
@@ -68,7 +68,7 @@ class _BrokerList:
 class _RackBrokers:
     """A rack's brokers."""
 
-    def __init__(self, brokers: list[m.RegisterBrokerRecord], chance: RandomFunction) -> None:
+    def __init__(self, brokers: list[RegisterBrokerRecord], chance: RandomFunction) -> None:
         self.fenced = _BrokerList((b.broker_id for b in brokers if b.fenced), chance)
         self.unfenced = _BrokerList((b.broker_id for b in brokers if not b.fenced), chance)
 

@@ -17,8 +17,8 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.storage_formatter import format_directory
 from ottla.env.memory_disk import MemoryDisk
 from ottla.log.directory.log_directory import LogDirectory
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import broker_registration as br
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, Feature
 
 T = TypeVar("T")
 ENDPOINT = ListenerEndpoint("CONTROLLER", "localhost", 9093)
@@ -78,12 +78,12 @@ class ControllerTestEnv:
 async def register_broker(controller: QuorumController, directory_id: bytes = DIRECTORY_ID) -> int:
     """The broker of the controller's own node registers and may lead; gives its epoch."""
     known = controller.image.brokers.get(controller.node_id)
-    request = br.BrokerRegistrationRequest(
+    request = BrokerRegistrationRequest(
         controller.node_id,
         controller.machine.cluster_id,
         controller._env.uuid(),
         [],
-        [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
+        [Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
         None,
         log_dirs=[directory_id],
         previous_broker_epoch=-1 if known is None else known.broker_epoch,
@@ -97,11 +97,11 @@ async def register_broker(controller: QuorumController, directory_id: bytes = DI
 
 async def send_heartbeat(
     controller: QuorumController, epoch: int, *, want_shut_down: bool = False
-) -> bh.BrokerHeartbeatResponse:
+) -> BrokerHeartbeatResponse:
     """A heartbeat of that broker."""
     controller.record_heartbeat(controller.node_id, epoch)
-    request = bh.BrokerHeartbeatRequest(controller.node_id, epoch, controller.image.offset, False, want_shut_down)
-    answer: bh.BrokerHeartbeatResponse = await controller.submit(request)
+    request = BrokerHeartbeatRequest(controller.node_id, epoch, controller.image.offset, False, want_shut_down)
+    answer: BrokerHeartbeatResponse = await controller.submit(request)
     return answer
 
 

@@ -25,8 +25,8 @@ from ottla.wire.api_keys import ApiKey, request_class
 from ottla.wire.codec import compiler
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.framing import encode_response, parse_request
-from ottla.wire.messages import api_versions as av
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
+from ottla.wire.messages.control_records import Endpoint, KRaftVersionFeature, VotersRecord, VotersRecordVoter
 
 MAX_VERSIONS = {
     ApiKey.API_VERSIONS: 4,
@@ -80,9 +80,9 @@ class QuorumConnection:
         body = compiler.decode(request_class(request.key), request.version, frame, request.body_position)[0]
         if request.key is ApiKey.API_VERSIONS:
             spoken = MAX_VERSIONS | self._quorum.nodes[self._to].max_versions
-            keys = [av.ApiVersion(key, 0, newest) for key, newest in spoken.items()]
-            answer: Any = av.ApiVersionsResponse(0, keys)
-            answer.supported_features = [av.SupportedFeatureKey("kraft.version", 0, 1)]
+            keys = [ApiVersion(key, 0, newest) for key, newest in spoken.items()]
+            answer: Any = ApiVersionsResponse(0, keys)
+            answer.supported_features = [SupportedFeatureKey("kraft.version", 0, 1)]
         else:
             assert node.controller is not None
             answer = await node.controller.handle_raft_request(body, request.version, LISTENER)
@@ -188,16 +188,13 @@ class ControllerQuorum:
         self.nodes |= {i: ControllerQuorumNode(self, i, votes=False) for i in range(voters + 1, voters + observers + 1)}
         self.static = tuple((i, endpoint(i)) for i in ids) if static else ()
         self.bootstrap = tuple((f"host{i}", 9093) for i in ids)
-        rows = [
-            ctl.VotersRecordVoter(i, bytes([i] * 16), [ctl.Endpoint(*endpoint(i))], ctl.KRaftVersionFeature(0, 1))
-            for i in ids
-        ]
+        rows = [VotersRecordVoter(i, bytes([i] * 16), [Endpoint(*endpoint(i))], KRaftVersionFeature(0, 1)) for i in ids]
         for member in self.nodes.values():
             directory = f"/data/{METADATA_TOPIC}-0"
             session = member.disk.session()
             session.makedirs(directory)
             if member.votes and not static:
-                raw = encode_snapshot(SnapshotContents([], 1, ctl.VotersRecord(0, rows)), 0, 0)
+                raw = encode_snapshot(SnapshotContents([], 1, VotersRecord(0, rows)), 0, 0)
                 write_snapshot(session, f"{directory}/{SnapshotId(0, 0).file_name}", raw)
             session.fsync_dir("/data")
             session.fsync_dir(directory)

@@ -26,14 +26,38 @@ from ottla.env.memory_disk import MemoryDisk
 from ottla.jobs.steps import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import assign_replicas_to_dirs as ad
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import broker_registration as br
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+)
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, Feature
+from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.metadata_records import (
+    AbortTransactionRecord,
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    ProducerIdsRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
 
 DIRECTORY_ID = bytes(15) + b"\x07"
 
@@ -43,7 +67,7 @@ def machine(broker_count: int = 1) -> ControllerStateMachine:
     ids = (bytes([0, *n.to_bytes(15, "big")]) for n in itertools.count(1))
     out = ControllerStateMachine(ControllerDefaults(num_partitions=2), lambda: next(ids))
     for level in ("eligible.leader.replicas.version", "metadata.version"):
-        out.replay(0, m.FeatureLevelRecord(level, 1 if level.startswith("e") else 30))
+        out.replay(0, FeatureLevelRecord(level, 1 if level.startswith("e") else 30))
     publish(out, 1)
     for broker in range(1, broker_count + 1):
         register(out, broker)
@@ -57,8 +81,8 @@ def directory(broker: int) -> bytes:
 def register(machine: ControllerStateMachine, broker: int, *more: bytes, unfence: bool = True) -> int:
     """A new process of a broker, whose former one stopped cleanly; gives its epoch."""
     known = machine.image.brokers.get(broker)
-    features = [br.Feature(name, low, high) for name, (low, high) in broker_registration.SUPPORTED_FEATURES.items()]
-    request = br.BrokerRegistrationRequest(
+    features = [Feature(name, low, high) for name, (low, high) in broker_registration.SUPPORTED_FEATURES.items()]
+    request = BrokerRegistrationRequest(
         broker, "", machine.new_uuid(), [], features, None, log_dirs=[directory(broker), *more]
     )
     request.previous_broker_epoch = -1 if known is None else known.broker_epoch
@@ -72,7 +96,7 @@ def register(machine: ControllerStateMachine, broker: int, *more: bytes, unfence
 def send_heartbeat(machine: ControllerStateMachine, broker: int, **wants: Any) -> Any:
     known = machine.image.brokers[broker]
     wants.setdefault("current_metadata_offset", machine.image.offset)
-    return submit(machine, bh.BrokerHeartbeatRequest(broker, known.broker_epoch, **wants))
+    return submit(machine, BrokerHeartbeatRequest(broker, known.broker_epoch, **wants))
 
 
 def submit(machine: ControllerStateMachine, request: Any, version: int = 7) -> Any:
@@ -92,13 +116,13 @@ def publish(machine: ControllerStateMachine, offset: int, epoch: int = 1) -> Met
 
 
 def create(machine: ControllerStateMachine, name: str, partitions: int = 1, factor: int = 1, **more: Any) -> Any:
-    topic = ct.CreatableTopic(name, partitions, factor, **more)
-    return submit(machine, ct.CreateTopicsRequest([topic], 1000)).topics[0]
+    topic = CreatableTopic(name, partitions, factor, **more)
+    return submit(machine, CreateTopicsRequest([topic], 1000)).topics[0]
 
 
 def test_a_topic_is_created_with_its_partitions_and_settings() -> None:
     controller = machine()
-    row = create(controller, "t", 3, configs=[ct.CreatableTopicConfig("retention.ms", "5")])
+    row = create(controller, "t", 3, configs=[CreatableTopicConfig("retention.ms", "5")])
     assert (row.error_code, row.num_partitions, row.replication_factor) == (0, 3, 1)
     topic = controller.image.topics["t"]
     assert sorted(topic.partitions) == [0, 1, 2]
@@ -140,21 +164,21 @@ def test_trap_11_what_cannot_be_created_says_why(name: str, partitions: int, fac
 
 def test_validate_only_creates_nothing() -> None:
     controller = machine()
-    request = ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 1000, validate_only=True)
+    request = CreateTopicsRequest([CreatableTopic("t", 1, 1)], 1000, validate_only=True)
     assert submit(controller, request).topics[0].error_code == 0
     assert not controller.image.topics
 
 
 def test_deletion_takes_the_settings_along_and_a_new_topic_has_a_new_id() -> None:
     controller = machine()
-    create(controller, "t", configs=[ct.CreatableTopicConfig("retention.ms", "5")])
+    create(controller, "t", configs=[CreatableTopicConfig("retention.ms", "5")])
     old = controller.image.topics["t"].id
-    row = submit(controller, dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(None, old)]), 6).responses[0]
+    row = submit(controller, DeleteTopicsRequest(topics=[DeleteTopicState(None, old)]), 6).responses[0]
     assert (row.error_code, row.name) == (0, "t")
     assert controller.image.config(RESOURCE_TOPIC, "t") == {}
     create(controller, "t")
     assert controller.image.topics["t"].id != old
-    row = submit(controller, dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(None, old)]), 6).responses[0]
+    row = submit(controller, DeleteTopicsRequest(topics=[DeleteTopicState(None, old)]), 6).responses[0]
     assert row.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -163,7 +187,7 @@ def test_partitions_only_grow() -> None:
     create(controller, "t", 2)
 
     def widen(count: int) -> int:
-        request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t", count, None)], 1000)
+        request = CreatePartitionsRequest([CreatePartitionsTopic("t", count, None)], 1000)
         code: int = submit(controller, request).results[0].error_code
         return code
 
@@ -173,8 +197,8 @@ def test_partitions_only_grow() -> None:
 
 
 def alter(controller: ControllerStateMachine, name: str, op: int, value: str | None) -> int:
-    change = ia.AlterConfigsResource(RESOURCE_TOPIC, "t", [ia.AlterableConfig(name, op, value)])
-    code: int = submit(controller, ia.IncrementalAlterConfigsRequest([change])).responses[0].error_code
+    change = AlterConfigsResource(RESOURCE_TOPIC, "t", [AlterableConfig(name, op, value)])
+    code: int = submit(controller, IncrementalAlterConfigsRequest([change])).responses[0].error_code
     return code
 
 
@@ -245,11 +269,11 @@ def test_producer_ids_come_in_blocks_of_a_thousand() -> None:
 def test_trap_57_an_aborted_metadata_transaction_leaves_nothing() -> None:
     controller = machine()
     before = controller.image
-    topic = m.TopicRecord("t", bytes(15) + b"\x05")
-    for record in (m.BeginTransactionRecord("x"), topic, m.AbortTransactionRecord("y")):
+    topic = TopicRecord("t", bytes(15) + b"\x05")
+    for record in (BeginTransactionRecord("x"), topic, AbortTransactionRecord("y")):
         controller.replay(0, record)
     assert publish(controller, 5).topics == before.topics
-    for record in (m.BeginTransactionRecord("x"), topic, m.EndTransactionRecord()):
+    for record in (BeginTransactionRecord("x"), topic, EndTransactionRecord()):
         controller.replay(0, record)
     assert "t" in publish(controller, 8).topics
 
@@ -260,7 +284,7 @@ def test_an_older_image_never_changes() -> None:
     old = controller.image
     seen = repr(old)
     create(controller, "u")
-    submit(controller, cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t", 4, None)], 1000))
+    submit(controller, CreatePartitionsRequest([CreatePartitionsTopic("t", 4, None)], 1000))
     alter(controller, "retention.ms", 0, "5")
     assert repr(old) == seen
 
@@ -268,14 +292,14 @@ def test_an_older_image_never_changes() -> None:
 def populated() -> ControllerStateMachine:
     controller = machine(2)
     for number in range(5):
-        create(controller, f"t{number}", number + 1, 1, configs=[ct.CreatableTopicConfig("retention.ms", str(number))])
-    submit(controller, dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState("t2")]), 6)
+        create(controller, f"t{number}", number + 1, 1, configs=[CreatableTopicConfig("retention.ms", str(number))])
+    submit(controller, DeleteTopicsRequest(topics=[DeleteTopicState("t2")]), 6)
     for record in (
-        m.FeatureLevelRecord("metadata.version", 30),
-        m.ConfigRecord(RESOURCE_BROKER, "", "min.insync.replicas", "1"),
-        m.AccessControlEntryRecord(bytes(16), 2, "x", 3, "User:a", "*", 3, 3),
-        m.UserScramCredentialRecord("u", 1, b"s", b"k", b"v", 4096),
-        m.ProducerIdsRecord(1, 5, 3000),
+        FeatureLevelRecord("metadata.version", 30),
+        ConfigRecord(RESOURCE_BROKER, "", "min.insync.replicas", "1"),
+        AccessControlEntryRecord(bytes(16), 2, "x", 3, "User:a", "*", 3, 3),
+        UserScramCredentialRecord("u", 1, b"s", b"k", b"v", 4096),
+        ProducerIdsRecord(1, 5, 3000),
     ):
         controller.replay(0, record)
     publish(controller, 500, 3)
@@ -320,14 +344,14 @@ def test_an_empty_image_has_nothing() -> None:
 def assign_directories(controller: ControllerStateMachine, rows: list[tuple[bytes, bytes, int]]) -> Any:
     """(directory, topic id, partition) rows of broker 1."""
     directories = [
-        ad.AssignReplicasToDirsRequestDirectoryData(
+        AssignReplicasToDirsRequestDirectoryData(
             where,
-            [ad.AssignReplicasToDirsRequestTopicData(topic, [ad.AssignReplicasToDirsRequestPartitionData(number)])],
+            [AssignReplicasToDirsRequestTopicData(topic, [AssignReplicasToDirsRequestPartitionData(number)])],
         )
         for where, topic, number in rows
     ]
     epoch = controller.image.brokers[1].broker_epoch
-    return submit(controller, ad.AssignReplicasToDirsRequest(1, epoch, directories))
+    return submit(controller, AssignReplicasToDirsRequest(1, epoch, directories))
 
 
 def test_a_failed_directory_takes_its_leaderships_along_whenever_its_place_is_told() -> None:
@@ -335,7 +359,7 @@ def test_a_failed_directory_takes_its_leaderships_along_whenever_its_place_is_to
     for told_first in (True, False):
         controller = machine()
         register(controller, 1, other)
-        submit(controller, ct.CreateTopicsRequest([ct.CreatableTopic("t", 2, 1)]))
+        submit(controller, CreateTopicsRequest([CreatableTopic("t", 2, 1)]))
         topic = controller.image.topics["t"]
         assert {p.directories for p in topic.partitions.values()} == {(UNASSIGNED,)}
         rows = [(directory(1), topic.id, 0), (other, topic.id, 1)]
@@ -352,8 +376,8 @@ def test_a_failed_directory_takes_its_leaderships_along_whenever_its_place_is_to
 
 def test_places_are_told_row_by_row() -> None:
     controller = machine(2)
-    create(controller, "mine", assignments=[ct.CreatableReplicaAssignment(0, [1])], partitions=-1, factor=-1)
-    create(controller, "theirs", assignments=[ct.CreatableReplicaAssignment(0, [2])], partitions=-1, factor=-1)
+    create(controller, "mine", assignments=[CreatableReplicaAssignment(0, [1])], partitions=-1, factor=-1)
+    create(controller, "theirs", assignments=[CreatableReplicaAssignment(0, [2])], partitions=-1, factor=-1)
     mine, theirs = (controller.image.topics[n].id for n in ("mine", "theirs"))
     where = directory(1)
     answer = assign_directories(
@@ -366,5 +390,5 @@ def test_places_are_told_row_by_row() -> None:
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_TOPIC_ID,
     ]
-    stale = ad.AssignReplicasToDirsRequest(1, 0, [])
+    stale = AssignReplicasToDirsRequest(1, 0, [])
     assert submit(controller, stale).error_code == ErrorCode.STALE_BROKER_EPOCH

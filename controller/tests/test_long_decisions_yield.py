@@ -21,18 +21,42 @@ from ottla.controller.partitions import reassignment_plan
 from ottla.controller.partitions.leader_and_isr_updates import leader_and_isr_updates, leads_any_partition
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish
 from ottla.jobs.steps import SORT_CHUNK, YIELD_EVERY, YIELD_EVERY_DECODED, run_to_end, sort_steps
-from ottla.wire.messages import alter_configs as ac
-from ottla.wire.messages import alter_partition as alp
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import assign_replicas_to_dirs as ad
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import elect_leaders as el
-from ottla.wire.messages import list_partition_reassignments as lr
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import unregister_broker as ub
+from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+)
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+)
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest
+from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.wire.messages.metadata_records import (
+    ClearElrRecord,
+    ConfigRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 Steps = Generator[None, None, Any]
 
@@ -45,30 +69,30 @@ def filled(partitions: int = 1_000, topics: int = 1) -> ControllerStateMachine:
     """Topics of so many partitions each, on broker 1 of two."""
     controller = machine(2)
     for number in range(topics):
-        rows = [ct.CreatableReplicaAssignment(n, [1, 2]) for n in range(partitions)]
+        rows = [CreatableReplicaAssignment(n, [1, 2]) for n in range(partitions)]
         create(controller, f"t_{number}", -1, -1, assignments=rows)
     return controller
 
 
 def by_count(count: int) -> Steps:
     """A pause for every hundred that are placed, another for every hundred that are written, one for each topic."""
-    topic = ct.CreatableTopic("t", count, 1)
-    return machine().decide(ct.CreateTopicsRequest([topic], 1000))  # type: ignore[return-value]
+    topic = CreatableTopic("t", count, 1)
+    return machine().decide(CreateTopicsRequest([topic], 1000))  # type: ignore[return-value]
 
 
 def by_hand(count: int) -> Steps:
-    topic = ct.CreatableTopic("t", -1, -1, [ct.CreatableReplicaAssignment(n, [1]) for n in range(count)])
-    return machine().decide(ct.CreateTopicsRequest([topic], 1000))  # type: ignore[return-value]
+    topic = CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(n, [1]) for n in range(count)])
+    return machine().decide(CreateTopicsRequest([topic], 1000))  # type: ignore[return-value]
 
 
 def wider_by_count(count: int) -> Steps:
-    request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t_0", 1 + count, None)], 1000)
+    request = CreatePartitionsRequest([CreatePartitionsTopic("t_0", 1 + count, None)], 1000)
     return filled(1).decide(request)  # type: ignore[return-value]
 
 
 def wider_by_hand(count: int) -> Steps:
-    rows = [cp.CreatePartitionsAssignment([1, 2])] * count
-    request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t_0", 1 + count, rows)], 1000)
+    rows = [CreatePartitionsAssignment([1, 2])] * count
+    request = CreatePartitionsRequest([CreatePartitionsTopic("t_0", 1 + count, rows)], 1000)
     return filled(1).decide(request)  # type: ignore[return-value]
 
 
@@ -84,24 +108,24 @@ def changes_over_topics(count: int) -> Steps:
 def placed(count: int) -> Steps:
     controller = filled(count)
     topic, known = controller.image.topics["t_0"], controller.image.brokers[1]
-    rows = ad.AssignReplicasToDirsRequestTopicData(
-        topic.id, [ad.AssignReplicasToDirsRequestPartitionData(n) for n in range(count)]
+    rows = AssignReplicasToDirsRequestTopicData(
+        topic.id, [AssignReplicasToDirsRequestPartitionData(n) for n in range(count)]
     )
-    where = [ad.AssignReplicasToDirsRequestDirectoryData(known.log_dirs[0], [rows])]
-    return controller.decide(ad.AssignReplicasToDirsRequest(1, known.broker_epoch, where))  # type: ignore[return-value]
+    where = [AssignReplicasToDirsRequestDirectoryData(known.log_dirs[0], [rows])]
+    return controller.decide(AssignReplicasToDirsRequest(1, known.broker_epoch, where))  # type: ignore[return-value]
 
 
 def in_sync(count: int) -> Steps:
     controller = filled(count)
     topic, known = controller.image.topics["t_0"], controller.image.brokers[1]
-    rows = [alp.AlterPartitionRequestPartitionData(n) for n in range(count)]
-    topics = [alp.AlterPartitionRequestTopicData(topic.id, rows)]
-    return controller.decide(alp.AlterPartitionRequest(1, known.broker_epoch, topics), 3)  # type: ignore[return-value]
+    rows = [AlterPartitionRequestPartitionData(n) for n in range(count)]
+    topics = [AlterPartitionRequestTopicData(topic.id, rows)]
+    return controller.decide(AlterPartitionRequest(1, known.broker_epoch, topics), 3)  # type: ignore[return-value]
 
 
 def elected(count: int) -> Steps:
     controller = filled(count)
-    return controller.decide(el.ElectLeadersRequest(0, None))  # type: ignore[return-value]
+    return controller.decide(ElectLeadersRequest(0, None))  # type: ignore[return-value]
 
 
 def balanced(count: int) -> Steps:
@@ -120,38 +144,38 @@ def planned(count: int) -> Steps:
 
 
 def moved(count: int) -> Steps:
-    rows = [ar.ReassignablePartition(n, [2]) for n in range(count)]
-    request = ar.AlterPartitionReassignmentsRequest(1000, True, [ar.ReassignableTopic("t_0", rows)])
+    rows = [ReassignablePartition(n, [2]) for n in range(count)]
+    request = AlterPartitionReassignmentsRequest(1000, True, [ReassignableTopic("t_0", rows)])
     return filled(count).decide(request)  # type: ignore[return-value]
 
 
 def moves_of_topics(count: int) -> Steps:
     """Each topic counts, though it names no partition."""
-    rows = [ar.ReassignableTopic(f"x{n}", []) for n in range(count)]
-    return filled(1).decide(ar.AlterPartitionReassignmentsRequest(1000, True, rows))  # type: ignore[return-value]
+    rows = [ReassignableTopic(f"x{n}", []) for n in range(count)]
+    return filled(1).decide(AlterPartitionReassignmentsRequest(1000, True, rows))  # type: ignore[return-value]
 
 
 def listed(count: int) -> Steps:
-    return filled(count).decide(lr.ListPartitionReassignmentsRequest(1000, None))  # type: ignore[return-value]
+    return filled(count).decide(ListPartitionReassignmentsRequest(1000, None))  # type: ignore[return-value]
 
 
 def snapshot(count: int) -> Steps:
-    return encode_snapshot_steps(SnapshotContents(), (m.NoOpRecord() for _ in range(count)), 1, 0)
+    return encode_snapshot_steps(SnapshotContents(), (NoOpRecord() for _ in range(count)), 1, 0)
 
 
 def deleted(count: int) -> Steps:
-    return machine().decide(dt.DeleteTopicsRequest(topic_names=[f"t{n}" for n in range(count)]), 5)  # type: ignore[return-value]
+    return machine().decide(DeleteTopicsRequest(topic_names=[f"t{n}" for n in range(count)]), 5)  # type: ignore[return-value]
 
 
 def many_wider(count: int) -> Steps:
     """Once for each hundred that are counted, once for each hundred that are answered: so with all that name many."""
-    topics = [cp.CreatePartitionsTopic(f"t{n}", 3, None) for n in range(count)]
-    return machine().decide(cp.CreatePartitionsRequest(topics, 1000), 3)  # type: ignore[return-value]
+    topics = [CreatePartitionsTopic(f"t{n}", 3, None) for n in range(count)]
+    return machine().decide(CreatePartitionsRequest(topics, 1000), 3)  # type: ignore[return-value]
 
 
 def many_altered(count: int) -> Steps:
-    resources = [ac.AlterConfigsResource(2, f"t{n}", []) for n in range(count)]
-    return machine().decide(ac.AlterConfigsRequest(resources), 2)  # type: ignore[return-value]
+    resources = [AlterConfigsResource(2, f"t{n}", []) for n in range(count)]
+    return machine().decide(AlterConfigsRequest(resources), 2)  # type: ignore[return-value]
 
 
 ROWS: list[tuple[Callable[[int], Steps], int, int]] = [
@@ -206,16 +230,16 @@ def test_looking_whether_a_broker_leads_something_pauses_every_thousand() -> Non
 def test_names_are_looked_at_a_thousand_at_once() -> None:
     controller = machine()
     for number in range(2_500):
-        controller.replay(0, m.TopicRecord(f"x{number}", number.to_bytes(16, "big")))
+        controller.replay(0, TopicRecord(f"x{number}", number.to_bytes(16, "big")))
     publish(controller, 5_000)
-    request = ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 1000)
+    request = CreateTopicsRequest([CreatableTopic("t", 1, 1)], 1000)
     assert pauses(controller.decide(request)) == 2 + 1 + 1
 
 
 def test_an_image_and_its_delta_are_made_a_hundred_topics_at_once() -> None:
     controller = filled(1, 750)
     for topic in list(controller.image.topics.values()):
-        controller.replay(0, m.PartitionChangeRecord(0, topic.id, leader=-1))
+        controller.replay(0, PartitionChangeRecord(0, topic.id, leader=-1))
     before = controller.image
     assert pauses(controller.complete_append_steps(controller.image.offset + 750, 1)) == 7
     publishing = controller.publish_steps()
@@ -232,9 +256,9 @@ def test_what_touches_all_partitions_of_a_broker_pauses() -> None:
     known = controller.image.brokers[1]
     lost = [known.log_dirs[0]]
     for decision in (
-        controller.decide(ub.UnregisterBrokerRequest(1)),
-        controller.decide(bh.BrokerHeartbeatRequest(1, known.broker_epoch, 10**6, True)),
-        controller.decide(bh.BrokerHeartbeatRequest(1, known.broker_epoch, 10**6, offline_log_dirs=lost)),
+        controller.decide(UnregisterBrokerRequest(1)),
+        controller.decide(BrokerHeartbeatRequest(1, known.broker_epoch, 10**6, True)),
+        controller.decide(BrokerHeartbeatRequest(1, known.broker_epoch, 10**6, offline_log_dirs=lost)),
         broker_heartbeat.fence_broker(controller.image, 1, {}),
     ):
         assert pauses(decision) == 10
@@ -275,10 +299,10 @@ def test_all_eligible_leaders_are_forgotten_in_steps(partitions: int, topics: in
     image = controller.image
     for topic in image.topics.values():
         for number in topic.partitions:
-            change = m.PartitionChangeRecord(number, topic.id, leader=-2, eligible_leader_replicas=[2])
+            change = PartitionChangeRecord(number, topic.id, leader=-2, eligible_leader_replicas=[2])
             controller.replay(image.offset, change)
     publish(controller, image.offset)
-    controller.replay(image.offset, m.ClearElrRecord(""))
+    controller.replay(image.offset, ClearElrRecord(""))
     assert pauses(controller.complete_append_steps(image.offset, 1)) == 20
     assert not any(p.elr for t in controller.latest_image.topics.values() for p in t.partitions.values())
 
@@ -286,9 +310,9 @@ def test_all_eligible_leaders_are_forgotten_in_steps(partitions: int, topics: in
 def test_what_is_in_a_snapshot_is_put_in_order_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     image = ImageBuilder(MetadataImage())
     for number in range(50):
-        image.replay(m.TopicRecord(f"t{number}", number.to_bytes(16, "big")))
-        image.replay(m.ConfigRecord(2, f"t{number}", "k", "v"))
-        image.replay(m.UserScramCredentialRecord(f"u{number}", 1))
+        image.replay(TopicRecord(f"t{number}", number.to_bytes(16, "big")))
+        image.replay(ConfigRecord(2, f"t{number}", "k", "v"))
+        image.replay(UserScramCredentialRecord(f"u{number}", 1))
     monkeypatch.setattr("ottla.jobs.steps.SORT_CHUNK", 10)
     told = list(image_records_yielding(image.image(1, 1)))
     assert told.count(None) == 3 * (5 + 1)
@@ -302,7 +326,7 @@ def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -
     """Of what a node has by name in 50 places, ten are put in order at once."""
     image = ImageBuilder(MetadataImage())
     for number in range(50):
-        image.replay(m.TopicRecord(f"t{number}", number.to_bytes(16, "big")))
+        image.replay(TopicRecord(f"t{number}", number.to_bytes(16, "big")))
     rounds, written = list[int](), list[bytes]()
 
     async def counting(steps: Steps) -> bytes:
@@ -326,7 +350,7 @@ def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    "request_", [lr.ListPartitionReassignmentsRequest(1000, None), el.ElectLeadersRequest(0, None)], ids=["moves", "el"]
+    "request_", [ListPartitionReassignmentsRequest(1000, None), ElectLeadersRequest(0, None)], ids=["moves", "el"]
 )
 def test_all_topics_are_put_in_order_in_steps(monkeypatch: pytest.MonkeyPatch, request_: Any) -> None:
     controller = filled(1, 50)

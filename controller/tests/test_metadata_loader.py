@@ -11,8 +11,13 @@ from ottla.controller.metadata_loader import MetadataLoader
 from ottla.controller.raft.store.metadata_store import MetadataStore
 from ottla.controller.tests.test_controller_state_machine import machine
 from ottla.controller.tests.test_quorum_controller import virtual
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+)
+from ottla.wire.record_batch.batch_header import parse_header
 
 
 class ScriptedMetadataStore:
@@ -30,15 +35,15 @@ class ScriptedMetadataStore:
             assert self.snapshot_generation == 0, "the log is gone"
             self.read.append(at)
             writer = MetadataBatchWriter(0)
-            writer.add_message(m.ConfigRecord(2, "t", f"k{at}", "v"))
+            writer.add_message(ConfigRecord(2, "t", f"k{at}", "v"))
             raw = memoryview(writer.build(at, 1))
             if at == self._replacement_offset:
                 self.replace()
-            yield b.parse_header(raw), raw
+            yield parse_header(raw), raw
 
     def replace(self) -> None:
         self.snapshot_generation, self.snapshot_id = 1, SnapshotId(50, 3)
-        self.snapshot = SnapshotContents([m.ConfigRecord(2, "t", "whole", "new")])
+        self.snapshot = SnapshotContents([ConfigRecord(2, "t", "whole", "new")])
 
 
 def settings(loader: MetadataLoader) -> set[str]:
@@ -76,7 +81,7 @@ def test_the_stand_in_has_what_it_stands_in_for() -> None:
 def held() -> Any:
     """A machine that has published the beginning of a transaction."""
     controller = machine()
-    for record in (m.BeginTransactionRecord("x"), m.ConfigRecord(2, "t", "first", "v")):
+    for record in (BeginTransactionRecord("x"), ConfigRecord(2, "t", "first", "v")):
         controller.replay(1, record)
     controller.complete_append(2, 1)
     controller.publish()
@@ -84,18 +89,18 @@ def held() -> Any:
 
 
 def test_r266_what_was_open_when_the_image_was_taken_is_open_again_once_the_rest_is_forgotten() -> None:
-    for forgotten in (m.AbortTransactionRecord("y"), m.EndTransactionRecord(), m.ConfigRecord(2, "t", "second", "v")):
+    for forgotten in (AbortTransactionRecord("y"), EndTransactionRecord(), ConfigRecord(2, "t", "second", "v")):
         controller = held()
         controller.replay(3, forgotten)
         controller.revert()
         assert controller.in_transaction
-        controller.replay(3, m.EndTransactionRecord())
+        controller.replay(3, EndTransactionRecord())
         controller.complete_append(3, 1)
         assert dict(controller.latest_image.config(2, "t")) == {"first": "v"}
 
 
 def test_what_was_closed_then_is_closed_again() -> None:
     controller = machine()
-    controller.replay(1, m.BeginTransactionRecord("x"))
+    controller.replay(1, BeginTransactionRecord("x"))
     controller.revert()
     assert not controller.in_transaction

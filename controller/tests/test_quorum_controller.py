@@ -34,10 +34,18 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery.log_loader import open_log
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import broker_registration as br
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, Feature
+from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    TopicRecord,
+)
 
 LOG = "/data/__cluster_metadata-0"
 
@@ -53,8 +61,8 @@ def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     return run
 
 
-def topic(name: str, partitions: int = 1) -> ct.CreateTopicsRequest:
-    return ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1)], 1000)
+def topic(name: str, partitions: int = 1) -> CreateTopicsRequest:
+    return CreateTopicsRequest([CreatableTopic(name, partitions, 1)], 1000)
 
 
 def code(answer: Any) -> int:
@@ -96,7 +104,7 @@ async def test_nothing_is_decided_before_the_leaders_own_first_record_is_on_the_
         env.thread_gate.set()
         await controller.wait_ready()
         nursery.cancel_scope.cancel()
-    assert [type(record) for _, record in written(ground)[before:]] == [m.RegisterControllerRecord]
+    assert [type(record) for _, record in written(ground)[before:]] == [RegisterControllerRecord]
 
 
 @virtual
@@ -118,15 +126,15 @@ async def test_a_new_cluster_begins_with_the_levels_in_its_bootstrap_file() -> N
     session = ground.disk.session()
     assert read_snapshot(session, path).records == bootstrap_records()
     assert ground.disk.files[path].mode == 0o600
-    levels: list[Message] = [m.FeatureLevelRecord("metadata.version", 29), m.FeatureLevelRecord("group.version", 1)]
+    levels: list[Message] = [FeatureLevelRecord("metadata.version", 29), FeatureLevelRecord("group.version", 1)]
     session.unlink(path)
     write_snapshot(session, path, encode_snapshot(SnapshotContents(levels), 0, 0))
     async with ground.controller(broker=False) as controller:
         assert controller.image.features == {"metadata.version": 29, "group.version": 1}
     first = [type(record) for _, record in written(ground)]
-    levels_written = [m.FeatureLevelRecord] * 2
-    transaction = [m.BeginTransactionRecord, *levels_written, m.EndTransactionRecord]
-    assert first == [*transaction, m.RegisterControllerRecord]
+    levels_written = [FeatureLevelRecord] * 2
+    transaction = [BeginTransactionRecord, *levels_written, EndTransactionRecord]
+    assert first == [*transaction, RegisterControllerRecord]
     ground = ControllerFixture()
     ground.disk.session().unlink(path)
     async with ground.controller(broker=False) as controller:
@@ -302,7 +310,7 @@ async def test_trap_57_a_transaction_left_open_is_aborted_by_the_next_leader() -
         await controller.submit(topic("kept"), 7)
     log = metadata_log(ground)
     writer = MetadataBatchWriter(0)
-    for record in (m.BeginTransactionRecord("x"), m.TopicRecord("lost", bytes(15) + b"\x05")):
+    for record in (BeginTransactionRecord("x"), TopicRecord("lost", bytes(15) + b"\x05")):
         writer.add_message(record)
     log.append_as_leader(writer.build(), log.epochs.latest_epoch(), 0, AppendOrigin.RAFT_LEADER)
     log.close()
@@ -312,17 +320,17 @@ async def test_trap_57_a_transaction_left_open_is_aborted_by_the_next_leader() -
             assert "lost" not in controller.image.topics
             assert code(await controller.submit(topic("after"), 7)) in (0, ErrorCode.TOPIC_ALREADY_EXISTS)
             assert "after" in controller.image.topics
-    aborted = [record for _, record in written(ground) if isinstance(record, m.AbortTransactionRecord)]
-    assert aborted == [m.AbortTransactionRecord("the controller was replaced")], "once, by the first of them"
+    aborted = [record for _, record in written(ground) if isinstance(record, AbortTransactionRecord)]
+    assert aborted == [AbortTransactionRecord("the controller was replaced")], "once, by the first of them"
 
 
 async def another_broker(controller: QuorumController, ground: ControllerFixture) -> None:
     """Broker 2 registers and may lead."""
-    features = [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]
-    request = br.BrokerRegistrationRequest(2, ground.identity.cluster_id, bytes([2] * 16), [], features, None)
+    features = [Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]
+    request = BrokerRegistrationRequest(2, ground.identity.cluster_id, bytes([2] * 16), [], features, None)
     request.log_dirs = [bytes([2] * 16)]
     epoch = (await controller.submit(request)).broker_epoch
-    await controller.submit(bh.BrokerHeartbeatRequest(2, epoch, controller.image.offset, False, False))
+    await controller.submit(BrokerHeartbeatRequest(2, epoch, controller.image.offset, False, False))
     assert controller.image.unfenced_brokers() == [1, 2]
 
 
@@ -330,11 +338,11 @@ async def another_broker(controller: QuorumController, ground: ControllerFixture
 async def test_brokers_nobody_hears_are_fenced_after_a_session_and_a_stop_waits_for_none_of_them() -> None:
     """A directory of a larger cluster: its other brokers count as alive until their leases are over (R277)."""
     ground = ControllerFixture()
-    rows = [ct.CreatableReplicaAssignment(0, [2, 1]), ct.CreatableReplicaAssignment(1, [1, 2])]
-    both = ct.CreatableTopic("t", -1, -1, rows)
+    rows = [CreatableReplicaAssignment(0, [2, 1]), CreatableReplicaAssignment(1, [1, 2])]
+    both = CreatableTopic("t", -1, -1, rows)
     async with ground.controller() as controller:
         await another_broker(controller, ground)
-        assert code(await controller.submit(ct.CreateTopicsRequest([both], 1000), 7)) == 0
+        assert code(await controller.submit(CreateTopicsRequest([both], 1000), 7)) == 0
         assert [p.leader for p in controller.image.topics["t"].partitions.values()] == [2, 1]
         heard = 0
 
@@ -406,5 +414,5 @@ async def test_a_brokers_epoch_is_the_offset_of_its_registration() -> None:
     async with ground.controller(broker=False) as controller:
         controller.enqueue(topic("first"), 7)
         epoch = await register_broker(controller)
-    found = [(offset, record) for offset, record in written(ground) if isinstance(record, m.RegisterBrokerRecord)]
+    found = [(offset, record) for offset, record in written(ground) if isinstance(record, RegisterBrokerRecord)]
     assert [(offset, record.broker_epoch) for offset, record in found] == [(epoch, epoch)]

@@ -13,11 +13,25 @@ from ottla.controller.tests.test_quorum_controller import code, topic, virtual
 from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import begin_quorum_epoch as bq
-from ottla.wire.messages import describe_quorum as d
-from ottla.wire.messages import end_quorum_epoch as eq
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import vote as v
+from ottla.wire.messages.begin_quorum_epoch import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochRequestPartitionData,
+    BeginQuorumEpochRequestTopicData,
+    LeaderEndpoint,
+)
+from ottla.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+)
+from ottla.wire.messages.end_quorum_epoch import (
+    EndQuorumEpochRequest,
+    EndQuorumEpochRequestPartitionData,
+    EndQuorumEpochRequestTopicData,
+)
+from ottla.wire.messages.metadata_records import BeginTransactionRecord, TopicRecord
+from ottla.wire.messages.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
 
 
 async def with_broker(controller: QuorumController) -> None:
@@ -242,10 +256,10 @@ async def test_r214_a_leader_that_no_voter_set_names_is_followed_where_it_says_i
         leader = await quorum.leader()
         await quorum.wait_converged()
         other = next(m.running_controller for m in quorum.nodes.values() if m.running_controller is not leader)
-        part = bq.BeginQuorumEpochRequestPartitionData(0, bytes(16), 9, leader.epoch + 5)
-        topic = bq.BeginQuorumEpochRequestTopicData("__cluster_metadata", [part])
-        place = bq.LeaderEndpoint("CONTROLLER", "host9", 9)
-        request = bq.BeginQuorumEpochRequest(CLUSTER_ID, other.node_id, [topic], [place])
+        part = BeginQuorumEpochRequestPartitionData(0, bytes(16), 9, leader.epoch + 5)
+        topic = BeginQuorumEpochRequestTopicData("__cluster_metadata", [part])
+        place = LeaderEndpoint("CONTROLLER", "host9", 9)
+        request = BeginQuorumEpochRequest(CLUSTER_ID, other.node_id, [topic], [place])
         quorum.nodes[9] = ControllerQuorumNode(quorum, 9)
         await other.handle_raft_request(request, 1, "CONTROLLER")
         assert (other.leader_id, other.epoch) == (9, leader.epoch + 5)
@@ -260,13 +274,13 @@ async def test_r213_an_answer_names_the_leaders_address_where_its_version_can(ve
     async with quorum.running():
         leader = await quorum.leader()
         await quorum.wait_converged()
-        vote = v.VoteRequestTopicData("__cluster_metadata", [v.VoteRequestPartitionData(0, 0, 2)])
-        begin = bq.BeginQuorumEpochRequestTopicData("__cluster_metadata", [bq.BeginQuorumEpochRequestPartitionData()])
-        end = eq.EndQuorumEpochRequestTopicData("__cluster_metadata", [eq.EndQuorumEpochRequestPartitionData()])
+        vote = VoteRequestTopicData("__cluster_metadata", [VoteRequestPartitionData(0, 0, 2)])
+        begin = BeginQuorumEpochRequestTopicData("__cluster_metadata", [BeginQuorumEpochRequestPartitionData()])
+        end = EndQuorumEpochRequestTopicData("__cluster_metadata", [EndQuorumEpochRequestPartitionData()])
         for key, request in (
-            (ApiKey.VOTE, v.VoteRequest(topics=[vote])),
-            (ApiKey.BEGIN_QUORUM_EPOCH, bq.BeginQuorumEpochRequest(topics=[begin])),
-            (ApiKey.END_QUORUM_EPOCH, eq.EndQuorumEpochRequest(topics=[end])),
+            (ApiKey.VOTE, VoteRequest(topics=[vote])),
+            (ApiKey.BEGIN_QUORUM_EPOCH, BeginQuorumEpochRequest(topics=[begin])),
+            (ApiKey.END_QUORUM_EPOCH, EndQuorumEpochRequest(topics=[end])),
         ):
             answer = await leader.handle_raft_request(request, version, "CONTROLLER")
             again = compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
@@ -333,7 +347,7 @@ async def test_a_transaction_left_open_is_still_open_for_a_leader_that_could_not
         leader = await quorum.leader()
         await with_broker(leader)
         turns = leader._request_processor
-        await turns.append([m.BeginTransactionRecord("x"), m.TopicRecord("lost", bytes(15) + b"\x05")])
+        await turns.append([BeginTransactionRecord("x"), TopicRecord("lost", bytes(15) + b"\x05")])
         await turns.commit()
         await quorum.wait_converged()
         quorum.nodes[leader.node_id].kill()
@@ -353,11 +367,11 @@ async def test_r251_the_leader_describes_the_quorum_and_nobody_else_does() -> No
         leader = await quorum.leader()
         await quorum.wait_converged()
         await trio.sleep(2)
-        rows = [d.DescribeQuorumRequestPartitionData(0)]
-        request = d.DescribeQuorumRequest([d.DescribeQuorumRequestTopicData("__cluster_metadata", rows)])
+        rows = [DescribeQuorumRequestPartitionData(0)]
+        request = DescribeQuorumRequest([DescribeQuorumRequestTopicData("__cluster_metadata", rows)])
         for member in quorum.nodes.values():
             answer = await member.running_controller.handle_raft_request(request, 2, "CONTROLLER")
-            assert isinstance(answer, d.DescribeQuorumResponse)
+            assert isinstance(answer, DescribeQuorumResponse)
             row = answer.topics[0].partitions[0]
             if member.running_controller is not leader:
                 assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -10,10 +10,10 @@ from ottla.controller.tests.quorum_fixture import CLUSTER_ID, LISTENER, Controll
 from ottla.controller.tests.test_quorum_controller import virtual
 from ottla.controller.tests.test_quorum_of_controllers import make, with_broker
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import add_raft_voter as a
-from ottla.wire.messages import controller_registration as cr
-from ottla.wire.messages import remove_raft_voter as r
-from ottla.wire.messages import update_features as uf
+from ottla.wire.messages import controller_registration
+from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
 def voters(controller: QuorumController) -> list[tuple[int, str]]:
@@ -29,10 +29,10 @@ async def wait_for_voters(quorum: ControllerQuorum, wanted: list[tuple[int, str]
             await trio.sleep(0.01)
 
 
-def adding(node_id: int) -> a.AddRaftVoterRequest:
+def adding(node_id: int) -> AddRaftVoterRequest:
     place = endpoint(node_id)
-    listeners = [a.Listener(place.name, place.host, place.port)]
-    return a.AddRaftVoterRequest(CLUSTER_ID, 2000, node_id, bytes([node_id] * 16), listeners)
+    listeners = [Listener(place.name, place.host, place.port)]
+    return AddRaftVoterRequest(CLUSTER_ID, 2000, node_id, bytes([node_id] * 16), listeners)
 
 
 @virtual
@@ -46,11 +46,11 @@ async def test_an_observer_that_is_added_votes_from_then_on() -> None:
         await quorum.wait_converged()
         for node_id in (2, 3):
             answer = await leader.handle_raft_request(adding(node_id), 1, LISTENER)
-            assert isinstance(answer, a.AddRaftVoterResponse)
+            assert isinstance(answer, AddRaftVoterResponse)
             assert (answer.error_code, answer.error_message) == (0, None)
         await wait_for_voters(quorum, [(1, "host1"), (2, "host2"), (3, "host3")])
         again = await leader.handle_raft_request(adding(2), 1, LISTENER)
-        assert isinstance(again, a.AddRaftVoterResponse)
+        assert isinstance(again, AddRaftVoterResponse)
         assert again.error_code == ErrorCode.DUPLICATE_VOTER
         await make(leader, "t")
         quorum.nodes[1].kill()
@@ -67,14 +67,14 @@ async def test_a_node_that_is_nowhere_is_not_added() -> None:
     async with quorum.running():
         leader = await quorum.leader()
         answer = await leader.handle_raft_request(_unreachable_voter(), 1, LISTENER)
-        assert isinstance(answer, a.AddRaftVoterResponse)
+        assert isinstance(answer, AddRaftVoterResponse)
         assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert voters(leader) == [(1, "host1")]
 
 
-def _unreachable_voter() -> a.AddRaftVoterRequest:
-    place = a.Listener(LISTENER, "host1", 9093)
-    return a.AddRaftVoterRequest(CLUSTER_ID, 2000, 9, bytes([9] * 16), [place])
+def _unreachable_voter() -> AddRaftVoterRequest:
+    place = Listener(LISTENER, "host1", 9093)
+    return AddRaftVoterRequest(CLUSTER_ID, 2000, 9, bytes([9] * 16), [place])
 
 
 @virtual
@@ -86,9 +86,9 @@ async def test_a_leader_that_is_removed_hands_over_and_stays_an_observer() -> No
         await quorum.wait_converged()
         gone = leader.node_id
         answer = await leader.handle_raft_request(
-            r.RemoveRaftVoterRequest(CLUSTER_ID, gone, bytes([gone] * 16)), 0, LISTENER
+            RemoveRaftVoterRequest(CLUSTER_ID, gone, bytes([gone] * 16)), 0, LISTENER
         )
-        assert isinstance(answer, r.RemoveRaftVoterResponse)
+        assert isinstance(answer, RemoveRaftVoterResponse)
         assert answer.error_code == 0
         following = await quorum.leader()
         assert following.node_id != gone
@@ -138,10 +138,10 @@ async def test_a_voter_that_moved_and_stands_alone_says_so_as_it_begins_to_lead(
         assert leader.leader_address() == ("host8", 9093)
 
 
-async def raising(controller: QuorumController, *, validate_only: bool = False) -> uf.UpdateFeaturesResponse:
-    update = uf.FeatureUpdateKey("kraft.version", 1)
-    answer = await controller.submit(uf.UpdateFeaturesRequest(1000, [update], validate_only), 2)
-    assert isinstance(answer, uf.UpdateFeaturesResponse)
+async def raising(controller: QuorumController, *, validate_only: bool = False) -> UpdateFeaturesResponse:
+    update = FeatureUpdateKey("kraft.version", 1)
+    answer = await controller.submit(UpdateFeaturesRequest(1000, [update], validate_only), 2)
+    assert isinstance(answer, UpdateFeaturesResponse)
     return answer
 
 
@@ -152,9 +152,15 @@ async def test_r244_fixed_voters_become_records_once_each_of_them_has_said_where
         leader = await quorum.leader()
         await quorum.wait_converged()
         for node_id in quorum.nodes:
-            features = [cr.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]
-            here = [cr.Listener(*endpoint(node_id), 0)]
-            await leader.submit(cr.ControllerRegistrationRequest(node_id, bytes([node_id] * 16), False, here, features))
+            features = [
+                controller_registration.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()
+            ]
+            here = [controller_registration.Listener(*endpoint(node_id), 0)]
+            await leader.submit(
+                controller_registration.ControllerRegistrationRequest(
+                    node_id, bytes([node_id] * 16), False, here, features
+                )
+            )
         assert (await raising(leader)).error_code == ErrorCode.INVALID_UPDATE_VERSION, "they have not said it yet"
         await trio.sleep(5)
         end = leader.log_end_offset

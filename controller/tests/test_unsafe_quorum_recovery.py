@@ -22,7 +22,7 @@ from ottla.env.memory_disk import MemoryDisk
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.codec.primitives import uuid_to_string
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import PartitionRecord, RegisterBrokerRecord, TopicRecord
 
 ME = 2
 TOPIC = bytes([7]) * 16
@@ -55,8 +55,8 @@ def contents(disk: MemoryDisk) -> dict[str, bytes]:
     return {path: read_file(disk.session(), path) for path in sorted(disk.files)}
 
 
-def partition(number: int, isr: list[int], replicas: list[int]) -> m.PartitionRecord:
-    return m.PartitionRecord(number, TOPIC, replicas, isr, leader=isr[0], leader_epoch=0, partition_epoch=0)
+def partition(number: int, isr: list[int], replicas: list[int]) -> PartitionRecord:
+    return PartitionRecord(number, TOPIC, replicas, isr, leader=isr[0], leader_epoch=0, partition_epoch=0)
 
 
 def append_as_follower(store: MetadataStore, epoch: int, *records: Any) -> None:
@@ -74,7 +74,7 @@ def append_as_follower(store: MetadataStore, epoch: int, *records: Any) -> None:
 def test_one_that_is_left_decides_alone_and_keeps_what_it_has() -> None:
     disk, identity = formatted_node(1, 2, 3)
     store = opened(disk, identity)
-    append_as_follower(store, 4, m.TopicRecord("t", TOPIC), partition(0, [2, 1], [1, 2]))
+    append_as_follower(store, 4, TopicRecord("t", TOPIC), partition(0, [2, 1], [1, 2]))
     end = store.log.log_end_offset
     assert unsafe_quorum_recovery.recover_quorum(store, {}, 2_000) == 5
     disk.lose_power()  # nothing of it hangs on a clean end
@@ -93,8 +93,8 @@ def test_brokers_that_went_with_the_others_lead_nothing_after_it() -> None:
     disk, identity = formatted_node(1, 2, 3)
     store = opened(disk, identity)
     rows = [partition(0, [1, 2, 3], [1, 2, 3]), partition(1, [4, 2], [4, 2]), partition(2, [3], [3, 2])]
-    brokers = [m.RegisterBrokerRecord(i, broker_epoch=i, fenced=i == 3) for i in (1, 2, 3, 4)]
-    append_as_follower(store, 4, *brokers, m.TopicRecord("t", TOPIC), *rows)
+    brokers = [RegisterBrokerRecord(i, broker_epoch=i, fenced=i == 3) for i in (1, 2, 3, 4)]
+    append_as_follower(store, 4, *brokers, TopicRecord("t", TOPIC), *rows)
     unsafe_quorum_recovery.recover_quorum(store, {}, 2_000)
     image = unsafe_quorum_recovery._machine(opened(disk, identity)).latest_image
     assert [image.brokers[i].fenced for i in (1, 2, 3, 4)] == [True, False, True, False], "4 decides nothing"
@@ -108,7 +108,7 @@ def test_what_is_left_and_what_may_be_lost_is_told_before() -> None:
     disk, identity = formatted_node(1, 2, 3)
     store = opened(disk, identity)
     rows = [partition(0, [2, 1], [1, 2]), partition(1, [1], [1, 2]), partition(2, [1, 3], [1, 3])]
-    append_as_follower(store, 4, m.TopicRecord("t", TOPIC), *rows)
+    append_as_follower(store, 4, TopicRecord("t", TOPIC), *rows)
     before = contents(disk)
     told = unsafe_quorum_recovery.preview_recovery(opened(disk, identity))
     assert told == unsafe_quorum_recovery.QuorumRecoveryPreview(
@@ -141,7 +141,7 @@ def test_who_has_no_vote_among_others_is_refused(voters: tuple[int, ...], node: 
 def test_broken_off_after_the_epoch_it_is_done_again() -> None:
     disk, identity = formatted_node(1, 2, 3)
     store = opened(disk, identity)
-    append_as_follower(store, 4, m.TopicRecord("t", TOPIC))
+    append_as_follower(store, 4, TopicRecord("t", TOPIC))
     store.prepare_state_write(HardState(5), store.voter_history(QuorumConfig(bootstrap_servers=(("x", 1),))))()
     assert unsafe_quorum_recovery.recover_quorum(opened(disk, identity), {}, 0) == 6
     assert [v.id for v in opened(disk, identity).voter_history(QuorumConfig()).current] == [ME]

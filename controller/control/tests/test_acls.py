@@ -15,17 +15,17 @@ from ottla.controller.metadata.image import MetadataImage, image_records
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import create_acls as ca
-from ottla.wire.messages import delete_acls as da
+from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
 
 ON = {"authorizer.class.name": "x"}
 ANY = AclBindingFilter(ResourceType.ANY, None, PatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
 
 
-def acl_creation(*values: Any) -> ca.AclCreation:
+def acl_creation(*values: Any) -> AclCreation:
     """(resource, name, pattern, principal, host, operation, permission), the last ones left out."""
     usual = [2, "t", 3, "User:a", "*", 3, 3]
-    return ca.AclCreation(*[*values, *usual[len(values) :]])
+    return AclCreation(*[*values, *usual[len(values) :]])
 
 
 class AclControlFixture:
@@ -35,13 +35,13 @@ class AclControlFixture:
         self.image = MetadataImage()
         self._ids = (bytes([7, number >> 8, number & 255]).ljust(16, b"-") for number in itertools.count())
 
-    def create(self, *rows: ca.AclCreation) -> list[tuple[int, str | None]]:
-        decision = run_to_end(create_acls(self.image, ca.CreateAclsRequest(list(rows)), self._ids.__next__, ON))
+    def create(self, *rows: AclCreation) -> list[tuple[int, str | None]]:
+        decision = run_to_end(create_acls(self.image, CreateAclsRequest(list(rows)), self._ids.__next__, ON))
         self._apply(decision)
         return [(row.error_code, row.error_message) for row in decision.response.results]
 
-    def delete(self, *rows: da.DeleteAclsFilter) -> ControllerResult:
-        decision = run_to_end(delete_acls(self.image, da.DeleteAclsRequest(list(rows)), ON))
+    def delete(self, *rows: DeleteAclsFilter) -> ControllerResult:
+        decision = run_to_end(delete_acls(self.image, DeleteAclsRequest(list(rows)), ON))
         self._apply(decision)
         return decision
 
@@ -52,8 +52,8 @@ class AclControlFixture:
         self.image = draft.image(self.image.offset + len(decision.records), 1)
 
 
-def delete_filter(f: AclBindingFilter) -> da.DeleteAclsFilter:
-    return da.DeleteAclsFilter(
+def delete_filter(f: AclBindingFilter) -> DeleteAclsFilter:
+    return DeleteAclsFilter(
         int(f.resource), f.name, int(f.pattern), f.principal, f.host, int(f.operation), int(f.permission)
     )
 
@@ -79,7 +79,7 @@ def delete_filter(f: AclBindingFilter) -> da.DeleteAclsFilter:
         (acl_creation(2, "t", 3, "User:nobody at all"), 0),
     ],
 )
-def test_a_row_is_judged_on_its_own(row: ca.AclCreation, code: int) -> None:
+def test_a_row_is_judged_on_its_own(row: AclCreation, code: int) -> None:
     kept = AclControlFixture()
     told = kept.create(acl_creation(2, "before"), row, acl_creation(2, "behind"))  # 340
     assert [code for code, _ in told] == [0, code, 0]
@@ -138,7 +138,7 @@ def test_filters(changed: dict[str, Any], matches: list[str]) -> None:
     assert set(kept.image.acls) == {acls.acl_from_creation(r) for name, r in rules.items() if name not in matches}
 
 
-def _acl(told: da.DeleteAclsMatchingAcl) -> StandardAcl:
+def _acl(told: DeleteAclsMatchingAcl) -> StandardAcl:
     return StandardAcl(
         ResourceType(told.resource_type),
         told.resource_name,
@@ -232,8 +232,8 @@ def test_a_short_request_cannot_ask_for_millions_of_rows() -> None:
 
 def test_without_an_authorizer_there_are_no_rules() -> None:
     for steps in (
-        create_acls(MetadataImage(), ca.CreateAclsRequest([acl_creation()]), lambda: b"", {}),
-        delete_acls(MetadataImage(), da.DeleteAclsRequest([delete_filter(ANY)]), {}),
+        create_acls(MetadataImage(), CreateAclsRequest([acl_creation()]), lambda: b"", {}),
+        delete_acls(MetadataImage(), DeleteAclsRequest([delete_filter(ANY)]), {}),
     ):
         with pytest.raises(ProtocolError) as refused:
             run_to_end(steps)
@@ -258,7 +258,7 @@ def test_a_rule_under_two_ids_stays_while_one_of_them_does() -> None:
     records = []
     for number in (1, 2):  # as no controller would write it
         decision = run_to_end(
-            create_acls(MetadataImage(), ca.CreateAclsRequest([rule]), lambda n=number: bytes([n]) * 16, ON)
+            create_acls(MetadataImage(), CreateAclsRequest([rule]), lambda n=number: bytes([n]) * 16, ON)
         )
         records += decision.records
     for record in records:

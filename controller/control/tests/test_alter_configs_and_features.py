@@ -13,11 +13,19 @@ from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_MET
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, submit
 from ottla.jobs.steps import YIELD_EVERY_DECODED, run_to_end
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import alter_configs as ac
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import update_features as uf
+from ottla.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from ottla.wire.messages.create_topics import CreatableTopicConfig
+from ottla.wire.messages.incremental_alter_configs import AlterableConfig as IncrementalAlterableConfig
+from ottla.wire.messages.incremental_alter_configs import AlterConfigsResource as IncrementalAlterConfigsResource
+from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.wire.messages.metadata_records import (
+    ConfigRecord,
+    ControllerFeature,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    RegisterControllerRecord,
+)
+from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 T, B, G, M = RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_CLIENT_METRICS
@@ -27,8 +35,8 @@ REQUEST, CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 def alter(
     controller: ControllerStateMachine, kind: int, name: str, *changes: tuple[Any, ...], check: bool = False
 ) -> int:
-    resource = ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(*c) for c in changes])
-    (row,) = submit(controller, ia.IncrementalAlterConfigsRequest([resource], check)).responses
+    resource = IncrementalAlterConfigsResource(kind, name, [IncrementalAlterableConfig(*c) for c in changes])
+    (row,) = submit(controller, IncrementalAlterConfigsRequest([resource], check)).responses
     assert (row.resource_type, row.resource_name) == (kind, name)
     assert (row.error_message is None) == (row.error_code in (0, ErrorCode.UNKNOWN_SERVER_ERROR))
     return int(row.error_code)
@@ -168,34 +176,45 @@ def test_what_is_taken_from_a_list_goes_once_for_each_time_it_is_named() -> None
 def test_more_than_ten_thousand_records_are_too_many_for_a_request() -> None:
     """``QuorumController.MAX_RECORDS_PER_USER_OP``: nothing of it is done, and every resource hears why."""
     controller = with_topic()
-    changes = [ia.AlterableConfig(f"plugin.{n}", SET, "v") for n in range(10_001)]
-    few = ia.AlterConfigsResource(T, "t", [ia.AlterableConfig("retention.ms", SET, "5")])
-    one, two = ia.AlterConfigsResource(B, "", changes[:5_000]), ia.AlterConfigsResource(B, "1", changes[:5_000])
-    most = ia.IncrementalAlterConfigsRequest([one, two])
+    changes = [IncrementalAlterableConfig(f"plugin.{n}", SET, "v") for n in range(10_001)]
+    few = IncrementalAlterConfigsResource(T, "t", [IncrementalAlterableConfig("retention.ms", SET, "5")])
+    one, two = (
+        IncrementalAlterConfigsResource(B, "", changes[:5_000]),
+        IncrementalAlterConfigsResource(B, "1", changes[:5_000]),
+    )
+    most = IncrementalAlterConfigsRequest([one, two])
     assert [r.error_code for r in submit(controller, most).responses] == [0, 0]
     assert len(controller.image.config(B, "1")) == 5_000
     before = controller.image
-    other = [ia.AlterableConfig(c.name, SET, "w") for c in changes]
-    one, two = ia.AlterConfigsResource(B, "", other[:5_000]), ia.AlterConfigsResource(B, "1", other[:5_000])
-    for resources in ([few, ia.AlterConfigsResource(B, "", other)], [few, one, two], [one, two, few]):
-        rows = submit(controller, ia.IncrementalAlterConfigsRequest(resources)).responses
+    other = [IncrementalAlterableConfig(c.name, SET, "w") for c in changes]
+    one, two = (
+        IncrementalAlterConfigsResource(B, "", other[:5_000]),
+        IncrementalAlterConfigsResource(B, "1", other[:5_000]),
+    )
+    for resources in ([few, IncrementalAlterConfigsResource(B, "", other)], [few, one, two], [one, two, few]):
+        rows = submit(controller, IncrementalAlterConfigsRequest(resources)).responses
         assert [(r.error_code, r.resource_type, r.resource_name) for r in rows] == [
             (ErrorCode.POLICY_VIOLATION, r.resource_type, r.resource_name) for r in resources
         ]
         assert {r.error_message for r in rows} == {"Unable to perform excessively large batch operation."}
         assert controller.image.configs == before.configs
-    none = [ac.AlterConfigsResource(B, "1", [ac.AlterableConfig(c.name, "w") for c in changes])]
-    assert submit(controller, ac.AlterConfigsRequest(none)).responses[0].error_code == ErrorCode.POLICY_VIOLATION
+    none = [AlterConfigsResource(B, "1", [AlterableConfig(c.name, "w") for c in changes])]
+    assert submit(controller, AlterConfigsRequest(none)).responses[0].error_code == ErrorCode.POLICY_VIOLATION
 
 
 def test_a_change_of_many_settings_pauses_while_it_is_read_and_after_each_resource_with_some() -> None:
     controller = with_topic()
-    many = ia.AlterConfigsResource(B, "", [ia.AlterableConfig(f"plugin.{n}", SET, "v") for n in range(1_000)])
-    steps = controller.decide(ia.IncrementalAlterConfigsRequest([many]))
+    many = IncrementalAlterConfigsResource(
+        B, "", [IncrementalAlterableConfig(f"plugin.{n}", SET, "v") for n in range(1_000)]
+    )
+    steps = controller.decide(IncrementalAlterConfigsRequest([many]))
     assert sum(1 for _ in steps) == 1_000 // YIELD_EVERY_DECODED + 2 * 10 + 1  # type: ignore[arg-type]
-    for settings, pauses in (([ia.AlterableConfig("retention.ms", SET, "1")], 350), ([], 350 // YIELD_EVERY_DECODED)):
-        topics = [ia.AlterConfigsResource(T, f"t{n}", settings) for n in range(350)]
-        steps = controller.decide(ia.IncrementalAlterConfigsRequest(topics))
+    for settings, pauses in (
+        ([IncrementalAlterableConfig("retention.ms", SET, "1")], 350),
+        ([], 350 // YIELD_EVERY_DECODED),
+    ):
+        topics = [IncrementalAlterConfigsResource(T, f"t{n}", settings) for n in range(350)]
+        steps = controller.decide(IncrementalAlterConfigsRequest(topics))
         counted = 350 // YIELD_EVERY_DECODED
         assert sum(1 for _ in steps) == pauses + counted, "and while they are counted"  # type: ignore[arg-type]
 
@@ -207,7 +226,7 @@ def test_another_minimum_of_in_sync_replicas_makes_eligible_leaders_forgotten() 
     image = controller.image
     for name in ("t", "u"):
         for number in image.topics[name].partitions:
-            change = m.PartitionChangeRecord(number, image.topics[name].id, eligible_leader_replicas=[5])
+            change = PartitionChangeRecord(number, image.topics[name].id, eligible_leader_replicas=[5])
             controller.replay(0, change)
     publish(controller, image.offset + 3)
 
@@ -223,25 +242,25 @@ def test_another_minimum_of_in_sync_replicas_makes_eligible_leaders_forgotten() 
     alter(controller, B, "", ("min.insync.replicas", SET, "2"))
     assert eligible() == [()] * 3
     update(controller, ("eligible.leader.replicas.version", 0, SAFE))
-    request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(T, "t", [])])
-    request.resources[0].configs.append(ia.AlterableConfig("min.insync.replicas", SET, "2"))
+    request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(T, "t", [])])
+    request.resources[0].configs.append(IncrementalAlterableConfig("min.insync.replicas", SET, "2"))
     decision = run_to_end(controller.decide(request))  # type: ignore[arg-type]
-    assert decision.records == [m.ConfigRecord(T, "t", "min.insync.replicas", "2")], "nobody is eligible without them"
+    assert decision.records == [ConfigRecord(T, "t", "min.insync.replicas", "2")], "nobody is eligible without them"
 
 
 def test_each_resource_of_a_request_stands_for_itself() -> None:
     controller = with_topic()
-    one = ia.AlterConfigsResource(T, "t", [ia.AlterableConfig("retention.ms", SET, "5")])
-    bad = ia.AlterConfigsResource(T, "u", [ia.AlterableConfig("retention.ms", SET, "5")])
-    rows = submit(controller, ia.IncrementalAlterConfigsRequest([one, bad])).responses
+    one = IncrementalAlterConfigsResource(T, "t", [IncrementalAlterableConfig("retention.ms", SET, "5")])
+    bad = IncrementalAlterConfigsResource(T, "u", [IncrementalAlterableConfig("retention.ms", SET, "5")])
+    rows = submit(controller, IncrementalAlterConfigsRequest([one, bad])).responses
     assert [r.error_code for r in rows] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    twice = submit(controller, ia.IncrementalAlterConfigsRequest([one, one])).responses
+    twice = submit(controller, IncrementalAlterConfigsRequest([one, one])).responses
     assert [r.error_code for r in twice] == [REQUEST]
 
 
 def replace_all(controller: ControllerStateMachine, *values: tuple[str, str | None], check: bool = False) -> int:
-    resource = ac.AlterConfigsResource(T, "t", [ac.AlterableConfig(*v) for v in values])
-    return int(submit(controller, ac.AlterConfigsRequest([resource], check)).responses[0].error_code)
+    resource = AlterConfigsResource(T, "t", [AlterableConfig(*v) for v in values])
+    return int(submit(controller, AlterConfigsRequest([resource], check)).responses[0].error_code)
 
 
 def test_the_old_request_replaces_all_settings() -> None:
@@ -265,7 +284,7 @@ def test_a_topics_settings_are_held_together_when_it_is_made_too() -> None:
         controller.defaults = controller.defaults._replace(
             static_config={k.replace("_", "."): v for k, v in static.items()}
         )
-        return int(create(controller, "t", configs=[ct.CreatableTopicConfig(*s) for s in settings]).error_code)
+        return int(create(controller, "t", configs=[CreatableTopicConfig(*s) for s in settings]).error_code)
 
     least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
     assert row((least, "6"), (most, "5")) == CONFIG
@@ -286,14 +305,14 @@ WRONG = ErrorCode.INVALID_UPDATE_VERSION
 def update(
     controller: ControllerStateMachine, *rows: tuple[str, int, int], version: int = 2, check: bool = False
 ) -> int:
-    updates = [uf.FeatureUpdateKey(name, level, upgrade_type=kind) for name, level, kind in rows]
-    return int(submit(controller, uf.UpdateFeaturesRequest(60_000, updates, check), version).error_code)
+    updates = [FeatureUpdateKey(name, level, upgrade_type=kind) for name, level, kind in rows]
+    return int(submit(controller, UpdateFeaturesRequest(60_000, updates, check), version).error_code)
 
 
 def levelled() -> ControllerStateMachine:
     controller = machine()
     for name, level in (("metadata.version", 27), ("group.version", 1)):
-        controller.replay(0, m.FeatureLevelRecord(name, level))
+        controller.replay(0, FeatureLevelRecord(name, level))
     publish(controller, controller.image.offset + 2)
     return controller
 
@@ -335,14 +354,14 @@ def test_a_level_moves_where_it_may(rows: list[tuple[str, int, int]], code: int)
 
 def upgrade_error(controller: ControllerStateMachine, name: str, level: int) -> str | None:
     """What an upgrade of a feature is answered."""
-    request = uf.UpdateFeaturesRequest(60_000, [uf.FeatureUpdateKey(name, level, upgrade_type=UP)], True)
+    request = UpdateFeaturesRequest(60_000, [FeatureUpdateKey(name, level, upgrade_type=UP)], True)
     answer = submit(controller, request, 2)
     assert answer.error_code == (0 if answer.error_message is None else WRONG)
     return str(answer.error_message).rpartition(f"for feature {name}. ")[2] if answer.error_message else None
 
 
-def registered_controller(node: int, low: int, high: int, name: str = "share.version") -> m.RegisterControllerRecord:
-    return m.RegisterControllerRecord(node, bytes(16), False, [], [m.ControllerFeature(name, low, high)])
+def registered_controller(node: int, low: int, high: int, name: str = "share.version") -> RegisterControllerRecord:
+    return RegisterControllerRecord(node, bytes(16), False, [], [ControllerFeature(name, low, high)])
 
 
 def test_r283_a_level_moves_only_where_every_broker_and_controller_knows_it() -> None:
@@ -397,7 +416,7 @@ def test_directories_are_cordoned_while_a_node_runs_only_where_the_level_knows_t
     level: int, error: int, change: tuple[Any, ...]
 ) -> None:
     controller = machine()
-    controller.replay(0, m.FeatureLevelRecord("metadata.version", level))
+    controller.replay(0, FeatureLevelRecord("metadata.version", level))
     publish(controller, controller.image.offset + 1)
     assert alter(controller, B, "1", change) == error
     assert alter(controller, B, "1", ("message.max.bytes", SET, "7")) == 0, "nothing else hangs on it"

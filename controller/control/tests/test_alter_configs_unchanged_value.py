@@ -11,10 +11,12 @@ from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.tests.test_controller_state_machine import machine
 from ottla.jobs.steps import run_to_end
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import alter_configs as ac
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from ottla.wire.messages.incremental_alter_configs import AlterableConfig as IncrementalAlterableConfig
+from ottla.wire.messages.incremental_alter_configs import AlterConfigsResource as IncrementalAlterConfigsResource
+from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.wire.messages.metadata_records import RegisterControllerRecord
 
 KEY = "listener.name.tls.ssl.keystore.location"
 SET, DELETE = 0, 1
@@ -33,21 +35,28 @@ def test_a_brokers_setting_that_is_set_to_what_it_is_is_told_to_the_brokers_agai
     for name in ("1", ""):
         controller = machine()
         for operation, value in ((SET, "k.pem"), (SET, "k.pem")):
-            resource = ia.AlterConfigsResource(RESOURCE_BROKER, name, [ia.AlterableConfig(KEY, operation, value)])
-            request = ia.IncrementalAlterConfigsRequest([resource])
+            resource = IncrementalAlterConfigsResource(
+                RESOURCE_BROKER, name, [IncrementalAlterableConfig(KEY, operation, value)]
+            )
+            request = IncrementalAlterConfigsRequest([resource])
             assert changed_configs(controller, request) == {(RESOURCE_BROKER, name)}
-        whole = ac.AlterConfigsResource(RESOURCE_BROKER, name, [ac.AlterableConfig(KEY, "k.pem")])
-        assert changed_configs(controller, ac.AlterConfigsRequest([whole])) == {(RESOURCE_BROKER, name)}
+        whole = AlterConfigsResource(RESOURCE_BROKER, name, [AlterableConfig(KEY, "k.pem")])
+        assert changed_configs(controller, AlterConfigsRequest([whole])) == {(RESOURCE_BROKER, name)}
         assert controller.image.config(RESOURCE_BROKER, name) == {KEY: "k.pem"}
 
 
 def test_a_controller_that_is_no_broker_has_settings_of_its_own_and_nobody_else_has() -> None:
     controller = machine()
     draft = ImageBuilder(controller.image)
-    draft.replay(m.RegisterControllerRecord(3000))
-    for name, code, why in (("3000", 0, None), ("3001", E.BROKER_ID_NOT_REGISTERED, "No node with id 3001 found.")):
-        resource = ia.AlterConfigsResource(RESOURCE_BROKER, name, [ia.AlterableConfig(KEY, SET, "k.pem")])
+    draft.replay(RegisterControllerRecord(3000))
+    for name, code, why in (
+        ("3000", 0, None),
+        ("3001", ErrorCode.BROKER_ID_NOT_REGISTERED, "No node with id 3001 found."),
+    ):
+        resource = IncrementalAlterConfigsResource(
+            RESOURCE_BROKER, name, [IncrementalAlterableConfig(KEY, SET, "k.pem")]
+        )
         image = draft.image(controller.image.offset + 1, 1)
-        steps = incremental_alter_configs(image, ia.IncrementalAlterConfigsRequest([resource]), 1, ControllerDefaults())
+        steps = incremental_alter_configs(image, IncrementalAlterConfigsRequest([resource]), 1, ControllerDefaults())
         (row,) = run_to_end(steps).response.responses
         assert (row.error_code, row.error_message) == (code, why)

@@ -19,14 +19,20 @@ from ottla.controller.tests.test_controller_state_machine import (
 )
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import alter_partition as ap
-from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponse,
+    BrokerState,
+)
+from ottla.wire.messages.create_topics import CreatableReplicaAssignment
 
 
 def three(isr: tuple[int, ...] = (1, 2, 3)) -> ControllerStateMachine:
     """Brokers 1 to 4, and topic ``t`` on 1, 2, 3, led by 1, with such an in-sync set."""
     out = machine(4)
-    create(out, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2, 3])])
+    create(out, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2, 3])])
     if isr != (1, 2, 3):
         assert ask(out, isr=isr).error_code == 0
     return out
@@ -41,17 +47,17 @@ def ask(controller: ControllerStateMachine, *, sender: int = 1, version: int = 3
     p, topic = part(controller), controller.image.topics["t"]
     epochs = wanted.pop("epochs", {})
     isr = wanted.pop("isr", p.isr)
-    row = ap.AlterPartitionRequestPartitionData(
+    row = AlterPartitionRequestPartitionData(
         wanted.pop("partition", 0),
         wanted.pop("leader_epoch", p.leader_epoch),
         list(isr) if version < 3 else [],
-        [ap.BrokerState(i, epochs.get(i, -1)) for i in isr] if version >= 3 else [],
+        [BrokerState(i, epochs.get(i, -1)) for i in isr] if version >= 3 else [],
         wanted.pop("recovery", p.recovering),
         wanted.pop("partition_epoch", p.partition_epoch),
     )
     known = controller.image.brokers[sender]
-    topics = [ap.AlterPartitionRequestTopicData(wanted.pop("topic_id", topic.id), [row])]
-    request = ap.AlterPartitionRequest(sender, wanted.pop("broker_epoch", known.broker_epoch), topics)
+    topics = [AlterPartitionRequestTopicData(wanted.pop("topic_id", topic.id), [row])]
+    request = AlterPartitionRequest(sender, wanted.pop("broker_epoch", known.broker_epoch), topics)
     assert not wanted
     answer = submit(controller, request, version)
     return answer if answer.error_code else answer.topics[0].partitions[0]
@@ -111,7 +117,7 @@ def test_another_process_of_the_sender_is_refused_over_the_whole_request(wanted:
 
 
 def test_who_asks_for_nothing_is_answered_whoever_it_is() -> None:
-    assert submit(three(), ap.AlterPartitionRequest(9, 9), 3) == ap.AlterPartitionResponse()
+    assert submit(three(), AlterPartitionRequest(9, 9), 3) == AlterPartitionResponse()
 
 
 def test_a_member_must_be_live_and_the_one_the_leader_heard_of() -> None:
@@ -121,7 +127,7 @@ def test_a_member_must_be_live_and_the_one_the_leader_heard_of() -> None:
     send_heartbeat(controller, 3, want_fence=True)
     assert ask(controller, isr=(1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
     send_heartbeat(controller, 3)
-    create(controller, "u", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [3])])
+    create(controller, "u", -1, -1, assignments=[CreatableReplicaAssignment(0, [3])])
     send_heartbeat(controller, 3, want_shut_down=True)
     assert controller.image.brokers[3].in_controlled_shutdown
     assert ask(controller, isr=(1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
@@ -155,14 +161,14 @@ def test_a_leader_says_that_it_has_recovered_and_only_then_takes_others_in() -> 
 def test_rows_are_judged_each_by_itself() -> None:
     controller = three()
     topic, p = controller.image.topics["t"], part(controller)
-    good = ap.AlterPartitionRequestPartitionData(0, p.leader_epoch, [1], [], 0, p.partition_epoch)
-    bad = ap.AlterPartitionRequestPartitionData(7, p.leader_epoch, [1], [], 0, p.partition_epoch)
-    request = ap.AlterPartitionRequest(
+    good = AlterPartitionRequestPartitionData(0, p.leader_epoch, [1], [], 0, p.partition_epoch)
+    bad = AlterPartitionRequestPartitionData(7, p.leader_epoch, [1], [], 0, p.partition_epoch)
+    request = AlterPartitionRequest(
         1,
         controller.image.brokers[1].broker_epoch,
         [
-            ap.AlterPartitionRequestTopicData(bytes(15) + b"\xee", [bad]),
-            ap.AlterPartitionRequestTopicData(topic.id, [bad, good]),
+            AlterPartitionRequestTopicData(bytes(15) + b"\xee", [bad]),
+            AlterPartitionRequestTopicData(topic.id, [bad, good]),
         ],
     )
     answer = submit(controller, request, 2)

@@ -22,17 +22,27 @@ from ottla.controller.tests.test_controller_state_machine import (
 )
 from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import list_partition_reassignments as lr
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopic,
+)
+from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopicConfig
+from ottla.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+from ottla.wire.messages.metadata_records import PartitionChangeRecord
 
 
 def three(brokers: int = 5, **settings: str) -> ControllerStateMachine:
     """Brokers 1 to 5, and topic ``t`` on 1, 2, 3."""
     out = machine(brokers)
-    configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
-    create(out, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2, 3])], configs=configs)
+    configs = [CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
+    create(out, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2, 3])], configs=configs)
     return out
 
 
@@ -47,7 +57,7 @@ def shape(controller: ControllerStateMachine) -> tuple[Any, ...]:
 
 def move(
     controller: ControllerStateMachine, *replicas: int, topic: str = "t", number: int = 0, keep: bool = False
-) -> ar.ReassignablePartitionResponse:
+) -> ReassignablePartitionResponse:
     return ask_for(controller, list(replicas), topic, number, keep)
 
 
@@ -57,14 +67,14 @@ def ask_for(
     topic: str = "t",
     number: int = 0,
     keep: bool = False,
-) -> ar.ReassignablePartitionResponse:
+) -> ReassignablePartitionResponse:
     """The answer to one row; all answers to the request say what it says itself."""
-    rows = [ar.ReassignableTopic(topic, [ar.ReassignablePartition(number, replicas)])]
-    answer = submit(controller, ar.AlterPartitionReassignmentsRequest(1000, not keep, rows), 1)
+    rows = [ReassignableTopic(topic, [ReassignablePartition(number, replicas)])]
+    answer = submit(controller, AlterPartitionReassignmentsRequest(1000, not keep, rows), 1)
     assert (answer.error_code, answer.error_message) == (0, None)
     assert answer.allow_replication_factor_change == (not keep)
     assert answer.responses[0].name == topic
-    row: ar.ReassignablePartitionResponse = answer.responses[0].partitions[0]
+    row: ReassignablePartitionResponse = answer.responses[0].partitions[0]
     return row
 
 
@@ -169,8 +179,8 @@ def test_r294_a_fenced_broker_may_be_moved_to() -> None:
 
 
 def test_r294_an_empty_request_has_kafkas_empty_answer() -> None:
-    answer = submit(three(), ar.AlterPartitionReassignmentsRequest(1000, False, []), 1)
-    assert answer == ar.AlterPartitionReassignmentsResponse()
+    answer = submit(three(), AlterPartitionReassignmentsRequest(1000, False, []), 1)
+    assert answer == AlterPartitionReassignmentsResponse()
 
 
 def test_r297_a_move_is_given_up() -> None:
@@ -206,10 +216,10 @@ def test_r297_only_who_was_to_come_is_in_sync() -> None:
 
 def test_beyond_what_one_request_may_change_rows_fail() -> None:
     controller = machine(2)
-    rows = [ct.CreatableReplicaAssignment(n, [1]) for n in range(3)]
+    rows = [CreatableReplicaAssignment(n, [1]) for n in range(3)]
     create(controller, "t", -1, -1, assignments=rows)
-    partitions = [ar.ReassignablePartition(n, [2]) for n in range(3)]
-    request = ar.AlterPartitionReassignmentsRequest(1000, True, [ar.ReassignableTopic("t", partitions)])
+    partitions = [ReassignablePartition(n, [2]) for n in range(3)]
+    request = AlterPartitionReassignmentsRequest(1000, True, [ReassignableTopic("t", partitions)])
     limit, alter_partition_reassignments.MAX_RECORDS_PER_REQUEST = (
         alter_partition_reassignments.MAX_RECORDS_PER_REQUEST,
         2,
@@ -224,8 +234,8 @@ def test_beyond_what_one_request_may_change_rows_fail() -> None:
 
 
 def listed(controller: ControllerStateMachine, *topics: tuple[str, list[int]]) -> list[tuple[Any, ...]]:
-    asked = [lr.ListPartitionReassignmentsTopics(*t) for t in topics] if topics else None
-    answer = submit(controller, lr.ListPartitionReassignmentsRequest(1000, asked), 0)
+    asked = [ListPartitionReassignmentsTopics(*t) for t in topics] if topics else None
+    answer = submit(controller, ListPartitionReassignmentsRequest(1000, asked), 0)
     assert (answer.error_code, answer.error_message) == (0, None)
     return [
         (t.name, p.partition_index, p.replicas, p.adding_replicas, p.removing_replicas)
@@ -243,14 +253,14 @@ def test_r298_moves_under_way_are_listed() -> None:
     assert listed(controller) == [row]
     assert listed(controller, ("t", [0, 1]), ("s", [0]), ("x", [0])) == [row]
     assert listed(controller, ("t", [1])) == []
-    empty = submit(controller, lr.ListPartitionReassignmentsRequest(1000, []), 0)
-    assert empty == lr.ListPartitionReassignmentsResponse(error_message=None)
+    empty = submit(controller, ListPartitionReassignmentsRequest(1000, []), 0)
+    assert empty == ListPartitionReassignmentsResponse(error_message=None)
 
 
 def test_r298_only_what_is_committed_is_listed() -> None:
     controller = three()
     topic = controller.image.topics["t"]
-    controller.replay(99, m.PartitionChangeRecord(0, topic.id, replicas=[1, 2, 3, 4], adding_replicas=[4], leader=-2))
+    controller.replay(99, PartitionChangeRecord(0, topic.id, replicas=[1, 2, 3, 4], adding_replicas=[4], leader=-2))
     controller.complete_append(99, 1)
-    decision = run_to_end(controller.decide(lr.ListPartitionReassignmentsRequest(1000, None)))  # type: ignore[arg-type]
+    decision = run_to_end(controller.decide(ListPartitionReassignmentsRequest(1000, None)))  # type: ignore[arg-type]
     assert decision.response.topics == []

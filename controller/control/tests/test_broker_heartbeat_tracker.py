@@ -23,9 +23,9 @@ from ottla.controller.periodic_tasks import (
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, send_heartbeat
 from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.create_topics import CreatableReplicaAssignment
+from ottla.wire.messages.metadata_records import PartitionChangeRecord
 
 SESSION = 9_000
 
@@ -116,19 +116,19 @@ def test_who_was_let_go_may_come_back_at_once() -> None:
 
 def test_r275_a_shutdown_an_earlier_controller_began_begins_anew_without_saying_so_twice() -> None:
     controller = machine(2)
-    create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2])])
+    create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2])])
     send_heartbeat(controller, 1, want_shut_down=True)
     assert controller.image.brokers[1].in_controlled_shutdown
     topic = controller.image.topics["t"]
     offset = controller.image.offset + 1
-    controller.replay(offset, m.PartitionChangeRecord(0, topic.id, [1, 2], 1))  # as if a part of it had been lost
+    controller.replay(offset, PartitionChangeRecord(0, topic.id, [1, 2], 1))  # as if a part of it had been lost
     publish(controller, offset)
     controller.activate(0)
     assert not send_heartbeat(controller, 1).should_shut_down, "it has not asked this controller"
     epoch = epoch_of(controller, 1)
-    decided = controller.decide(bh.BrokerHeartbeatRequest(1, epoch, offset, False, True), 1, offset + 1)
+    decided = controller.decide(BrokerHeartbeatRequest(1, epoch, offset, False, True), 1, offset + 1)
     records = run_to_end(decided).records  # type: ignore[arg-type]
-    assert [type(r) for r in records] == [m.PartitionChangeRecord]
+    assert [type(r) for r in records] == [PartitionChangeRecord]
     assert controller.heartbeat_state.controlled_shutdown_offsets == {1: offset + 1}
 
 
@@ -145,7 +145,7 @@ def do(controller: ControllerStateMachine, chore: PeriodicTask, now_ms: float = 
 
 def test_r267_one_stale_broker_a_turn_is_fenced_and_led_by_others() -> None:
     controller = machine(3)
-    create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2, 3])])
+    create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2, 3])])
     for broker in (1, 2, 3):
         heard(controller, broker, 0 if broker < 3 else 5_000)
     assert do(controller, FENCE_STALE_BROKERS, SESSION) == (False, [])

@@ -21,27 +21,31 @@ from ottla.controller.tests.test_controller_state_machine import (
 )
 from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import broker_registration as br
-from ottla.wire.messages import controller_registration as cr
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import unregister_broker as ub
+from ottla.wire.messages import controller_registration
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.wire.messages.create_topics import CreatableReplicaAssignment
+from ottla.wire.messages.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+)
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 ID = bytes(13) + b"\x09\x09\x09"
 
 
-def request(broker: int = 9, **values: Any) -> br.BrokerRegistrationRequest:
-    features = [br.Feature(name, low, high) for name, (low, high) in broker_registration.SUPPORTED_FEATURES.items()]
-    out = br.BrokerRegistrationRequest(broker, "", ID, [], features, None, log_dirs=[directory(broker)])
+def request(broker: int = 9, **values: Any) -> BrokerRegistrationRequest:
+    features = [Feature(name, low, high) for name, (low, high) in broker_registration.SUPPORTED_FEATURES.items()]
+    out = BrokerRegistrationRequest(broker, "", ID, [], features, None, log_dirs=[directory(broker)])
     for name, value in values.items():
         setattr(out, name, value)
     return out
 
 
-def without(*names: str, **ranges: tuple[int, int]) -> list[br.Feature]:
+def without(*names: str, **ranges: tuple[int, int]) -> list[Feature]:
     known = {**broker_registration.SUPPORTED_FEATURES, **{k.replace("_", "."): v for k, v in ranges.items()}}
-    return [br.Feature(name, low, high) for name, (low, high) in known.items() if name not in names]
+    return [Feature(name, low, high) for name, (low, high) in known.items() if name not in names]
 
 
 ROWS = [
@@ -54,7 +58,7 @@ ROWS = [
     ({"log_dirs": [directory(9), directory(9)]}, ErrorCode.INVALID_REGISTRATION),
     ({"log_dirs": [n.to_bytes(16, "big") for n in range(100, 1101)]}, ErrorCode.INVALID_REGISTRATION),
     ({"log_dirs": [n.to_bytes(16, "big") for n in range(100, 1100)]}, ErrorCode.NONE),
-    ({"listeners": [br.Listener(str(n), "h", 9, 0) for n in range(1001)]}, ErrorCode.INVALID_REGISTRATION),
+    ({"listeners": [Listener(str(n), "h", 9, 0) for n in range(1001)]}, ErrorCode.INVALID_REGISTRATION),
     ({"log_dirs": [directory(9), directory(1)]}, ErrorCode.INVALID_REGISTRATION),
     ({"features": without("metadata.version")}, ErrorCode.INVALID_REGISTRATION),
     ({"features": without(metadata_version=(7, 29))}, ErrorCode.UNSUPPORTED_VERSION),
@@ -63,7 +67,7 @@ ROWS = [
     ({"features": without("eligible.leader.replicas.version")}, ErrorCode.UNSUPPORTED_VERSION),
     ({"features": without("kraft.version")}, ErrorCode.UNSUPPORTED_VERSION),
     ({"features": without("group.version")}, ErrorCode.NONE),  # not finalized here
-    ({"features": [*without(), br.Feature("later.version", 3, 5)]}, ErrorCode.NONE),
+    ({"features": [*without(), Feature("later.version", 3, 5)]}, ErrorCode.NONE),
     ({"cluster_id": "other", "log_dirs": []}, ErrorCode.INCONSISTENT_CLUSTER_ID),
 ]
 
@@ -81,7 +85,7 @@ def test_r269_a_registration_is_checked(values: dict[str, Any], code: ErrorCode)
 def test_r270_a_new_process_is_fenced_and_has_an_epoch_of_its_own() -> None:
     controller = machine()
     offset = controller.image.offset + 1
-    listeners = [br.Listener("PLAINTEXT", "h", 9, 0)]
+    listeners = [Listener("PLAINTEXT", "h", 9, 0)]
     answer = submit(controller, request(listeners=listeners, rack="r"))
     known = controller.image.brokers[9]
     assert answer.broker_epoch == known.broker_epoch == offset
@@ -133,7 +137,7 @@ def controllable(state: str) -> ControllerStateMachine:
     """Broker 1 in a state, of two; broker 2 lives."""
     controller = machine(2)
     if state != "leads nothing":
-        placed = [ct.CreatableReplicaAssignment(0, [1, 2])]
+        placed = [CreatableReplicaAssignment(0, [1, 2])]
         create(controller, "t", assignments=placed, partitions=-1, factor=-1)
     match state:
         case "fenced":
@@ -180,8 +184,8 @@ def test_r273_a_heartbeat_leads_from_state_to_state(
         assert (partition.leader, partition.isr) == (2, (2,))
 
 
-def change(epoch: int, **what: Any) -> m.BrokerRegistrationChangeRecord:
-    return m.BrokerRegistrationChangeRecord(1, epoch, **what)
+def change(epoch: int, **what: Any) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(1, epoch, **what)
 
 
 @pytest.mark.parametrize(
@@ -198,10 +202,10 @@ def test_r286_a_change_of_state_is_one_record_before_or_behind_those_of_the_part
 ) -> None:
     controller = controllable(state)
     epoch = controller.image.brokers[1].broker_epoch
-    decision = run_to_end(controller.decide(bh.BrokerHeartbeatRequest(1, epoch, **wants)))  # type: ignore[arg-type]
+    decision = run_to_end(controller.decide(BrokerHeartbeatRequest(1, epoch, **wants)))  # type: ignore[arg-type]
     assert decision.records[0 if first else -1] == change(epoch, **what)
     others = decision.records[1:] if first else decision.records[:-1]
-    assert all(isinstance(r, m.PartitionChangeRecord) for r in others)
+    assert all(isinstance(r, PartitionChangeRecord) for r in others)
     assert bool(others) == (state != "leads nothing" and state != "fenced")
 
 
@@ -210,7 +214,7 @@ def test_r276_a_broker_nobody_hears_is_fenced_and_led_by_others() -> None:
     decision = run_to_end(broker_heartbeat.fence_broker(controller.image, 1, {}))
     epoch = controller.image.brokers[1].broker_epoch
     assert decision.records[-1] == change(epoch, fenced=1)
-    assert [r.leader for r in decision.records if isinstance(r, m.PartitionChangeRecord)] == [2]
+    assert [r.leader for r in decision.records if isinstance(r, PartitionChangeRecord)] == [2]
 
 
 def test_r273_a_shutdown_goes_on_once_and_waits_for_who_is_behind() -> None:
@@ -228,7 +232,7 @@ def test_r274_a_heartbeat_of_another_epoch_is_stale() -> None:
     controller = machine()
     epoch = controller.image.brokers[1].broker_epoch
     for broker, wrong in ((1, epoch + 1), (1, epoch - 1), (2, epoch)):
-        assert submit(controller, bh.BrokerHeartbeatRequest(broker, wrong)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert submit(controller, BrokerHeartbeatRequest(broker, wrong)).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_r274_caught_up_is_who_has_applied_its_own_registration() -> None:
@@ -253,7 +257,7 @@ def test_r290_directories_that_failed_are_told_in_a_heartbeat() -> None:
 def test_r290_who_comes_back_without_a_directory_leads_nothing_that_lies_there() -> None:
     controller = machine(2)
     register(controller, 1, directory(7))
-    create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(n, [1, 2]) for n in range(2)])
+    create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(n, [1, 2]) for n in range(2)])
     topic = controller.image.topics["t"]
     rows = [(directory(7), topic.id, 0), (directory(1), topic.id, 1)]
     assign_directories(controller, rows)
@@ -269,12 +273,12 @@ def test_r290_who_comes_back_without_a_directory_leads_nothing_that_lies_there()
 def test_r290_all_that_lies_in_a_directory_that_failed_is_looked_at_in_sync_or_not() -> None:
     """A leader that may not lead any more is found out there too."""
     controller = machine(2)
-    create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2])])
+    create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2])])
     register(controller, 2, directory(8))
     topic = controller.image.topics["t"]
     for change in (
-        m.PartitionChangeRecord(0, topic.id, [1], 1, directories=[directory(1), directory(8)]),
-        m.BrokerRegistrationChangeRecord(1, controller.image.brokers[1].broker_epoch, fenced=1),
+        PartitionChangeRecord(0, topic.id, [1], 1, directories=[directory(1), directory(8)]),
+        BrokerRegistrationChangeRecord(1, controller.image.brokers[1].broker_epoch, fenced=1),
     ):
         offset = controller.image.offset + 1
         controller.replay(offset, change)
@@ -288,7 +292,7 @@ def test_r273_a_shutdown_waits_for_whoever_serves_and_was_not_heard_since_its_re
     send_heartbeat(controller, 2)
     epoch = controller.image.brokers[2].broker_epoch
     offset = controller.image.offset + 1
-    controller.replay(offset, m.BrokerRegistrationChangeRecord(2, epoch, cordoned_log_dirs=[]))
+    controller.replay(offset, BrokerRegistrationChangeRecord(2, epoch, cordoned_log_dirs=[]))
     publish(controller, offset)
     assert not send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
     send_heartbeat(controller, 2)
@@ -299,7 +303,7 @@ def test_r275_who_is_fenced_in_the_middle_of_a_shutdown_serves_again_when_it_is_
     controller = controllable("shutting down")
     epoch = controller.image.brokers[1].broker_epoch
     offset = controller.image.offset + 1
-    controller.replay(offset, m.BrokerRegistrationChangeRecord(1, epoch, fenced=1))
+    controller.replay(offset, BrokerRegistrationChangeRecord(1, epoch, fenced=1))
     publish(controller, offset)
     answer = send_heartbeat(controller, 1)
     assert (answer.is_fenced, answer.should_shut_down) == (False, False)
@@ -320,7 +324,7 @@ def test_cordoned_directories_are_told_once_even_where_there_are_none() -> None:
 def test_cordoned_directories_are_noted_where_the_level_knows_them() -> None:
     for level, expected in ((CORDONED_DIRS_MIN_VERSION, [directory(1)]), (CORDONED_DIRS_MIN_VERSION - 1, None)):
         controller = machine()
-        controller.replay(0, m.FeatureLevelRecord("metadata.version", level))
+        controller.replay(0, FeatureLevelRecord("metadata.version", level))
         controller.complete_append(controller.image.offset + 1, 1)
         controller.publish()
         send_heartbeat(controller, 1, cordoned_log_dirs=[directory(1)])
@@ -331,17 +335,19 @@ def test_cordoned_directories_are_noted_where_the_level_knows_them() -> None:
 def test_r281_a_broker_that_is_forgotten_stays_eligible() -> None:
     controller = machine()
     create(controller, "t")
-    answer = submit(controller, ub.UnregisterBrokerRequest(1))
+    answer = submit(controller, UnregisterBrokerRequest(1))
     assert answer.error_code == 0
     assert not controller.image.brokers
     partition = controller.image.topics["t"].partitions[0]
     assert (partition.leader, partition.isr, partition.elr, partition.replicas) == (-1, (), (1,), (1,))
-    assert submit(controller, ub.UnregisterBrokerRequest(1)).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert submit(controller, UnregisterBrokerRequest(1)).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 def test_r282_controllers_register_too() -> None:
     controller = machine()
-    row = cr.ControllerRegistrationRequest(5, ID, True, [cr.Listener("C", "h", 1, 0)], [cr.Feature("f", 1, 2)])
+    row = controller_registration.ControllerRegistrationRequest(
+        5, ID, True, [controller_registration.Listener("C", "h", 1, 0)], [controller_registration.Feature("f", 1, 2)]
+    )
     assert submit(controller, row).error_code == 0
     known = controller.image.controllers[5]
     assert (known.incarnation_id, known.zk_migration_ready) == (ID, True)

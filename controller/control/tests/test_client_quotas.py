@@ -12,16 +12,21 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import alter_client_quotas as ac
-from ottla.wire.messages import describe_client_quotas as dc
+from ottla.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntityData,
+    AlterClientQuotasRequestEntryData,
+    OpData,
+)
+from ottla.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
 Names = list[tuple[str, str | None]]
 RATE = "producer_byte_rate"
 
 
-def entry(names: Names, *ops: tuple[str, float | None]) -> ac.AlterClientQuotasRequestEntryData:
-    entity = [ac.AlterClientQuotasRequestEntityData(kind, name) for kind, name in names]
-    return ac.AlterClientQuotasRequestEntryData(entity, [ac.OpData(key, v or 0.0, v is None) for key, v in ops])
+def entry(names: Names, *ops: tuple[str, float | None]) -> AlterClientQuotasRequestEntryData:
+    entity = [AlterClientQuotasRequestEntityData(kind, name) for kind, name in names]
+    return AlterClientQuotasRequestEntryData(entity, [OpData(key, v or 0.0, v is None) for key, v in ops])
 
 
 class QuotaControlFixture:
@@ -29,7 +34,7 @@ class QuotaControlFixture:
         self.image = MetadataImage()
 
     def alter(self, *entries: Any, dry: bool = False) -> ControllerResult:
-        decision = run_to_end(alter_client_quotas(self.image, ac.AlterClientQuotasRequest(list(entries), dry)))
+        decision = run_to_end(alter_client_quotas(self.image, AlterClientQuotasRequest(list(entries), dry)))
         draft = ImageBuilder(self.image)
         for record in decision.records:
             draft.replay(record)
@@ -37,7 +42,7 @@ class QuotaControlFixture:
         return decision
 
     def describe(self, *components: tuple[str, int, str | None], strict: bool = False) -> dict[Any, dict[str, float]]:
-        request = dc.DescribeClientQuotasRequest([dc.ComponentData(*x) for x in components], strict)
+        request = DescribeClientQuotasRequest([ComponentData(*x) for x in components], strict)
         return run_to_end(matching_quotas(self.image, filter_from_request(request)))
 
 

@@ -10,16 +10,29 @@ from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.tests.test_controller_state_machine import create, machine, register, send_heartbeat, submit
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
 REPLICAS = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def by_hand(controller: ControllerStateMachine, *rows: tuple[int, list[int]], count: int = -1, factor: int = -1) -> Any:
-    assignments = [ct.CreatableReplicaAssignment(number, ids) for number, ids in rows]
+    assignments = [CreatableReplicaAssignment(number, ids) for number, ids in rows]
     return create(controller, "t", count, factor, assignments=assignments)
 
 
@@ -59,18 +72,18 @@ def test_by_hand_and_by_count_exclude_each_other(count: int, factor: int) -> Non
 
 def test_who_is_fenced_or_on_its_way_out_is_not_in_sync() -> None:
     controller = machine(3)
-    create(controller, "held", assignments=[ct.CreatableReplicaAssignment(0, [2])], partitions=-1, factor=-1)
+    create(controller, "held", assignments=[CreatableReplicaAssignment(0, [2])], partitions=-1, factor=-1)
     send_heartbeat(controller, 2, want_shut_down=True)
     assert controller.image.brokers[2].in_controlled_shutdown
     register(controller, 3, unfence=False)
     assert by_hand(controller, (0, [2, 3, 1])).error_code == 0
     partition = controller.image.topics["t"].partitions[0]
     assert (partition.replicas, partition.isr, partition.leader) == ((2, 3, 1), (1,), 1)
-    wide = cp.CreatePartitionsAssignment([2, 3, 1])
-    answer = submit(controller, cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t", 2, [wide])], 1000))
+    wide = CreatePartitionsAssignment([2, 3, 1])
+    answer = submit(controller, CreatePartitionsRequest([CreatePartitionsTopic("t", 2, [wide])], 1000))
     assert answer.results[0].error_code == 0
     for ids in ([2], [3], [2, 3]):
-        row = create(controller, "u", assignments=[ct.CreatableReplicaAssignment(0, ids)], partitions=-1, factor=-1)
+        row = create(controller, "u", assignments=[CreatableReplicaAssignment(0, ids)], partitions=-1, factor=-1)
         assert row.error_code == REPLICAS
     for _ in range(20):
         create(controller, "v")
@@ -79,9 +92,9 @@ def test_who_is_fenced_or_on_its_way_out_is_not_in_sync() -> None:
 
 def test_one_topic_of_a_request_may_fail_alone() -> None:
     controller = machine()
-    topics = [ct.CreatableTopic("a", 1, 1), ct.CreatableTopic("b", 1, 5), ct.CreatableTopic("c", 1, 1)]
-    topics += [ct.CreatableTopic("d", 1, 1), ct.CreatableTopic("d", 2, 1)]
-    answer = submit(controller, ct.CreateTopicsRequest(topics, 1000))
+    topics = [CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 5), CreatableTopic("c", 1, 1)]
+    topics += [CreatableTopic("d", 1, 1), CreatableTopic("d", 2, 1)]
+    answer = submit(controller, CreateTopicsRequest(topics, 1000))
     codes = {row.name: row.error_code for row in answer.topics}
     wrong = ErrorCode.INVALID_REPLICATION_FACTOR
     assert codes == {"a": 0, "b": wrong, "c": 0, "d": ErrorCode.INVALID_REQUEST}
@@ -102,8 +115,8 @@ def test_one_topic_of_a_request_may_fail_alone() -> None:
 )
 def test_a_request_makes_ten_thousand_records_at_the_most(counts: list[int], refused: bool) -> None:
     controller = machine()
-    topics = [ct.CreatableTopic(f"t{n}", count, 1) for n, count in enumerate(counts)]
-    answer = submit(controller, ct.CreateTopicsRequest(topics, 1000))
+    topics = [CreatableTopic(f"t{n}", count, 1) for n, count in enumerate(counts)]
+    answer = submit(controller, CreateTopicsRequest(topics, 1000))
     assert {row.error_code for row in answer.topics} == {ErrorCode.POLICY_VIOLATION if refused else 0}
     assert len(answer.topics) == len(counts)
     assert len(controller.image.topics) == (0 if refused else len(counts))
@@ -111,9 +124,9 @@ def test_a_request_makes_ten_thousand_records_at_the_most(counts: list[int], ref
 
 def test_defaults_and_assignments_count_towards_the_limit() -> None:
     controller = machine()  # two partitions by default
-    topics = [ct.CreatableTopic("a", 9_999, 1), ct.CreatableTopic("b", -1, -1)]
-    assert submit(controller, ct.CreateTopicsRequest(topics, 1000)).topics[1].error_code == ErrorCode.POLICY_VIOLATION
-    many = [ct.CreatableReplicaAssignment(n, [1]) for n in range(10_001)]
+    topics = [CreatableTopic("a", 9_999, 1), CreatableTopic("b", -1, -1)]
+    assert submit(controller, CreateTopicsRequest(topics, 1000)).topics[1].error_code == ErrorCode.POLICY_VIOLATION
+    many = [CreatableReplicaAssignment(n, [1]) for n in range(10_001)]
     assert create(controller, "t", -1, -1, assignments=many).error_code == ErrorCode.POLICY_VIOLATION
 
 
@@ -122,8 +135,8 @@ def test_create_partitions_adds_ten_thousand_at_the_most(count: int, code: int) 
     controller = machine()
     create(controller, "t")
     create(controller, "u")
-    topics = [cp.CreatePartitionsTopic("u", 1, None), cp.CreatePartitionsTopic("t", count, None)]
-    answer = submit(controller, cp.CreatePartitionsRequest(topics, 1000))
+    topics = [CreatePartitionsTopic("u", 1, None), CreatePartitionsTopic("t", count, None)]
+    answer = submit(controller, CreatePartitionsRequest(topics, 1000))
     codes = [row.error_code for row in answer.results]
     assert codes == ([code, code] if code else [ErrorCode.INVALID_PARTITIONS, 0]), "all of the request is refused"
     assert len(controller.image.topics["t"].partitions) == (1 if code else count)
@@ -134,15 +147,13 @@ def test_more_than_eight_mebibytes_of_settings_are_too_much_for_one_batch() -> N
     name, value = "leader.replication.throttled.replicas", "1:" + "1" * 32_765
     for count, code in ((255, 0), (257, ErrorCode.RECORD_LIST_TOO_LARGE)):
         controller = machine()
-        topics = [
-            ct.CreatableTopic(f"t{n}", 1, 1, configs=[ct.CreatableTopicConfig(name, value)]) for n in range(count)
-        ]
-        rows = submit(controller, ct.CreateTopicsRequest(topics, 1000)).topics
+        topics = [CreatableTopic(f"t{n}", 1, 1, configs=[CreatableTopicConfig(name, value)]) for n in range(count)]
+        rows = submit(controller, CreateTopicsRequest(topics, 1000)).topics
         assert {row.error_code for row in rows} == {code}
         assert len(controller.image.topics) == (0 if code else count)
         controller = machine()
-        settings = [ia.AlterConfigsResource(4, "1", [ia.AlterableConfig(f"p{n}", 0, value) for n in range(count)])]
-        rows = submit(controller, ia.IncrementalAlterConfigsRequest(settings)).responses
+        settings = [AlterConfigsResource(4, "1", [AlterableConfig(f"p{n}", 0, value) for n in range(count)])]
+        rows = submit(controller, IncrementalAlterConfigsRequest(settings)).responses
         assert [row.error_code for row in rows] == [code]
         assert len(controller.image.config(4, "1")) == (0 if code else count)
 
@@ -154,7 +165,7 @@ def test_what_is_no_increase_is_told_apart() -> None:
         (3, "Topic already has 3 partition(s)."),
         (2, "The topic t currently has 3 partition(s); 2 would not be an increase."),
     ):
-        answer = submit(controller, cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t", count, None)], 1000))
+        answer = submit(controller, CreatePartitionsRequest([CreatePartitionsTopic("t", count, None)], 1000))
         assert (answer.results[0].error_code, answer.results[0].error_message) == (ErrorCode.INVALID_PARTITIONS, says)
 
 
@@ -164,16 +175,16 @@ def test_several_topics_of_a_request_share_its_room() -> None:
         topics = []
         for name, extra in (("t", 5_000), ("u", second)):
             create(controller, name)
-            topics.append(cp.CreatePartitionsTopic(name, 1 + extra, None))
-        answer = submit(controller, cp.CreatePartitionsRequest(topics, 1000))
+            topics.append(CreatePartitionsTopic(name, 1 + extra, None))
+        answer = submit(controller, CreatePartitionsRequest(topics, 1000))
         assert [row.error_code for row in answer.results] == [code, code]
 
 
 def test_new_partitions_by_hand_lie_where_they_are_told_in_order() -> None:
     controller = machine(3)
     create(controller, "t", 2)
-    rows = [cp.CreatePartitionsAssignment([broker]) for broker in (3, 1, 2)]
-    answer = submit(controller, cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t", 5, rows)], 1000))
+    rows = [CreatePartitionsAssignment([broker]) for broker in (3, 1, 2)]
+    answer = submit(controller, CreatePartitionsRequest([CreatePartitionsTopic("t", 5, rows)], 1000))
     assert answer.results[0].error_code == 0
     made = controller.image.topics["t"].partitions
     assert [made[number].replicas for number in (2, 3, 4)] == [(3,), (1,), (2,)]
@@ -184,17 +195,17 @@ def test_new_partitions_have_as_many_replicas_as_the_first() -> None:
     create(controller, "t", 1, 2)
 
     def widen(*lists: list[int]) -> int:
-        rows = [cp.CreatePartitionsAssignment(ids) for ids in lists]
+        rows = [CreatePartitionsAssignment(ids) for ids in lists]
         known = len(controller.image.topics["t"].partitions)
-        topic = cp.CreatePartitionsTopic("t", known + max(len(lists), 1), rows or None)
-        return int(submit(controller, cp.CreatePartitionsRequest([topic], 1000)).results[0].error_code)
+        topic = CreatePartitionsTopic("t", known + max(len(lists), 1), rows or None)
+        return int(submit(controller, CreatePartitionsRequest([topic], 1000)).results[0].error_code)
 
     assert widen([1]) == widen([1, 2, 3]) == widen([1, 1]) == widen([1, 8]) == widen([]) == REPLICAS
     assert widen([2, 3]) == 0
     assert widen() == 0
     assert [len(p.replicas) for p in controller.image.topics["t"].partitions.values()] == [2, 2, 2]
-    bad = cp.CreatePartitionsTopic("t", 9, [cp.CreatePartitionsAssignment([1, 2])])
-    assert submit(controller, cp.CreatePartitionsRequest([bad], 1000)).results[0].error_code == REPLICAS
+    bad = CreatePartitionsTopic("t", 9, [CreatePartitionsAssignment([1, 2])])
+    assert submit(controller, CreatePartitionsRequest([bad], 1000)).results[0].error_code == REPLICAS
 
 
 def test_names_that_differ_in_dots_only_collide() -> None:
@@ -202,15 +213,15 @@ def test_names_that_differ_in_dots_only_collide() -> None:
     create(controller, "a.b_c")
     for name in ("a_b.c", "a_b_c", "a.b.c"):
         assert create(controller, name).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    both = [ct.CreatableTopic(name, 1, 1) for name in ("x_y", "x.y")]
-    assert [r.error_code for r in submit(controller, ct.CreateTopicsRequest(both, 1000)).topics] == [0, 0]
+    both = [CreatableTopic(name, 1, 1) for name in ("x_y", "x.y")]
+    assert [r.error_code for r in submit(controller, CreateTopicsRequest(both, 1000)).topics] == [0, 0]
     row = create(controller, "x_y")
     assert row.error_message == "Topic 'x_y' already exists."
-    submit(controller, dt.DeleteTopicsRequest([dt.DeleteTopicState("x_y")]), 6)
+    submit(controller, DeleteTopicsRequest([DeleteTopicState("x_y")]), 6)
     row = create(controller, "x_y")
     assert row.error_message == "Topic 'x_y' collides with existing topic: x.y"
-    both = [ct.CreatableTopic(name, 1, 1) for name in ("z.y_x", "z_y.x")]
-    submit(controller, ct.CreateTopicsRequest(both, 1000))
+    both = [CreatableTopic(name, 1, 1) for name in ("z.y_x", "z_y.x")]
+    submit(controller, CreateTopicsRequest(both, 1000))
     row = create(controller, "z_y_x")
     assert row.error_message == "Topic 'z_y_x' collides with existing topic: z.y_x", "the first of several"
     assert create(controller, "a.b_c").error_code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -223,9 +234,9 @@ def test_no_topic_gets_the_metadata_logs_name() -> None:
         row = create(controller, name)
         assert row.error_code == ErrorCode.INVALID_REQUEST
         assert row.error_message == "Creation of internal topic __cluster_metadata is prohibited."
-    twice = submit(controller, ct.CreateTopicsRequest([ct.CreatableTopic(METADATA_TOPIC, 1, 1)] * 2, 1000)).topics
+    twice = submit(controller, CreateTopicsRequest([CreatableTopic(METADATA_TOPIC, 1, 1)] * 2, 1000)).topics
     assert [row.error_message for row in twice] == ["Duplicate topic name."]
     assert METADATA_TOPIC not in controller.image.topics
     for name in ("__cluster.metadata", "__cluster_metadata-0", "__cluster_metadata2"):
         assert create(controller, name).error_code == 0, "and no other name is refused"
-        submit(controller, dt.DeleteTopicsRequest([dt.DeleteTopicState(name)]), 6)
+        submit(controller, DeleteTopicsRequest([DeleteTopicState(name)]), 6)

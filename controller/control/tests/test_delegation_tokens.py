@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.control import delegation_tokens as dt
 from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult
-from ottla.controller.control.delegation_tokens import SECRET, TokenRequestContext, token_hmac
+from ottla.controller.control.delegation_tokens import (
+    SECRET,
+    TokenRequestContext,
+    decide_token_request,
+    sweep_expired_tokens,
+    token_hmac,
+)
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.image import MetadataImage, image_records
 from ottla.controller.metadata.image_builder import ImageBuilder
@@ -16,21 +21,21 @@ from ottla.controller.periodic_tasks import SWEEP_EXPIRED_TOKENS
 from ottla.jobs.steps import run_to_end
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_delegation_token as cd
-from ottla.wire.messages import expire_delegation_token as ed
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import renew_delegation_token as rd
+from ottla.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.wire.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
+from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 
 NOW = 1_700_000_000_000
 HOUR, DAY = 3_600_000, 86_400_000
 NEVER = 2**63 - 1
 STATIC = {SECRET: "a-secret"}
-BOB = cd.CreatableRenewers("User", "bob")
+BOB = CreatableRenewers("User", "bob")
 
 
-def a_token(token_id: str = "t1", **other: Any) -> m.DelegationTokenRecord:
+def a_token(token_id: str = "t1", **other: Any) -> DelegationTokenRecord:
     fields = {"issue_timestamp": NOW, "max_timestamp": NOW + 7 * DAY, "expiration_timestamp": NOW + DAY, **other}
-    return m.DelegationTokenRecord("User:alice", "User:admin", ["User:bob"], token_id=token_id, **fields)
+    return DelegationTokenRecord("User:alice", "User:admin", ["User:bob"], token_id=token_id, **fields)
 
 
 def with_records(*records: Any) -> MetadataImage:
@@ -44,13 +49,13 @@ def decided(
     request: Any, image: MetadataImage, who: str = "User:alice", version: int = 3, **static: str
 ) -> ControllerResult:
     settings = {**STATIC, **{k.replace("_", "."): v for k, v in static.items()}}
-    said = dt.decide_token_request(
+    said = decide_token_request(
         image, TokenRequestContext(request, who, NOW), version, settings, lambda: bytes(range(16))
     )
     return said if isinstance(said, ControllerResult) else run_to_end(said)
 
 
-def created(request: cd.CreateDelegationTokenRequest, **more: Any) -> ControllerResult:
+def created(request: CreateDelegationTokenRequest, **more: Any) -> ControllerResult:
     return decided(request, MetadataImage(), **more)
 
 
@@ -58,7 +63,7 @@ def created(request: cd.CreateDelegationTokenRequest, **more: Any) -> Controller
 
 
 def test_331_the_hmac_is_made_of_the_id_and_a_secret_every_node_has() -> None:
-    decision = created(cd.CreateDelegationTokenRequest())
+    decision = created(CreateDelegationTokenRequest())
     token_id = uuid_to_string(bytes(range(16)))
     assert (decision.response.error_code, decision.response.token_id) == (0, token_id)
     assert decision.response.hmac == token_hmac("a-secret", token_id) != token_hmac("b-secret", token_id)
@@ -66,25 +71,23 @@ def test_331_the_hmac_is_made_of_the_id_and_a_secret_every_node_has() -> None:
 
 
 def test_332_a_token_is_recorded_with_whose_it_is_and_without_its_hmac() -> None:
-    decision = created(cd.CreateDelegationTokenRequest("User", "carol", [BOB], -1), who="User:admin")
+    decision = created(CreateDelegationTokenRequest("User", "carol", [BOB], -1), who="User:admin")
     (record,) = decision.records
     times = NOW, NOW + 7 * DAY, NOW + DAY
-    assert record == m.DelegationTokenRecord(
-        "User:carol", "User:admin", ["User:bob"], *times, decision.response.token_id
-    )
+    assert record == DelegationTokenRecord("User:carol", "User:admin", ["User:bob"], *times, decision.response.token_id)
     r = decision.response
     assert (r.principal_type, r.principal_name) == ("User", "carol")
     assert (r.token_requester_principal_type, r.token_requester_principal_name) == ("User", "admin")
 
 
 def test_334_before_version_3_the_answer_does_not_say_who_asked() -> None:
-    r = created(cd.CreateDelegationTokenRequest(), version=2).response
+    r = created(CreateDelegationTokenRequest(), version=2).response
     assert (r.principal_name, r.token_requester_principal_type, r.token_requester_principal_name) == ("alice", "", "")
 
 
 @pytest.mark.parametrize("name", [None, ""])
 def test_334_who_names_nobody_asks_for_himself(name: str | None) -> None:
-    (record,) = created(cd.CreateDelegationTokenRequest("User", name), who="User:alice").records
+    (record,) = created(CreateDelegationTokenRequest("User", name), who="User:alice").records
     assert (record.owner, record.requester) == ("User:alice", "User:alice")
 
 
@@ -102,7 +105,7 @@ def test_334_who_names_nobody_asks_for_himself(name: str | None) -> None:
     ],
 )
 def test_334_how_long_a_token_lives(asked_ms: int, static: dict[str, str], max_ms: int, expiry_ms: int) -> None:
-    decision = created(cd.CreateDelegationTokenRequest(max_lifetime_ms=asked_ms), **static)
+    decision = created(CreateDelegationTokenRequest(max_lifetime_ms=asked_ms), **static)
     r, (record,) = decision.response, decision.records
     assert (r.issue_timestamp_ms, r.max_timestamp_ms, r.expiry_timestamp_ms) == (NOW, max_ms, expiry_ms)
     assert (record.max_timestamp, record.expiration_timestamp) == (max_ms, expiry_ms)
@@ -110,8 +113,8 @@ def test_334_how_long_a_token_lives(asked_ms: int, static: dict[str, str], max_m
 
 def test_an_id_does_not_begin_like_an_option() -> None:
     ids = iter([b"\xf8" * 16, bytes(16)])
-    asked = TokenRequestContext(cd.CreateDelegationTokenRequest(), "User:alice", NOW)
-    decision = dt.decide_token_request(MetadataImage(), asked, 3, STATIC, lambda: next(ids))
+    asked = TokenRequestContext(CreateDelegationTokenRequest(), "User:alice", NOW)
+    decision = decide_token_request(MetadataImage(), asked, 3, STATIC, lambda: next(ids))
     assert isinstance(decision, ControllerResult)
     assert decision.response.token_id == uuid_to_string(bytes(16))
 
@@ -119,13 +122,13 @@ def test_an_id_does_not_begin_like_an_option() -> None:
 @pytest.mark.parametrize(
     ("renewers", "static", "code"),
     [
-        ([cd.CreatableRenewers("Group", "g")], {}, ErrorCode.INVALID_PRINCIPAL_TYPE),
-        ([BOB, cd.CreatableRenewers("user", "g")], {}, ErrorCode.INVALID_PRINCIPAL_TYPE),
+        ([CreatableRenewers("Group", "g")], {}, ErrorCode.INVALID_PRINCIPAL_TYPE),
+        ([BOB, CreatableRenewers("user", "g")], {}, ErrorCode.INVALID_PRINCIPAL_TYPE),
         ([BOB], {"delegation_token_secret_key": ""}, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
     ],
 )
 def test_334_what_is_refused_makes_no_record(renewers: Any, static: dict[str, str], code: ErrorCode) -> None:
-    decision = created(cd.CreateDelegationTokenRequest("User", "carol", renewers), **static)
+    decision = created(CreateDelegationTokenRequest("User", "carol", renewers), **static)
     r = decision.response
     assert (r.error_code, decision.records) == (code, [])
     assert (r.principal_name, r.token_requester_principal_name) == ("carol", "alice")
@@ -163,8 +166,8 @@ EXPIRE = [
 
 
 @pytest.mark.parametrize(("token", "who", "period_ms", "code", "end_ms"), RENEW)
-def test_334_renew(token: m.DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
-    request = rd.RenewDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
+def test_334_renew(token: DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
+    request = RenewDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
     decision = decided(request, with_records(token, a_token("t0")), who)
     assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
     times = {"max_timestamp": token.max_timestamp, "expiration_timestamp": end_ms}
@@ -172,24 +175,24 @@ def test_334_renew(token: m.DelegationTokenRecord, who: str, period_ms: int, cod
 
 
 @pytest.mark.parametrize(("token", "who", "period_ms", "code", "end_ms"), EXPIRE)
-def test_334_expire(token: m.DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
-    request = ed.ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
+def test_334_expire(token: DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
+    request = ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
     decision = decided(request, with_records(token, a_token("t0")), who)
     assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
     assert decision.records == ([] if code else [a_token(expiration_timestamp=end_ms)])
 
 
 @pytest.mark.parametrize("token", [a_token(), PAST, TOO_OLD])
-def test_334_a_token_is_removed_at_once_whether_or_not_it_is_over(token: m.DelegationTokenRecord) -> None:
+def test_334_a_token_is_removed_at_once_whether_or_not_it_is_over(token: DelegationTokenRecord) -> None:
     image = with_records(token, a_token("t0"))
-    decision = decided(ed.ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), -1), image)
+    decision = decided(ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), -1), image)
     assert decision.response.expiry_timestamp_ms == NOW
-    assert decision.records == [m.RemoveDelegationTokenRecord("t1")]
+    assert decision.records == [RemoveDelegationTokenRecord("t1")]
     assert image_records(with_records(token, a_token("t0"), *decision.records)) is not None
     assert list(with_records(token, a_token("t0"), *decision.records).others) == [("token", "t0")]
 
 
-@pytest.mark.parametrize("cls", [rd.RenewDelegationTokenRequest, ed.ExpireDelegationTokenRequest])
+@pytest.mark.parametrize("cls", [RenewDelegationTokenRequest, ExpireDelegationTokenRequest])
 @pytest.mark.parametrize(
     ("shown", "static", "code"),
     [
@@ -210,17 +213,17 @@ def test_334_an_hmac_nobody_knows(cls: Any, shown: bytes, static: dict[str, str]
 def test_332_what_is_over_is_swept_a_thousand_at_a_time() -> None:
     past = [a_token(f"p{n:04d}", expiration_timestamp=NOW - 1) for n in range(1001)]
     image = with_records(*past, a_token("stays"), a_token("just now", expiration_timestamp=NOW))
-    first = run_to_end(dt.sweep_expired_tokens(image, NOW))
+    first = run_to_end(sweep_expired_tokens(image, NOW))
     assert (first.response, len(first.records)) == (True, 1000)
-    second = run_to_end(dt.sweep_expired_tokens(with_records(*past, a_token("stays"), *first.records), NOW))
+    second = run_to_end(sweep_expired_tokens(with_records(*past, a_token("stays"), *first.records), NOW))
     assert (second.response, len(second.records)) == (False, 1)
     left = with_records(*past, a_token("stays"), *first.records, *second.records)
     assert list(left.others) == [("token", "stays")]
-    assert run_to_end(dt.sweep_expired_tokens(left, NOW)).records == []
+    assert run_to_end(sweep_expired_tokens(left, NOW)).records == []
 
 
 def test_the_sweep_pauses_while_it_looks() -> None:
-    steps = dt.sweep_expired_tokens(with_records(*(a_token(f"t{n}") for n in range(1000))), NOW)
+    steps = sweep_expired_tokens(with_records(*(a_token(f"t{n}") for n in range(1000))), NOW)
     assert sum(1 for _ in steps) == 20
 
 
@@ -233,7 +236,7 @@ def test_332_the_sweep_comes_hourly_by_the_wall_clock_and_only_where_there_is_a_
     machine.complete_append(0, 1)
     machine.publish()
     early, late = (machine.decide(SWEEP_EXPIRED_TOKENS, wall_ms=NOW + DAY + x) for x in (0, 1))
-    assert [run_to_end(x).records for x in (early, late)] == [[], [m.RemoveDelegationTokenRecord("t1")]]  # type: ignore[arg-type]
+    assert [run_to_end(x).records for x in (early, late)] == [[], [RemoveDelegationTokenRecord("t1")]]  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------ the machine
@@ -241,12 +244,12 @@ def test_332_the_sweep_comes_hourly_by_the_wall_clock_and_only_where_there_is_a_
 
 def test_requests_are_decided_on_what_was_appended_and_snapshots_keep_tokens() -> None:
     machine = ControllerStateMachine(ControllerDefaults(static_config=STATIC), lambda: bytes(range(16)))
-    made = machine.decide(TokenRequestContext(cd.CreateDelegationTokenRequest(), "User:alice", NOW), 3)
+    made = machine.decide(TokenRequestContext(CreateDelegationTokenRequest(), "User:alice", NOW), 3)
     assert isinstance(made, ControllerResult)
     for record in made.records:
         machine.replay(5, record)
     machine.complete_append(5, 1)
-    renew = TokenRequestContext(rd.RenewDelegationTokenRequest(made.response.hmac, HOUR), "User:alice", NOW)
+    renew = TokenRequestContext(RenewDelegationTokenRequest(made.response.hmac, HOUR), "User:alice", NOW)
     assert run_to_end(machine.decide(renew, 2)).response.error_code == 0  # type: ignore[arg-type]
     machine.publish()
     assert made.records[0] in list(image_records(machine.image))
@@ -254,10 +257,8 @@ def test_requests_are_decided_on_what_was_appended_and_snapshots_keep_tokens() -
 
 def test_a_look_for_an_hmac_among_many_tokens_pauses() -> None:
     image = with_records(*(a_token(f"t{n}") for n in range(1000)))
-    request = rd.RenewDelegationTokenRequest(bytes(64), -1)
-    steps = dt.decide_token_request(
-        image, TokenRequestContext(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16)
-    )
+    request = RenewDelegationTokenRequest(bytes(64), -1)
+    steps = decide_token_request(image, TokenRequestContext(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16))
     assert not isinstance(steps, ControllerResult)
     assert sum(1 for _ in steps) == 20
 
@@ -266,10 +267,8 @@ def test_a_look_for_an_hmac_among_many_tokens_pauses() -> None:
 def test_what_cannot_be_an_hmac_is_compared_with_none(size: int) -> None:
     """Comparing takes as long as what is shown has bytes, for every token."""
     image = with_records(*(a_token(f"t{n}") for n in range(200)))
-    request = rd.RenewDelegationTokenRequest(bytes(size), -1)
-    steps = dt.decide_token_request(
-        image, TokenRequestContext(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16)
-    )
+    request = RenewDelegationTokenRequest(bytes(size), -1)
+    steps = decide_token_request(image, TokenRequestContext(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16))
     assert not isinstance(steps, ControllerResult)
     with pytest.raises(StopIteration) as end:
         next(steps)

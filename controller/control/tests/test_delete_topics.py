@@ -6,7 +6,7 @@ from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.tests.test_controller_state_machine import create, machine, submit
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 INVALID = ErrorCode.INVALID_REQUEST
 BY_BOTH = "The provided topic name maps to an ID that was already supplied."
@@ -24,10 +24,10 @@ def delete(controller: ControllerStateMachine, *topics: str | bytes | tuple[str,
     asked = []
     for x in topics:
         if isinstance(x, str):
-            asked.append(dt.DeleteTopicState(x))
+            asked.append(DeleteTopicState(x))
         else:
-            asked.append(dt.DeleteTopicState(*x) if isinstance(x, tuple) else dt.DeleteTopicState(None, x))
-    rows = submit(controller, dt.DeleteTopicsRequest(asked), 6).responses
+            asked.append(DeleteTopicState(*x) if isinstance(x, tuple) else DeleteTopicState(None, x))
+    rows = submit(controller, DeleteTopicsRequest(asked), 6).responses
     return [(r.name, r.topic_id, r.error_code, r.error_message) for r in rows]
 
 

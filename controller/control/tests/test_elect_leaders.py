@@ -12,9 +12,9 @@ from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, send_heartbeat, submit
 from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import elect_leaders as el
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopicConfig
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from ottla.wire.messages.metadata_records import BrokerRegistrationChangeRecord, PartitionChangeRecord
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -30,12 +30,12 @@ def led(
             f"t{number}",
             -1,
             -1,
-            assignments=[ct.CreatableReplicaAssignment(0, [1, 2, 3])],
-            configs=[ct.CreatableTopicConfig("unclean.leader.election.enable", unclean)],
+            assignments=[CreatableReplicaAssignment(0, [1, 2, 3])],
+            configs=[CreatableTopicConfig("unclean.leader.election.enable", unclean)],
         )
         topic = out.image.topics[f"t{number}"]
         offset = out.image.offset + 1
-        out.replay(offset, m.PartitionChangeRecord(0, topic.id, list(isr), leader))
+        out.replay(offset, PartitionChangeRecord(0, topic.id, list(isr), leader))
         publish(out, offset)
     return out
 
@@ -46,8 +46,8 @@ def leader(controller: ControllerStateMachine, topic: str = "t0") -> tuple[int, 
 
 
 def elect(controller: ControllerStateMachine, kind: int, *named: tuple[str, list[int]]) -> list[tuple[Any, ...]]:
-    asked = [el.TopicPartitions(*n) for n in named] if named else None
-    answer = submit(controller, el.ElectLeadersRequest(kind, asked), 2)
+    asked = [TopicPartitions(*n) for n in named] if named else None
+    answer = submit(controller, ElectLeadersRequest(kind, asked), 2)
     assert answer.error_code == 0
     return [
         (t.topic, p.partition_id, p.error_code, p.error_message)
@@ -81,7 +81,7 @@ def test_r293_an_election_is_held_where_it_is_needed_and_possible(
     offset = controller.image.offset
     for i in fenced:
         controller.replay(
-            offset + 1, m.BrokerRegistrationChangeRecord(i, controller.image.brokers[i].broker_epoch, fenced=1)
+            offset + 1, BrokerRegistrationChangeRecord(i, controller.image.brokers[i].broker_epoch, fenced=1)
         )
     publish(controller, offset + 1)
     epoch = leader(controller)[1]
@@ -103,25 +103,25 @@ def test_r293_all_partitions_without_those_that_need_none() -> None:
     controller = led(topics=3)
     elect(controller, PREFERRED, ("t1", [0]))
     assert elect(controller, PREFERRED) == [("t0", 0, 0, None), ("t2", 0, 0, None)]
-    answer = submit(controller, el.ElectLeadersRequest(PREFERRED, None), 2)
+    answer = submit(controller, ElectLeadersRequest(PREFERRED, None), 2)
     assert [(r.topic, r.partition_result) for r in answer.replica_election_results] == [
         (f"t{n}", []) for n in range(3)
     ], "topics are named all the same"
 
 
 def test_r293_an_unknown_kind_fails_every_row() -> None:
-    answer = submit(led(), el.ElectLeadersRequest(2, [el.TopicPartitions("t0", [0, 1])]), 2)
+    answer = submit(led(), ElectLeadersRequest(2, [TopicPartitions("t0", [0, 1])]), 2)
     why = (ErrorCode.INVALID_REQUEST, "Unknown election type 2")
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert [(r.error_code, r.error_message) for r in answer.replica_election_results[0].partition_result] == [why] * 2
-    assert submit(led(), el.ElectLeadersRequest(2, []), 2) == el.ElectLeadersResponse(), "nothing to look at"
+    assert submit(led(), ElectLeadersRequest(2, []), 2) == ElectLeadersResponse(), "nothing to look at"
 
 
 def test_r263_too_many_at_once_are_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elect_leaders, "MAX_RECORDS_PER_REQUEST", 2)
     controller = led(topics=3)
-    named = [el.TopicPartitions(f"t{n}", [0]) for n in range(3)]
-    answer = submit(controller, el.ElectLeadersRequest(PREFERRED, named), 2)
+    named = [TopicPartitions(f"t{n}", [0]) for n in range(3)]
+    answer = submit(controller, ElectLeadersRequest(PREFERRED, named), 2)
     assert answer.error_code == ErrorCode.POLICY_VIOLATION
     assert [r.partition_result[0].error_code for r in answer.replica_election_results] == [answer.error_code] * 3
     assert leader(controller)[0] == 2
@@ -144,7 +144,7 @@ def test_r267_first_replicas_lead_again_where_they_can() -> None:
     for number in range(2):
         topic = controller.image.topics[f"t{number}"]
         offset = controller.image.offset + 1
-        controller.replay(offset, m.PartitionChangeRecord(0, topic.id, [2, 3, 1], -2))
+        controller.replay(offset, PartitionChangeRecord(0, topic.id, [2, 3, 1], -2))
         publish(controller, offset)
     send_heartbeat(controller, 1)
     assert not sweep(controller, elect_leaders.balance_partition_leaders(controller.image, {}))

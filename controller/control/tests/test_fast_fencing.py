@@ -12,13 +12,13 @@ from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, register, send_heartbeat
 from ottla.jobs.steps import run_to_end
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages.create_topics import CreatableReplicaAssignment
 
 
 def serving() -> ControllerStateMachine:
     """Brokers 1 and 2 share a topic that 1 leads; both were heard at 1,000 and reached."""
     controller = machine(2)
-    create(controller, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1, 2])])
+    create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2])])
     for broker in (1, 2):
         heard(controller, broker, 1_000)
         controller.probes.record_reached(broker, epoch_of(controller, broker))

@@ -14,9 +14,14 @@ from ottla.controller.control.tests.test_broker_heartbeat_tracker import do
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.periodic_tasks import EXPAND_INTERNAL_TOPICS, PERIODIC_TASKS, REPLACE_LOST_REPLICAS
 from ottla.controller.tests.test_controller_state_machine import create, machine, register, send_heartbeat, submit
-from ottla.wire.messages import alter_partition as ap
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import unregister_broker as ub
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    BrokerState,
+)
+from ottla.wire.messages.create_topics import CreatableReplicaAssignment
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 OFFSETS = "__consumer_offsets"
 
@@ -25,7 +30,7 @@ def offsets(count: int = 4, **static: str) -> ControllerStateMachine:
     """A node alone with positions of groups; as configured."""
     out = machine()
     out.defaults = ControllerDefaults(static_config={k.replace("_", "."): v for k, v in static.items()})
-    create(out, OFFSETS, -1, -1, assignments=[ct.CreatableReplicaAssignment(n, [1]) for n in range(count)])
+    create(out, OFFSETS, -1, -1, assignments=[CreatableReplicaAssignment(n, [1]) for n in range(count)])
     return out
 
 
@@ -35,7 +40,7 @@ def sets(controller: ControllerStateMachine, topic: str) -> list[tuple[int, ...]
 
 def test_internal_topics_get_a_replica_more_with_each_broker_up_to_three() -> None:
     controller = offsets()
-    create(controller, "mine", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [1])])
+    create(controller, "mine", -1, -1, assignments=[CreatableReplicaAssignment(0, [1])])
     assert do(controller, EXPAND_INTERNAL_TOPICS) == (False, [])
     register(controller, 2)
     assert do(controller, EXPAND_INTERNAL_TOPICS)[0]
@@ -59,11 +64,11 @@ def finish(controller: ControllerStateMachine, topic_id: bytes, number: int) -> 
     """A partition's leader says that 2 is in sync too."""
     topic = next(t for t in controller.image.topics.values() if t.id == topic_id)
     p = topic.partitions[number]
-    row = ap.AlterPartitionRequestPartitionData(
-        number, p.leader_epoch, [], [ap.BrokerState(i, -1) for i in (1, 2)], 0, p.partition_epoch
+    row = AlterPartitionRequestPartitionData(
+        number, p.leader_epoch, [], [BrokerState(i, -1) for i in (1, 2)], 0, p.partition_epoch
     )
     epoch = controller.image.brokers[1].broker_epoch
-    request = ap.AlterPartitionRequest(1, epoch, [ap.AlterPartitionRequestTopicData(topic_id, [row])])
+    request = AlterPartitionRequest(1, epoch, [AlterPartitionRequestTopicData(topic_id, [row])])
     assert submit(controller, request, 3).topics[0].partitions[0].error_code == 0
 
 
@@ -80,8 +85,8 @@ def test_a_replica_on_a_broker_that_was_let_go_holds_no_topic_back() -> None:
     controller = machine(4)
     rows = {OFFSETS: [[1, 2], [2, 1], [2, 3]], "__transaction_state": [[1], [2], [3]]}
     for name, lists in rows.items():
-        create(controller, name, -1, -1, assignments=[ct.CreatableReplicaAssignment(n, i) for n, i in enumerate(lists)])
-    submit(controller, ub.UnregisterBrokerRequest(2))
+        create(controller, name, -1, -1, assignments=[CreatableReplicaAssignment(n, i) for n, i in enumerate(lists)])
+    submit(controller, UnregisterBrokerRequest(2))
     assert do(controller, EXPAND_INTERNAL_TOPICS)[0]
     now = [p for name in rows for p in controller.image.topics[name].partitions.values()]
     assert [len({*p.replicas} - {*p.removing}) for p in now] == [3, 3, 3, 3, 1, 3]
@@ -100,7 +105,7 @@ def three(**static: str) -> ControllerStateMachine:
     """Brokers 1 to 4; topic ``t`` of two partitions on 1, 2, 3."""
     out = machine(4)
     out.defaults = ControllerDefaults(static_config={REPLICA_RECOVERY: "1000", **static})
-    create(out, "t", -1, -1, assignments=[ct.CreatableReplicaAssignment(n, [1, 2, 3]) for n in range(2)])
+    create(out, "t", -1, -1, assignments=[CreatableReplicaAssignment(n, [1, 2, 3]) for n in range(2)])
     return out
 
 
@@ -140,7 +145,7 @@ def test_a_new_active_controller_counts_anew() -> None:
 
 def test_who_was_let_go_for_good_is_replaced_at_once() -> None:
     controller = three()
-    submit(controller, ub.UnregisterBrokerRequest(3))
+    submit(controller, UnregisterBrokerRequest(3))
     assert do(controller, REPLACE_LOST_REPLICAS, 5_000)[1] == ["PartitionChangeRecord"] * 2
     assert sets(controller, "t") == [(1, 2, 4, 3)] * 2
 
@@ -161,7 +166,7 @@ def test_where_no_broker_is_left_or_nobody_leads_nothing_moves() -> None:
 def test_so_many_moves_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica_recovery, "MAX_MOVES_PER_RUN", 1)
     controller = three()
-    submit(controller, ub.UnregisterBrokerRequest(3))
+    submit(controller, UnregisterBrokerRequest(3))
     rows: list[Any] = [do(controller, REPLACE_LOST_REPLICAS) for _ in range(3)]
     assert rows == [(True, ["PartitionChangeRecord"]), (True, ["PartitionChangeRecord"]), (False, [])]
 
@@ -169,7 +174,7 @@ def test_so_many_moves_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("after", "every"), [("0", 0), ("500", 100), ("60000", 6_000), ("86400000", 10_000)])
 def test_off_unless_set(after: str, every: int) -> None:
     controller = three(**{REPLICA_RECOVERY: after})
-    submit(controller, ub.UnregisterBrokerRequest(3))
+    submit(controller, UnregisterBrokerRequest(3))
     assert REPLACE_LOST_REPLICAS.period_ms({REPLICA_RECOVERY: after}) == every
     assert bool(do(controller, REPLACE_LOST_REPLICAS)[1]) == (after != "0")
     assert REPLACE_LOST_REPLICAS.period_ms({}) == 0

@@ -13,18 +13,22 @@ from ottla.controller.metadata.image import MetadataImage, image_records
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.jobs.steps import YIELD_EVERY, run_to_end
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import alter_user_scram_credentials as au
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.wire.messages.metadata_records import UserScramCredentialRecord
 
 SALTED = salted_password(SCRAM_SHA_256, "pencil", b"salt", 4096)
 
 
-def up(name: str = "alice", mechanism: int = 1, iterations: int = 4096) -> au.ScramCredentialUpsertion:
-    return au.ScramCredentialUpsertion(name, mechanism, iterations, b"salt", SALTED)
+def up(name: str = "alice", mechanism: int = 1, iterations: int = 4096) -> ScramCredentialUpsertion:
+    return ScramCredentialUpsertion(name, mechanism, iterations, b"salt", SALTED)
 
 
-def down(name: str = "alice", mechanism: int = 1) -> au.ScramCredentialDeletion:
-    return au.ScramCredentialDeletion(name, mechanism)
+def down(name: str = "alice", mechanism: int = 1) -> ScramCredentialDeletion:
+    return ScramCredentialDeletion(name, mechanism)
 
 
 def after(records, image: MetadataImage | None = None) -> MetadataImage:
@@ -36,14 +40,14 @@ def after(records, image: MetadataImage | None = None) -> MetadataImage:
 
 WITH_ALICE = after(
     run_to_end(
-        scram_credentials.alter_scram_credentials(MetadataImage(), au.AlterUserScramCredentialsRequest([], [up()]))
+        scram_credentials.alter_scram_credentials(MetadataImage(), AlterUserScramCredentialsRequest([], [up()]))
     ).records
 )
 
 
 def decided(deletions, upsertions, image: MetadataImage = WITH_ALICE):
     decision = run_to_end(
-        scram_credentials.alter_scram_credentials(image, au.AlterUserScramCredentialsRequest(deletions, upsertions))
+        scram_credentials.alter_scram_credentials(image, AlterUserScramCredentialsRequest(deletions, upsertions))
     )
     return {x.user: x.error_code for x in decision.response.results}, decision.records
 
@@ -51,7 +55,7 @@ def decided(deletions, upsertions, image: MetadataImage = WITH_ALICE):
 def test_323_both_keys_are_made_of_the_salted_password():
     _, records = decided([], [up("bob")])
     keys = derive_credential(SCRAM_SHA_256, SALTED, b"salt", 4096)
-    assert records == [m.UserScramCredentialRecord("bob", 1, b"salt", keys.stored_key, keys.server_key, 4096)]
+    assert records == [UserScramCredentialRecord("bob", 1, b"salt", keys.stored_key, keys.server_key, 4096)]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,7 @@ def test_324_what_is_right_is_written_and_what_is_wrong_is_told(deletions, upser
 
 
 def lists(ups: int, downs: int, salt_bytes: int = 4) -> tuple[list[Any], list[Any]]:
-    every = [au.ScramCredentialUpsertion(f"u{n}", 1, 4096, b"s" * salt_bytes, b"p") for n in range(ups)]
+    every = [ScramCredentialUpsertion(f"u{n}", 1, 4096, b"s" * salt_bytes, b"p") for n in range(ups)]
     return [down(f"d{n}") for n in range(downs)], every
 
 
@@ -100,7 +104,7 @@ def lists(ups: int, downs: int, salt_bytes: int = 4) -> tuple[list[Any], list[An
     ids=["set", "both", "removed", "bytes"],
 )
 def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(most: Any, too_many: Any, code: ErrorCode) -> None:
-    image = MetadataImage(others={("scram", f"d{n}", 1): m.UserScramCredentialRecord() for n in range(11_000)})
+    image = MetadataImage(others={("scram", f"d{n}", 1): UserScramCredentialRecord() for n in range(11_000)})
     told, records = decided(*most, image)
     assert (set(told.values()), len(records)) == ({0}, len(most[0]) + len(most[1]))
     told, records = decided(*too_many, image)
@@ -112,12 +116,10 @@ def test_many_users_are_gone_through_in_pieces():
     ups, downs = [up(f"u{number}") for number in range(250)], [down(f"d{number}") for number in range(250)]
     image = after(
         run_to_end(
-            scram_credentials.alter_scram_credentials(
-                MetadataImage(), au.AlterUserScramCredentialsRequest([], [up("d0")])
-            )
+            scram_credentials.alter_scram_credentials(MetadataImage(), AlterUserScramCredentialsRequest([], [up("d0")]))
         ).records
     )
-    steps = scram_credentials.alter_scram_credentials(image, au.AlterUserScramCredentialsRequest(downs, ups))
+    steps = scram_credentials.alter_scram_credentials(image, AlterUserScramCredentialsRequest(downs, ups))
     assert len(list(steps)) == 3 * (250 // YIELD_EVERY), "both lists, and what is wrong"
     told, records = decided(downs, ups, image)
     assert len(told) == 500
@@ -128,7 +130,7 @@ def test_a_credential_that_is_deleted_is_gone_and_one_that_stays_is_in_the_snaps
     _, records = decided([down()], [up("bob")])
     image = after(records, WITH_ALICE)
     assert ("scram", "alice", 1) not in image.others
-    assert [x.name for x in image_records(image) if isinstance(x, m.UserScramCredentialRecord)] == ["bob"]
+    assert [x.name for x in image_records(image) if isinstance(x, UserScramCredentialRecord)] == ["bob"]
 
 
 def test_325_a_password_becomes_a_credential_before_there_is_a_cluster():
@@ -171,7 +173,7 @@ def test_325_an_option_that_cannot_be_is_refused_without_its_password(text):
 )
 def test_a_salt_is_no_longer_than_a_stranger_may_be_told(salt_bytes, salted_bytes, is_kept):
     """Who begins to log in is told it: one of megabytes would be an answer of megabytes to anybody."""
-    asked = au.ScramCredentialUpsertion("bob", 1, 4096, b"s" * salt_bytes, b"p" * salted_bytes)
+    asked = ScramCredentialUpsertion("bob", 1, 4096, b"s" * salt_bytes, b"p" * salted_bytes)
     codes, records = decided([], [asked])
     assert codes == {"bob": 0 if is_kept else ErrorCode.UNACCEPTABLE_CREDENTIAL}
     assert len(records) == is_kept
@@ -179,8 +181,8 @@ def test_a_salt_is_no_longer_than_a_stranger_may_be_told(salt_bytes, salted_byte
 
 def test_of_an_empty_salted_password_no_key_is_made() -> None:
     """As in Java, which takes no empty key; nobody can log in with what hashes to it."""
-    fine = au.ScramCredentialUpsertion("f", 1, 4096, b"salt", b"p")
-    empty = au.ScramCredentialUpsertion("e", 1, 4096, b"salt", b"")
+    fine = ScramCredentialUpsertion("f", 1, 4096, b"salt", b"p")
+    empty = ScramCredentialUpsertion("e", 1, 4096, b"salt", b"")
     codes, records = decided([], [fine, empty])
     assert (codes, len(records)) == ({"f": 0, "e": ErrorCode.UNKNOWN_SERVER_ERROR}, 1)
     for twice in ([fine, fine], [fine, empty]):

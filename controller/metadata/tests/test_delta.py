@@ -11,15 +11,31 @@ from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, Met
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.jobs.steps import run_to_end
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import (
+    AccessControlEntryRecord,
+    BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
 
 
 def topic_id(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def partition(number: int, topic: int = 1) -> m.PartitionRecord:
-    return m.PartitionRecord(number, topic_id(topic), [1], [1], [], [], 1, 0, 0, 0, [bytes(16)])
+def partition(number: int, topic: int = 1) -> PartitionRecord:
+    return PartitionRecord(number, topic_id(topic), [1], [1], [], [], 1, 0, 0, 0, [bytes(16)])
 
 
 def after(base: MetadataImage, *records: Message) -> tuple[MetadataImage, MetadataDelta]:
@@ -32,34 +48,34 @@ def after(base: MetadataImage, *records: Message) -> tuple[MetadataImage, Metada
 
 BASE, _ = after(
     MetadataImage(),
-    m.TopicRecord("t", topic_id(1)),
+    TopicRecord("t", topic_id(1)),
     *(partition(n) for n in range(3)),
-    m.TopicRecord("u", topic_id(2)),
+    TopicRecord("u", topic_id(2)),
     partition(0, 2),
-    m.ConfigRecord(RESOURCE_TOPIC, "t", "retention.ms", "5"),
-    m.RegisterBrokerRecord(1, False, bytes(16), 7, [], [], None, True, False, [bytes(16)]),
-    m.AccessControlEntryRecord(topic_id(9), 2, "x", 3, "User:a", "*", 3, 3),
-    m.FeatureLevelRecord("group.version", 1),
-    m.ProducerIdsRecord(1, 5, 1000),
+    ConfigRecord(RESOURCE_TOPIC, "t", "retention.ms", "5"),
+    RegisterBrokerRecord(1, False, bytes(16), 7, [], [], None, True, False, [bytes(16)]),
+    AccessControlEntryRecord(topic_id(9), 2, "x", 3, "User:a", "*", 3, 3),
+    FeatureLevelRecord("group.version", 1),
+    ProducerIdsRecord(1, 5, 1000),
 )
 
 ACL = ("acl", topic_id(9))
 ROWS: list[tuple[list[Message], MetadataDelta]] = [
     ([], MetadataDelta()),
-    ([m.ConfigRecord(RESOURCE_TOPIC, "t", "retention.ms", None)], MetadataDelta(configs=frozenset({(2, "t")}))),
-    ([m.ConfigRecord(4, "", "x", "1")], MetadataDelta(configs=frozenset({(4, "")}))),
-    ([m.FeatureLevelRecord("group.version", 0)], MetadataDelta(features=True)),
-    ([m.ProducerIdsRecord(1, 5, 2000)], MetadataDelta(producer_ids=True)),
-    ([m.BrokerRegistrationChangeRecord(1, 7, fenced=-1)], MetadataDelta(brokers=frozenset({1}))),
-    ([m.BrokerRegistrationChangeRecord(1, 8, fenced=-1)], MetadataDelta()),
-    ([m.BrokerRegistrationChangeRecord(2, 7, fenced=-1)], MetadataDelta()),
-    ([m.UnregisterBrokerRecord(1, 7)], MetadataDelta(brokers=frozenset({1}))),
-    ([m.RegisterControllerRecord(3, bytes(16), False, [], [])], MetadataDelta(controllers=frozenset({3}))),
-    ([m.RemoveAccessControlEntryRecord(topic_id(9))], MetadataDelta(others=frozenset({ACL}))),
-    ([m.ClientQuotaRecord([], "k", 1.0)], MetadataDelta(others=frozenset({("quota", (), "k")}))),
-    ([m.ClientQuotaRecord([], "k", 1.0, True)], MetadataDelta(others=frozenset({("quota", (), "k")}))),
-    ([m.NoOpRecord()], MetadataDelta()),
-    ([partition(0, 77), m.PartitionChangeRecord(0, topic_id(77), leader=3)], MetadataDelta()),
+    ([ConfigRecord(RESOURCE_TOPIC, "t", "retention.ms", None)], MetadataDelta(configs=frozenset({(2, "t")}))),
+    ([ConfigRecord(4, "", "x", "1")], MetadataDelta(configs=frozenset({(4, "")}))),
+    ([FeatureLevelRecord("group.version", 0)], MetadataDelta(features=True)),
+    ([ProducerIdsRecord(1, 5, 2000)], MetadataDelta(producer_ids=True)),
+    ([BrokerRegistrationChangeRecord(1, 7, fenced=-1)], MetadataDelta(brokers=frozenset({1}))),
+    ([BrokerRegistrationChangeRecord(1, 8, fenced=-1)], MetadataDelta()),
+    ([BrokerRegistrationChangeRecord(2, 7, fenced=-1)], MetadataDelta()),
+    ([UnregisterBrokerRecord(1, 7)], MetadataDelta(brokers=frozenset({1}))),
+    ([RegisterControllerRecord(3, bytes(16), False, [], [])], MetadataDelta(controllers=frozenset({3}))),
+    ([RemoveAccessControlEntryRecord(topic_id(9))], MetadataDelta(others=frozenset({ACL}))),
+    ([ClientQuotaRecord([], "k", 1.0)], MetadataDelta(others=frozenset({("quota", (), "k")}))),
+    ([ClientQuotaRecord([], "k", 1.0, True)], MetadataDelta(others=frozenset({("quota", (), "k")}))),
+    ([NoOpRecord()], MetadataDelta()),
+    ([partition(0, 77), PartitionChangeRecord(0, topic_id(77), leader=3)], MetadataDelta()),
 ]
 
 
@@ -80,17 +96,17 @@ def test_two_images_nobody_followed_differ_in_what_is_named_and_nothing_else() -
     old = BASE
     new, _ = after(
         of_nothing(
-            m.TopicRecord("t", topic_id(1)),
+            TopicRecord("t", topic_id(1)),
             *(partition(n) for n in range(3)),
-            m.TopicRecord("u", topic_id(3)),
+            TopicRecord("u", topic_id(3)),
             partition(0, 3),
-            m.TopicRecord("v", topic_id(4)),
-            m.ConfigRecord(RESOURCE_TOPIC, "v", "retention.ms", "5"),
-            m.RegisterBrokerRecord(1, False, bytes(16), 8, [], [], None, True, False, [bytes(16)]),
-            m.FeatureLevelRecord("group.version", 1),
-            m.ProducerIdsRecord(1, 5, 1000),
+            TopicRecord("v", topic_id(4)),
+            ConfigRecord(RESOURCE_TOPIC, "v", "retention.ms", "5"),
+            RegisterBrokerRecord(1, False, bytes(16), 8, [], [], None, True, False, [bytes(16)]),
+            FeatureLevelRecord("group.version", 1),
+            ProducerIdsRecord(1, 5, 1000),
         ),
-        m.PartitionChangeRecord(1, topic_id(1), leader=2),
+        PartitionChangeRecord(1, topic_id(1), leader=2),
     )
     delta = run_to_end(compare_images(old, new))
     assert {n: (t.is_same_topic, set(t.partitions)) for n, t in delta.topics.items()} == {
@@ -120,11 +136,11 @@ def touched(base: MetadataImage, *records: Message) -> dict[str, tuple[bool, boo
 
 
 def test_a_changed_partition_is_named_alone() -> None:
-    assert touched(BASE, m.PartitionChangeRecord(1, topic_id(1), leader=-1)) == {"t": (True, True, {1})}
+    assert touched(BASE, PartitionChangeRecord(1, topic_id(1), leader=-1)) == {"t": (True, True, {1})}
 
 
 def test_a_partition_that_is_not_there_is_not_changed() -> None:
-    assert touched(BASE, m.PartitionChangeRecord(8, topic_id(1), leader=-1)) == {"t": (True, True, set())}
+    assert touched(BASE, PartitionChangeRecord(8, topic_id(1), leader=-1)) == {"t": (True, True, set())}
 
 
 def test_an_added_partition_is_named() -> None:
@@ -132,13 +148,13 @@ def test_an_added_partition_is_named() -> None:
 
 
 def test_a_new_topic_has_all_its_partitions_named() -> None:
-    assert touched(BASE, m.TopicRecord("v", topic_id(3)), partition(0, 3), partition(1, 3)) == {
+    assert touched(BASE, TopicRecord("v", topic_id(3)), partition(0, 3), partition(1, 3)) == {
         "v": (False, True, {0, 1})
     }
 
 
 def test_a_removed_topic_takes_its_settings_along() -> None:
-    image, delta = after(BASE, m.RemoveTopicRecord(topic_id(1)))
+    image, delta = after(BASE, RemoveTopicRecord(topic_id(1)))
     assert [t.name for t in delta.deleted_topics()] == ["t"]
     assert not list(delta.created_topics())
     assert delta.topics["t"].partitions == frozenset()
@@ -146,11 +162,11 @@ def test_a_removed_topic_takes_its_settings_along() -> None:
     assert set(image.topics) == {"u"}
     assert set(image.topic_names) == {topic_id(2)}
     assert not image.configs
-    assert not after(BASE, m.RemoveTopicRecord(topic_id(2)))[1].configs
+    assert not after(BASE, RemoveTopicRecord(topic_id(2)))[1].configs
 
 
 def test_a_topic_made_again_under_its_name_is_another_one() -> None:
-    image, delta = after(BASE, m.RemoveTopicRecord(topic_id(1)), m.TopicRecord("t", topic_id(4)), partition(0, 4))
+    image, delta = after(BASE, RemoveTopicRecord(topic_id(1)), TopicRecord("t", topic_id(4)), partition(0, 4))
     assert [t.id for t in delta.deleted_topics()] == [topic_id(1)]
     assert [t.id for t in delta.created_topics()] == [topic_id(4)]
     assert delta.topics["t"].partitions == {0}
@@ -159,17 +175,17 @@ def test_a_topic_made_again_under_its_name_is_another_one() -> None:
 
 
 def test_what_comes_and_goes_within_a_delta_is_not_named() -> None:
-    _, delta = after(BASE, m.TopicRecord("v", topic_id(3)), partition(0, 3), m.RemoveTopicRecord(topic_id(3)))
+    _, delta = after(BASE, TopicRecord("v", topic_id(3)), partition(0, 3), RemoveTopicRecord(topic_id(3)))
     assert delta.is_empty
 
 
 def test_a_draft_goes_on_after_its_image_was_taken() -> None:
     draft = ImageBuilder(BASE)
-    draft.replay(m.PartitionChangeRecord(0, topic_id(1), leader=-1))
-    draft.replay(m.FeatureLevelRecord("share.version", 1))
+    draft.replay(PartitionChangeRecord(0, topic_id(1), leader=-1))
+    draft.replay(FeatureLevelRecord("share.version", 1))
     first = draft.image(50, 1)
-    draft.replay(m.PartitionChangeRecord(2, topic_id(1), leader=-1))
-    draft.replay(m.FeatureLevelRecord("share.version", 2))
+    draft.replay(PartitionChangeRecord(2, topic_id(1), leader=-1))
+    draft.replay(FeatureLevelRecord("share.version", 2))
     second = draft.image(51, 1)
     assert [p.leader for p in BASE.topics["t"].partitions.values()] == [1, 1, 1]
     assert [p.leader for p in first.topics["t"].partitions.values()] == [-1, 1, 1]
@@ -195,13 +211,13 @@ def _random_record(chance: random.Random) -> Message:
     topic = chance.randrange(1, 5)
     match chance.randrange(6):
         case 0:
-            return m.TopicRecord(f"n{topic}", topic_id(topic))
+            return TopicRecord(f"n{topic}", topic_id(topic))
         case 1:
-            return m.RemoveTopicRecord(topic_id(topic))
+            return RemoveTopicRecord(topic_id(topic))
         case 2:
-            return m.ConfigRecord(RESOURCE_TOPIC, f"n{topic}", "a", chance.choice([None, "1", "2"]))
+            return ConfigRecord(RESOURCE_TOPIC, f"n{topic}", "a", chance.choice([None, "1", "2"]))
         case 3:
-            return m.PartitionChangeRecord(chance.randrange(4), topic_id(topic), leader=chance.randrange(3))
+            return PartitionChangeRecord(chance.randrange(4), topic_id(topic), leader=chance.randrange(3))
         case _:
             return partition(chance.randrange(4), topic)
 
@@ -226,6 +242,6 @@ def test_what_differs_is_named() -> None:
 
 def test_where_a_snapshot_took_the_logs_place_settings_of_nodes_may_have_been_set_again() -> None:
     """They are no other than before, and what they name, a certificate, may be (KAFKA-14136)."""
-    settings = [m.ConfigRecord(kind, "1", "k", "v") for kind in (RESOURCE_BROKER, RESOURCE_TOPIC)]
+    settings = [ConfigRecord(kind, "1", "k", "v") for kind in (RESOURCE_BROKER, RESOURCE_TOPIC)]
     image, _ = after(MetadataImage(), *settings)
     assert run_to_end(compare_images(image, image)).configs == {(RESOURCE_BROKER, "1")}

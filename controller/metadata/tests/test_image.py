@@ -15,61 +15,83 @@ from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.metadata.record_serde import decode_record, encode_record
 from ottla.controller.metadata.tests.test_delta import after, topic_id
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import (
+    AccessControlEntryRecord,
+    BrokerEndpoint,
+    BrokerFeature,
+    ClearElrRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    ControllerEndpoint,
+    ControllerFeature,
+    DelegationTokenRecord,
+    EntityData,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+    UserScramCredentialRecord,
+)
 
 A, B, C = (bytes([n]) * 16 for n in (0xA, 0xB, 0xC))
 
 # Each kind of record an image keeps, no field at its default: two that differ in every field they may.
 KEPT: list[list[Message]] = [
-    [m.FeatureLevelRecord("share.version", 1), m.FeatureLevelRecord("share.version", 2)],
-    [m.FeatureLevelRecord("metadata.version", 29), m.FeatureLevelRecord("metadata.version", 30)],
+    [FeatureLevelRecord("share.version", 1), FeatureLevelRecord("share.version", 2)],
+    [FeatureLevelRecord("metadata.version", 29), FeatureLevelRecord("metadata.version", 30)],
     [
-        m.RegisterBrokerRecord(
+        RegisterBrokerRecord(
             3,
             True,
             A,
             7,
-            [m.BrokerEndpoint("P", "h", 9, 2), m.BrokerEndpoint("Q", "i", 65_535, 3)],
-            [m.BrokerFeature("f", 1, 2)],
+            [BrokerEndpoint("P", "h", 9, 2), BrokerEndpoint("Q", "i", 65_535, 3)],
+            [BrokerFeature("f", 1, 2)],
             "rack",
             True,
             True,
             [A, B],
             [B],
         ),
-        m.RegisterBrokerRecord(3, False, B, 8, [], [], None, False, False, [C], None),
+        RegisterBrokerRecord(3, False, B, 8, [], [], None, False, False, [C], None),
     ],
     [
-        m.RegisterControllerRecord(
-            3, A, True, [m.ControllerEndpoint("C", "h", 9, 2)], [m.ControllerFeature("f", 1, 2)]
-        ),
-        m.RegisterControllerRecord(3, B, False, [], []),
+        RegisterControllerRecord(3, A, True, [ControllerEndpoint("C", "h", 9, 2)], [ControllerFeature("f", 1, 2)]),
+        RegisterControllerRecord(3, B, False, [], []),
     ],
-    [m.TopicRecord("t", topic_id(1)), m.TopicRecord("u", topic_id(1))],
+    [TopicRecord("t", topic_id(1)), TopicRecord("u", topic_id(1))],
     [
-        m.PartitionRecord(1, topic_id(9), [1, 2, 3], [2, 3], [3], [2], 2, 1, 5, 6, [A, B, C], [1], [3]),
-        m.PartitionRecord(1, topic_id(9), [4], [4], [], [], -1, 0, 7, 8, [C], None, None),
+        PartitionRecord(1, topic_id(9), [1, 2, 3], [2, 3], [3], [2], 2, 1, 5, 6, [A, B, C], [1], [3]),
+        PartitionRecord(1, topic_id(9), [4], [4], [], [], -1, 0, 7, 8, [C], None, None),
     ],
-    [m.ConfigRecord(2, "t", "k", "v"), m.ConfigRecord(2, "t", "k", "w")],
-    [m.ProducerIdsRecord(1, 2, 3_000), m.ProducerIdsRecord(4, 5, 6_000)],
+    [ConfigRecord(2, "t", "k", "v"), ConfigRecord(2, "t", "k", "w")],
+    [ProducerIdsRecord(1, 2, 3_000), ProducerIdsRecord(4, 5, 6_000)],
     [
-        m.AccessControlEntryRecord(A, 2, "n", 3, "User:a", "*", 4, 5),
-        m.AccessControlEntryRecord(A, 3, "o", 4, "User:b", "h", 5, 6),
+        AccessControlEntryRecord(A, 2, "n", 3, "User:a", "*", 4, 5),
+        AccessControlEntryRecord(A, 3, "o", 4, "User:b", "h", 5, 6),
     ],
     [
-        m.UserScramCredentialRecord("u", 1, b"s", b"k", b"v", 4096),
-        m.UserScramCredentialRecord("u", 1, b"t", b"l", b"w", 8192),
+        UserScramCredentialRecord("u", 1, b"s", b"k", b"v", 4096),
+        UserScramCredentialRecord("u", 1, b"t", b"l", b"w", 8192),
     ],
     [
-        m.DelegationTokenRecord("User:o", "User:r", ["User:x"], 1, 3, 2, "id"),
-        m.DelegationTokenRecord("User:p", "User:s", [], 4, 6, 5, "id"),
+        DelegationTokenRecord("User:o", "User:r", ["User:x"], 1, 3, 2, "id"),
+        DelegationTokenRecord("User:p", "User:s", [], 4, 6, 5, "id"),
     ],
     [
-        m.ClientQuotaRecord([m.EntityData("user", "a"), m.EntityData("client-id", None)], "k", 1.5),
-        m.ClientQuotaRecord([m.EntityData("client-id", None), m.EntityData("user", "a")], "k", 2.5),
+        ClientQuotaRecord([EntityData("user", "a"), EntityData("client-id", None)], "k", 1.5),
+        ClientQuotaRecord([EntityData("client-id", None), EntityData("user", "a")], "k", 2.5),
     ],
 ]
-BASE, _ = after(MetadataImage(), m.TopicRecord("base", topic_id(9)))
+BASE, _ = after(MetadataImage(), TopicRecord("base", topic_id(9)))
 
 
 def again(image: MetadataImage) -> MetadataImage:
@@ -93,19 +115,19 @@ def test_no_field_of_a_record_is_forgotten_on_the_way_to_a_snapshot_and_back(rec
         assert content(image) not in seen
         seen.append(content(image))
     both, _ = after(BASE, *records)
-    if not isinstance(records[0], m.TopicRecord):
+    if not isinstance(records[0], TopicRecord):
         assert [r for r in image_records(both) if type(r) is type(records[0])] == records[1:], "the later one counts"
 
 
 REMOVALS: list[tuple[Message, Message]] = [
-    (KEPT[0][0], m.FeatureLevelRecord("share.version", 0)),
-    (KEPT[2][0], m.UnregisterBrokerRecord(3, 7)),
-    (KEPT[4][0], m.RemoveTopicRecord(topic_id(1))),
-    (KEPT[6][0], m.ConfigRecord(2, "t", "k", None)),
-    (KEPT[8][0], m.RemoveAccessControlEntryRecord(A)),
-    (KEPT[9][0], m.RemoveUserScramCredentialRecord("u", 1)),
-    (KEPT[10][0], m.RemoveDelegationTokenRecord("id")),
-    (KEPT[11][0], m.ClientQuotaRecord([m.EntityData("client-id", None), m.EntityData("user", "a")], "k", remove=True)),
+    (KEPT[0][0], FeatureLevelRecord("share.version", 0)),
+    (KEPT[2][0], UnregisterBrokerRecord(3, 7)),
+    (KEPT[4][0], RemoveTopicRecord(topic_id(1))),
+    (KEPT[6][0], ConfigRecord(2, "t", "k", None)),
+    (KEPT[8][0], RemoveAccessControlEntryRecord(A)),
+    (KEPT[9][0], RemoveUserScramCredentialRecord("u", 1)),
+    (KEPT[10][0], RemoveDelegationTokenRecord("id")),
+    (KEPT[11][0], ClientQuotaRecord([EntityData("client-id", None), EntityData("user", "a")], "k", remove=True)),
 ]
 
 
@@ -120,7 +142,7 @@ def test_what_is_removed_is_gone_and_the_delta_names_it(record: Message, removal
 
 def test_a_record_of_any_kind_in_any_order_makes_an_image_that_comes_back() -> None:
     kinds = [record for records in KEPT for record in records] + [removal for _, removal in REMOVALS]
-    kinds.remove(m.TopicRecord("u", topic_id(1)))  # an id has one name
+    kinds.remove(TopicRecord("u", topic_id(1)))  # an id has one name
     for seed in range(100):
         chance = random.Random(seed)
         image, _ = after(BASE, *(chance.choice(kinds) for _ in range(chance.randrange(30))))
@@ -131,8 +153,8 @@ def test_a_draft_whose_settings_are_changed_on_leaves_the_image_that_was_taken()
     draft = ImageBuilder(MetadataImage())
     images = []
     for value in ("1", "2", None, "3"):
-        draft.replay(m.ConfigRecord(2, "t", "k", value))
-        draft.replay(m.ConfigRecord(2, "t", f"other {value}", "x"))
+        draft.replay(ConfigRecord(2, "t", "k", value))
+        draft.replay(ConfigRecord(2, "t", f"other {value}", "x"))
         images.append(draft.image(len(images), 1))
     assert [dict(image.config(2, "t")) for image in images] == [
         {"k": "1", "other 1": "x"},
@@ -140,23 +162,23 @@ def test_a_draft_whose_settings_are_changed_on_leaves_the_image_that_was_taken()
         {"other 1": "x", "other 2": "x", "other None": "x"},
         {"k": "3", "other 1": "x", "other 2": "x", "other None": "x", "other 3": "x"},
     ]
-    draft.replay(m.ConfigRecord(2, "t", "k", None))
+    draft.replay(ConfigRecord(2, "t", "k", None))
     for name in ("1", "2", "3", "None"):
-        draft.replay(m.ConfigRecord(2, "t", f"other {name}", None))
+        draft.replay(ConfigRecord(2, "t", f"other {name}", None))
     assert (2, "t") not in draft.image(9, 1).configs
-    draft.replay(m.ConfigRecord(2, "t", "k", "4"))
+    draft.replay(ConfigRecord(2, "t", "k", "4"))
     assert draft.image(10, 1).config(2, "t") == {"k": "4"}
 
 
-def with_elr(number: int, topic: int, **more: Any) -> m.PartitionRecord:
-    return m.PartitionRecord(number, topic_id(topic), [1, 2, 3], [1], [], [], 1, 0, 4, 6, [A, B, C], **more)
+def with_elr(number: int, topic: int, **more: Any) -> PartitionRecord:
+    return PartitionRecord(number, topic_id(topic), [1, 2, 3], [1], [], [], 1, 0, 4, 6, [A, B, C], **more)
 
 
 def test_eligible_leaders_are_forgotten_of_one_topic_or_of_all() -> None:
     """``ClearElrRecord``: a partition that has some gets a higher partition epoch; its leader stays (KIP-966)."""
     base, _ = after(
         MetadataImage(),
-        *(m.TopicRecord(name, topic_id(n)) for n, name in enumerate("tu", 1)),
+        *(TopicRecord(name, topic_id(n)) for n, name in enumerate("tu", 1)),
         with_elr(0, 1, eligible_leader_replicas=[2, 3]),
         with_elr(1, 1, last_known_elr=[2]),
         with_elr(2, 1),
@@ -170,14 +192,14 @@ def test_eligible_leaders_are_forgotten_of_one_topic_or_of_all() -> None:
         }
 
     cleared = ((), (), 1, 4, 7)
-    one, delta = after(base, m.ClearElrRecord("t"))
+    one, delta = after(base, ClearElrRecord("t"))
     assert found(one) == {**found(base), ("t", 0): cleared, ("t", 1): cleared}
     assert {name: t.partitions for name, t in delta.topics.items()} == {"t": {0, 1}}
-    every, delta = after(base, m.ClearElrRecord(""))
+    every, delta = after(base, ClearElrRecord(""))
     assert found(every) == {**found(one), ("u", 0): cleared}
     assert {name: t.partitions for name, t in delta.topics.items()} == {"t": {0, 1}, "u": {0}}
-    assert after(base, m.ClearElrRecord("no such topic"))[1] == MetadataDelta()
-    late, _ = after(base, with_elr(5, 1, eligible_leader_replicas=[3]), m.ClearElrRecord("t"))
+    assert after(base, ClearElrRecord("no such topic"))[1] == MetadataDelta()
+    late, _ = after(base, with_elr(5, 1, eligible_leader_replicas=[3]), ClearElrRecord("t"))
     assert late.topics["t"].partitions[5].elr == (), "what was made in the same batch too"
 
 
@@ -185,13 +207,13 @@ def test_what_comes_behind_the_forgetting_of_all_eligible_leaders_is_kept() -> N
     """All forget as the image is made, or as one is touched: which of the two, nobody sees."""
     base, _ = after(
         MetadataImage(),
-        *(m.TopicRecord(name, topic_id(n)) for n, name in enumerate("tuv", 1)),
+        *(TopicRecord(name, topic_id(n)) for n, name in enumerate("tuv", 1)),
         *(with_elr(number, topic, eligible_leader_replicas=[2]) for topic in (1, 2, 3) for number in (0, 1)),
     )
-    again = m.PartitionChangeRecord(0, topic_id(1), leader=-2, eligible_leader_replicas=[3])
-    changes: list[Message] = [again, m.RemoveTopicRecord(topic_id(2)), m.TopicRecord("u", topic_id(5))]
+    again = PartitionChangeRecord(0, topic_id(1), leader=-2, eligible_leader_replicas=[3])
+    changes: list[Message] = [again, RemoveTopicRecord(topic_id(2)), TopicRecord("u", topic_id(5))]
     made = with_elr(0, 5, eligible_leader_replicas=[2])
-    image, delta = after(base, m.ClearElrRecord(""), *changes, made)
+    image, delta = after(base, ClearElrRecord(""), *changes, made)
     assert {name: {n: p.elr for n, p in t.partitions.items()} for name, t in image.topics.items()} == {
         "t": {0: (3,), 1: ()},
         "u": {0: (2,)},
@@ -199,10 +221,10 @@ def test_what_comes_behind_the_forgetting_of_all_eligible_leaders_is_kept() -> N
     }
     assert image.topics["t"].partitions[0].partition_epoch == 8, "it has forgotten, and then has learnt"
     assert {name: t.partitions for name, t in delta.topics.items()} == {"t": {0, 1}, "u": {0}, "v": {0, 1}}
-    twice, _ = after(base, m.ClearElrRecord(""), *changes, made, m.ClearElrRecord(""))
+    twice, _ = after(base, ClearElrRecord(""), *changes, made, ClearElrRecord(""))
     assert not any(p.elr for t in twice.topics.values() for p in t.partitions.values()), "the second one counts too"
     slowly = base
-    for record in (m.ClearElrRecord(""), *changes, made):
+    for record in (ClearElrRecord(""), *changes, made):
         slowly, _ = after(slowly, record)
     assert slowly == image
 
@@ -218,11 +240,11 @@ print([repr(r) for r in image_records(many())], list(MetadataDelta.from_empty(ma
 def many() -> MetadataImage:
     """Several of everything that is kept by name."""
     names = [f"n{n}" for n in range(20)]
-    records: list[Message] = [m.TopicRecord(name, topic_id(n)) for n, name in enumerate(names)]
-    records += [m.ConfigRecord(kind, name, "k", "v") for name in names for kind in (2, 32)]
-    records += [m.UserScramCredentialRecord(name, 1) for name in names]
-    records += [m.ClientQuotaRecord([m.EntityData("user", name)], "k", 1.0) for name in [*names, None]]
-    records += [m.RegisterBrokerRecord(n) for n in (3, 1, 2)] + [m.RegisterControllerRecord(n) for n in (3, 1, 2)]
+    records: list[Message] = [TopicRecord(name, topic_id(n)) for n, name in enumerate(names)]
+    records += [ConfigRecord(kind, name, "k", "v") for name in names for kind in (2, 32)]
+    records += [UserScramCredentialRecord(name, 1) for name in names]
+    records += [ClientQuotaRecord([EntityData("user", name)], "k", 1.0) for name in [*names, None]]
+    records += [RegisterBrokerRecord(n) for n in (3, 1, 2)] + [RegisterControllerRecord(n) for n in (3, 1, 2)]
     random.Random(1).shuffle(records)
     return after(MetadataImage(), *records)[0]
 
@@ -240,8 +262,8 @@ def test_a_snapshot_is_the_same_in_every_process() -> None:
     }
     assert len(said) == 1
     assert len(many().others) == 20 + 21
-    names = [r.name for r in image_records(many()) if isinstance(r, m.TopicRecord)]
+    names = [r.name for r in image_records(many()) if isinstance(r, TopicRecord)]
     assert names == sorted(names) == list(MetadataDelta.from_empty(many()).topics)
-    numbers = [r.broker_id for r in image_records(many()) if isinstance(r, m.RegisterBrokerRecord)]
+    numbers = [r.broker_id for r in image_records(many()) if isinstance(r, RegisterBrokerRecord)]
     assert numbers == [1, 2, 3]
-    assert [r.controller_id for r in image_records(many()) if isinstance(r, m.RegisterControllerRecord)] == numbers
+    assert [r.controller_id for r in image_records(many()) if isinstance(r, RegisterControllerRecord)] == numbers

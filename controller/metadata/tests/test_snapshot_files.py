@@ -20,22 +20,29 @@ from ottla.controller.metadata.snapshot_files import (
 from ottla.env.memory_disk import MemoryDisk
 from ottla.jobs.steps import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
-from ottla.wire.messages import control_records as ctl
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages.control_records import (
+    Endpoint,
+    KRaftVersionRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+    VotersRecordVoter,
+)
+from ottla.wire.messages.metadata_records import ConfigRecord
+from ottla.wire.record_batch.batch_header import iterate_batches
 from ottla.wire.record_batch.control_record import decode_control_record
+from ottla.wire.record_batch.records import iterate_records
 
-VOTERS = ctl.VotersRecord(0, [ctl.VotersRecordVoter(n, bytes([n]) * 16) for n in (1, 2)])
+VOTERS = VotersRecord(0, [VotersRecordVoter(n, bytes([n]) * 16) for n in (1, 2)])
 
 
-def records(count: int) -> list[m.ConfigRecord]:
-    return [m.ConfigRecord(2, "t", f"k{n}", "v") for n in range(count)]
+def records(count: int) -> list[ConfigRecord]:
+    return [ConfigRecord(2, "t", f"k{n}", "v") for n in range(count)]
 
 
 def laid_out(raw: bytes) -> list[tuple[int, int, bool, int]]:
     """(base offset, records, control, leader epoch) of each batch."""
-    return [(h.base_offset, h.records_count, h.is_control, h.partition_leader_epoch) for _, h in b.iterate_batches(raw)]
+    return [(h.base_offset, h.records_count, h.is_control, h.partition_leader_epoch) for _, h in iterate_batches(raw)]
 
 
 @pytest.mark.parametrize(
@@ -68,12 +75,12 @@ def test_what_surrounds_the_records_comes_first_and_the_footer_last() -> None:
     raw = encode_snapshot(SnapshotContents([*records(2)], 1, VOTERS, 77), 7, 5)
     controls = [
         decode_control_record(record)
-        for pos, header in b.iterate_batches(raw)
+        for pos, header in iterate_batches(raw)
         if header.is_control
-        for record in r.iterate_records(memoryview(raw)[pos : pos + header.size_bytes], header)
+        for record in iterate_records(memoryview(raw)[pos : pos + header.size_bytes], header)
     ]
-    head = [ctl.SnapshotHeaderRecord(0, 77), ctl.KRaftVersionRecord(0, 1), VOTERS]
-    assert controls == [*head, ctl.SnapshotFooterRecord()]
+    head = [SnapshotHeaderRecord(0, 77), KRaftVersionRecord(0, 1), VOTERS]
+    assert controls == [*head, SnapshotFooterRecord()]
 
 
 def on_disk(raw: bytes) -> tuple[MemoryDisk, str]:
@@ -86,13 +93,13 @@ def on_disk(raw: bytes) -> tuple[MemoryDisk, str]:
 
 def test_damage_is_told_where_it_is() -> None:
     raw = encode_snapshot(SnapshotContents([*records(2)], timestamp_ms=3), 7, 5)
-    second = [pos for pos, _ in b.iterate_batches(raw)][1]
+    second = [pos for pos, _ in iterate_batches(raw)][1]
     for at, says in ((70, "bad CRC at 0"), (second + 70, f"bad CRC at {second}")):
         disk, path = on_disk(raw)
         disk.files[path].data[at] ^= 1
         with pytest.raises(CorruptFile, match=says):
             read_snapshot(disk.session(), path)
-    last = [pos for pos, _ in b.iterate_batches(raw)][-1]
+    last = [pos for pos, _ in iterate_batches(raw)][-1]
     disk, path = on_disk(raw[:last])
     with pytest.raises(CorruptFile, match="no footer"):
         read_snapshot(disk.session(), path)
@@ -100,8 +107,8 @@ def test_damage_is_told_where_it_is() -> None:
 
 def test_the_time_of_a_snapshot_is_in_its_first_batch_however_long() -> None:
     """A hundred voters: more than a page of them. Only the first batch is looked at."""
-    far = ctl.Endpoint("CONTROLLER", "h" * 100, 9093)
-    many = ctl.VotersRecord(0, [ctl.VotersRecordVoter(n, bytes([n]) * 16, [far]) for n in range(100)])
+    far = Endpoint("CONTROLLER", "h" * 100, 9093)
+    many = VotersRecord(0, [VotersRecordVoter(n, bytes([n]) * 16, [far]) for n in range(100)])
     raw = encode_snapshot(SnapshotContents([*records(2)], 1, many, 1234), 7, 5)
     disk, path = on_disk(raw)
     assert last_contained_log_timestamp(disk.session(), path) == 1234

@@ -11,16 +11,16 @@ import pytest
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.partitions.replica_placer import StripedReplicaPlacer, random_index, shuffle
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 
 def broker(
     number: int, rack: str | None = None, *, fenced: bool = False, leaving: bool = False
-) -> m.RegisterBrokerRecord:
-    return m.RegisterBrokerRecord(number, False, bytes(16), 0, [], [], rack, fenced, leaving, [bytes([number] * 16)])
+) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(number, False, bytes(16), 0, [], [], rack, fenced, leaving, [bytes([number] * 16)])
 
 
-def image(*brokers: m.RegisterBrokerRecord) -> MetadataImage:
+def image(*brokers: RegisterBrokerRecord) -> MetadataImage:
     return MetadataImage(brokers={b.broker_id: b for b in brokers})
 
 
@@ -93,7 +93,7 @@ def test_nobody_is_named_twice() -> None:
             assert len(set(replicas)) == len(replicas) == factor
 
 
-def cordoned(number: int) -> m.RegisterBrokerRecord:
+def cordoned(number: int) -> RegisterBrokerRecord:
     record = broker(number)
     record.cordoned_log_dirs = list(record.log_dirs)
     return record
@@ -111,7 +111,7 @@ def cordoned(number: int) -> m.RegisterBrokerRecord:
         ([broker(1), cordoned(2)], 2),
     ],
 )
-def test_too_few_brokers_are_refused(brokers: list[m.RegisterBrokerRecord], factor: int) -> None:
+def test_too_few_brokers_are_refused(brokers: list[RegisterBrokerRecord], factor: int) -> None:
     with pytest.raises(ProtocolError) as caught:
         StripedReplicaPlacer(image(*brokers), factor, lambda: 0.0)
     assert caught.value.code == ErrorCode.INVALID_REPLICATION_FACTOR

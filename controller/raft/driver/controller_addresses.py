@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import VotersRecord
 
 FIRST_BOOTSTRAP_ID = -2
 """Ids of the bootstrap servers go down from here (``RequestManager``)."""
@@ -18,7 +18,7 @@ FIRST_BOOTSTRAP_ID = -2
 class ControllerAddresses:
     """The addresses a node knows."""
 
-    def __init__(self, me: int, quorum: QuorumConfig, voters: Callable[[], ctl.VotersRecord | None]) -> None:
+    def __init__(self, me: int, quorum: QuorumConfig, voters: Callable[[], VotersRecord | None]) -> None:
         """``voters``: the voters now, as the log has them."""
         self._local_id = me
         self._quorum = quorum

@@ -18,7 +18,15 @@ from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import describe_quorum as d
+from ottla.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    Listener,
+    Node,
+    ReplicaState,
+)
 
 UNKNOWN_TIMESTAMP = -1
 _ERROR_MESSAGES = {
@@ -32,17 +40,17 @@ _ERROR_MESSAGES = {
 
 
 def describe_quorum(
-    raft: RaftDriver, request: d.DescribeQuorumRequest, version: int, now_ms: int
-) -> Generator[None, None, d.DescribeQuorumResponse]:
+    raft: RaftDriver, request: DescribeQuorumRequest, version: int, now_ms: int
+) -> Generator[None, None, DescribeQuorumResponse]:
     """Answer as R251 says: the metadata log only, and only its leader."""
     if not _is_the_log(request):
         return (yield from _error_for_all(request, version))
     machine = raft.machine
     if not isinstance(machine.state, RaftLeaderState):
         row = _error_row(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return d.DescribeQuorumResponse(topics=[d.DescribeQuorumResponseTopicData(METADATA_TOPIC, [row])])
+        return DescribeQuorumResponse(topics=[DescribeQuorumResponseTopicData(METADATA_TOPIC, [row])])
     voters = machine.voters.current
-    row = d.DescribeQuorumResponsePartitionData(
+    row = DescribeQuorumResponsePartitionData(
         leader_id=machine.local_replica.id,
         leader_epoch=machine.epoch,
         high_watermark=machine.advertised_high_watermark,
@@ -55,13 +63,13 @@ def describe_quorum(
             if key not in voters and 0 <= raft.monotonic_ms - progress.last_fetch_ms < OBSERVER_SESSION_TIMEOUT_MS
         ],
     )
-    out = d.DescribeQuorumResponse(topics=[d.DescribeQuorumResponseTopicData(METADATA_TOPIC, [row])])
+    out = DescribeQuorumResponse(topics=[DescribeQuorumResponseTopicData(METADATA_TOPIC, [row])])
     if version >= 2:
         out.nodes = [_node_row(raft, v.id) for v in voters]
     return out
 
 
-def _is_the_log(request: d.DescribeQuorumRequest) -> bool:
+def _is_the_log(request: DescribeQuorumRequest) -> bool:
     """Return whether partition 0 of the metadata topic is all that is asked for."""
     if len(request.topics) != 1:
         return False
@@ -71,31 +79,31 @@ def _is_the_log(request: d.DescribeQuorumRequest) -> bool:
     return next(iter(topic.partitions)).partition_index == 0
 
 
-def _error_for_all(request: d.DescribeQuorumRequest, version: int) -> Generator[None, None, d.DescribeQuorumResponse]:
+def _error_for_all(request: DescribeQuorumRequest, version: int) -> Generator[None, None, DescribeQuorumResponse]:
     """Return an error for each partition of a request that asks for another topic than the metadata topic."""
-    topics: list[d.DescribeQuorumResponseTopicData] = StreamingArray(d.DescribeQuorumResponse, version)
+    topics: list[DescribeQuorumResponseTopicData] = StreamingArray(DescribeQuorumResponse, version)
     number = 0
     for topic in request.topics:
-        rows: list[d.DescribeQuorumResponsePartitionData] = StreamingArray(d.DescribeQuorumResponse, version)
+        rows: list[DescribeQuorumResponsePartitionData] = StreamingArray(DescribeQuorumResponse, version)
         for part in topic.partitions:
             rows.append(_error_row(part.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             number += 1
             if number % YIELD_EVERY_DECODED == 0:
                 yield
-        topics.append(d.DescribeQuorumResponseTopicData(topic.topic_name, rows))
+        topics.append(DescribeQuorumResponseTopicData(topic.topic_name, rows))
         number += 1
         if number % YIELD_EVERY_DECODED == 0:
             yield
-    return d.DescribeQuorumResponse(topics=topics)
+    return DescribeQuorumResponse(topics=topics)
 
 
-def _error_row(number: int, error: ErrorCode) -> d.DescribeQuorumResponsePartitionData:
-    return d.DescribeQuorumResponsePartitionData(number, error, _ERROR_MESSAGES[error])
+def _error_row(number: int, error: ErrorCode) -> DescribeQuorumResponsePartitionData:
+    return DescribeQuorumResponsePartitionData(number, error, _ERROR_MESSAGES[error])
 
 
 def _replica_row(
     raft: RaftDriver, key: ReplicaKey, progress: ReplicaProgress, version: int, now_ms: int
-) -> d.ReplicaState:
+) -> ReplicaState:
     """A replica's row. The machine's clock is not the wall's."""
     if key.id == raft.machine.local_replica.id:
         end, fetched_ms, caught_up_ms = raft.machine.log_summary.end_offset, now_ms, now_ms
@@ -106,8 +114,8 @@ def _replica_row(
             UNKNOWN_TIMESTAMP if at < 0 else int(at - ago)
             for at in (progress.last_fetch_ms, progress.last_caught_up_ms)
         )
-    return d.ReplicaState(key.id, key.directory_id if version >= 2 else ZERO_UUID, end, fetched_ms, caught_up_ms)
+    return ReplicaState(key.id, key.directory_id if version >= 2 else ZERO_UUID, end, fetched_ms, caught_up_ms)
 
 
-def _node_row(raft: RaftDriver, node_id: int) -> d.Node:
-    return d.Node(node_id, [d.Listener(e.name, e.host, e.port) for e in raft.addresses.endpoints_of(node_id)])
+def _node_row(raft: RaftDriver, node_id: int) -> Node:
+    return Node(node_id, [Listener(e.name, e.host, e.port) for e in raft.addresses.endpoints_of(node_id)])

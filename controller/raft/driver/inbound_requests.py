@@ -20,8 +20,8 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.raft.state_machine import events
 from ottla.jobs.cooperative import run_yielding
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import begin_quorum_epoch as b
-from ottla.wire.messages import describe_quorum as d
+from ottla.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
 
 
 async def handle_raft_request(
@@ -31,7 +31,7 @@ async def handle_raft_request(
 
     The leader that an answer names is named with its address on that listener (R213, R221). ``now_ms``: wall clock.
     """
-    if isinstance(message, d.DescribeQuorumRequest):
+    if isinstance(message, DescribeQuorumRequest):
         return await run_yielding(describe_quorum(raft, message, version, now_ms))
     request = from_message(message, cluster_id)
     if isinstance(request, RaftErrorResponse):
@@ -39,7 +39,7 @@ async def handle_raft_request(
         return error_response_message(
             message, request, machine.leader_id, machine.epoch, raft.addresses.endpoint(machine.leader_id, listener)
         )
-    if isinstance(message, b.BeginQuorumEpochRequest) and isinstance(request, events.BeginEpoch):
+    if isinstance(message, BeginQuorumEpochRequest) and isinstance(request, events.BeginEpoch):
         named = [ListenerEndpoint(e.name, e.host, e.port) for e in message.leader_endpoints]
         raft.update_leader_endpoints(request.epoch, request.leader_id, *named)
     answered = await raft.handle_request(request)

@@ -38,7 +38,7 @@ from ottla.env.env import Env, ThreadPool
 from ottla.jobs.pending_request import PendingRequest
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import Endpoint, KRaftVersionFeature, VotersRecordVoter
 
 logger = logging.getLogger("ottla.controller")
 
@@ -60,12 +60,12 @@ def first_os_error(error: BaseException) -> OSError:
     return error
 
 
-def _voter_entry(me: ReplicaKey, quorum: QuorumConfig) -> ctl.VotersRecordVoter | None:
+def _voter_entry(me: ReplicaKey, quorum: QuorumConfig) -> VotersRecordVoter | None:
     """The node as it stands among the voters, or would; None for a broker only."""
     if not quorum.endpoints:
         return None
-    places = [ctl.Endpoint(*e) for e in quorum.endpoints]
-    return ctl.VotersRecordVoter(me.id, me.directory_id, places, ctl.KRaftVersionFeature(*SUPPORTED_KRAFT_VERSIONS))
+    places = [Endpoint(*e) for e in quorum.endpoints]
+    return VotersRecordVoter(me.id, me.directory_id, places, KRaftVersionFeature(*SUPPORTED_KRAFT_VERSIONS))
 
 
 class RaftDriver:

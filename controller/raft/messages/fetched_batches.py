@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from ottla.controller.raft.state_machine.events import FetchedRaftBatch
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import WireError
-from ottla.wire.messages import control_records as ctl
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
-from ottla.wire.record_batch.batch_header import BatchHeader
+from ottla.wire.messages.control_records import VotersRecord
+from ottla.wire.record_batch.batch_header import BatchHeader, crc_matches, iterate_batches
 from ottla.wire.record_batch.control_record import decode_control_record
+from ottla.wire.record_batch.records import iterate_records
 
 logger = logging.getLogger("ottla.controller")
 
@@ -31,17 +30,17 @@ def parse_fetched_batches(raw: Buffer | None) -> tuple[FetchedRaftBatch, ...]:
 
 
 def _whole(view: memoryview) -> Iterator[FetchedRaftBatch]:
-    for at, header in b.iterate_batches(view):
+    for at, header in iterate_batches(view):
         raw = view[at : at + header.size_bytes]
-        if header.last_offset_delta < 0 or not b.crc_matches(raw, header):
+        if header.last_offset_delta < 0 or not crc_matches(raw, header):
             raise WireError(f"bad batch at offset {header.base_offset}")
         voters = _voters(raw, header) if header.is_control else None
         yield FetchedRaftBatch(header.base_offset, header.last_offset, header.partition_leader_epoch, raw, voters)
 
 
-def _voters(raw: Buffer, header: BatchHeader) -> ctl.VotersRecord | None:
+def _voters(raw: Buffer, header: BatchHeader) -> VotersRecord | None:
     found = None
-    for record in r.iterate_records(raw, header):
+    for record in iterate_records(raw, header):
         message = decode_control_record(record)
-        found = message if isinstance(message, ctl.VotersRecord) else found
+        found = message if isinstance(message, VotersRecord) else found
     return found

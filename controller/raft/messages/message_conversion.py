@@ -42,13 +42,51 @@ from ottla.controller.raft.state_machine.events import (
 from ottla.log.directory.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.wire.codec.schema import ZERO_UUID, Message, Opaque
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import begin_quorum_epoch as b
-from ottla.wire.messages import end_quorum_epoch as e
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import vote as v
+from ottla.wire.messages.begin_quorum_epoch import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochRequestPartitionData,
+    BeginQuorumEpochRequestTopicData,
+    BeginQuorumEpochResponse,
+    BeginQuorumEpochResponsePartitionData,
+    BeginQuorumEpochResponseTopicData,
+    LeaderEndpoint,
+)
+from ottla.wire.messages.begin_quorum_epoch import NodeEndpoint as BeginQuorumEpochNodeEndpoint
+from ottla.wire.messages.end_quorum_epoch import (
+    EndQuorumEpochRequest,
+    EndQuorumEpochRequestPartitionData,
+    EndQuorumEpochRequestTopicData,
+    EndQuorumEpochResponse,
+    EndQuorumEpochResponsePartitionData,
+    EndQuorumEpochResponseTopicData,
+    ReplicaInfo,
+)
+from ottla.wire.messages.end_quorum_epoch import NodeEndpoint as EndQuorumEpochNodeEndpoint
+from ottla.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    PartitionData,
+    ReplicaState,
+    SnapshotId,
+)
+from ottla.wire.messages.fetch import NodeEndpoint as FetchNodeEndpoint
+from ottla.wire.messages.vote import NodeEndpoint as VoteNodeEndpoint
+from ottla.wire.messages.vote import (
+    VoteRequest,
+    VoteRequestPartitionData,
+    VoteRequestTopicData,
+    VoteResponse,
+    VoteResponsePartitionData,
+    VoteResponseTopicData,
+)
 
 N = TypeVar("N")
-_RaftRequestMessage = v.VoteRequest | b.BeginQuorumEpochRequest | e.EndQuorumEpochRequest | f.FetchRequest
+_RaftRequestMessage = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest
 
 _REPLICA_ID_FIELD_MAX_VERSION = 14
 _FETCH_NODE_ENDPOINTS_MIN_VERSION = 17
@@ -67,13 +105,13 @@ def to_message(
         case Vote():
             return _vote(request, to, cluster_id)
         case BeginEpoch(leader_id, epoch):
-            part = b.BeginQuorumEpochRequestPartitionData(0, to.directory_id, leader_id, epoch)
-            topic = b.BeginQuorumEpochRequestTopicData(METADATA_TOPIC, [part])
-            return b.BeginQuorumEpochRequest(cluster_id, to.id, [topic], [b.LeaderEndpoint(*x) for x in endpoints])
+            part = BeginQuorumEpochRequestPartitionData(0, to.directory_id, leader_id, epoch)
+            topic = BeginQuorumEpochRequestTopicData(METADATA_TOPIC, [part])
+            return BeginQuorumEpochRequest(cluster_id, to.id, [topic], [LeaderEndpoint(*x) for x in endpoints])
         case EndEpoch(leader_id, epoch, successors):
-            candidates = [e.ReplicaInfo(x.id, x.directory_id) for x in successors]
-            row = e.EndQuorumEpochRequestPartitionData(0, leader_id, epoch, [x.id for x in successors], candidates)
-            return e.EndQuorumEpochRequest(cluster_id, [e.EndQuorumEpochRequestTopicData(METADATA_TOPIC, [row])])
+            candidates = [ReplicaInfo(x.id, x.directory_id) for x in successors]
+            row = EndQuorumEpochRequestPartitionData(0, leader_id, epoch, [x.id for x in successors], candidates)
+            return EndQuorumEpochRequest(cluster_id, [EndQuorumEpochRequestTopicData(METADATA_TOPIC, [row])])
         case Fetch():
             return _fetch(request, cluster_id, version)
         case FetchSnapshot():
@@ -86,8 +124,8 @@ def to_message(
             raise AssertionError("kraft.version is raised by the leader's own controller")
 
 
-def _vote(vote: Vote, to: ReplicaKey, cluster_id: str) -> v.VoteRequest:
-    part = v.VoteRequestPartitionData(
+def _vote(vote: Vote, to: ReplicaKey, cluster_id: str) -> VoteRequest:
+    part = VoteRequestPartitionData(
         replica_epoch=vote.epoch,
         replica_id=vote.candidate.id,
         replica_directory_id=vote.candidate.directory_id,
@@ -96,27 +134,27 @@ def _vote(vote: Vote, to: ReplicaKey, cluster_id: str) -> v.VoteRequest:
         last_offset=vote.end_offset,
         pre_vote=vote.pre_vote,
     )
-    return v.VoteRequest(cluster_id, to.id, [v.VoteRequestTopicData(METADATA_TOPIC, [part])])
+    return VoteRequest(cluster_id, to.id, [VoteRequestTopicData(METADATA_TOPIC, [part])])
 
 
-def _fetch(fetch: Fetch, cluster_id: str, version: int) -> f.FetchRequest:
-    part = f.FetchPartition(
+def _fetch(fetch: Fetch, cluster_id: str, version: int) -> FetchRequest:
+    part = FetchPartition(
         current_leader_epoch=fetch.epoch,
         fetch_offset=fetch.offset,
         last_fetched_epoch=fetch.last_epoch,
         replica_directory_id=fetch.replica.directory_id,
         high_watermark=fetch.high_watermark,
     )
-    request = f.FetchRequest(
+    request = FetchRequest(
         cluster_id=cluster_id,
         max_wait_ms=fetch.max_wait_ms,
         max_bytes=fetch.max_bytes,
-        topics=[f.FetchTopic(METADATA_TOPIC, METADATA_TOPIC_ID, [part])],
+        topics=[FetchTopic(METADATA_TOPIC, METADATA_TOPIC_ID, [part])],
     )
     if version <= _REPLICA_ID_FIELD_MAX_VERSION:
         request.replica_id = fetch.replica.id
     else:
-        request.replica_state = f.ReplicaState(fetch.replica.id)
+        request.replica_state = ReplicaState(fetch.replica.id)
     return request
 
 
@@ -131,24 +169,24 @@ def from_message(message: Message, cluster_id: str) -> RaftRequest | RaftErrorRe
         return RaftErrorResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
     if isinstance(message, voter_message_conversion.VoterRequestMessage):
         return voter_message_conversion.from_message(message)
-    if isinstance(message, b.BeginQuorumEpochRequest) and len(message.leader_endpoints) > MAX_LISTED:
+    if isinstance(message, BeginQuorumEpochRequest) and len(message.leader_endpoints) > MAX_LISTED:
         return RaftErrorResponse(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED_MESSAGE)
     if not _is_the_log(message):
         return RaftErrorResponse(ErrorCode.INVALID_REQUEST)
     match message:
-        case v.VoteRequest():
+        case VoteRequest():
             return _vote_of(message)
-        case b.BeginQuorumEpochRequest():
+        case BeginQuorumEpochRequest():
             begin = message.topics[0].partitions[0]
             meant = _destination_key(message.voter_id, begin.voter_directory_id)
             return BeginEpoch(begin.leader_id, begin.leader_epoch, meant)
-        case e.EndQuorumEpochRequest():
+        case EndQuorumEpochRequest():
             end = message.topics[0].partitions[0]
             if max(len(end.preferred_candidates), len(end.preferred_successors)) > MAX_LISTED:
                 return RaftErrorResponse(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED_MESSAGE)
             named = tuple(ReplicaKey(x.candidate_id, x.candidate_directory_id) for x in end.preferred_candidates)
             return EndEpoch(end.leader_id, end.leader_epoch, named or tuple(map(ReplicaKey, end.preferred_successors)))
-        case f.FetchRequest():
+        case FetchRequest():
             return _fetch_of(message)
 
 
@@ -156,7 +194,7 @@ def _is_the_log(message: _RaftRequestMessage) -> bool:
     if len(message.topics) != 1:
         return False
     topic = message.topics[0]
-    if isinstance(topic, f.FetchTopic):
+    if isinstance(topic, FetchTopic):
         right = topic.topic_id == METADATA_TOPIC_ID if topic.topic_id != ZERO_UUID else topic.topic == METADATA_TOPIC
         return right and len(topic.partitions) == 1 and topic.partitions[0].partition == 0
     if topic.topic_name != METADATA_TOPIC or len(topic.partitions) != 1:
@@ -169,7 +207,7 @@ def _destination_key(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
     return None if voter_id < 0 else ReplicaKey(voter_id, directory_id)
 
 
-def _vote_of(message: v.VoteRequest) -> Vote:
+def _vote_of(message: VoteRequest) -> Vote:
     part = message.topics[0].partitions[0]
     return Vote(
         ReplicaKey(part.replica_id, part.replica_directory_id),
@@ -181,7 +219,7 @@ def _vote_of(message: v.VoteRequest) -> Vote:
     )
 
 
-def _fetch_of(message: f.FetchRequest) -> Fetch:
+def _fetch_of(message: FetchRequest) -> Fetch:
     part = message.topics[0].partitions[0]
     replica_id = message.replica_id if message.replica_id >= 0 else message.replica_state.replica_id
     return Fetch(
@@ -208,14 +246,14 @@ def error_response_message(
     """The whole request is refused. Who leads, in which epoch and where, is told to whoever is always told so."""
     assert isinstance(request, _RaftRequestMessage | voter_message_conversion.VoterRequestMessage)
     match request:
-        case v.VoteRequest():
-            return v.VoteResponse(refusal.error)
-        case b.BeginQuorumEpochRequest():
-            return b.BeginQuorumEpochResponse(refusal.error)
-        case e.EndQuorumEpochRequest():
-            return e.EndQuorumEpochResponse(refusal.error)
-        case f.FetchRequest():
-            return f.FetchResponse(error_code=refusal.error)
+        case VoteRequest():
+            return VoteResponse(refusal.error)
+        case BeginQuorumEpochRequest():
+            return BeginQuorumEpochResponse(refusal.error)
+        case EndQuorumEpochRequest():
+            return EndQuorumEpochResponse(refusal.error)
+        case FetchRequest():
+            return FetchResponse(error_code=refusal.error)
         case _:
             return voter_message_conversion.error_response_message(request, refusal, leader_id, epoch, leader)
 
@@ -230,43 +268,41 @@ def to_response_message(
     said = (0, answer.error, answer.leader_id, answer.epoch)
     match request:
         case Vote():
-            vote = v.VoteResponseTopicData(METADATA_TOPIC, [v.VoteResponsePartitionData(*said, answer.vote_granted)])
-            return v.VoteResponse(
-                topics=[vote], node_endpoints=_node_endpoints(v.NodeEndpoint, answer.leader_id, leader)
+            vote = VoteResponseTopicData(METADATA_TOPIC, [VoteResponsePartitionData(*said, answer.vote_granted)])
+            return VoteResponse(
+                topics=[vote], node_endpoints=_node_endpoints(VoteNodeEndpoint, answer.leader_id, leader)
             )
         case BeginEpoch():
-            begin = b.BeginQuorumEpochResponseTopicData(
-                METADATA_TOPIC, [b.BeginQuorumEpochResponsePartitionData(*said)]
-            )
-            named = _node_endpoints(b.NodeEndpoint, answer.leader_id, leader)
-            return b.BeginQuorumEpochResponse(topics=[begin], node_endpoints=named)
+            begin = BeginQuorumEpochResponseTopicData(METADATA_TOPIC, [BeginQuorumEpochResponsePartitionData(*said)])
+            named = _node_endpoints(BeginQuorumEpochNodeEndpoint, answer.leader_id, leader)
+            return BeginQuorumEpochResponse(topics=[begin], node_endpoints=named)
         case _:
-            end = e.EndQuorumEpochResponseTopicData(METADATA_TOPIC, [e.EndQuorumEpochResponsePartitionData(*said)])
-            return e.EndQuorumEpochResponse(
-                topics=[end], node_endpoints=_node_endpoints(e.NodeEndpoint, answer.leader_id, leader)
+            end = EndQuorumEpochResponseTopicData(METADATA_TOPIC, [EndQuorumEpochResponsePartitionData(*said)])
+            return EndQuorumEpochResponse(
+                topics=[end], node_endpoints=_node_endpoints(EndQuorumEpochNodeEndpoint, answer.leader_id, leader)
             )
 
 
 def to_fetch_response_message(
     answer: RaftFetchResponse, *, log_start: int, leader: ListenerEndpoint | None, version: int, records: Opaque = None
-) -> f.FetchResponse:
+) -> FetchResponse:
     """The machine's answer to a Fetch with what the shell read for it (R218, R221)."""
-    row = f.PartitionData(
+    row = PartitionData(
         error_code=answer.error,
         high_watermark=answer.high_watermark,
         last_stable_offset=answer.high_watermark,
         log_start_offset=log_start,
-        current_leader=f.LeaderIdAndEpoch(answer.leader_id, answer.epoch),
+        current_leader=LeaderIdAndEpoch(answer.leader_id, answer.epoch),
         records=records if records is not None else b"",
     )
     if answer.diverging is not None:
-        row.diverging_epoch = f.EpochEndOffset(*answer.diverging)
+        row.diverging_epoch = EpochEndOffset(*answer.diverging)
     if answer.snapshot is not None:
-        row.snapshot_id = f.SnapshotId(*answer.snapshot)
-    topic = f.FetchableTopicResponse(METADATA_TOPIC, METADATA_TOPIC_ID, [row])
-    response = f.FetchResponse(responses=[topic])
+        row.snapshot_id = SnapshotId(*answer.snapshot)
+    topic = FetchableTopicResponse(METADATA_TOPIC, METADATA_TOPIC_ID, [row])
+    response = FetchResponse(responses=[topic])
     if leader is not None and answer.leader_id != NO_NODE_ID and version >= _FETCH_NODE_ENDPOINTS_MIN_VERSION:
-        response.node_endpoints = [f.NodeEndpoint(answer.leader_id, leader.host, leader.port)]
+        response.node_endpoints = [FetchNodeEndpoint(answer.leader_id, leader.host, leader.port)]
     return response
 
 
@@ -277,20 +313,20 @@ def from_response_message(message: Message, listener: str) -> DecodedRaftRespons
     """What another node answered; a refusal is worth another try a little later and nothing else (R209)."""
     if isinstance(message, voter_message_conversion.VoterResponseMessage):
         return voter_message_conversion.from_response_message(message, listener)
-    assert isinstance(message, v.VoteResponse | b.BeginQuorumEpochResponse | e.EndQuorumEpochResponse | f.FetchResponse)
+    assert isinstance(message, VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse)
     if message.error_code != ErrorCode.NONE:
         return RaftErrorResponse(error_code_of(message.error_code))
-    if isinstance(message, f.FetchResponse):
+    if isinstance(message, FetchResponse):
         return _from_fetch_response(message, listener)
     if [len(t.partitions) for t in message.topics] != [1] or message.topics[0].topic_name != METADATA_TOPIC:
         return RaftErrorResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
     row = message.topics[0].partitions[0]
-    granted = isinstance(row, v.VoteResponsePartitionData) and row.vote_granted
+    granted = isinstance(row, VoteResponsePartitionData) and row.vote_granted
     answer = RaftResponse(error_code_of(row.error_code), row.leader_epoch, row.leader_id, granted)
     return DecodedRaftResponse(answer, find_leader_endpoint(message.node_endpoints, row.leader_id, listener))
 
 
-def _from_fetch_response(message: f.FetchResponse, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
+def _from_fetch_response(message: FetchResponse, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
     if [len(t.partitions) for t in message.responses] != [1]:
         return RaftErrorResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
     row = message.responses[0].partitions[0]

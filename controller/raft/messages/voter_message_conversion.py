@@ -32,12 +32,23 @@ from ottla.controller.raft.state_machine.events import (
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.codec.schema import Message, Opaque
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import add_raft_voter as a
-from ottla.wire.messages import api_versions as av
-from ottla.wire.messages import fetch_snapshot as s
-from ottla.wire.messages import remove_raft_voter as r
-from ottla.wire.messages import update_raft_voter as u
+from ottla.wire.messages import update_raft_voter
+from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.control_records import Endpoint as VoterEndpoint
+from ottla.wire.messages.fetch_snapshot import (
+    FetchSnapshotRequest,
+    FetchSnapshotRequestPartitionSnapshot,
+    FetchSnapshotRequestSnapshotId,
+    FetchSnapshotRequestTopicSnapshot,
+    FetchSnapshotResponse,
+    FetchSnapshotResponsePartitionSnapshot,
+    FetchSnapshotResponseSnapshotId,
+    FetchSnapshotResponseTopicSnapshot,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+)
+from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 KRAFT_VERSION = "kraft.version"
 SOFTWARE_NAME = "ottla"
@@ -46,14 +57,14 @@ TIMEOUT_MS = 2000
 _NODE_ENDPOINTS_MIN_VERSION = 1
 
 VoterRequestMessage = (
-    s.FetchSnapshotRequest | a.AddRaftVoterRequest | r.RemoveRaftVoterRequest | u.UpdateRaftVoterRequest
+    FetchSnapshotRequest | AddRaftVoterRequest | RemoveRaftVoterRequest | update_raft_voter.UpdateRaftVoterRequest
 )
 VoterResponseMessage = (
-    s.FetchSnapshotResponse
-    | a.AddRaftVoterResponse
-    | r.RemoveRaftVoterResponse
-    | u.UpdateRaftVoterResponse
-    | av.ApiVersionsResponse
+    FetchSnapshotResponse
+    | AddRaftVoterResponse
+    | RemoveRaftVoterResponse
+    | update_raft_voter.UpdateRaftVoterResponse
+    | ApiVersionsResponse
 )
 
 
@@ -70,17 +81,17 @@ def _voter_endpoints(listeners: Iterable[_ListenerLike]) -> tuple[VoterEndpoint,
 # ------------------------------------------------------------------ what we ask
 
 
-def to_fetch_snapshot_request(request: FetchSnapshot, cluster_id: str) -> s.FetchSnapshotRequest:
+def to_fetch_snapshot_request(request: FetchSnapshot, cluster_id: str) -> FetchSnapshotRequest:
     """R234."""
-    part = s.FetchSnapshotRequestPartitionSnapshot(
+    part = FetchSnapshotRequestPartitionSnapshot(
         0,
         request.epoch,
-        s.FetchSnapshotRequestSnapshotId(*request.snapshot),
+        FetchSnapshotRequestSnapshotId(*request.snapshot),
         request.position,
         request.replica.directory_id,
     )
-    topic = s.FetchSnapshotRequestTopicSnapshot(METADATA_TOPIC, [part])
-    return s.FetchSnapshotRequest(cluster_id, request.replica.id, request.max_bytes, [topic])
+    topic = FetchSnapshotRequestTopicSnapshot(METADATA_TOPIC, [part])
+    return FetchSnapshotRequest(cluster_id, request.replica.id, request.max_bytes, [topic])
 
 
 def to_voter_request(request: AddVoter | RemoveVoter | UpdateVoter, cluster_id: str) -> Message:
@@ -88,21 +99,23 @@ def to_voter_request(request: AddVoter | RemoveVoter | UpdateVoter, cluster_id: 
     key = request.voter
     match request:
         case AddVoter():
-            listeners = [a.Listener(x.name, x.host, x.port) for x in request.endpoints]
-            return a.AddRaftVoterRequest(
+            listeners = [Listener(x.name, x.host, x.port) for x in request.endpoints]
+            return AddRaftVoterRequest(
                 cluster_id, TIMEOUT_MS, key.id, key.directory_id, listeners, request.ack_when_committed
             )
         case RemoveVoter():
-            return r.RemoveRaftVoterRequest(cluster_id, key.id, key.directory_id)
+            return RemoveRaftVoterRequest(cluster_id, key.id, key.directory_id)
         case UpdateVoter():
-            places = [u.Listener(x.name, x.host, x.port) for x in request.endpoints]
-            feature = u.KRaftVersionFeature(request.min_version, request.max_version)
-            return u.UpdateRaftVoterRequest(cluster_id, request.epoch, key.id, key.directory_id, places, feature)
+            places = [update_raft_voter.Listener(x.name, x.host, x.port) for x in request.endpoints]
+            feature = update_raft_voter.KRaftVersionFeature(request.min_version, request.max_version)
+            return update_raft_voter.UpdateRaftVoterRequest(
+                cluster_id, request.epoch, key.id, key.directory_id, places, feature
+            )
 
 
-def to_api_versions_request() -> av.ApiVersionsRequest:
+def to_api_versions_request() -> ApiVersionsRequest:
     """What a replica is asked that shall become a voter: in version 4, or a least of 0 is not said (R248)."""
-    return av.ApiVersionsRequest(SOFTWARE_NAME, "1")
+    return ApiVersionsRequest(SOFTWARE_NAME, "1")
 
 
 # ------------------------------------------------------------------ what others ask
@@ -110,24 +123,27 @@ def to_api_versions_request() -> av.ApiVersionsRequest:
 
 def from_message(message: VoterRequestMessage) -> RaftRequest | RaftErrorResponse:
     """What another node wants of ours; another log's snapshot is not here (R234)."""
-    if isinstance(message, a.AddRaftVoterRequest | u.UpdateRaftVoterRequest) and len(message.listeners) > MAX_LISTED:
+    if (
+        isinstance(message, AddRaftVoterRequest | update_raft_voter.UpdateRaftVoterRequest)
+        and len(message.listeners) > MAX_LISTED
+    ):
         return RaftErrorResponse(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED_MESSAGE)
     match message:
-        case s.FetchSnapshotRequest():
+        case FetchSnapshotRequest():
             return _snapshot_of(message)
-        case a.AddRaftVoterRequest():
+        case AddRaftVoterRequest():
             key = ReplicaKey(message.voter_id, message.voter_directory_id)
             return AddVoter(key, _voter_endpoints(message.listeners), message.ack_when_committed)
-        case r.RemoveRaftVoterRequest():
+        case RemoveRaftVoterRequest():
             return RemoveVoter(ReplicaKey(message.voter_id, message.voter_directory_id))
-        case u.UpdateRaftVoterRequest():
+        case update_raft_voter.UpdateRaftVoterRequest():
             key = ReplicaKey(message.voter_id, message.voter_directory_id)
             feature = message.k_raft_version_feature
             versions = (feature.min_supported_version, feature.max_supported_version)
             return UpdateVoter(key, message.current_leader_epoch, _voter_endpoints(message.listeners), *versions)
 
 
-def _snapshot_of(message: s.FetchSnapshotRequest) -> FetchSnapshot | RaftErrorResponse:
+def _snapshot_of(message: FetchSnapshotRequest) -> FetchSnapshot | RaftErrorResponse:
     if len(message.topics) != 1 or len(message.topics[0].partitions) != 1:
         return RaftErrorResponse(ErrorCode.INVALID_REQUEST)
     part = message.topics[0].partitions[0]
@@ -154,47 +170,47 @@ def error_response_message(
 ) -> Message:
     """The whole request is refused; a partition nobody has is its own row. An update is told who leads all the same."""
     match message:
-        case s.FetchSnapshotRequest():
+        case FetchSnapshotRequest():
             if refusal.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                return s.FetchSnapshotResponse(error_code=refusal.error)
+                return FetchSnapshotResponse(error_code=refusal.error)
             topic = message.topics[0]
-            row = s.FetchSnapshotResponsePartitionSnapshot(topic.partitions[0].partition, refusal.error)
+            row = FetchSnapshotResponsePartitionSnapshot(topic.partitions[0].partition, refusal.error)
             row.unaligned_records = b""
-            return s.FetchSnapshotResponse(topics=[s.FetchSnapshotResponseTopicSnapshot(topic.name, [row])])
-        case a.AddRaftVoterRequest():
-            return a.AddRaftVoterResponse(error_code=refusal.error, error_message=refusal.message)
-        case r.RemoveRaftVoterRequest():
-            return r.RemoveRaftVoterResponse(error_code=refusal.error, error_message=refusal.message)
-        case u.UpdateRaftVoterRequest():
+            return FetchSnapshotResponse(topics=[FetchSnapshotResponseTopicSnapshot(topic.name, [row])])
+        case AddRaftVoterRequest():
+            return AddRaftVoterResponse(error_code=refusal.error, error_message=refusal.message)
+        case RemoveRaftVoterRequest():
+            return RemoveRaftVoterResponse(error_code=refusal.error, error_message=refusal.message)
+        case update_raft_voter.UpdateRaftVoterRequest():
             return _update_voter_response(refusal.error, leader_id, epoch, leader)
 
 
 def _update_voter_response(
     error: int, leader_id: int, epoch: int, leader: ListenerEndpoint | None
-) -> u.UpdateRaftVoterResponse:
-    current = u.CurrentLeader(leader_id, epoch)
+) -> update_raft_voter.UpdateRaftVoterResponse:
+    current = update_raft_voter.CurrentLeader(leader_id, epoch)
     if leader is not None and leader_id != NO_NODE_ID:
         current.host, current.port = leader.host, leader.port
-    return u.UpdateRaftVoterResponse(error_code=error, current_leader=current)
+    return update_raft_voter.UpdateRaftVoterResponse(error_code=error, current_leader=current)
 
 
 def to_fetch_snapshot_response(
     answer: RaftFetchSnapshotResponse, *, leader: ListenerEndpoint | None, version: int, raw: Opaque = None
-) -> s.FetchSnapshotResponse:
+) -> FetchSnapshotResponse:
     """The machine's answer to a FetchSnapshot with the bytes the shell read for it: at most what was asked (R234)."""
-    row = s.FetchSnapshotResponsePartitionSnapshot(
+    row = FetchSnapshotResponsePartitionSnapshot(
         0,
         answer.error,
-        current_leader=s.LeaderIdAndEpoch(answer.leader_id, answer.epoch),
+        current_leader=LeaderIdAndEpoch(answer.leader_id, answer.epoch),
         size=answer.size_bytes,
         position=answer.position,
         unaligned_records=b"" if raw is None else raw,
     )
     if answer.error == ErrorCode.NONE:
-        row.snapshot_id = s.FetchSnapshotResponseSnapshotId(*answer.snapshot)
-    out = s.FetchSnapshotResponse(topics=[s.FetchSnapshotResponseTopicSnapshot(METADATA_TOPIC, [row])])
+        row.snapshot_id = FetchSnapshotResponseSnapshotId(*answer.snapshot)
+    out = FetchSnapshotResponse(topics=[FetchSnapshotResponseTopicSnapshot(METADATA_TOPIC, [row])])
     if leader is not None and answer.leader_id != NO_NODE_ID and version >= _NODE_ENDPOINTS_MIN_VERSION:
-        out.node_endpoints = [s.NodeEndpoint(answer.leader_id, leader.host, leader.port)]
+        out.node_endpoints = [NodeEndpoint(answer.leader_id, leader.host, leader.port)]
     return out
 
 
@@ -204,9 +220,9 @@ def to_voter_response(
     """What became of a change; only an update is told who leads, and where (R249)."""
     match request:
         case AddVoter():
-            return a.AddRaftVoterResponse(error_code=answer.error, error_message=answer.message)
+            return AddRaftVoterResponse(error_code=answer.error, error_message=answer.message)
         case RemoveVoter():
-            return r.RemoveRaftVoterResponse(error_code=answer.error, error_message=answer.message)
+            return RemoveRaftVoterResponse(error_code=answer.error, error_message=answer.message)
         case UpdateVoter():
             return _update_voter_response(answer.error, answer.leader_id, answer.epoch, leader)
 
@@ -217,14 +233,14 @@ def to_voter_response(
 def from_response_message(message: VoterResponseMessage, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
     """What another node answered."""
     match message:
-        case s.FetchSnapshotResponse():
+        case FetchSnapshotResponse():
             return _from_fetch_snapshot_response(message, listener)
-        case u.UpdateRaftVoterResponse():
+        case update_raft_voter.UpdateRaftVoterResponse():
             leader = message.current_leader
             answer = VoterChangeResponse(error_code_of(message.error_code), leader.leader_epoch, leader.leader_id)
             named = leader.leader_id != NO_NODE_ID and leader.host != ""
             return DecodedRaftResponse(answer, ListenerEndpoint(listener, leader.host, leader.port) if named else None)
-        case av.ApiVersionsResponse():
+        case ApiVersionsResponse():
             return DecodedRaftResponse(_versions_of(message))
         case _:
             return DecodedRaftResponse(
@@ -233,7 +249,7 @@ def from_response_message(message: VoterResponseMessage, listener: str) -> Decod
 
 
 def _from_fetch_snapshot_response(
-    message: s.FetchSnapshotResponse, listener: str
+    message: FetchSnapshotResponse, listener: str
 ) -> DecodedRaftResponse | RaftErrorResponse:
     if message.error_code != ErrorCode.NONE:
         return RaftErrorResponse(error_code_of(message.error_code))
@@ -254,7 +270,7 @@ def _from_fetch_snapshot_response(
     )
 
 
-def _versions_of(message: av.ApiVersionsResponse) -> KRaftVersionsResponse:
+def _versions_of(message: ApiVersionsResponse) -> KRaftVersionsResponse:
     features: Sequence[Any] = message.supported_features
     speaks = next(((x.min_version, x.max_version) for x in features if x.name == KRAFT_VERSION), (-1, -1))
     return KRaftVersionsResponse(error_code_of(message.error_code), *speaks)

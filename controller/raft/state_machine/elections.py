@@ -29,7 +29,7 @@ from ottla.controller.raft.state_machine.events import (
 from ottla.controller.raft.state_machine.leader import preferred_successors
 from ottla.controller.raft.state_machine.log_summary import voter_keys
 from ottla.controller.raft.state_machine.raft_state import LEADER_SEARCH_TIMEOUT_MS, RaftState
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import LeaderChangeMessage, LeaderChangeMessageVoter, VotersRecord
 
 ELECTION_STAGGER_MS = 150
 """How long all followers together take for their turns at most."""
@@ -214,13 +214,13 @@ def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
         state.voter_updates[raft.local_replica.id] = raft.voter_entry
     state.replicas = {v: ReplicaProgress() for v in raft.voters.current}
     raft.transition_to(state, HardState(raft.epoch, raft.local_replica.id))
-    voters = [ctl.LeaderChangeMessageVoter(v.id) for v in raft.voters.current]
+    voters = [LeaderChangeMessageVoter(v.id) for v in raft.voters.current]
     yes = [v for v in voters if v.voter_id in granted]
-    controls = (ctl.LeaderChangeMessage(0, raft.local_replica.id, voters, yes), *raft.first_records)
+    controls = (LeaderChangeMessage(0, raft.local_replica.id, voters, yes), *raft.first_records)
     first = raft.append(len(controls), controls=controls)
     if raft.first_records:
         record = raft.first_records[-1]
-        assert isinstance(record, ctl.VotersRecord)
+        assert isinstance(record, VotersRecord)
         raft.voters.add(first + len(controls) - 1, voter_keys(record), record)
         raft.first_records = ()
 

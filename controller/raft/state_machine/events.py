@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import Endpoint, VotersRecord
 
 NO_NODE_ID = -1
 
@@ -138,7 +138,7 @@ class AddVoter(NamedTuple):
     """Make a replica a voter (R246-R248)."""
 
     voter: ReplicaKey
-    endpoints: tuple[ctl.Endpoint, ...]
+    endpoints: tuple[Endpoint, ...]
     ack_when_committed: bool = True
 
 
@@ -153,7 +153,7 @@ class UpdateVoter(NamedTuple):
 
     voter: ReplicaKey
     epoch: int
-    endpoints: tuple[ctl.Endpoint, ...]
+    endpoints: tuple[Endpoint, ...]
     min_version: int
     max_version: int
 
@@ -169,7 +169,7 @@ class QueryKRaftVersions(NamedTuple):
     """Which kraft.versions does the replica speak that shall become a voter? It is asked at these endpoints (R248)."""
 
     voter: ReplicaKey
-    endpoints: tuple[ctl.Endpoint, ...]
+    endpoints: tuple[Endpoint, ...]
 
 
 RaftRequest = (
@@ -262,7 +262,7 @@ class FetchedRaftBatch(NamedTuple):
     last_offset: int
     epoch: int
     raw: Any
-    voters: ctl.VotersRecord | None = None
+    voters: VotersRecord | None = None
     """Where it is a control batch that changes them."""
 
 
@@ -305,7 +305,7 @@ class SnapshotLoaded(NamedTuple):
 
     end_offset: int
     epoch: int
-    voters: ctl.VotersRecord | None = None
+    voters: VotersRecord | None = None
 
 
 class SnapshotCreated(NamedTuple):

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from ottla.controller.raft.state_machine.events import ReplicaKey
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import VotersRecord, VotersRecordVoter
 
 
 class LogSummary:
@@ -104,11 +104,9 @@ class LogSummary:
 class VoterSetHistory:
     """The voter sets in a log by offset: the last one counts, committed or not (R201)."""
 
-    def __init__(self, voters: Iterable[ReplicaKey], record: ctl.VotersRecord | None = None, offset: int = -1) -> None:
+    def __init__(self, voters: Iterable[ReplicaKey], record: VotersRecord | None = None, offset: int = -1) -> None:
         """``offset``: of the last record in the snapshot that says it; -1 for the snapshot (0, 0) and for settings."""
-        self._sets: list[tuple[int, tuple[ReplicaKey, ...], ctl.VotersRecord | None]] = [
-            (offset, tuple(voters), record)
-        ]
+        self._sets: list[tuple[int, tuple[ReplicaKey, ...], VotersRecord | None]] = [(offset, tuple(voters), record)]
 
     @property
     def current(self) -> tuple[ReplicaKey, ...]:
@@ -126,7 +124,7 @@ class VoterSetHistory:
         return self._sets[-1][0]
 
     @property
-    def record(self) -> ctl.VotersRecord | None:
+    def record(self) -> VotersRecord | None:
         """The record that says who votes now, with addresses; None while only the settings say it (kraft.version 0)."""
         return self._sets[-1][2]
 
@@ -140,7 +138,7 @@ class VoterSetHistory:
         """How many make one (R206)."""
         return len(self.current) // 2 + 1
 
-    def add(self, offset: int, voters: Iterable[ReplicaKey], record: ctl.VotersRecord | None = None) -> None:
+    def add(self, offset: int, voters: Iterable[ReplicaKey], record: VotersRecord | None = None) -> None:
         """A Voters record was appended."""
         assert offset > self._sets[-1][0]
         self._sets.append((offset, tuple(voters), record))
@@ -159,18 +157,18 @@ class VoterSetHistory:
         return any(v.identifies(key) for v in self.current)
 
 
-def voter_keys(record: ctl.VotersRecord) -> list[ReplicaKey]:
+def voter_keys(record: VotersRecord) -> list[ReplicaKey]:
     """The voters of a Voters record."""
     return [ReplicaKey(v.voter_id, v.voter_directory_id) for v in record.voters]
 
 
-def voter_needs_update(voters: list[ctl.VotersRecordVoter], entry: ctl.VotersRecordVoter) -> bool:
+def voter_needs_update(voters: list[VotersRecordVoter], entry: VotersRecordVoter) -> bool:
     """Whether the voters hold another address or version range of this replica (``VoterSet.voterNodeNeedsUpdate``)."""
     key = ReplicaKey(entry.voter_id, entry.voter_directory_id)
     known = next((v for v in voters if ReplicaKey(v.voter_id, v.voter_directory_id).identifies(key)), None)
     return known is not None and _comparable(known) != _comparable(entry)
 
 
-def _comparable(voter: ctl.VotersRecordVoter) -> tuple[bytes, object, dict[str, tuple[str, int]]]:
+def _comparable(voter: VotersRecordVoter) -> tuple[bytes, object, dict[str, tuple[str, int]]]:
     places = {e.name.upper(): (e.host.lower(), e.port) for e in voter.endpoints}
     return voter.voter_directory_id, voter.k_raft_version_feature, places

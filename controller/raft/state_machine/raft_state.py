@@ -42,7 +42,7 @@ from ottla.controller.raft.state_machine.leader import DelayedRaftFetch, majorit
 from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import VotersRecordVoter
 
 
 class QuorumTimeouts(NamedTuple):
@@ -84,7 +84,7 @@ class RaftState:
         timeouts: QuorumTimeouts = DEFAULT_TIMEOUTS,
         first_records: tuple[Message, ...] = (),
         bootstrap: tuple[int, ...] = (),
-        entry: ctl.VotersRecordVoter | None = None,
+        entry: VotersRecordVoter | None = None,
         *,
         listener: str = "CONTROLLER",
         auto_join: bool = False,

@@ -38,8 +38,13 @@ from ottla.controller.raft.state_machine.raft_state import RaftState
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import control_records as ctl
-from ottla.wire.messages.control_records import VotersRecordVoter
+from ottla.wire.messages.control_records import (
+    Endpoint,
+    KRaftVersionFeature,
+    KRaftVersionRecord,
+    VotersRecord,
+    VotersRecordVoter,
+)
 
 CAUGHT_UP_WITHIN_MS = 3_600_000
 """A new voter must have fetched within this long, and have had everything once (R248)."""
@@ -69,7 +74,7 @@ def _response(raft: RaftState, error: ErrorCode, message: str | None = None) -> 
     return VoterChangeResponse(error, raft.epoch, raft.leader_id, message)
 
 
-def _has_listener(raft: RaftState, endpoints: Iterable[ctl.Endpoint]) -> bool:
+def _has_listener(raft: RaftState, endpoints: Iterable[Endpoint]) -> bool:
     return any(e.name.upper() == raft.listener.upper() for e in endpoints)
 
 
@@ -138,7 +143,7 @@ def handle_versions_response(raft: RaftState, ask: QueryKRaftVersions, answer: K
     elif not _caught_up(raft, request.voter):
         _complete_change(raft, ErrorCode.REQUEST_TIMED_OUT, "the voter has not fetched the whole log yet")
     else:
-        feature = ctl.KRaftVersionFeature(answer.min_version, answer.max_version)
+        feature = KRaftVersionFeature(answer.min_version, answer.max_version)
         entry = VotersRecordVoter(request.voter.id, request.voter.directory_id, list(request.endpoints), feature)
         change.offset = _append(raft, [*_entries(raft), entry])
         if not request.ack_when_committed:
@@ -199,7 +204,7 @@ def _update(raft: RaftState, request: UpdateVoter) -> VoterChangeResponse:
     entry = raft.voters.find_voter(key.id)
     if entry is None or (raft.voters.kraft_version >= 1 and not entry.identifies(key)):
         return _response(raft, ErrorCode.VOTER_NOT_FOUND)
-    feature = ctl.KRaftVersionFeature(request.min_version, request.max_version)
+    feature = KRaftVersionFeature(request.min_version, request.max_version)
     row = VotersRecordVoter(key.id, key.directory_id, list(request.endpoints), feature)
     if raft.voters.kraft_version < 1:
         state.voter_updates[key.id] = row
@@ -225,7 +230,7 @@ def _raise(raft: RaftState, request: UpgradeKRaftVersion) -> VoterChangeResponse
         message = f"not every voter is known to speak kraft.version {request.level}"
         return _response(raft, ErrorCode.INVALID_UPDATE_VERSION, message)
     if not request.validate_only:
-        _append(raft, rows, ctl.KRaftVersionRecord(0, request.level))
+        _append(raft, rows, KRaftVersionRecord(0, request.level))
     return _response(raft, ErrorCode.NONE)
 
 
@@ -238,7 +243,7 @@ def _entries(raft: RaftState) -> list[VotersRecordVoter]:
 
 def _append(raft: RaftState, voters: list[VotersRecordVoter], *before: Message) -> int:
     """Append a set of voters, which counts from now on; gives its offset."""
-    record = ctl.VotersRecord(0, sorted(voters, key=lambda v: v.voter_id))
+    record = VotersRecord(0, sorted(voters, key=lambda v: v.voter_id))
     controls = (*before, record)
     offset = raft.append(len(controls), controls=controls) + len(before)
     raft.voters.add(offset, voter_keys(record), record)

@@ -39,10 +39,9 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery.log_loader import create_log, open_log
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Message
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
-from ottla.wire.record_batch.batch_header import BatchHeader
+from ottla.wire.record_batch.batch_header import BatchHeader, iterate_batches, parse_header
 from ottla.wire.record_batch.control_record import decode_control_record
+from ottla.wire.record_batch.records import iterate_records
 
 MAX_READ_BYTES = 1024 * 1024
 """Of the log for another replica at a time, whatever it asks for: it is read on the loop."""
@@ -170,7 +169,7 @@ class MetadataStore:
                 self.bytes_since_snapshot += header.size_bytes
                 self.last_timestamp_ms = header.max_timestamp
             if header.is_control and header.base_offset > seed:
-                for record in r.iterate_records(raw, header):
+                for record in iterate_records(raw, header):
                     out.replay(record.offset, decode_control_record(record))
         return out
 
@@ -275,7 +274,7 @@ class MetadataStore:
             return b""
         raw = found.read()
         end = 0
-        for at, header in b.iterate_batches(raw):
+        for at, header in iterate_batches(raw):
             end = at + header.size_bytes
         return raw[:end]
 
@@ -297,7 +296,7 @@ class MetadataStore:
         else:
             raw = control_batch(append.controls, now_ms) if append.controls else append.batch
             self.log.append_as_leader(raw, append.epoch, now_ms, AppendOrigin.RAFT_LEADER)
-            header = b.parse_header(raw)
+            header = parse_header(raw)
             for number, record in enumerate(append.controls):
                 self.quorum_records.replay(header.base_offset + number, record)
         self.bytes_since_snapshot += header.size_bytes
@@ -306,9 +305,9 @@ class MetadataStore:
 
     def _append_as_follower(self, raw: Buffer, now_ms: int) -> BatchHeader:
         self.log.append_as_follower(raw, now_ms)
-        header = b.parse_header(raw)
+        header = parse_header(raw)
         if header.is_control:
-            for record in r.iterate_records(raw, header):
+            for record in iterate_records(raw, header):
                 self.quorum_records.replay(record.offset, decode_control_record(record))
         return header
 

@@ -11,7 +11,7 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.raft.state_machine.events import ReplicaKey
 from ottla.controller.raft.state_machine.log_summary import VoterSetHistory, voter_keys, voter_needs_update
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import Endpoint, KRaftVersionRecord, VotersRecord
 
 BOOTSTRAP_OFFSET = -1
 """Offset of what stands in the snapshot (0, 0): nobody has said it in the log yet."""
@@ -21,7 +21,7 @@ class QuorumRecords:
     """What the log says of its quorum, committed or not."""
 
     def __init__(
-        self, kraft_version: int = 0, voters: ctl.VotersRecord | None = None, offset: int = BOOTSTRAP_OFFSET
+        self, kraft_version: int = 0, voters: VotersRecord | None = None, offset: int = BOOTSTRAP_OFFSET
     ) -> None:
         self._kraft_versions = [(offset, kraft_version)]
         self._voters = [(offset, voters)]
@@ -32,11 +32,11 @@ class QuorumRecords:
         return self._kraft_versions[-1][1]
 
     @property
-    def voters(self) -> ctl.VotersRecord | None:
+    def voters(self) -> VotersRecord | None:
         """The voters now, with their addresses; None where they are no records."""
         return self._voters[-1][1]
 
-    def as_of(self, end_offset: int) -> tuple[int, ctl.VotersRecord | None]:
+    def as_of(self, end_offset: int) -> tuple[int, VotersRecord | None]:
         """kraft.version and voters as everything below an offset says them: what a snapshot holds (R231)."""
         level = next((v for at, v in reversed(self._kraft_versions) if at < end_offset), self._kraft_versions[0][1])
         return level, next((v for at, v in reversed(self._voters) if at < end_offset), self._voters[0][1])
@@ -44,9 +44,9 @@ class QuorumRecords:
     def replay(self, offset: int, record: Message | None) -> None:
         """A control record was appended, or is read."""
         match record:
-            case ctl.KRaftVersionRecord():
+            case KRaftVersionRecord():
                 self._kraft_versions.append((offset, record.k_raft_version))
-            case ctl.VotersRecord():
+            case VotersRecord():
                 self._voters.append((offset, record))
 
     def truncate(self, offset: int) -> None:
@@ -71,10 +71,10 @@ class QuorumRecords:
         offset, voters = self._voters[-1]
         if voters is None or self.kraft_version < 1:
             return ()
-        here = [ctl.Endpoint(*e) for e in endpoints]
+        here = [Endpoint(*e) for e in endpoints]
         mine = next((v for v in voters.voters if (v.voter_id, v.voter_directory_id) == me), None)
         moved = mine is not None and bool(here) and voter_needs_update([mine], replace(mine, endpoints=here))
         if offset != BOOTSTRAP_OFFSET and not moved:
             return ()
         rows = [replace(v, endpoints=here) if moved and v is mine else v for v in voters.voters]
-        return ctl.KRaftVersionRecord(0, self.kraft_version), ctl.VotersRecord(voters.version, rows)
+        return KRaftVersionRecord(0, self.kraft_version), VotersRecord(voters.version, rows)

@@ -28,7 +28,7 @@ from ottla.controller.raft.state_machine.events import (
 from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory, voter_keys
 from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import Endpoint, KRaftVersionFeature, VotersRecord, VotersRecordVoter
 
 OK, FENCED, INVALID, INVALID_KEY = (
     ErrorCode.NONE,
@@ -47,15 +47,15 @@ def new_machine(hard: HardState = HardState(0), count: int = 3, end: int = 0, ep
     return RaftStateMachine(FIRST, VoterSetHistory(KEYS[i] for i in range(1, count + 1)), hard, chain, lambda: 0.5)
 
 
-def voter_entry(number: int, port: int = 9093, least: int = 0, most: int = 1) -> ctl.VotersRecordVoter:
+def voter_entry(number: int, port: int = 9093, least: int = 0, most: int = 1) -> VotersRecordVoter:
     """A replica as it stands among the voters."""
-    places = [ctl.Endpoint("CONTROLLER", f"host{number}", port)]
-    return ctl.VotersRecordVoter(number, KEYS[number].directory_id, places, ctl.KRaftVersionFeature(least, most))
+    places = [Endpoint("CONTROLLER", f"host{number}", port)]
+    return VotersRecordVoter(number, KEYS[number].directory_id, places, KRaftVersionFeature(least, most))
 
 
-def voters_record(*numbers: int) -> ctl.VotersRecord:
+def voters_record(*numbers: int) -> VotersRecord:
     """These replicas are the voters."""
-    return ctl.VotersRecord(0, [voter_entry(n) for n in numbers])
+    return VotersRecord(0, [voter_entry(n) for n in numbers])
 
 
 def response_to(raft: RaftStateMachine, request: Any, now_ms: float = 0) -> Any:

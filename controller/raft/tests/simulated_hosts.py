@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 from ottla.controller.raft.state_machine.events import HardState, ReplicaKey, VoterState
 from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory, voter_keys
 from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import (
+    Endpoint,
+    KRaftVersionFeature,
+    KRaftVersionRecord,
+    VotersRecord,
+    VotersRecordVoter,
+)
 
 
 class LogEntry(NamedTuple):
@@ -70,17 +76,17 @@ class SimulatedHost:
         self.committed = -1
         self.initial_keys: list[ReplicaKey] = []
         """The voters that the settings name."""
-        self.initial_voters_record: ctl.VotersRecord | None = None
+        self.initial_voters_record: VotersRecord | None = None
         """The voters that the disk was formatted with."""
         self.auto_join = False
         self.has_static_voters = False
         """It votes by configuration: on an empty disk it is newborn."""
 
     @property
-    def voter_entry(self) -> ctl.VotersRecordVoter:
+    def voter_entry(self) -> VotersRecordVoter:
         """It as it stands among the voters."""
-        places = [ctl.Endpoint("CONTROLLER", f"host{self.key.id}", 9093)]
-        return ctl.VotersRecordVoter(*self.key, places, ctl.KRaftVersionFeature(0, 1))
+        places = [Endpoint("CONTROLLER", f"host{self.key.id}", 9093)]
+        return VotersRecordVoter(*self.key, places, KRaftVersionFeature(0, 1))
 
     # ------------------------------------------------------------------ lives
 
@@ -94,7 +100,7 @@ class SimulatedHost:
         first = (
             ()
             if self.initial_voters_record is None or self.log.end_offset > 0
-            else (ctl.KRaftVersionRecord(0, 1), self.initial_voters_record)
+            else (KRaftVersionRecord(0, 1), self.initial_voters_record)
         )
         self.machine = RaftStateMachine(
             self.key,
@@ -115,13 +121,13 @@ class SimulatedHost:
         out = VoterSetHistory(voter_keys(record) if record else self.initial_keys, record, below - 1)
         for offset in range(max(self.log.start, below), self.log.end_offset):
             what = self.log[offset].value
-            if isinstance(what, ctl.VotersRecord):
+            if isinstance(what, VotersRecord):
                 out.add(offset, voter_keys(what), what)
         return out
 
-    def voters_below(self, end: int, committed: list[LogEntry]) -> ctl.VotersRecord | None:
+    def voters_below(self, end: int, committed: list[LogEntry]) -> VotersRecord | None:
         """The voters as a snapshot that ends there says them."""
-        records = [x.value for x in committed[:end] if isinstance(x.value, ctl.VotersRecord)]
+        records = [x.value for x in committed[:end] if isinstance(x.value, VotersRecord)]
         return records[-1] if records else self.initial_voters_record
 
     def crash(self, chance: random.Random) -> None:

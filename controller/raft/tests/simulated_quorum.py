@@ -40,7 +40,7 @@ from ottla.controller.raft.state_machine.events import (
 from ottla.controller.raft.tests.raft_invariants import RaftInvariants
 from ottla.controller.raft.tests.simulated_hosts import LogEntry, SimulatedHost
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import VotersRecord
 
 SNAPSHOT_BYTES = 3
 """Every snapshot goes in three parts of one byte."""
@@ -77,7 +77,7 @@ class SimulatedQuorum:
         self.random = random.Random(seed)
         self.hosts = {i: SimulatedHost(i) for i in range(1, count + observers + 1)}
         voters = [self.hosts[i] for i in range(1, count + 1)]
-        record = ctl.VotersRecord(0, [h.voter_entry for h in voters]) if kraft_version else None
+        record = VotersRecord(0, [h.voter_entry for h in voters]) if kraft_version else None
         for host in self.hosts.values():
             host.initial_keys = [h.key if kraft_version else ReplicaKey(h.key.id) for h in voters]
             host.initial_voters_record = record
@@ -394,5 +394,5 @@ class SimulatedQuorum:
 
 
 def _batch(offset: int, entry: LogEntry) -> FetchedRaftBatch:
-    voters = entry.value if isinstance(entry.value, ctl.VotersRecord) else None
+    voters = entry.value if isinstance(entry.value, VotersRecord) else None
     return FetchedRaftBatch(offset, offset, entry.epoch, entry.value, voters)

@@ -23,8 +23,8 @@ from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.framing import encode_response, parse_request
-from ottla.wire.messages import api_versions as av
-from ottla.wire.messages import vote as v
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.vote import VoteRequest, VoteResponse
 
 PLACE = ("there", 9)
 
@@ -45,7 +45,7 @@ class ScriptedRaftConnection:
         request = parse_request(memoryview(b"".join(chunks))[4:])
         if request.key is ApiKey.API_VERSIONS:
             newest = self.net.max_version
-            answer: Message = av.ApiVersionsResponse(0, [av.ApiVersion(ApiKey.VOTE, 0, newest)])
+            answer: Message = ApiVersionsResponse(0, [ApiVersion(ApiKey.VOTE, 0, newest)])
         else:
             body = compiler.decode(request_class(request.key), request.version, request.frame, request.body_position)[0]
             self.net.received.append((request.client_id, request.version, body.voter_id))
@@ -53,7 +53,7 @@ class ScriptedRaftConnection:
             if what != "answer":
                 self.broken = what == "reset"
                 return
-            answer = v.VoteResponse(0)
+            answer = VoteResponse(0)
         for chunk in encode_response(request.key, request.version, request.correlation_id, answer):
             self.answers += chunk
 
@@ -112,7 +112,7 @@ class RaftChannelFixture:
         def encode(version: int) -> Message:
             if version < 2 and voter_id == 99:
                 raise UnsupportedByPeer("too old")
-            return v.VoteRequest("c", voter_id)
+            return VoteRequest("c", voter_id)
 
         self.channel.send(2, ApiKey.VOTE, encode, self.on_response)
 
@@ -140,7 +140,7 @@ async def test_one_connection_serves_all_requests_under_its_own_name() -> None:
     async with trio.open_nursery() as nursery:
         house = await opened(nursery)
         for number in range(3):
-            assert isinstance(await house.answer(number), v.VoteResponse)
+            assert isinstance(await house.answer(number), VoteResponse)
         assert house.net.received == [("raft-client-7", 2, n) for n in range(3)]
         assert [place for _, place in house.net.dialled] == [PLACE]
         nursery.cancel_scope.cancel()
@@ -160,7 +160,7 @@ async def test_a_request_that_waits_is_replaced_and_told_so() -> None:
         await trio.sleep(5)
         assert [n for _, _, n in house.net.received] == [1, 3]
         assert isinstance(house.responses[1], OSError)
-        assert isinstance(house.responses[2], v.VoteResponse)
+        assert isinstance(house.responses[2], VoteResponse)
         nursery.cancel_scope.cancel()
 
 
@@ -173,7 +173,7 @@ async def test_no_answer_in_time_is_an_error_and_the_connection_ends() -> None:
         assert isinstance(await house.answer(), OSError)
         assert 1.99 < trio.current_time() - began < 2.1
         assert house.net.connections[0].closed
-        assert isinstance(await house.answer(), v.VoteResponse)
+        assert isinstance(await house.answer(), VoteResponse)
         assert len(house.net.connections) == 2
         nursery.cancel_scope.cancel()
 
@@ -185,7 +185,7 @@ async def test_a_connection_that_broke_while_it_rested_is_made_anew_at_once_and_
         await house.answer()
         house.net.connections[0].broken = True
         began = trio.current_time()
-        assert isinstance(await house.answer(), v.VoteResponse)
+        assert isinstance(await house.answer(), VoteResponse)
         assert trio.current_time() - began < 0.01
         assert len(house.net.connections) == 2
         nursery.cancel_scope.cancel()
@@ -255,6 +255,6 @@ async def test_what_cannot_be_said_costs_no_connection() -> None:
         house.net.max_version = 1
         assert isinstance(await house.answer(99), UnsupportedByPeer)
         assert isinstance(await house.answer(99), WireError)
-        assert isinstance(await house.answer(1), v.VoteResponse)
+        assert isinstance(await house.answer(1), VoteResponse)
         assert len(house.net.connections) == 1
         nursery.cancel_scope.cancel()

@@ -12,8 +12,8 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft.state_machine import events
 from ottla.controller.raft.store.metadata_store import MetadataStore
 from ottla.env.memory_disk import MemoryDisk
-from ottla.log.directory.meta_properties import MetaProperties
-from ottla.wire.messages import metadata_records as m
+from ottla.log.directory.log_directory import MetaProperties
+from ottla.wire.messages.metadata_records import ConfigRecord
 
 ME = MetaProperties("c", 1, bytes([1] * 16))
 QUORUM = QuorumConfig(
@@ -24,7 +24,7 @@ QUORUM = QuorumConfig(
 
 def batch(offset: int) -> events.LogAppend:
     writer = MetadataBatchWriter(0)
-    writer.add_message(m.ConfigRecord(2, "t", "k", "v"))
+    writer.add_message(ConfigRecord(2, "t", "k", "v"))
     return events.LogAppend(offset, 1, 5, bytes(writer.build(offset, 5)), verbatim=True)
 
 

@@ -10,7 +10,7 @@ from ottla.controller.raft.store import metadata_store
 from ottla.controller.tests.quorum_fixture import ControllerQuorum
 from ottla.controller.tests.test_quorum_controller import virtual
 from ottla.controller.tests.test_quorum_of_controllers import make, with_broker
-from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 SMALL = {"metadata.log.max.record.bytes.between.snapshots": "1500", "metadata.max.retention.bytes": "3000"}
 
@@ -34,7 +34,7 @@ async def test_r234_who_comes_too_late_for_the_log_takes_the_leaders_snapshot_an
         assert set(known.topics) == {"kept", "gone"}
         for node_id in (late, 4):
             quorum.partitioned_nodes.add(node_id)
-        answer = await leader.submit(dt.DeleteTopicsRequest([dt.DeleteTopicState("gone")], timeout_ms=1000), 6)
+        answer = await leader.submit(DeleteTopicsRequest([DeleteTopicState("gone")], timeout_ms=1000), 6)
         assert answer.responses[0].error_code == 0
         for number in range(40):
             await make(leader, f"t{number}")

@@ -7,14 +7,14 @@ import pytest
 from ottla.controller.metadata.record_serde import MetadataBatchWriter, control_batch
 from ottla.controller.raft.messages.fetched_batches import parse_fetched_batches
 from ottla.controller.raft.store.tests.test_quorum_records import voters
-from ottla.wire.messages import control_records as ctl
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.control_records import KRaftVersionRecord, LeaderChangeMessage
+from ottla.wire.messages.metadata_records import ConfigRecord
 
 
 def data(offset: int, epoch: int, count: int = 1) -> bytes:
     writer = MetadataBatchWriter(0)
     for number in range(count):
-        writer.add_message(m.ConfigRecord(2, "t", f"k{number}", "v"))
+        writer.add_message(ConfigRecord(2, "t", f"k{number}", "v"))
     return bytes(writer.build(offset, epoch))
 
 
@@ -26,10 +26,10 @@ def test_whole_batches_come_with_their_offsets_epochs_and_bytes() -> None:
 
 def test_a_batch_that_changes_the_voters_says_so() -> None:
     record = voters(1, 2)
-    raw = bytes(control_batch([ctl.KRaftVersionRecord(0, 1), record], 0, 5, 3))
+    raw = bytes(control_batch([KRaftVersionRecord(0, 1), record], 0, 5, 3))
     (batch,) = parse_fetched_batches(raw)
     assert batch.voters == record
-    (other,) = parse_fetched_batches(bytes(control_batch([ctl.LeaderChangeMessage(0, 1)], 0, 5, 3)))
+    (other,) = parse_fetched_batches(bytes(control_batch([LeaderChangeMessage(0, 1)], 0, 5, 3)))
     assert other.voters is None
 
 

@@ -22,10 +22,10 @@ from ottla.log.directory.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import begin_quorum_epoch as b
-from ottla.wire.messages import end_quorum_epoch as e
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import vote as v
+from ottla.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse, LeaderEndpoint
+from ottla.wire.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from ottla.wire.messages.fetch import FetchRequest, FetchResponse
+from ottla.wire.messages.vote import VoteResponse, VoteResponsePartitionData, VoteResponseTopicData
 
 CLUSTER = "a-cluster"
 OURS, THEIRS = bytes(range(16)), bytes(range(16, 32))
@@ -84,23 +84,23 @@ def test_a_leader_says_where_it_listens_when_it_begins_and_not_when_it_ends() ->
     """R214, R215."""
     begin = message_conversion.to_message(BEGIN, PEER, CLUSTER, 1, (HERE,))
     end = message_conversion.to_message(END, PEER, CLUSTER, 1, (HERE,))
-    assert isinstance(begin, b.BeginQuorumEpochRequest)
-    assert isinstance(end, e.EndQuorumEpochRequest)
-    assert begin.leader_endpoints == [b.LeaderEndpoint("CONTROLLER", "one.example", 9093)]
+    assert isinstance(begin, BeginQuorumEpochRequest)
+    assert isinstance(end, EndQuorumEpochRequest)
+    assert begin.leader_endpoints == [LeaderEndpoint("CONTROLLER", "one.example", 9093)]
     assert end.leader_endpoints == []
 
 
 def test_a_raft_fetch_has_no_session_its_own_limit_and_kafkas_fields() -> None:
     """R222."""
     message = message_conversion.to_message(FETCH, PEER, CLUSTER, 18)
-    assert isinstance(message, f.FetchRequest)
+    assert isinstance(message, FetchRequest)
     part = message.topics[0].partitions[0]
     assert (message.session_id, message.session_epoch, message.min_bytes) == (0, -1, 0)
     assert (message.max_bytes, message.max_wait_ms, message.cluster_id) == (5000, 500, CLUSTER)
     assert (message.replica_state.replica_id, message.replica_state.replica_epoch) == (1, -1)
     assert (part.current_leader_epoch, part.last_fetched_epoch, part.log_start_offset) == (8, 6, -1)
     old = message_conversion.to_message(FETCH, PEER, CLUSTER, 14)
-    assert isinstance(old, f.FetchRequest)
+    assert isinstance(old, FetchRequest)
     assert (old.replica_id, old.replica_state.replica_id) == (1, -1)
 
 
@@ -108,8 +108,8 @@ def request_message(request: RaftRequest, version: int) -> Message:
     return message_conversion.to_message(request, PEER, CLUSTER, version)
 
 
-LATEST = [(VOTE, 2, v.VoteResponse), (BEGIN, 1, b.BeginQuorumEpochResponse), (END, 1, e.EndQuorumEpochResponse)]
-WITH_FETCH = [*LATEST, (FETCH, 18, f.FetchResponse)]
+LATEST = [(VOTE, 2, VoteResponse), (BEGIN, 1, BeginQuorumEpochResponse), (END, 1, EndQuorumEpochResponse)]
+WITH_FETCH = [*LATEST, (FETCH, 18, FetchResponse)]
 
 
 @pytest.mark.parametrize(("request_", "version", "answer_class"), WITH_FETCH)
@@ -141,7 +141,7 @@ def test_only_the_one_partition_of_the_metadata_log_may_be_meant(
                 topics.clear()
             case "two topics":
                 topics.append(topics[0])
-            case "another topic" if isinstance(message, f.FetchRequest):
+            case "another topic" if isinstance(message, FetchRequest):
                 topics[0].topic_id = bytes(15) + b"\x02"
             case "another topic":
                 topics[0].topic_name = "orders"
@@ -149,7 +149,7 @@ def test_only_the_one_partition_of_the_metadata_log_may_be_meant(
                 topics[0].partitions.clear()
             case "two partitions":
                 topics[0].partitions *= 2
-            case "another partition" if isinstance(message, f.FetchRequest):
+            case "another partition" if isinstance(message, FetchRequest):
                 topics[0].partitions[0].partition = 1
             case "another partition":
                 topics[0].partitions[0].partition_index = 1
@@ -162,7 +162,7 @@ def test_only_the_one_partition_of_the_metadata_log_may_be_meant(
 
 def test_a_fetch_without_an_id_is_known_by_the_topics_name() -> None:
     message = request_message(FETCH, 12)
-    assert isinstance(message, f.FetchRequest)
+    assert isinstance(message, FetchRequest)
     message.topics[0].topic_id = ZERO_UUID
     assert message_conversion.from_message(message, CLUSTER) == FETCH
     message.topics[0].topic = "orders"
@@ -219,10 +219,10 @@ def test_an_answer_to_a_fetch_keeps_epochs_offsets_and_bytes(
 
 def test_an_answer_of_another_shape_or_with_a_code_nobody_knows_is_no_answer() -> None:
     nonsense = RaftErrorResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
-    assert message_conversion.from_response_message(v.VoteResponse(), "X") == nonsense
-    assert message_conversion.from_response_message(f.FetchResponse(), "X") == nonsense
-    assert message_conversion.from_response_message(v.VoteResponse(9999), "X") == nonsense
-    other = v.VoteResponse(topics=[v.VoteResponseTopicData("orders", [v.VoteResponsePartitionData()])])
+    assert message_conversion.from_response_message(VoteResponse(), "X") == nonsense
+    assert message_conversion.from_response_message(FetchResponse(), "X") == nonsense
+    assert message_conversion.from_response_message(VoteResponse(9999), "X") == nonsense
+    other = VoteResponse(topics=[VoteResponseTopicData("orders", [VoteResponsePartitionData()])])
     assert message_conversion.from_response_message(other, "X") == nonsense
-    other.topics = [v.VoteResponseTopicData(METADATA_TOPIC, [v.VoteResponsePartitionData()] * 2)]
+    other.topics = [VoteResponseTopicData(METADATA_TOPIC, [VoteResponsePartitionData()] * 2)]
     assert message_conversion.from_response_message(other, "X") == nonsense

@@ -26,12 +26,12 @@ from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import add_raft_voter as a
-from ottla.wire.messages import api_versions as av
-from ottla.wire.messages import fetch_snapshot as s
-from ottla.wire.messages import remove_raft_voter as r
-from ottla.wire.messages import update_raft_voter as u
+from ottla.wire.messages import update_raft_voter
+from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from ottla.wire.messages.control_records import Endpoint as Place
+from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterResponse
 
 CLUSTER = "a-cluster"
 OURS, THEIRS = bytes(range(1, 17)), bytes(range(17, 33))
@@ -74,17 +74,17 @@ def test_another_cluster_is_refused_and_no_cluster_passes(request_: RaftRequest,
     assert refusal == RaftErrorResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
     answer = through_bytes(message_conversion.error_response_message(message, refusal, 8, 3, HERE), version)
     assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID  # type: ignore[attr-defined]
-    if isinstance(answer, a.AddRaftVoterResponse | r.RemoveRaftVoterResponse):
+    if isinstance(answer, AddRaftVoterResponse | RemoveRaftVoterResponse):
         assert answer.error_message == why
-    if isinstance(answer, u.UpdateRaftVoterResponse):
-        assert answer.current_leader == u.CurrentLeader(8, 3, HERE.host, HERE.port)
+    if isinstance(answer, update_raft_voter.UpdateRaftVoterResponse):
+        assert answer.current_leader == update_raft_voter.CurrentLeader(8, 3, HERE.host, HERE.port)
     message.cluster_id = None  # type: ignore[attr-defined]
     assert not isinstance(message_conversion.from_message(message, CLUSTER), RaftErrorResponse)
 
 
 def test_r247_nobody_waits_longer_than_kafka_asks_for() -> None:
     message = message_conversion.to_message(ADD, PEER, CLUSTER, 1)
-    assert isinstance(message, a.AddRaftVoterRequest)
+    assert isinstance(message, AddRaftVoterRequest)
     assert message.timeout_ms == 2000
 
 
@@ -96,12 +96,12 @@ def test_kraft_version_is_raised_by_no_message() -> None:
 def test_r234_a_snapshot_of_another_log_is_a_row_of_its_own() -> None:
     for name, partition in (("orders", 0), (METADATA_TOPIC, 1)):
         message = message_conversion.to_message(SNAPSHOT, PEER, CLUSTER, 1)
-        assert isinstance(message, s.FetchSnapshotRequest)
+        assert isinstance(message, FetchSnapshotRequest)
         message.topics[0].name, message.topics[0].partitions[0].partition = name, partition
         refusal = message_conversion.from_message(message, CLUSTER)
         assert refusal == RaftErrorResponse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         answer = through_bytes(message_conversion.error_response_message(message, refusal), 1)
-        assert isinstance(answer, s.FetchSnapshotResponse)
+        assert isinstance(answer, FetchSnapshotResponse)
         (row,) = answer.topics[0].partitions
         found = (answer.error_code, answer.topics[0].name, row.index, row.error_code)
         assert found == (0, name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -138,7 +138,7 @@ def test_an_answer_with_a_part_of_a_snapshot(
 
 def test_an_answer_to_a_wish_brings_error_and_message() -> None:
     said = VoterChangeResponse(ErrorCode.DUPLICATE_VOTER, 8, 3, "there is one")
-    for wish, version, answer_class in ((ADD, 1, a.AddRaftVoterResponse), (REMOVE, 0, r.RemoveRaftVoterResponse)):
+    for wish, version, answer_class in ((ADD, 1, AddRaftVoterResponse), (REMOVE, 0, RemoveRaftVoterResponse)):
         message = message_conversion.to_response_message(wish, said, HERE)
         assert isinstance(message, answer_class)
         heard = message_conversion.from_response_message(through_bytes(message, version), "CONTROLLER")
@@ -151,7 +151,7 @@ def test_r249_an_answer_to_an_update_says_who_leads_and_where(
 ) -> None:
     said = VoterChangeResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 8, leader_id)
     message = message_conversion.to_response_message(UPDATE, said, leader)
-    assert isinstance(message, u.UpdateRaftVoterResponse)
+    assert isinstance(message, update_raft_voter.UpdateRaftVoterResponse)
     assert message_conversion.from_response_message(through_bytes(message, 0), "CONTROLLER") == DecodedRaftResponse(
         said, where
     )
@@ -159,26 +159,28 @@ def test_r249_an_answer_to_an_update_says_who_leads_and_where(
 
 def test_r248_what_a_new_voter_speaks() -> None:
     ask = message_conversion.to_message(QueryKRaftVersions(PEER, PLACES), PEER, CLUSTER, 4)
-    assert isinstance(through_bytes(ask, 4), av.ApiVersionsRequest)
-    features = [av.SupportedFeatureKey("metadata.version", 7, 30), av.SupportedFeatureKey("kraft.version", 0, 1)]
-    message = av.ApiVersionsResponse(supported_features=features)
+    assert isinstance(through_bytes(ask, 4), ApiVersionsRequest)
+    features = [SupportedFeatureKey("metadata.version", 7, 30), SupportedFeatureKey("kraft.version", 0, 1)]
+    message = ApiVersionsResponse(supported_features=features)
     assert message_conversion.from_response_message(through_bytes(message, 4), "X") == DecodedRaftResponse(
         KRaftVersionsResponse(ErrorCode.NONE, 0, 1)
     )
-    refused = av.ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION)
+    refused = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION)
     assert message_conversion.from_response_message(refused, "X") == DecodedRaftResponse(
         KRaftVersionsResponse(ErrorCode.UNSUPPORTED_VERSION)
     )
 
 
-MANY = [a.Listener(str(n), "h", 9) for n in range(1001)]
+MANY = [Listener(str(n), "h", 9) for n in range(1001)]
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        a.AddRaftVoterRequest(CLUSTER, 1000, 2, THEIRS, MANY),
-        u.UpdateRaftVoterRequest(CLUSTER, 1, 2, THEIRS, [u.Listener(x.name, x.host, x.port) for x in MANY]),
+        AddRaftVoterRequest(CLUSTER, 1000, 2, THEIRS, MANY),
+        update_raft_voter.UpdateRaftVoterRequest(
+            CLUSTER, 1, 2, THEIRS, [update_raft_voter.Listener(x.name, x.host, x.port) for x in MANY]
+        ),
     ],
     ids=["add", "update"],
 )

@@ -36,7 +36,7 @@ from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSet
 from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
 from ottla.controller.raft.tests.raft_fixture import FENCED, FIRST, KEYS, OK, SECOND, THIRD, leader_with_log, unattached
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import VotersRecord, VotersRecordVoter
 
 # ------------------------------------------------------------------ following (R222-R226, R235)
 
@@ -151,7 +151,7 @@ def test_r225_what_was_cut_is_not_on_the_disk_any_more() -> None:
 
 
 def test_r201_the_newest_voters_in_the_log_count_and_go_with_it() -> None:
-    four = ctl.VotersRecord(0, [ctl.VotersRecordVoter(n, bytes([n] * 16)) for n in (1, 2, 3, 4)])
+    four = VotersRecord(0, [VotersRecordVoter(n, bytes([n] * 16)) for n in (1, 2, 3, 4)])
     raft, fetch = fetching(end=10, epoch=3)
     before = raft.voters.current
     fetched(raft, fetch, FetchedRaftBatch(10, 10, 4, "raw", four))
@@ -172,7 +172,7 @@ def test_r201_the_newest_voters_in_the_log_count_and_go_with_it() -> None:
 def test_r235_the_voters_of_a_snapshot_count() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     fetched(raft, fetch, offset=-1, snapshot=(90, 4))
-    two = ctl.VotersRecord(0, [ctl.VotersRecordVoter(n, bytes([n] * 16)) for n in (1, 2)])
+    two = VotersRecord(0, [VotersRecordVoter(n, bytes([n] * 16)) for n in (1, 2)])
     raft.step(300, SnapshotLoaded(90, 4, two))
     assert raft.voters.current == (FIRST, SECOND)
 

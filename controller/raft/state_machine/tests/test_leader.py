@@ -46,7 +46,7 @@ from ottla.controller.raft.tests.raft_fixture import (
     voters_record,
 )
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import KRaftVersionRecord
 
 # ------------------------------------------------------------------ epochs of others (R209, R214, R215)
 
@@ -328,10 +328,10 @@ def test_r243_the_first_leader_writes_the_quorum_down_and_no_other() -> None:
         HardState(0),
         LogSummary(),
         lambda: 0.5,
-        first_records=(ctl.KRaftVersionRecord(0, 1), voters_record(1)),
+        first_records=(KRaftVersionRecord(0, 1), voters_record(1)),
     )
     (append,) = raft.step(0, RaftStarted()).appends
-    assert (append.records_count, append.controls[1:]) == (3, (ctl.KRaftVersionRecord(0, 1), voters_record(1)))
+    assert (append.records_count, append.controls[1:]) == (3, (KRaftVersionRecord(0, 1), voters_record(1)))
     assert raft.log_summary.end_offset == 3
     assert raft.first_records == ()
     assert (raft.voters.offset, raft.voters.record, raft.voters.kraft_version) == (2, voters_record(1), 1)

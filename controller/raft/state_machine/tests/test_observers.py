@@ -5,8 +5,9 @@ from __future__ import annotations
 from ottla.controller.raft.state_machine.events import Fetch, ReplicaKey, RequestReceived, ResponseReceived
 from ottla.controller.raft.state_machine.leader import MAX_OBSERVERS, OBSERVER_SESSION_TIMEOUT_MS
 from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
-from ottla.controller.raft.state_machine.tests.test_voter_changes import SPEAKS, E, adding, said
+from ottla.controller.raft.state_machine.tests.test_voter_changes import SPEAKS, adding, said
 from ottla.controller.raft.tests.raft_fixture import KEYS, leader_of_voters, replica_fetches
+from ottla.wire.errors import ErrorCode
 
 VOTERS = 3
 
@@ -32,7 +33,7 @@ def test_who_goes_on_fetching_is_not_forgotten_for_those_who_come_and_go() -> No
             replica_fetches(raft, 4, 2010 + number / 10)
         invented(raft, number, 2010 + number / 10)
     ready = raft.step(2400, ResponseReceived(4, ask, SPEAKS))
-    assert not [a for a in said(ready) if a.error == E.REQUEST_TIMED_OUT], "it has the whole log"
+    assert not [a for a in said(ready) if a.error == ErrorCode.REQUEST_TIMED_OUT], "it has the whole log"
     assert raft.voters.is_voter(KEYS[4])
 
 

@@ -24,7 +24,6 @@ from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMach
 from ottla.controller.raft.tests.raft_fixture import FENCED, FIRST, OK, SECOND, THIRD, follower, leader_with_log
 from ottla.wire.errors import ErrorCode
 
-E = ErrorCode
 ASK = FetchSnapshot(SECOND, 6, (8, 3), 100, 1000, size_bytes=300)
 
 
@@ -38,12 +37,12 @@ def following() -> RaftStateMachine:
     ("make", "ask", "error"),
     [
         (leader_with_log, ASK._replace(epoch=5, size_bytes=-1), FENCED),
-        (leader_with_log, ASK._replace(epoch=7, size_bytes=-1), E.UNKNOWN_LEADER_EPOCH),
-        (following, ASK._replace(epoch=7, size_bytes=-1), E.NOT_LEADER_OR_FOLLOWER),
-        (leader_with_log, ASK._replace(size_bytes=-1, position=-1), E.SNAPSHOT_NOT_FOUND),
-        (leader_with_log, ASK._replace(snapshot=(0, 0)), E.SNAPSHOT_NOT_FOUND),  # (0, 0) is never served (R236)
-        (leader_with_log, ASK._replace(position=-1), E.POSITION_OUT_OF_RANGE),
-        (leader_with_log, ASK._replace(position=300), E.POSITION_OUT_OF_RANGE),
+        (leader_with_log, ASK._replace(epoch=7, size_bytes=-1), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (following, ASK._replace(epoch=7, size_bytes=-1), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (leader_with_log, ASK._replace(size_bytes=-1, position=-1), ErrorCode.SNAPSHOT_NOT_FOUND),
+        (leader_with_log, ASK._replace(snapshot=(0, 0)), ErrorCode.SNAPSHOT_NOT_FOUND),  # (0, 0) is never served (R236)
+        (leader_with_log, ASK._replace(position=-1), ErrorCode.POSITION_OUT_OF_RANGE),
+        (leader_with_log, ASK._replace(position=300), ErrorCode.POSITION_OUT_OF_RANGE),
         (leader_with_log, ASK._replace(position=299), OK),
         (leader_with_log, ASK._replace(position=0), OK),
     ],
@@ -96,8 +95,8 @@ def test_r235_each_part_shows_that_the_leader_lives() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        PART._replace(error=E.SNAPSHOT_NOT_FOUND, snapshot=(-1, -1)),
-        PART._replace(error=E.POSITION_OUT_OF_RANGE, snapshot=(-1, -1)),
+        PART._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND, snapshot=(-1, -1)),
+        PART._replace(error=ErrorCode.POSITION_OUT_OF_RANGE, snapshot=(-1, -1)),
         PART._replace(snapshot=(95, 4)),
         PART._replace(position=100),
     ],
@@ -110,7 +109,7 @@ def test_r235_what_the_leader_does_not_have_is_forgotten_and_the_log_asked_for(s
     assert raft.step(1100, SnapshotLoaded(90, 4)).truncate_to_snapshot is None
 
 
-@pytest.mark.parametrize("error", [E.UNKNOWN_SERVER_ERROR, E.BROKER_NOT_AVAILABLE])
+@pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE])
 def test_r209_another_error_changes_nothing_and_the_shell_asks_again(error: ErrorCode) -> None:
     raft, ask = loading()
     assert not raft.step(1000, ResponseReceived(2, ask, RaftFetchSnapshotResponse(error, 5, 2))).sends
@@ -119,7 +118,10 @@ def test_r209_another_error_changes_nothing_and_the_shell_asks_again(error: Erro
 
 
 def test_r209_an_answer_that_names_another_leader_ends_the_loading() -> None:
-    for said in (RaftFetchSnapshotResponse(FENCED, 8, 3), RaftFetchSnapshotResponse(E.NOT_LEADER_OR_FOLLOWER, 8, 3)):
+    for said in (
+        RaftFetchSnapshotResponse(FENCED, 8, 3),
+        RaftFetchSnapshotResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 8, 3),
+    ):
         raft, ask = loading()
         (send,) = raft.step(1000, ResponseReceived(2, ask, said)).sends
         assert (raft.epoch, raft.leader_id, send.peer, raft.loading_snapshot) == (8, 3, 3, None)

@@ -45,11 +45,10 @@ from ottla.controller.raft.tests.raft_fixture import (
     voters_record,
 )
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import Endpoint, KRaftVersionRecord, VotersRecord
 
-E = ErrorCode
 FOUR = KEYS[4]
-PLACES = (ctl.Endpoint("CONTROLLER", "host4", 9093),)
+PLACES = (Endpoint("CONTROLLER", "host4", 9093),)
 ADD = AddVoter(FOUR, PLACES)
 STRANGER = ReplicaKey(2, bytes([9] * 16))
 SPEAKS = KRaftVersionsResponse(OK, 0, 1)
@@ -102,29 +101,29 @@ def following() -> RaftStateMachine:
 @pytest.mark.parametrize(
     ("make", "request_", "expected"),
     [
-        (following, ADD, E.NOT_LEADER_OR_FOLLOWER),
-        (following, AddVoter(ReplicaKey(-1), ()), E.NOT_LEADER_OR_FOLLOWER),
-        (following, RemoveVoter(SECOND), E.NOT_LEADER_OR_FOLLOWER),
-        (pending, AddVoter(ReplicaKey(4), PLACES), E.INVALID_REQUEST),
-        (pending, AddVoter(ReplicaKey(-1, FOUR.directory_id), PLACES), E.INVALID_REQUEST),
-        (pending, AddVoter(FOUR, ()), E.INVALID_REQUEST),
-        (pending, AddVoter(FOUR, (ctl.Endpoint("OTHER", "host4", 9093),)), E.INVALID_REQUEST),
-        (pending, RemoveVoter(ReplicaKey(2)), E.INVALID_REQUEST),
-        (pending, ADD, E.REQUEST_TIMED_OUT),
-        (pending, RemoveVoter(SECOND), E.REQUEST_TIMED_OUT),
-        (lambda: leader_of_voters(1, 2, 3, commits=False), ADD, E.REQUEST_TIMED_OUT),
-        (lambda: leader_of_voters(1, 2, 3, commits=False), RemoveVoter(SECOND), E.REQUEST_TIMED_OUT),
-        (lambda: leader_of_voters(1, 2, 3, commits=False, level=0), ADD, E.REQUEST_TIMED_OUT),
-        (lambda: leader_of_voters(1, 2, 3, level=0), ADD, E.UNSUPPORTED_VERSION),
-        (lambda: leader_of_voters(1, 2, 3, level=0), RemoveVoter(SECOND), E.UNSUPPORTED_VERSION),
-        (appended, AddVoter(KEYS[5], PLACES), E.REQUEST_TIMED_OUT),
-        (appended, RemoveVoter(SECOND), E.REQUEST_TIMED_OUT),
-        (lambda: leader_of_voters(1, 2, 3), AddVoter(SECOND, PLACES), E.DUPLICATE_VOTER),
-        (lambda: leader_of_voters(1, 2, 3), AddVoter(STRANGER, PLACES), E.DUPLICATE_VOTER),
-        (lambda: leader_of_voters(1, 2, 3), AddVoter(FOUR, (ctl.Endpoint("controller", "h", 1),)), None),
-        (lambda: leader_of_voters(1, 2, 3), RemoveVoter(STRANGER), E.VOTER_NOT_FOUND),
-        (lambda: leader_of_voters(1, 2, 3), RemoveVoter(FOUR), E.VOTER_NOT_FOUND),
-        (lambda: leader_of_voters(1), RemoveVoter(FIRST), E.VOTER_NOT_FOUND),
+        (following, ADD, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (following, AddVoter(ReplicaKey(-1), ()), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (following, RemoveVoter(SECOND), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (pending, AddVoter(ReplicaKey(4), PLACES), ErrorCode.INVALID_REQUEST),
+        (pending, AddVoter(ReplicaKey(-1, FOUR.directory_id), PLACES), ErrorCode.INVALID_REQUEST),
+        (pending, AddVoter(FOUR, ()), ErrorCode.INVALID_REQUEST),
+        (pending, AddVoter(FOUR, (Endpoint("OTHER", "host4", 9093),)), ErrorCode.INVALID_REQUEST),
+        (pending, RemoveVoter(ReplicaKey(2)), ErrorCode.INVALID_REQUEST),
+        (pending, ADD, ErrorCode.REQUEST_TIMED_OUT),
+        (pending, RemoveVoter(SECOND), ErrorCode.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2, 3, commits=False), ADD, ErrorCode.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2, 3, commits=False), RemoveVoter(SECOND), ErrorCode.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2, 3, commits=False, level=0), ADD, ErrorCode.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2, 3, level=0), ADD, ErrorCode.UNSUPPORTED_VERSION),
+        (lambda: leader_of_voters(1, 2, 3, level=0), RemoveVoter(SECOND), ErrorCode.UNSUPPORTED_VERSION),
+        (appended, AddVoter(KEYS[5], PLACES), ErrorCode.REQUEST_TIMED_OUT),
+        (appended, RemoveVoter(SECOND), ErrorCode.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2, 3), AddVoter(SECOND, PLACES), ErrorCode.DUPLICATE_VOTER),
+        (lambda: leader_of_voters(1, 2, 3), AddVoter(STRANGER, PLACES), ErrorCode.DUPLICATE_VOTER),
+        (lambda: leader_of_voters(1, 2, 3), AddVoter(FOUR, (Endpoint("controller", "h", 1),)), None),
+        (lambda: leader_of_voters(1, 2, 3), RemoveVoter(STRANGER), ErrorCode.VOTER_NOT_FOUND),
+        (lambda: leader_of_voters(1, 2, 3), RemoveVoter(FOUR), ErrorCode.VOTER_NOT_FOUND),
+        (lambda: leader_of_voters(1), RemoveVoter(FIRST), ErrorCode.VOTER_NOT_FOUND),
         (lambda: leader_of_voters(1, 2, 3), RemoveVoter(SECOND), None),
     ],
 )
@@ -180,7 +179,7 @@ def test_r247_who_does_not_want_to_wait_is_answered_at_the_append() -> None:
     ask = adding(raft, ADD._replace(ack_when_committed=False))
     ready = raft.step(2010, ResponseReceived(4, ask, SPEAKS))
     assert said(ready) == [VoterChangeResponse(OK, 1, 1)]
-    assert error(raft, RemoveVoter(SECOND), 2020) == E.REQUEST_TIMED_OUT, "it is not committed yet"
+    assert error(raft, RemoveVoter(SECOND), 2020) == ErrorCode.REQUEST_TIMED_OUT, "it is not committed yet"
     raft.step(2020, LogFlushed(raft.log_summary.end_offset))
     replica_fetches(raft, 2, 2030)
     assert not said(replica_fetches(raft, 3, 2030)), "not twice"
@@ -189,10 +188,10 @@ def test_r247_who_does_not_want_to_wait_is_answered_at_the_append() -> None:
 @pytest.mark.parametrize(
     ("versions", "expected"),
     [
-        (KRaftVersionsResponse(E.UNSUPPORTED_VERSION, 0, 1), E.REQUEST_TIMED_OUT),
-        (KRaftVersionsResponse(OK), E.INVALID_REQUEST),
-        (KRaftVersionsResponse(OK, 0, 0), E.INVALID_REQUEST),
-        (KRaftVersionsResponse(OK, 2, 3), E.INVALID_REQUEST),
+        (KRaftVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, 0, 1), ErrorCode.REQUEST_TIMED_OUT),
+        (KRaftVersionsResponse(OK), ErrorCode.INVALID_REQUEST),
+        (KRaftVersionsResponse(OK, 0, 0), ErrorCode.INVALID_REQUEST),
+        (KRaftVersionsResponse(OK, 2, 3), ErrorCode.INVALID_REQUEST),
         (KRaftVersionsResponse(OK, 1, 1), None),
     ],
 )
@@ -208,7 +207,7 @@ def test_r248_what_the_new_voter_speaks_must_fit(versions: KRaftVersionsResponse
 def test_r248_who_cannot_be_asked_is_not_added() -> None:
     raft = leader_of_voters(1, 2, 3)
     ready = raft.step(2010, RequestFailed(4, adding(raft)))
-    assert [a.error for a in said(ready)] == [E.REQUEST_TIMED_OUT]
+    assert [a.error for a in said(ready)] == [ErrorCode.REQUEST_TIMED_OUT]
     assert not raft.voters.is_voter(FOUR)
 
 
@@ -226,7 +225,7 @@ def test_r248_who_has_not_all_or_is_long_gone_is_not_added() -> None:
             replica_fetches(raft, 4, at, offset)
         (ask,) = asks(raft.step(2000, RequestReceived("t", ADD)))
         ready = raft.step(2000, ResponseReceived(4, ask, SPEAKS))
-        assert [a.error for a in said(ready)] == ([] if fits else [E.REQUEST_TIMED_OUT]), fetches
+        assert [a.error for a in said(ready)] == ([] if fits else [ErrorCode.REQUEST_TIMED_OUT]), fetches
         assert raft.voters.is_voter(FOUR) == fits
     raft = leader_of_voters(1, 2, 3)
     replica_fetches(raft, 4, 1600, key=ReplicaKey(4, bytes([9] * 16)))
@@ -240,12 +239,12 @@ def test_r247_a_change_that_takes_too_long_is_answered_and_may_still_be_committe
     ask = adding(raft)
     assert not said(raft.step(3999, Tick()))
     assert raft.deadline_ms <= 4000
-    assert said(raft.step(4000, Tick())) == [VoterChangeResponse(E.REQUEST_TIMED_OUT, 1, 1)]
+    assert said(raft.step(4000, Tick())) == [VoterChangeResponse(ErrorCode.REQUEST_TIMED_OUT, 1, 1)]
     raft.step(4010, ResponseReceived(4, ask, SPEAKS))
     assert not raft.voters.is_voter(FOUR), "its answer came too late"
     raft = leader_of_voters(1, 2, 3)
     raft.step(2010, ResponseReceived(4, adding(raft), SPEAKS))
-    assert said(raft.step(4010, Tick())) == [VoterChangeResponse(E.REQUEST_TIMED_OUT, 1, 1)]
+    assert said(raft.step(4010, Tick())) == [VoterChangeResponse(ErrorCode.REQUEST_TIMED_OUT, 1, 1)]
     assert raft.voters.is_voter(FOUR)
 
 
@@ -253,7 +252,7 @@ def test_r247_a_change_ends_with_its_leader() -> None:
     for ends in (Resign(), RequestReceived("b", BeginEpoch(2, 2))):
         raft = leader_of_voters(1, 2, 3)
         ask = adding(raft)
-        assert [a.error for a in said(raft.step(2010, ends))] == [E.NOT_LEADER_OR_FOLLOWER]
+        assert [a.error for a in said(raft.step(2010, ends))] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         raft.step(2020, ResponseReceived(4, ask, SPEAKS))
         assert not raft.voters.is_voter(FOUR)
 
@@ -331,17 +330,17 @@ def update(number: int, epoch: int = 1, **changes: Any) -> UpdateVoter:
 
 def test_r244_the_version_is_raised_once_every_voter_is_known_to_speak_it() -> None:
     raft = leader_of_voters(1, 2, 3, level=0)
-    assert error(raft, UpgradeKRaftVersion(1)) == E.INVALID_UPDATE_VERSION
+    assert error(raft, UpgradeKRaftVersion(1)) == ErrorCode.INVALID_UPDATE_VERSION
     assert error(raft, update(2)) == OK
-    assert error(raft, UpgradeKRaftVersion(1)) == E.INVALID_UPDATE_VERSION
+    assert error(raft, UpgradeKRaftVersion(1)) == ErrorCode.INVALID_UPDATE_VERSION
     assert error(raft, update(3, max_version=0)) == OK
-    assert error(raft, UpgradeKRaftVersion(1)) == E.INVALID_UPDATE_VERSION
+    assert error(raft, UpgradeKRaftVersion(1)) == ErrorCode.INVALID_UPDATE_VERSION
     assert error(raft, update(3)) == OK
     assert not raft.step(2010, RequestReceived("t", UpgradeKRaftVersion(1, validate_only=True))).appends
     assert raft.voters.kraft_version == 0
     ready = raft.step(2020, RequestReceived("t", UpgradeKRaftVersion(1)))
     assert [a.error for a in said(ready)] == [OK]
-    assert [a.controls for a in ready.appends] == [(ctl.KRaftVersionRecord(0, 1), voters_record(1, 2, 3))]
+    assert [a.controls for a in ready.appends] == [(KRaftVersionRecord(0, 1), voters_record(1, 2, 3))]
     assert (raft.voters.kraft_version, raft.voters.current) == (1, (FIRST, SECOND, THIRD))
     raft.step(2030, LogFlushed(raft.log_summary.end_offset))
     replica_fetches(raft, 2, 2030)
@@ -350,13 +349,13 @@ def test_r244_the_version_is_raised_once_every_voter_is_known_to_speak_it() -> N
 
 @pytest.mark.parametrize(
     ("level", "to", "expected"),
-    [(0, 0, OK), (1, 1, OK), (1, 0, E.INVALID_UPDATE_VERSION), (1, 2, E.INVALID_UPDATE_VERSION)],
+    [(0, 0, OK), (1, 1, OK), (1, 0, ErrorCode.INVALID_UPDATE_VERSION), (1, 2, ErrorCode.INVALID_UPDATE_VERSION)],
 )
 def test_r244_there_is_no_way_back(level: int, to: int, expected: ErrorCode) -> None:
     raft = leader_of_voters(1, level=level)
     assert not raft.step(2000, RequestReceived("t", UpgradeKRaftVersion(to))).appends
     assert error(raft, UpgradeKRaftVersion(to)) == expected
-    assert error(following(), UpgradeKRaftVersion(1)) == E.NOT_LEADER_OR_FOLLOWER
+    assert error(following(), UpgradeKRaftVersion(1)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_r244_only_fixed_voters_are_kept_in_memory_the_leader_first() -> None:
@@ -378,23 +377,23 @@ def test_r244_a_lone_voter_can_be_raised_at_once() -> None:
 @pytest.mark.parametrize(
     ("make", "request_", "expected"),
     [
-        (lambda: leader_of_voters(1, 2), update(2, 0), E.FENCED_LEADER_EPOCH),
-        (lambda: leader_of_voters(1, 2), update(2, 2), E.UNKNOWN_LEADER_EPOCH),
-        (following, update(2, 2), E.NOT_LEADER_OR_FOLLOWER),
-        (pending, update(2, voter=ReplicaKey(2)), E.INVALID_REQUEST),
-        (pending, update(2, voter=ReplicaKey(-1, bytes([2] * 16))), E.INVALID_REQUEST),
-        (pending, update(2, endpoints=()), E.INVALID_REQUEST),
-        (pending, update(2, min_version=-1), E.INVALID_REQUEST),
-        (pending, update(2, min_version=2), E.INVALID_REQUEST),
-        (pending, update(2), E.REQUEST_TIMED_OUT),
-        (lambda: leader_of_voters(1, 2, commits=False), update(2), E.REQUEST_TIMED_OUT),
-        (appended, update(2), E.REQUEST_TIMED_OUT),
-        (lambda: leader_of_voters(1, 2), update(4, max_version=0), E.INVALID_REQUEST),
-        (lambda: leader_of_voters(1, 2), update(4), E.VOTER_NOT_FOUND),
-        (lambda: leader_of_voters(1, 2), update(2, voter=STRANGER), E.VOTER_NOT_FOUND),
+        (lambda: leader_of_voters(1, 2), update(2, 0), ErrorCode.FENCED_LEADER_EPOCH),
+        (lambda: leader_of_voters(1, 2), update(2, 2), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (following, update(2, 2), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (pending, update(2, voter=ReplicaKey(2)), ErrorCode.INVALID_REQUEST),
+        (pending, update(2, voter=ReplicaKey(-1, bytes([2] * 16))), ErrorCode.INVALID_REQUEST),
+        (pending, update(2, endpoints=()), ErrorCode.INVALID_REQUEST),
+        (pending, update(2, min_version=-1), ErrorCode.INVALID_REQUEST),
+        (pending, update(2, min_version=2), ErrorCode.INVALID_REQUEST),
+        (pending, update(2), ErrorCode.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2, commits=False), update(2), ErrorCode.REQUEST_TIMED_OUT),
+        (appended, update(2), ErrorCode.REQUEST_TIMED_OUT),
+        (lambda: leader_of_voters(1, 2), update(4, max_version=0), ErrorCode.INVALID_REQUEST),
+        (lambda: leader_of_voters(1, 2), update(4), ErrorCode.VOTER_NOT_FOUND),
+        (lambda: leader_of_voters(1, 2), update(2, voter=STRANGER), ErrorCode.VOTER_NOT_FOUND),
         (lambda: leader_of_voters(1, 2), update(2), OK),
-        (lambda: leader_of_voters(1, 2, level=0), update(2, min_version=1), E.INVALID_REQUEST),
-        (lambda: leader_of_voters(1, 2, level=0), update(4), E.VOTER_NOT_FOUND),
+        (lambda: leader_of_voters(1, 2, level=0), update(2, min_version=1), ErrorCode.INVALID_REQUEST),
+        (lambda: leader_of_voters(1, 2, level=0), update(4), ErrorCode.VOTER_NOT_FOUND),
         (lambda: leader_of_voters(1, 2, level=0), update(2), OK),
     ],
 )
@@ -404,10 +403,10 @@ def test_r249_an_update_is_checked_in_order(make: Any, request_: Any, expected: 
 
 def test_r249_an_update_is_answered_at_once_and_written() -> None:
     raft = leader_of_voters(1, 2)
-    ready = raft.step(2000, RequestReceived("t", update(2, endpoints=(ctl.Endpoint("CONTROLLER", "host2", 5),))))
+    ready = raft.step(2000, RequestReceived("t", update(2, endpoints=(Endpoint("CONTROLLER", "host2", 5),))))
     assert said(ready) == [VoterChangeResponse(OK, 1, 1)]
     (append,) = ready.appends
-    assert append.controls == (ctl.VotersRecord(0, [voter_entry(1), voter_entry(2, 5)]),)
+    assert append.controls == (VotersRecord(0, [voter_entry(1), voter_entry(2, 5)]),)
     assert raft.voters.current == (FIRST, SECOND)
     assert raft.state.deadline_ms == 5000, "it is a sign of life (R228)"
-    assert error(raft, RemoveVoter(SECOND)) == E.REQUEST_TIMED_OUT, "it has to be committed first"
+    assert error(raft, RemoveVoter(SECOND)) == ErrorCode.REQUEST_TIMED_OUT, "it has to be committed first"

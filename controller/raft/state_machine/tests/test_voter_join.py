@@ -46,14 +46,10 @@ from ottla.controller.raft.tests.raft_fixture import (
     voters_record,
 )
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import control_records as ctl
-
-E = ErrorCode
+from ottla.wire.messages.control_records import Endpoint, VotersRecord, VotersRecordVoter
 
 
-def follows(
-    mine: ctl.VotersRecordVoter | None, voters: ctl.VotersRecord | None, *, joins: bool = False
-) -> RaftStateMachine:
+def follows(mine: VotersRecordVoter | None, voters: VotersRecord | None, *, joins: bool = False) -> RaftStateMachine:
     """Replica 1 follows 2 in epoch 5 from time 0 on; its fetch is under way."""
     keys = [ReplicaKey(1), ReplicaKey(2)] if voters is None else voter_keys(voters)
     history = VoterSetHistory(keys, voters, 0 if voters else -1)
@@ -75,7 +71,7 @@ OWN = UpdateVoter(FIRST, 5, tuple(voter_entry(1).endpoints), 0, 1)
 
 
 def test_r249_a_voter_whose_entry_differs_tells_the_leader_each_fetch_timeout() -> None:
-    raft = follows(voter_entry(1), ctl.VotersRecord(0, [voter_entry(1, 1), voter_entry(2)]))
+    raft = follows(voter_entry(1), VotersRecord(0, [voter_entry(1, 1), voter_entry(2)]))
     assert isinstance(next_request(raft, 1999), Fetch)
     own = next_request(raft, 2000)
     assert own == OWN
@@ -93,7 +89,7 @@ def test_r249_a_voter_whose_entry_differs_tells_the_leader_each_fetch_timeout() 
         (voter_entry(1), voters_record(1, 2)),
         (None, voters_record(1, 2)),  # a broker only
         (voter_entry(1), voters_record(2, 3)),  # no voter
-        (voter_entry(1), ctl.VotersRecord(0, [ctl.VotersRecordVoter(1, bytes([9] * 16)), voter_entry(2)])),
+        (voter_entry(1), VotersRecord(0, [VotersRecordVoter(1, bytes([9] * 16)), voter_entry(2)])),
     ],
 )
 def test_r249_who_has_nothing_new_to_say_goes_on_fetching(mine: Any, voters: Any) -> None:
@@ -112,9 +108,9 @@ def test_r249_at_kraft_version_0_each_leader_is_told_once() -> None:
             case "answered":
                 raft.step(2010, ResponseReceived(2, own, VoterChangeResponse(OK, 5, 2)))
             case "unsupported":
-                raft.step(2010, ResponseReceived(2, own, VoterChangeResponse(E.UNSUPPORTED_VERSION, 5, 2)))
+                raft.step(2010, ResponseReceived(2, own, VoterChangeResponse(ErrorCode.UNSUPPORTED_VERSION, 5, 2)))
             case "refused":
-                raft.step(2010, RequestRejected(2, own, E.UNSUPPORTED_VERSION))
+                raft.step(2010, RequestRejected(2, own, ErrorCode.UNSUPPORTED_VERSION))
         for now in (3000, 4001, 5000):
             assert isinstance(next_request(raft, now), Fetch), how
         raft.step(5100, RequestReceived("t", BeginEpoch(2, 6)))
@@ -130,7 +126,7 @@ def test_r249_an_update_that_failed_is_said_again_in_its_turn(how: str) -> None:
     own = next_request(raft, 2000)
     match how:
         case "timed out":
-            ready = raft.step(2010, ResponseReceived(2, own, VoterChangeResponse(E.REQUEST_TIMED_OUT, 5, 2)))
+            ready = raft.step(2010, ResponseReceived(2, own, VoterChangeResponse(ErrorCode.REQUEST_TIMED_OUT, 5, 2)))
         case "unreachable":
             ready = raft.step(2010, RequestFailed(2, own))
         case _:
@@ -149,7 +145,7 @@ def test_r249_an_update_answered_by_another_epoch_is_followed() -> None:
     raft = follows(voter_entry(1), None)
     next_request(raft, 1000)
     own = next_request(raft, 2000)
-    (send,) = raft.step(2010, ResponseReceived(2, own, VoterChangeResponse(E.FENCED_LEADER_EPOCH, 8, 2))).sends
+    (send,) = raft.step(2010, ResponseReceived(2, own, VoterChangeResponse(ErrorCode.FENCED_LEADER_EPOCH, 8, 2))).sends
     assert (raft.epoch, raft.leader_id) == (8, 2)
     assert isinstance(send.request, Fetch)
 
@@ -160,12 +156,12 @@ def test_r250_who_may_joins_by_itself() -> None:
     next_request(raft, 1000)
     wish = next_request(raft, 2000)
     assert wish == AddVoter(FIRST, tuple(voter_entry(1).endpoints), ack_when_committed=False)
-    for error in (E.REQUEST_TIMED_OUT, E.DUPLICATE_VOTER, OK):
+    for error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER, OK):
         (send,) = raft.step(2010, ResponseReceived(2, wish, VoterChangeResponse(error))).sends
         assert isinstance(send.request, Fetch)
         raft.pending_voter_request = wish
         raft.pending_fetch = None
-    assert not raft.step(2020, ResponseReceived(2, wish, VoterChangeResponse(E.UNKNOWN_SERVER_ERROR))).sends, (
+    assert not raft.step(2020, ResponseReceived(2, wish, VoterChangeResponse(ErrorCode.UNKNOWN_SERVER_ERROR))).sends, (
         "the leader rests"
     )
     (send,) = raft.step(2040, Tick()).sends
@@ -174,12 +170,12 @@ def test_r250_who_may_joins_by_itself() -> None:
 
 
 def test_r250_an_entry_with_another_directory_is_removed_first() -> None:
-    old = ctl.VotersRecordVoter(1, bytes([9] * 16))
-    raft = follows(voter_entry(1), ctl.VotersRecord(0, [old, voter_entry(2)]), joins=True)
+    old = VotersRecordVoter(1, bytes([9] * 16))
+    raft = follows(voter_entry(1), VotersRecord(0, [old, voter_entry(2)]), joins=True)
     next_request(raft, 1000)
     wish = next_request(raft, 2000)
     assert wish == RemoveVoter(ReplicaKey(1, bytes([9] * 16)))
-    (send,) = raft.step(2010, ResponseReceived(2, wish, VoterChangeResponse(E.VOTER_NOT_FOUND))).sends
+    (send,) = raft.step(2010, ResponseReceived(2, wish, VoterChangeResponse(ErrorCode.VOTER_NOT_FOUND))).sends
     assert isinstance(send.request, Fetch)
 
 
@@ -202,17 +198,17 @@ def test_r250_others_do_not(mine: Any, voters: Any, joins: bool) -> None:
         (voter_entry(1, 1), True),
         (voter_entry(1, most=0), True),
         (voter_entry(2), False),
-        (ctl.VotersRecordVoter(1, bytes([9] * 16)), False),
-        (ctl.VotersRecordVoter(1, FIRST.directory_id, [ctl.Endpoint("controller", "HOST1", 9093)]), True),
+        (VotersRecordVoter(1, bytes([9] * 16)), False),
+        (VotersRecordVoter(1, FIRST.directory_id, [Endpoint("controller", "HOST1", 9093)]), True),
     ],
 )
-def test_r249_what_counts_as_another_entry(known: ctl.VotersRecordVoter, differ: bool) -> None:
+def test_r249_what_counts_as_another_entry(known: VotersRecordVoter, differ: bool) -> None:
     assert voter_needs_update([known], voter_entry(1)) == differ
 
 
 def test_r249_names_of_hosts_and_listeners_are_the_same_in_any_letters() -> None:
     other = voter_entry(1)
-    other.endpoints = [ctl.Endpoint("controller", "HOST1", 9093)]
+    other.endpoints = [Endpoint("controller", "HOST1", 9093)]
     assert not voter_needs_update([other], voter_entry(1))
 
 

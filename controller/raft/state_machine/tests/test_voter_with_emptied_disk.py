@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.controller.raft.state_machine.events import Fetch, ReplicaKey, RequestReceived, ResponseReceived
-from ottla.controller.raft.state_machine.tests.test_voter_changes import SPEAKS, STRANGER, E, adding, said
+from ottla.controller.raft.state_machine.tests.test_voter_changes import SPEAKS, STRANGER, adding, said
 from ottla.controller.raft.tests.raft_fixture import KEYS, leader_of_voters
+from ottla.wire.errors import ErrorCode
 
 FOUR = KEYS[4]
 
@@ -18,7 +19,7 @@ def test_who_lost_its_disk_is_not_added_by_what_was_on_it(epoch: int) -> None:
     emptied = ReplicaKey(4, bytes([9] * 16))
     raft.step(2005, RequestReceived("fetch", Fetch(emptied, epoch, 0, 0)))
     ready = raft.step(2010, ResponseReceived(4, ask, SPEAKS))
-    assert [a.error for a in said(ready)] == [E.REQUEST_TIMED_OUT], "nobody would ever vote for it"
+    assert [a.error for a in said(ready)] == [ErrorCode.REQUEST_TIMED_OUT], "nobody would ever vote for it"
     assert not raft.voters.is_voter(FOUR)
     ask = adding(raft)
     raft.step(2010, ResponseReceived(4, ask, SPEAKS))

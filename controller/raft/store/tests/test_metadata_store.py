@@ -26,9 +26,8 @@ from ottla.env.disk import Disk
 from ottla.env.memory_disk import MemoryDisk
 from ottla.jobs.steps import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
-from ottla.log.directory.log_directory import LogDirectory
-from ottla.log.directory.meta_properties import MetaProperties
-from ottla.wire.messages import metadata_records as m
+from ottla.log.directory.log_directory import LogDirectory, MetaProperties
+from ottla.wire.messages.metadata_records import ConfigRecord, FeatureLevelRecord, NoOpRecord
 
 LOG = "/data/__cluster_metadata-0"
 
@@ -87,13 +86,13 @@ class LeaderMetadataStore:
     def add(self, count: int) -> None:
         for number in range(count):
             writer = MetadataBatchWriter(self.now_ms)
-            writer.add_message(m.ConfigRecord(2, "t", f"k{number}", "v" * 100))
+            writer.add_message(ConfigRecord(2, "t", f"k{number}", "v" * 100))
             self.step(events.Propose(writer.build(), 1))
         self.sync()
 
     def snapshot(self) -> SnapshotId:
         name, around = self.store.prepare_snapshot(self.store.log.log_end_offset, self.now_ms)
-        records = [m.FeatureLevelRecord("metadata.version", 30)]
+        records = [FeatureLevelRecord("metadata.version", 30)]
         self.store.write_snapshot(name, run_to_end(encode_snapshot_steps(around, records, name.epoch, self.now_ms)))
         self.store.complete_snapshot(name, self.now_ms)
         return name
@@ -257,9 +256,7 @@ def test_r233_a_log_that_parts_from_its_snapshot_begins_anew_where_that_ends(epo
     led.add(5)
     end = next(h.base_offset for h, _ in led.store.log.batches() if h.partition_leader_epoch == 2)
     name = SnapshotId(end, epoch)
-    raw = run_to_end(
-        encode_snapshot_steps(SnapshotContents(), [m.FeatureLevelRecord("metadata.version", 30)], epoch, 0)
-    )
+    raw = run_to_end(encode_snapshot_steps(SnapshotContents(), [FeatureLevelRecord("metadata.version", 30)], epoch, 0))
     led.store.write_snapshot(name, raw)
     store = MetadataStore(disk.session(), "/data", identity, 0)
     assert store.snapshot_id == name
@@ -273,7 +270,7 @@ def test_a_sync_that_a_cut_overtook_speaks_for_nothing() -> None:
     led.add(3)
     durable = led.store.log.recovery_point
     writer = MetadataBatchWriter(0)
-    writer.add_message(m.NoOpRecord())
+    writer.add_message(NoOpRecord())
     led.step(events.Propose(writer.build(), 1))
     job = led.store.prepare_flush()
     job()
@@ -410,6 +407,6 @@ def test_the_batch_goes_where_the_machine_says() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     writer = MetadataBatchWriter(0)
-    writer.add_message(m.NoOpRecord())
+    writer.add_message(NoOpRecord())
     with pytest.raises(AssertionError):
         led.store.append(LogAppend(77, 1, 1, writer.build()), 0)

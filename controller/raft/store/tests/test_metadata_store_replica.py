@@ -8,12 +8,12 @@ from ottla.controller.raft.state_machine.events import LogAppend
 from ottla.controller.raft.store.metadata_store import MetadataStore
 from ottla.controller.raft.store.tests.test_metadata_store import LeaderMetadataStore, formatted
 from ottla.jobs.steps import run_to_end
-from ottla.wire.messages import control_records as ctl
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.messages.control_records import VotersRecord, VotersRecordVoter
+from ottla.wire.record_batch.batch_header import iterate_batches
 
 
-def two_voters() -> ctl.VotersRecord:
-    return ctl.VotersRecord(0, [ctl.VotersRecordVoter(i, bytes([i] * 16)) for i in (1, 2)])
+def two_voters() -> VotersRecord:
+    return VotersRecord(0, [VotersRecordVoter(i, bytes([i] * 16)) for i in (1, 2)])
 
 
 def test_r224_a_log_that_is_cut_forgets_the_voters_behind_the_cut() -> None:
@@ -35,7 +35,7 @@ def test_r219_another_replica_gets_whole_batches_and_at_least_one() -> None:
     sizes = [header.size_bytes for header, _ in led.store.log.batches(3)]
     for most in (-1, 0, 1, sizes[0], sizes[0] + 1, sizes[0] + sizes[1] + 10, 10**6):
         raw = led.store.read(3, most)
-        got = [header.base_offset for _, header in b.iterate_batches(raw)]
+        got = [header.base_offset for _, header in iterate_batches(raw)]
         count = max(1, sum(1 for n in range(1, 21) if sum(sizes[:n]) <= most))
         assert got == list(range(3, 3 + count))
         assert len(raw) == sum(sizes[:count]), "nothing is cut off at the end"

@@ -7,14 +7,14 @@ import pytest
 from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.raft.state_machine.events import ReplicaKey
 from ottla.controller.raft.store.quorum_records import BOOTSTRAP_OFFSET, QuorumRecords
-from ottla.wire.messages import control_records as ctl
+from ottla.wire.messages.control_records import Endpoint, KRaftVersionRecord, VotersRecord, VotersRecordVoter
 
 HERE = ListenerEndpoint("CONTROLLER", "host1", 9093)
 
 
-def voters(*ids: int, port: int = 9093) -> ctl.VotersRecord:
-    return ctl.VotersRecord(
-        0, [ctl.VotersRecordVoter(i, bytes([i] * 16), [ctl.Endpoint("CONTROLLER", f"host{i}", port)]) for i in ids]
+def voters(*ids: int, port: int = 9093) -> VotersRecord:
+    return VotersRecord(
+        0, [VotersRecordVoter(i, bytes([i] * 16), [Endpoint("CONTROLLER", f"host{i}", port)]) for i in ids]
     )
 
 
@@ -37,7 +37,7 @@ def test_r201_the_last_record_counts_and_r224_a_cut_brings_the_one_before_back()
 
 def test_r231_a_snapshot_holds_what_held_below_its_end() -> None:
     records = QuorumRecords(0, None)
-    records.replay(4, ctl.KRaftVersionRecord(0, 1))
+    records.replay(4, KRaftVersionRecord(0, 1))
     records.replay(5, voters(1, 2))
     assert [(level, v is not None) for level, v in map(records.as_of, (4, 5, 6))] == [(0, False), (1, False), (1, True)]
 
@@ -66,7 +66,7 @@ def test_r237_what_is_configured_counts_until_there_is_a_record() -> None:
     ],
 )
 def test_r243_a_leader_says_what_only_the_seed_says_and_where_it_is_now(
-    level: int, record: ctl.VotersRecord | None, offset: int, endpoints: tuple[ListenerEndpoint, ...], said: object
+    level: int, record: VotersRecord | None, offset: int, endpoints: tuple[ListenerEndpoint, ...], said: object
 ) -> None:
     records = QuorumRecords(level, record, offset)
     found = records.records_for_new_leader(ReplicaKey(1, bytes([1] * 16)), endpoints)
@@ -74,7 +74,7 @@ def test_r243_a_leader_says_what_only_the_seed_says_and_where_it_is_now(
         assert found == ()
         return
     version, new = found
-    assert version == ctl.KRaftVersionRecord(0, 1)
-    assert isinstance(new, ctl.VotersRecord)
+    assert version == KRaftVersionRecord(0, 1)
+    assert isinstance(new, VotersRecord)
     ports = [(v.voter_id, v.endpoints[0].port) for v in new.voters]
     assert ports == ([(1, 9093), (2, 1)] if said == "moved" else [(1, 9093), (2, 9093)])
