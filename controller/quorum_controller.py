@@ -38,7 +38,8 @@ from ottla.controller.raft.driver.raft_driver import RaftDriver
 from ottla.controller.raft.quorum_config import QuorumConfig
 from ottla.controller.raft.state_machine import events
 from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
-from ottla.controller.raft.store.metadata_store import IncompatibleQuorum, MetadataLogConfig, MetadataStore
+from ottla.controller.raft.store.metadata_log_config import MetadataLogConfig
+from ottla.controller.raft.store.metadata_store import IncompatibleQuorum, MetadataStore
 from ottla.controller.request_processor import RequestProcessor
 from ottla.controller.snapshot_generator import SnapshotGenerator
 from ottla.env.disk import is_transient

@@ -8,9 +8,8 @@ Source: ``KafkaRaftLog.java``, ``MetadataLogConfig.java``, ``Snapshots.java`` (a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
 
 from ottla.controller.metadata.record_serde import control_batch
 from ottla.controller.metadata.snapshot_files import (
@@ -24,6 +23,7 @@ from ottla.controller.metadata.snapshot_files import (
 from ottla.controller.raft.quorum_config import QuorumConfig
 from ottla.controller.raft.state_machine.events import HardState, LogAppend, ReplicaKey, SnapshotCreated, VoterState
 from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory
+from ottla.controller.raft.store.metadata_log_config import MetadataLogConfig
 from ottla.controller.raft.store.quorum_records import QuorumRecords
 from ottla.controller.raft.store.quorum_state_file import QUORUM_STATE, QuorumStateFile
 from ottla.env.disk import Disk
@@ -49,31 +49,6 @@ MAX_READ_BYTES = 1024 * 1024
 
 class IncompatibleQuorum(Exception):
     """The directory belongs to a quorum this node is no part of and cannot find."""
-
-
-class MetadataLogConfig(NamedTuple):
-    """Kafka's ``metadata.*`` settings."""
-
-    snapshot_bytes: int = 20 * 1024 * 1024
-    snapshot_ms: int = 3_600_000
-    """0: by size only."""
-    retention_bytes: int = 104_857_600
-    retention_ms: int = 604_800_000
-    segment_bytes: int = 1_073_741_824
-    segment_ms: int = 604_800_000
-
-    @classmethod
-    def from_config(cls, values: Mapping[str, str]) -> MetadataLogConfig:
-        """From a node's configuration; what is not named has Kafka's default."""
-        names = {
-            "snapshot_bytes": "metadata.log.max.record.bytes.between.snapshots",
-            "snapshot_ms": "metadata.log.max.snapshot.interval.ms",
-            "retention_bytes": "metadata.max.retention.bytes",
-            "retention_ms": "metadata.max.retention.ms",
-            "segment_bytes": "metadata.log.segment.bytes",
-            "segment_ms": "metadata.log.segment.ms",
-        }
-        return cls(**{field: int(values[name]) for field, name in names.items() if name in values})
 
 
 DEFAULT_METADATA_LOG_CONFIG = MetadataLogConfig()

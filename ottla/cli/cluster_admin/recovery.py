@@ -59,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
     from ottla.broker.config.listener_config import ConfigException
     from ottla.cli.node_setup.settings import configure_with_saved_join, read_settings
     from ottla.controller import unsafe_quorum_recovery
-    from ottla.controller.raft.store.metadata_store import MetadataLogConfig, MetadataStore
+    from ottla.controller.raft.store.metadata_log_config import MetadataLogConfig
+    from ottla.controller.raft.store.metadata_store import MetadataStore
     from ottla.log.checkpoints.checkpoint_files import CorruptFile
     from ottla.log.directory.log_directory import LogDirectory, LogDirectoryInUse
     from ottla.runtime.system_env import SystemEnv

@@ -32,18 +32,13 @@ from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMach
 from ottla.controller.raft.tests.raft_fixture import (
     FENCED,
     FIRST,
-    INVALID,
-    INVALID_KEY,
     KEYS,
-    OK,
     SECOND,
     THIRD,
     candidate,
     follower,
-    leader,
     new_machine,
     prospective,
-    resigned,
     response_to,
     unattached,
 )
@@ -304,103 +299,3 @@ def test_what_got_no_answer_is_asked_again_shortly() -> None:
     assert not raft.step(1510, RequestFailed(2, Vote(FIRST, 5, 0, 0, pre_vote=True))).sends
     assert raft.deadline_ms == 1530
     assert [s.peer for s in raft.step(1530, Tick()).sends] == [2]
-
-
-# ------------------------------------------------------------------ votes (R211, R212)
-
-
-@pytest.mark.parametrize(
-    ("vote", "error"),
-    [
-        (Vote(SECOND, 6, 5, 9), OK),
-        (Vote(SECOND, 6, 6, 9), INVALID),
-        (Vote(SECOND, 6, 6, 9, pre_vote=True), OK),
-        (Vote(SECOND, 6, 7, 9, pre_vote=True), INVALID),
-        (Vote(SECOND, 6, -1, 9), INVALID),
-        (Vote(SECOND, 6, 0, -1), INVALID),
-        (Vote(SECOND, 6, 0, 0), OK),
-        (Vote(ReplicaKey(-1), 6, 5, 9), INVALID),
-        (Vote(ReplicaKey(0), 6, 5, 9), OK),
-        (Vote(SECOND, 4, 3, 9), FENCED),
-        (Vote(SECOND, 4, 4, 9), INVALID),
-        (Vote(ReplicaKey(-1), 4, 3, 9), FENCED),
-        (Vote(SECOND, 6, 5, 9, voter=SECOND), INVALID_KEY),
-        (Vote(SECOND, 6, 5, 9, voter=ReplicaKey(1, bytes([8] * 16))), INVALID_KEY),
-        (Vote(SECOND, 6, 5, 9, voter=ReplicaKey(1)), OK),
-        (Vote(SECOND, 6, 5, 9, voter=FIRST), OK),
-    ],
-)
-def test_r211_a_vote_is_checked_in_order(vote: Vote, error: ErrorCode) -> None:
-    raft = unattached()
-    said = response_to(raft, vote)
-    assert said.error == error
-    assert raft.epoch == (5 if error in (FENCED, INVALID) else 6), "a wrong key has moved the epoch already"
-    assert said.epoch == raft.epoch
-
-
-def test_r202_a_vote_is_on_the_disk_before_it_is_said_and_given_once() -> None:
-    raft = unattached()
-    ready = raft.step(100, RequestReceived("t", Vote(SECOND, 6, 0, 0)))
-    assert ready.hard_state == HardState(6, -1, SECOND)
-    assert ready.replies[0].response.vote_granted
-    assert raft.deadline_ms == 1600, "the timer begins anew"
-    assert not response_to(raft, Vote(THIRD, 6, 0, 5)).vote_granted
-    assert response_to(raft, Vote(SECOND, 6, 0, 0)).vote_granted
-    assert not response_to(raft, Vote(ReplicaKey(2), 6, 0, 0)).vote_granted
-    assert not response_to(raft, Vote(ReplicaKey(2, bytes([8] * 16)), 6, 0, 0)).vote_granted
-
-
-def test_nobody_votes_for_another_that_has_its_own_id() -> None:
-    raft = unattached()
-    assert not response_to(raft, Vote(ReplicaKey(1, bytes([9] * 16)), 6, 0, 0)).vote_granted
-    assert raft.hard_state == HardState(6)
-
-
-def in_state(name: str) -> RaftStateMachine:
-    if name == "follower":
-        return follower(end=10, epoch=3)
-    if name == "follower that fetched":
-        return follower(fetched=True, end=10, epoch=3)
-    makers = {"leader": leader, "candidate": candidate, "prospective": prospective, "unattached": unattached}
-    return resigned() if name == "resigned" else makers[name](end=10, epoch=3)
-
-
-@pytest.mark.parametrize(
-    ("state", "real", "pre"),
-    [
-        ("leader", False, False),
-        ("follower", False, True),
-        ("follower that fetched", False, False),
-        ("candidate", False, True),
-        ("resigned", False, True),
-        ("unattached", True, True),
-        ("prospective", True, True),
-    ],
-)
-def test_r212_who_votes_for_whom(state: str, real: bool, pre: bool) -> None:
-    for asked, expected in ((False, real), (True, pre)):
-        raft = in_state(state)
-        last, end = raft.log_summary.last_epoch, raft.log_summary.end_offset
-        at = raft.epoch
-        for last_epoch, offset, up_to_date in (
-            (last, end, True),
-            (last, end + 1, True),
-            (last, end - 1, False),
-            (last - 1, end + 9, False),
-        ):
-            if last_epoch < 0 or offset < 0 or (not asked and last_epoch >= at):
-                continue
-            raft = in_state(state)
-            said = response_to(raft, Vote(THIRD, at, last_epoch, offset, pre_vote=asked), 1)
-            assert said.error == OK
-            assert said.vote_granted == (expected and up_to_date), (state, asked, last_epoch, offset)
-            if asked:
-                assert raft.hard_state.voted_key != THIRD, "a pre-vote is no vote"
-
-
-def test_r212_nobody_votes_while_it_knows_of_a_leader() -> None:
-    raft = follower()
-    raft.step(2000, Tick())
-    assert isinstance(raft.state, ProspectiveState)
-    assert not response_to(raft, Vote(THIRD, 5, 0, 0), 2001).vote_granted
-    assert response_to(raft, Vote(THIRD, 5, 0, 0, pre_vote=True), 2001).vote_granted

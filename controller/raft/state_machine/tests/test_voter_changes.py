@@ -8,7 +8,6 @@ import pytest
 
 from ottla.controller.raft.state_machine.epoch_states import (
     NO_DEADLINE_MS,
-    RaftLeaderState,
     ResignedState,
     UnattachedState,
 )
@@ -28,8 +27,6 @@ from ottla.controller.raft.state_machine.events import (
     Resign,
     ResponseReceived,
     Tick,
-    UpdateVoter,
-    UpgradeKRaftVersion,
     VoterChangeResponse,
 )
 from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
@@ -41,11 +38,10 @@ from ottla.controller.raft.tests.raft_fixture import (
     THIRD,
     leader_of_voters,
     replica_fetches,
-    voter_entry,
     voters_record,
 )
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.control_records import Endpoint, KRaftVersionRecord, VotersRecord
+from ottla.wire.messages.control_records import Endpoint
 
 FOUR = KEYS[4]
 PLACES = (Endpoint("CONTROLLER", "host4", 9093),)
@@ -318,95 +314,3 @@ def test_r228_a_leader_that_removed_itself_is_no_part_of_the_majority_that_liste
     assert raft.state.deadline_ms == deadline
     replica_fetches(raft, 3, 2600, 1)
     assert raft.state.deadline_ms == 5600
-
-
-# ------------------------------------------------------------------ kraft.version 0 to 1 (R244)
-
-
-def update(number: int, epoch: int = 1, **changes: Any) -> UpdateVoter:
-    places = tuple(voter_entry(number).endpoints)
-    return UpdateVoter(KEYS[number], epoch, places, 0, 1)._replace(**changes)
-
-
-def test_r244_the_version_is_raised_once_every_voter_is_known_to_speak_it() -> None:
-    raft = leader_of_voters(1, 2, 3, level=0)
-    assert error(raft, UpgradeKRaftVersion(1)) == ErrorCode.INVALID_UPDATE_VERSION
-    assert error(raft, update(2)) == OK
-    assert error(raft, UpgradeKRaftVersion(1)) == ErrorCode.INVALID_UPDATE_VERSION
-    assert error(raft, update(3, max_version=0)) == OK
-    assert error(raft, UpgradeKRaftVersion(1)) == ErrorCode.INVALID_UPDATE_VERSION
-    assert error(raft, update(3)) == OK
-    assert not raft.step(2010, RequestReceived("t", UpgradeKRaftVersion(1, validate_only=True))).appends
-    assert raft.voters.kraft_version == 0
-    ready = raft.step(2020, RequestReceived("t", UpgradeKRaftVersion(1)))
-    assert [a.error for a in said(ready)] == [OK]
-    assert [a.controls for a in ready.appends] == [(KRaftVersionRecord(0, 1), voters_record(1, 2, 3))]
-    assert (raft.voters.kraft_version, raft.voters.current) == (1, (FIRST, SECOND, THIRD))
-    raft.step(2030, LogFlushed(raft.log_summary.end_offset))
-    replica_fetches(raft, 2, 2030)
-    assert raft.high_watermark == raft.log_summary.end_offset, "what was known of the voters is kept"
-
-
-@pytest.mark.parametrize(
-    ("level", "to", "expected"),
-    [(0, 0, OK), (1, 1, OK), (1, 0, ErrorCode.INVALID_UPDATE_VERSION), (1, 2, ErrorCode.INVALID_UPDATE_VERSION)],
-)
-def test_r244_there_is_no_way_back(level: int, to: int, expected: ErrorCode) -> None:
-    raft = leader_of_voters(1, level=level)
-    assert not raft.step(2000, RequestReceived("t", UpgradeKRaftVersion(to))).appends
-    assert error(raft, UpgradeKRaftVersion(to)) == expected
-    assert error(following(), UpgradeKRaftVersion(1)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-def test_r244_only_fixed_voters_are_kept_in_memory_the_leader_first() -> None:
-    for level, told in ((0, {1: voter_entry(1)}), (1, {})):
-        state = leader_of_voters(1, 2, level=level).state
-        assert isinstance(state, RaftLeaderState)
-        assert state.voter_updates == told
-
-
-def test_r244_a_lone_voter_can_be_raised_at_once() -> None:
-    raft = leader_of_voters(1, level=0)
-    assert error(raft, UpgradeKRaftVersion(1)) == OK
-    assert raft.voters.record == voters_record(1)
-
-
-# ------------------------------------------------------------------ what a voter says of itself (R249)
-
-
-@pytest.mark.parametrize(
-    ("make", "request_", "expected"),
-    [
-        (lambda: leader_of_voters(1, 2), update(2, 0), ErrorCode.FENCED_LEADER_EPOCH),
-        (lambda: leader_of_voters(1, 2), update(2, 2), ErrorCode.UNKNOWN_LEADER_EPOCH),
-        (following, update(2, 2), ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        (pending, update(2, voter=ReplicaKey(2)), ErrorCode.INVALID_REQUEST),
-        (pending, update(2, voter=ReplicaKey(-1, bytes([2] * 16))), ErrorCode.INVALID_REQUEST),
-        (pending, update(2, endpoints=()), ErrorCode.INVALID_REQUEST),
-        (pending, update(2, min_version=-1), ErrorCode.INVALID_REQUEST),
-        (pending, update(2, min_version=2), ErrorCode.INVALID_REQUEST),
-        (pending, update(2), ErrorCode.REQUEST_TIMED_OUT),
-        (lambda: leader_of_voters(1, 2, commits=False), update(2), ErrorCode.REQUEST_TIMED_OUT),
-        (appended, update(2), ErrorCode.REQUEST_TIMED_OUT),
-        (lambda: leader_of_voters(1, 2), update(4, max_version=0), ErrorCode.INVALID_REQUEST),
-        (lambda: leader_of_voters(1, 2), update(4), ErrorCode.VOTER_NOT_FOUND),
-        (lambda: leader_of_voters(1, 2), update(2, voter=STRANGER), ErrorCode.VOTER_NOT_FOUND),
-        (lambda: leader_of_voters(1, 2), update(2), OK),
-        (lambda: leader_of_voters(1, 2, level=0), update(2, min_version=1), ErrorCode.INVALID_REQUEST),
-        (lambda: leader_of_voters(1, 2, level=0), update(4), ErrorCode.VOTER_NOT_FOUND),
-        (lambda: leader_of_voters(1, 2, level=0), update(2), OK),
-    ],
-)
-def test_r249_an_update_is_checked_in_order(make: Any, request_: Any, expected: ErrorCode) -> None:
-    assert error(make(), request_) == expected
-
-
-def test_r249_an_update_is_answered_at_once_and_written() -> None:
-    raft = leader_of_voters(1, 2)
-    ready = raft.step(2000, RequestReceived("t", update(2, endpoints=(Endpoint("CONTROLLER", "host2", 5),))))
-    assert said(ready) == [VoterChangeResponse(OK, 1, 1)]
-    (append,) = ready.appends
-    assert append.controls == (VotersRecord(0, [voter_entry(1), voter_entry(2, 5)]),)
-    assert raft.voters.current == (FIRST, SECOND)
-    assert raft.state.deadline_ms == 5000, "it is a sign of life (R228)"
-    assert error(raft, RemoveVoter(SECOND)) == ErrorCode.REQUEST_TIMED_OUT, "it has to be committed first"
