@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.broker.config import listener_config as at
+from ottla.broker.config import listener_config
 from ottla.broker.config.listener_config import ConfigException
 from ottla.broker.config.node_config import NodeConfig, closest_match
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
@@ -25,7 +25,7 @@ def check_cordoned_log_dirs(config: NodeConfig) -> None:
     from ottla.controller.config import broker_config_validation
 
     try:
-        directories = [*config.data_dirs, *at.split_list({"log.dirs": config.data_dir}, "log.dirs")]
+        directories = [*config.data_dirs, *listener_config.split_list({"log.dirs": config.data_dir}, "log.dirs")]
         broker_config_validation.check_combinations(config.values, directories)
     except broker_config_validation.InvalidBrokerConfig as error:
         raise ConfigException(str(error)) from None
@@ -51,13 +51,13 @@ def check_startup_values(values: Mapping[str, str]) -> list[str]:
     try:
         broker_config_validation.check_values(values)
         broker_config_validation.check_listener_values(
-            values, [x.lower() for x in at.security_protocols_by_listener(values)]
+            values, [x.lower() for x in listener_config.security_protocols_by_listener(values)]
         )
         # Directories may be named on the command line, too: then they are not known here.
         known = (
             ()
             if "log.dirs" in values or "log.dir" in values
-            else at.split_list(values, broker_config_validation.CORDONED_LOG_DIRS)
+            else listener_config.split_list(values, broker_config_validation.CORDONED_LOG_DIRS)
         )
         broker_config_validation.check_combinations(values, known)
         broker_config_validation.check_classes(values)

@@ -29,7 +29,7 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 
 if TYPE_CHECKING:
     from ottla.broker.quotas.controller_mutation_quota import ControllerMutationQuota, ControllerMutationQuotaManager
@@ -121,7 +121,7 @@ class QuotaManagers:
                 self._managers_by_key[about[2]] if about[2] != CONTROLLER_MUTATION else self._load_controller_mutation()
             )
             record = image.others.get(about)
-            if isinstance(record, m.ClientQuotaRecord) and record.value > 0:  # also not NaN
+            if isinstance(record, metadata_records.ClientQuotaRecord) and record.value > 0:  # also not NaN
                 kind.limits[place] = record.value
             else:
                 kind.limits.pop(place, None)

@@ -24,7 +24,7 @@ from ottla.controller.config.broker_config_validation import connection_override
 from ottla.controller.config.config_keys import broker_key, canonical_value
 from ottla.controller.control.client_quotas import CONNECTIONS, IP
 from ottla.controller.metadata.image import MetadataImage
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 
 NO_LIMIT = 2**31 - 1
 MAX_CONNECTION_THROTTLE_MS = int(SAMPLE_MS)
@@ -84,7 +84,9 @@ class ConnectionLimits:
         for about in image.others:
             if about[0] == "quota" and about[2] == CONNECTIONS:
                 entity, record = dict(about[1]), image.others[about]
-                if set(entity) == {IP} and isinstance(record, m.ClientQuotaRecord) and record.value >= 0:  # not NaN
+                if (
+                    set(entity) == {IP} and isinstance(record, metadata_records.ClientQuotaRecord) and record.value >= 0
+                ):  # not NaN
                     name = entity[IP]
                     rates[None if name is None else normalize_host(name)] = record.value
         overrides = parse_overrides(values.get(PER_IP_OVERRIDES, ""))

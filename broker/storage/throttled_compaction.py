@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ottla.env.disk import Disk, File
 from ottla.env.env import WorkerContext
-from ottla.log.cleaner import compaction as cp
+from ottla.log.cleaner import compaction
 from ottla.wire.codec.primitives import Buffer
 
 UNLIMITED_RATE = 1e18
@@ -21,7 +21,7 @@ UNLIMITED_RATE = 1e18
 class ThrottledCompaction(NamedTuple):
     """A pass and the rate it is held to."""
 
-    plan: cp.CompactionPlan
+    plan: compaction.CompactionPlan
     bytes_per_second: float
 
 
@@ -92,13 +92,13 @@ class ThrottledDisk:
         return ThrottledFile(self._disk.open(path, create=create, readonly=readonly, mode=mode), self._throttler)
 
 
-def run_compaction(ground: WorkerContext, job: ThrottledCompaction) -> cp.CompactionResult:
+def run_compaction(ground: WorkerContext, job: ThrottledCompaction) -> compaction.CompactionResult:
     """One pass, at most so fast.
 
     Raises:
         WireError: records on disk cannot be read; OSError: the disk failed.
     """
     if job.bytes_per_second >= UNLIMITED_RATE:
-        return cp.run_compaction(ground.disk, job.plan)
+        return compaction.run_compaction(ground.disk, job.plan)
     meter = IoThrottler(job.bytes_per_second, ground.monotonic_s, ground.pause)
-    return cp.run_compaction(ThrottledDisk(ground.disk, meter), job.plan)
+    return compaction.run_compaction(ThrottledDisk(ground.disk, meter), job.plan)

@@ -13,18 +13,17 @@ from ottla.broker.groups.settings import BoundedSetting, ConsumerGroupSettings
 from ottla.broker.groups.state_machine import GroupStateMachine, TopicMetadataChanged
 from ottla.broker.tests.handler_fixture import topic_id_of
 from ottla.controller.metadata.image import RESOURCE_GROUP, MetadataImage, PartitionRegistration, TopicImage
-from ottla.wire.messages import consumer_group_heartbeat as hb
-from ottla.wire.messages import consumer_group_records as cr
+from ottla.wire.messages import consumer_group_heartbeat, consumer_group_records
 
 LED = PartitionRegistration((1,), (1,), 1, 1, 1)
 RECORD_TYPE_NAMES = {
-    cr.ConsumerGroupMetadataKey: "3",
-    cr.ConsumerGroupPartitionMetadataKey: "4",
-    cr.ConsumerGroupMemberMetadataKey: "5",
-    cr.ConsumerGroupTargetAssignmentMetadataKey: "6",
-    cr.ConsumerGroupTargetAssignmentMemberKey: "7",
-    cr.ConsumerGroupCurrentMemberAssignmentKey: "8",
-    cr.ConsumerGroupRegularExpressionKey: "16",
+    consumer_group_records.ConsumerGroupMetadataKey: "3",
+    consumer_group_records.ConsumerGroupPartitionMetadataKey: "4",
+    consumer_group_records.ConsumerGroupMemberMetadataKey: "5",
+    consumer_group_records.ConsumerGroupTargetAssignmentMetadataKey: "6",
+    consumer_group_records.ConsumerGroupTargetAssignmentMemberKey: "7",
+    consumer_group_records.ConsumerGroupCurrentMemberAssignmentKey: "8",
+    consumer_group_records.ConsumerGroupRegularExpressionKey: "16",
 }
 
 
@@ -40,7 +39,7 @@ def image_of(topics: dict[str, int], offset: int = 1, **settings: str) -> Metada
     )
 
 
-def assignment_by_letter(assignment: hb.Assignment | None) -> dict[str, list[int]] | None:
+def assignment_by_letter(assignment: consumer_group_heartbeat.Assignment | None) -> dict[str, list[int]] | None:
     """An assignment by the first letters of the topics' ids."""
     if assignment is None:
         return None
@@ -84,14 +83,16 @@ class ConsumerGroupShard(GroupShardFixture):
         self.apply(self.machine.handle(self.now, call._replace(**more)))
         return self.answers.get(call.pending_request)
 
-    def heartbeat(self, member: str, epoch: int, version: int = 1, **fields: Any) -> hb.ConsumerGroupHeartbeatResponse:
+    def heartbeat(
+        self, member: str, epoch: int, version: int = 1, **fields: Any
+    ) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
         """A heartbeat; one that joins says all it must, and reads "t" unless it says otherwise."""
         if epoch == 0:
             fields = {"rebalance_timeout_ms": 30_000, "topic_partitions": [], **fields}
             if "subscribed_topic_regex" not in fields:
                 fields.setdefault("subscribed_topic_names", ["t"])
-        answer: hb.ConsumerGroupHeartbeatResponse = self.call(
-            hb.ConsumerGroupHeartbeatRequest("g", member, epoch, **fields), version
+        answer: consumer_group_heartbeat.ConsumerGroupHeartbeatResponse = self.call(
+            consumer_group_heartbeat.ConsumerGroupHeartbeatRequest("g", member, epoch, **fields), version
         )
         return answer
 
@@ -127,11 +128,11 @@ class ConsumerMemberClient:
         self.epoch = 0
         self.owned: dict[str, list[int]] = {}
 
-    def topic_partitions(self) -> list[hb.ConsumerGroupHeartbeatRequestTopicPartitions]:
-        row = hb.ConsumerGroupHeartbeatRequestTopicPartitions
+    def rows(self) -> list[consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions]:
+        row = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions
         return [row(topic_id_of(topic), numbers) for topic, numbers in self.owned.items()]
 
-    def beat(self, **fields: Any) -> hb.ConsumerGroupHeartbeatResponse:
+    def beat(self, **fields: Any) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
         """One heartbeat; the answer is followed at once."""
         if self.epoch == 0:
             self.owned = {}

@@ -5,28 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.transactions.verification import TransactionVerifier, TransactionVerifierDependencies
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import add_partitions_to_txn as m
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import add_partitions_to_txn
 
 
 class FakeTransactionVerifier(TransactionVerifier):
     """One that says what the test wants it to, and notes what it was asked."""
 
-    def __init__(self, services: Any, *codes: E) -> None:
+    def __init__(self, services: Any, *codes: ErrorCode) -> None:
         super().__init__(
             TransactionVerifierDependencies(
                 services.env, services.config, services.metadata, services.replica_manager, lambda x: 0, self._add
             )
         )
-        self.codes = list(codes) or [E.NONE]
-        self.asked: list[m.AddPartitionsToTxnTransaction] = []
+        self.codes = list(codes) or [ErrorCode.NONE]
+        self.asked: list[add_partitions_to_txn.AddPartitionsToTxnTransaction] = []
         self.at_ms: list[float] = []
         self.meanwhile: Any = None
 
     def _coordinator(self, transactional_id: str) -> int | None:
-        return 1 if self.codes[0] is not E.NOT_COORDINATOR else None
+        return 1 if self.codes[0] is not ErrorCode.NOT_COORDINATOR else None
 
-    async def _add(self, request: m.AddPartitionsToTxnRequest, version: int) -> m.AddPartitionsToTxnResponse:
+    async def _add(
+        self, request: add_partitions_to_txn.AddPartitionsToTxnRequest, version: int
+    ) -> add_partitions_to_txn.AddPartitionsToTxnResponse:
         assert version == 5
         (transaction,) = request.transactions
         self.asked.append(transaction)
@@ -35,11 +37,12 @@ class FakeTransactionVerifier(TransactionVerifier):
         if self.meanwhile is not None:
             self.meanwhile()
         rows = [
-            m.AddPartitionsToTxnTopicResult(
-                t.name, [m.AddPartitionsToTxnPartitionResult(number, code) for number in t.partitions]
+            add_partitions_to_txn.AddPartitionsToTxnTopicResult(
+                t.name,
+                [add_partitions_to_txn.AddPartitionsToTxnPartitionResult(number, code) for number in t.partitions],
             )
             for t in transaction.topics
         ]
-        return m.AddPartitionsToTxnResponse(
-            results_by_transaction=[m.AddPartitionsToTxnResult(transaction.transactional_id, rows)]
+        return add_partitions_to_txn.AddPartitionsToTxnResponse(
+            results_by_transaction=[add_partitions_to_txn.AddPartitionsToTxnResult(transaction.transactional_id, rows)]
         )

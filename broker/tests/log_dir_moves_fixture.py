@@ -15,7 +15,7 @@ from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.tests.broker_storage_fixture import BrokerStorageFixture, led_topic
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ErrorCode
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 TOPIC_PARTITION = ("t", 0)
 NO_ERROR = ErrorCode.NONE
@@ -80,7 +80,7 @@ class LogDirMovesFixture(BrokerStorageFixture):
 
     def write(self, count: int = 1, size_bytes: int = 100) -> None:
         for _ in range(count):
-            raw = bytearray(r.build_batch([r.NewRecord(None, bytes(size_bytes), self.env.now_ms())]))
+            raw = bytearray(records.build_batch([records.NewRecord(None, bytes(size_bytes), self.env.now_ms())]))
             self.replica.append(raw, self.env.now_ms())
 
     async def open(self) -> None:

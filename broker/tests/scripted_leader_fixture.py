@@ -14,24 +14,25 @@ from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.tests.handler_fixture import HandlerFixture, run_virtual, topic_id_of
 from ottla.controller.metadata.image import PartitionRegistration
 from ottla.log.log_config import LogConfig
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages import fetch, list_offsets
+from ottla.wire.record_batch import records
 
 SESSION = 4711
 
 
 def leader_batch(first: int, count: int = 1, epoch: int = 3, size_bytes: int = 1) -> bytes:
     """One batch of a leader's."""
-    batch = r.build_batch([r.NewRecord(None, bytes(size_bytes), 0) for _ in range(count)], base_offset=first)
+    batch = records.build_batch(
+        [records.NewRecord(None, bytes(size_bytes), 0) for _ in range(count)], base_offset=first
+    )
     return bytes(batch[:12]) + epoch.to_bytes(4, "big") + bytes(batch[16:])
 
 
 def partition_data(
     number: int = 0, raw: bytes | None = b"", high: int = 0, start: int = 0, **more: Any
-) -> f.PartitionData:
+) -> fetch.PartitionData:
     """What the leader says of a partition of "t"."""
-    return f.PartitionData(number, high_watermark=high, log_start_offset=start, records=raw, **more)
+    return fetch.PartitionData(number, high_watermark=high, log_start_offset=start, records=raw, **more)
 
 
 class SentRequest(NamedTuple):
@@ -42,7 +43,7 @@ class SentRequest(NamedTuple):
     request: Any
 
     @property
-    def partitions(self) -> dict[int, f.FetchPartition]:
+    def partitions(self) -> dict[int, fetch.FetchPartition]:
         return {p.partition: p for t in self.request.topics for p in t.partitions}
 
     @property
@@ -50,7 +51,7 @@ class SentRequest(NamedTuple):
         return [number for t in self.request.forgotten_topics_data for number in t.partitions]
 
 
-ScriptedResponse = Exception | list[f.PartitionData] | Callable[[], Awaitable[Any]]
+ScriptedResponse = Exception | list[fetch.PartitionData] | Callable[[], Awaitable[Any]]
 
 
 class ScriptedLeaderFetcher(HandlerFixture):
@@ -102,7 +103,7 @@ class ScriptedLeaderFetcher(HandlerFixture):
 
     async def call(self, request: Any, version: int) -> Any:
         """As `LeaderEndpoint.call`. What there is no answer for is answered with nothing new, after its wait."""
-        if isinstance(request, lo.ListOffsetsRequest):
+        if isinstance(request, list_offsets.ListOffsetsRequest):
             return self._list_offsets(request, version)
         self.sent.append(SentRequest(round(trio.current_time(), 6), version, request))
         await trio.sleep(0.001)
@@ -116,17 +117,17 @@ class ScriptedLeaderFetcher(HandlerFixture):
             answer = (
                 [partition_data(number) for number in self.sent[-1].partitions] if request.session_epoch <= 0 else []
             )
-        rows = [f.FetchableTopicResponse(topic_id=topic_id_of("t"), partitions=answer)] if answer else []
-        return f.FetchResponse(session_id=SESSION, responses=rows)
+        rows = [fetch.FetchableTopicResponse(topic_id=topic_id_of("t"), partitions=answer)] if answer else []
+        return fetch.FetchResponse(session_id=SESSION, responses=rows)
 
-    def _list_offsets(self, request: lo.ListOffsetsRequest, version: int) -> Any:
+    def _list_offsets(self, request: list_offsets.ListOffsetsRequest, version: int) -> Any:
         self.list_offsets_requests.append(SentRequest(round(trio.current_time(), 6), version, request))
         answer = self.list_offsets_responses.pop(0)
         if isinstance(answer, Exception):
             raise answer
         error, offset = answer
-        told = lo.ListOffsetsPartitionResponse(0, error_code=error, offset=offset)
-        return lo.ListOffsetsResponse(topics=[lo.ListOffsetsTopicResponse("t", [told])])
+        told = list_offsets.ListOffsetsPartitionResponse(0, error_code=error, offset=offset)
+        return list_offsets.ListOffsetsResponse(topics=[list_offsets.ListOffsetsTopicResponse("t", [told])])
 
     def close(self) -> None:
         self.close_count += 1

@@ -12,44 +12,46 @@ from ottla.broker.groups.streams.heartbeat import StreamsHeartbeatResult, heartb
 from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import streams_group_heartbeat as hb
+from ottla.wire.messages import streams_group_heartbeat
 
 Told = dict[str, list[int]]
 
 
-def internal(name: str, partitions: int = 0, **configs: str) -> hb.TopicInfo:
+def internal(name: str, partitions: int = 0, **configs: str) -> streams_group_heartbeat.TopicInfo:
     """A topic the application makes for itself."""
-    return hb.TopicInfo(name, partitions, 0, [hb.KeyValue(*item) for item in configs.items()])
+    return streams_group_heartbeat.TopicInfo(
+        name, partitions, 0, [streams_group_heartbeat.KeyValue(*item) for item in configs.items()]
+    )
 
 
 def subtopology(
     name: str,
     *sources: str,
     sinks: tuple[str, ...] = (),
-    repartition: tuple[hb.TopicInfo, ...] = (),
+    repartition: tuple[streams_group_heartbeat.TopicInfo, ...] = (),
     changelogs: tuple[str, ...] = (),
     together: tuple[tuple[list[int], list[int]], ...] = (),
-) -> hb.Subtopology:
+) -> streams_group_heartbeat.Subtopology:
     """A subtopology; ``together``: places of sources and of repartition topics that are joined."""
-    groups = [hb.CopartitionGroup(a, [], b) for a, b in together]
+    groups = [streams_group_heartbeat.CopartitionGroup(a, [], b) for a, b in together]
     logs = [internal(topic) for topic in changelogs]
-    return hb.Subtopology(name, list(sources), [], logs, list(sinks), list(repartition), groups)
+    return streams_group_heartbeat.Subtopology(name, list(sources), [], logs, list(sinks), list(repartition), groups)
 
 
-def topology(*rows: hb.Subtopology, epoch: int = 0) -> hb.Topology:
-    return hb.Topology(epoch, list(rows))
+def topology(*rows: streams_group_heartbeat.Subtopology, epoch: int = 0) -> streams_group_heartbeat.Topology:
+    return streams_group_heartbeat.Topology(epoch, list(rows))
 
 
 PLAIN = topology(subtopology("0", "t"))
 """One subtopology that reads "t" and stores nothing."""
 
 
-def to_task_ids(tasks: Told | None) -> list[hb.StreamsGroupHeartbeatRequestTaskIds] | None:
-    row = hb.StreamsGroupHeartbeatRequestTaskIds
+def to_task_ids(tasks: Told | None) -> list[streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds] | None:
+    row = streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds
     return None if tasks is None else [row(name, numbers) for name, numbers in tasks.items()]
 
 
-def from_task_ids(tasks: list[hb.StreamsGroupHeartbeatResponseTaskIds] | None) -> Told | None:
+def from_task_ids(tasks: list[streams_group_heartbeat.StreamsGroupHeartbeatResponseTaskIds] | None) -> Told | None:
     return None if tasks is None else {row.subtopology_id: row.partitions for row in tasks}
 
 
@@ -76,7 +78,7 @@ class StreamsGroupShard(ConsumerGroupShard):
         if epoch == 0:
             fields = {"topology": PLAIN, "process_id": f"p-{member}", "rebalance_timeout_ms": 30_000, **fields}
             fields = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": [], **fields}
-        request = hb.StreamsGroupHeartbeatRequest("g", member, epoch, **fields)
+        request = streams_group_heartbeat.StreamsGroupHeartbeatRequest("g", member, epoch, **fields)
         self._count += 1
         ticket, before = f"streams-{self._count}", len(self.log)
         rule = partial(heartbeat, call=GroupRequest(None, request, 0, "c", "10.0.0.1"))

@@ -28,8 +28,8 @@ from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import consumer_group_describe as cd
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import consumer_group_describe
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import produce as p
 from ottla.wire.record_batch.compression import CompressionType, compress
@@ -44,11 +44,12 @@ WRITE_AS = acl("x", AclOperation.WRITE, who=WHO, kind=ResourceType.TRANSACTIONAL
 
 
 @pytest.mark.parametrize(
-    ("rules", "code", "high_watermark"), [((READ,), E.TOPIC_AUTHORIZATION_FAILED, 0), ((READ, ACTION), E.NONE, 9)]
+    ("rules", "code", "high_watermark"),
+    [((READ,), ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0), ((READ, ACTION), ErrorCode.NONE, 9)],
 )
 @pytest.mark.parametrize("version", [11, 14, 15])
 def test_who_may_only_read_does_not_act_as_a_replica(
-    rules: tuple[StandardAcl, ...], code: E, high_watermark: int, version: int
+    rules: tuple[StandardAcl, ...], code: ErrorCode, high_watermark: int, version: int
 ) -> None:
     """CVE-2018-1288: a fetch that named a replica moved the high watermark, so that records were lost later."""
     led = LeaderPartitionFixture()
@@ -60,7 +61,7 @@ def test_who_may_only_read_does_not_act_as_a_replica(
         answer, _ = send(led, what, version)
         assert [row.error_code for row in rows_of(answer)] == [code]
     assert led.replica.log.high_watermark == high_watermark
-    assert {x.end_offset > 0 for x in led.leading.followers.values()} == {code is E.NONE}
+    assert {x.end_offset > 0 for x in led.leading.followers.values()} == {code is ErrorCode.NONE}
 
 
 @pytest.mark.parametrize("version", [3, 11, 12, 13])
@@ -76,7 +77,9 @@ def test_a_batch_of_a_transaction_needs_the_right_whatever_the_request_says(vers
         answer = run_virtual(partial(resolve, produce.handle(stage.context(ApiKey.PRODUCE, version), what)))
         codes = {row.error_code for topic in answer.responses for row in topic.partition_responses}
         allowed = may and transactional_id == "x"
-        assert codes == ({E.NONE} if allowed else {E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}), transactional_id
+        assert codes == ({ErrorCode.NONE} if allowed else {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}), (
+            transactional_id
+        )
     assert len(coordinator.asked) == may
     assert {x.log.log_end_offset > 0 for at, x in stage.hosted.replicas.items() if at[0] == "t"} == {may}
 
@@ -88,9 +91,11 @@ def test_a_group_is_described_to_who_may_describe_it_or_what_implies_that(operat
     beat(node)
     topic = acl(operation=AclOperation.DESCRIBE, who=WHO)
     node.stage.services.authorizer = holding(topic, acl("g", operation, who=WHO, kind=ResourceType.GROUP))
-    row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest(["g"])).groups[0]
+    row = node.ask(
+        ApiKey.CONSUMER_GROUP_DESCRIBE, 1, consumer_group_describe.ConsumerGroupDescribeRequest(["g"])
+    ).groups[0]
     implies = ("ALL", "READ", "WRITE", "DELETE", "ALTER", "DESCRIBE")
-    assert row.error_code == (E.NONE if operation.name in implies else E.GROUP_AUTHORIZATION_FAILED)
+    assert row.error_code == (ErrorCode.NONE if operation.name in implies else ErrorCode.GROUP_AUTHORIZATION_FAILED)
     assert len(row.members) == (operation.name in implies)
 
 
@@ -228,5 +233,5 @@ def test_what_was_pushed_packed_takes_no_more_memory_than_may_be_pushed(codec: C
     code = node.push(ident, packed, codec)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert code is E.INVALID_RECORD
+    assert code is ErrorCode.INVALID_RECORD
     assert peak < 4 * MOST

@@ -28,10 +28,7 @@ from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import describe_quorum as dq
-from ottla.wire.messages import unregister_broker as ub
+from ottla.wire.messages import broker_heartbeat, create_topics, describe_quorum, unregister_broker
 
 ME, CONTROLLER_PORT, BROKER_PORT = 2, 9093, 9094
 
@@ -148,7 +145,9 @@ class TwoNodeCluster:
         epoch = self.controller.image.brokers[1].broker_epoch
         while True:
             self.controller.record_heartbeat(1, epoch)
-            await self.controller.submit(bh.BrokerHeartbeatRequest(1, epoch, self.controller.image.offset))
+            await self.controller.submit(
+                broker_heartbeat.BrokerHeartbeatRequest(1, epoch, self.controller.image.offset)
+            )
             await trio.sleep(0.1)
 
     def state(self, broker_id: int = ME) -> str:
@@ -172,14 +171,16 @@ def test_a_broker_elsewhere_registers_is_unfenced_and_stays() -> None:
 
 def test_clients_of_it_are_answered_by_the_controller() -> None:
     async def story(cluster: TwoNodeCluster) -> None:
-        request = ct.CreateTopicsRequest([ct.CreatableTopic("t", 3, 2)], 5000)
+        request = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 3, 2)], 5000)
         answer = await cluster.broker.ask(request, 7)
         assert [(t.name, t.error_code, t.num_partitions) for t in answer.topics] == [("t", 0, 3)]
         assert {p.replicas for p in cluster.controller.image.topics["t"].partitions.values()} <= {(1, 2), (2, 1)}
         again = await cluster.broker.ask(request, 2)
         assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-        part = dq.DescribeQuorumRequestPartitionData(0)
-        asked = dq.DescribeQuorumRequest([dq.DescribeQuorumRequestTopicData("__cluster_metadata", [part])])
+        part = describe_quorum.DescribeQuorumRequestPartitionData(0)
+        asked = describe_quorum.DescribeQuorumRequest(
+            [describe_quorum.DescribeQuorumRequestTopicData("__cluster_metadata", [part])]
+        )
         row = (await cluster.broker.ask(asked, 2)).topics[0].partitions[0]
         assert (row.error_code, row.leader_id, [v.replica_id for v in row.current_voters]) == (0, 1, [1])
 
@@ -189,7 +190,7 @@ def test_clients_of_it_are_answered_by_the_controller() -> None:
 def test_one_that_is_killed_is_fenced_at_once() -> None:
     async def story(cluster: TwoNodeCluster) -> None:
         await trio.sleep(3)
-        await cluster.broker.ask(ct.CreateTopicsRequest([ct.CreatableTopic("t", 4, 2)], 5000), 7)
+        await cluster.broker.ask(create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 4, 2)], 5000), 7)
         killed = trio.current_time()
         cluster.net.listeners[BROKER_PORT].close()
         cluster.broker.life._is_shutting_down = True
@@ -219,7 +220,9 @@ def test_one_that_only_falls_silent_keeps_its_lease_for_the_session() -> None:
 def test_one_that_says_goodbye_is_let_go_with_nothing_left_to_lead(leads: bool) -> None:
     async def story(cluster: TwoNodeCluster) -> None:
         if leads:
-            await cluster.broker.ask(ct.CreateTopicsRequest([ct.CreatableTopic("t", 4, 2)], 5000), 7)
+            await cluster.broker.ask(
+                create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 4, 2)], 5000), 7
+            )
         began = trio.current_time()
         await cluster.broker.life.controlled_shutdown()
         assert trio.current_time() - began < 0.5
@@ -233,7 +236,7 @@ def test_one_that_says_goodbye_is_let_go_with_nothing_left_to_lead(leads: bool) 
 def test_one_that_was_unregistered_comes_back() -> None:
     async def story(cluster: TwoNodeCluster) -> None:
         before = cluster.broker.life.broker_epoch
-        answer = await cluster.broker.ask(ub.UnregisterBrokerRequest(ME), 0)
+        answer = await cluster.broker.ask(unregister_broker.UnregisterBrokerRequest(ME), 0)
         assert answer.error_code == 0
         await trio.sleep(0.5)
         assert cluster.state() == "serves"

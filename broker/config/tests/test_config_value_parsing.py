@@ -38,7 +38,7 @@ from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.partitions.leader_and_isr_updates import topic_change_rules
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 from ottla.wire.record_batch.compression import CompressionType
 
 KEYS = {**TOPIC_KEYS, **OWN_TOPIC_KEYS}
@@ -48,10 +48,10 @@ AROUND = (" {}", "{} ", "\t {}\r\n")
 ODD = ("\x00{}", "\u00a0{}", "{}\u2003", "{},\u00a0{}", "1_{}")
 
 
-def image_with(*records: m.ConfigRecord) -> MetadataImage:
+def image_with(*records: metadata_records.ConfigRecord) -> MetadataImage:
     draft = ImageBuilder(MetadataImage())
-    draft.replay(m.TopicRecord("t", bytes([9] * 16)))
-    draft.replay(m.PartitionRecord(0, bytes([9] * 16), [1, 2], [1], [], [], 1, 0, 0, 0, [bytes(16)] * 2))
+    draft.replay(metadata_records.TopicRecord("t", bytes([9] * 16)))
+    draft.replay(metadata_records.PartitionRecord(0, bytes([9] * 16), [1, 2], [1], [], [], 1, 0, 0, 0, [bytes(16)] * 2))
     for record in records:
         draft.replay(record)
     return draft.image(1, 1)
@@ -97,13 +97,15 @@ def test_a_topics_value_is_read_alike_however_it_is_written_and_wherever_it_is_s
     key = KEYS[name]
 
     def everywhere(text: str) -> list[Any]:
-        own = image_with(m.ConfigRecord(RESOURCE_TOPIC, "t", name, text))
+        own = image_with(metadata_records.ConfigRecord(RESOURCE_TOPIC, "t", name, text))
         out = [read_topic(NodeConfig(), own, name)]
         if key.broker_key is not None:
             for who in ("", "1"):
                 out.append(
                     read_topic(
-                        NodeConfig(), image_with(m.ConfigRecord(RESOURCE_BROKER, who, key.broker_key, text)), name
+                        NodeConfig(),
+                        image_with(metadata_records.ConfigRecord(RESOURCE_BROKER, who, key.broker_key, text)),
+                        name,
                     )
                 )
             out.append(read_topic(NodeConfig({key.broker_key: text}), image_with(), name))
@@ -132,7 +134,7 @@ def test_a_groups_value_is_read_alike_however_it_is_written(name: str) -> None:
     }
 
     def read(text: str) -> list[Any]:
-        image = image_with(m.ConfigRecord(RESOURCE_GROUP, "g", name, text))
+        image = image_with(metadata_records.ConfigRecord(RESOURCE_GROUP, "g", name, text))
         rules = ShareGroupConfigProvider(NoEnv(), config, lambda: image)  # type: ignore[arg-type]
         out: list[Any] = [rules.limits("g"), rules.is_read_committed("g"), rules._text("g", name)]
         return [
@@ -161,7 +163,7 @@ def test_a_groups_value_is_read_alike_however_it_is_written(name: str) -> None:
     ],
 )
 def test_blanks_and_case_change_no_meaning(name: str, text: str, field: str, value: object) -> None:
-    image = image_with(m.ConfigRecord(RESOURCE_TOPIC, "t", name, text))
+    image = image_with(metadata_records.ConfigRecord(RESOURCE_TOPIC, "t", name, text))
     assert getattr(NodeConfig().log_settings(image, "t"), field) == value
     assert image.config(RESOURCE_TOPIC, "t")[name] == text, "and what was sent is kept"
 
@@ -194,7 +196,9 @@ def rows_of(stage: HandlerFixture, kind: int, name: str, *keys: str) -> list[dc.
 def test_described_group_falls_back_on_settings_of_the_broker() -> None:
     stage = HandlerFixture()
     stage.services.config = stage.config = NodeConfig({"group.consumer.session.timeout.ms": "50000"})
-    stage.hosted.image = image_with(m.ConfigRecord(RESOURCE_BROKER, "", "group.share.assignment.interval.ms", "7"))
+    stage.hosted.image = image_with(
+        metadata_records.ConfigRecord(RESOURCE_BROKER, "", "group.share.assignment.interval.ms", "7")
+    )
     names = "consumer.session.timeout.ms", "share.assignment.interval.ms", "share.auto.offset.reset"
     rows = {row.name: row for row in rows_of(stage, RESOURCE_GROUP, "g", *names)}
     assert {name: (row.value, row.config_source) for name, row in rows.items()} == {
@@ -218,7 +222,7 @@ def test_described_broker_includes_settings_beside_the_definitions() -> None:
         "super.users": "User:a",
     }
     stage.services.config = stage.config = NodeConfig({"node.id": "1", **given})
-    stage.hosted.image = image_with(m.ConfigRecord(RESOURCE_BROKER, "1", "of.another", "y"))
+    stage.hosted.image = image_with(metadata_records.ConfigRecord(RESOURCE_BROKER, "1", "of.another", "y"))
     rows = {row.name: row for row in rows_of(stage, RESOURCE_BROKER, "1")}
     assert {name: (rows[name].value, rows[name].is_sensitive) for name in (*given, "of.another")} == {
         "listener.name.plaintext.max.connections": ("5", False),

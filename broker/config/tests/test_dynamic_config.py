@@ -31,7 +31,7 @@ from ottla.controller.metadata.image import (
 )
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.partitions.leader_and_isr_updates import topic_change_rules
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 
 ODD = (
     "",
@@ -52,10 +52,10 @@ ODD = (
 
 def image_of(*rows: tuple[int, str, str, str]) -> MetadataImage:
     draft = ImageBuilder(MetadataImage())
-    draft.replay(m.TopicRecord("t", bytes([9] * 16)))
-    draft.replay(m.PartitionRecord(0, bytes([9] * 16), [1, 2], [1], [], [], 1, 0, 0, 0, [bytes(16)] * 2))
+    draft.replay(metadata_records.TopicRecord("t", bytes([9] * 16)))
+    draft.replay(metadata_records.PartitionRecord(0, bytes([9] * 16), [1, 2], [1], [], [], 1, 0, 0, 0, [bytes(16)] * 2))
     for row in rows:
-        draft.replay(m.ConfigRecord(*row))
+        draft.replay(metadata_records.ConfigRecord(*row))
     return draft.image(1, 1)
 
 

@@ -10,7 +10,7 @@ from ottla.broker.tests.run_steps import run_steps
 from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 
 NO_BROKER = "Cannot update these configs at default cluster level, broker id must be specified: [{}]"
 OVERRIDES = "max.connections.per.ip.overrides"
@@ -98,7 +98,7 @@ ACCEPTED = [
 def with_settings(*rows: tuple[str, str, str]) -> MetadataImage:
     draft = ImageBuilder(MetadataImage())
     for broker, name, value in rows:
-        draft.replay(m.ConfigRecord(RESOURCE_BROKER, broker, name, value))
+        draft.replay(metadata_records.ConfigRecord(RESOURCE_BROKER, broker, name, value))
     return draft.image(1, 1)
 
 

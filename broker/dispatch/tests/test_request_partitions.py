@@ -17,13 +17,8 @@ from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
 from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import parse_request
-from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import describe_producers as dp
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import delete_records, describe_producers, fetch, find_coordinator, list_offsets, produce
 from ottla.wire.messages import offset_for_leader_epoch as ole
-from ottla.wire.messages import produce as p
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 
 ID = b"i" * 16
@@ -56,27 +51,31 @@ def parts(make: Any, *numbers: int) -> list[Any]:
     return [make(n) for n in numbers]
 
 
-BY_NAME = p.TopicProduceData("t", partition_data=parts(p.PartitionProduceData, 0, 1, 1))
-BY_ID = p.TopicProduceData("", ID, parts(p.PartitionProduceData, 1))
-OF_NOBODY = p.TopicProduceData("", b"?" * 16, parts(p.PartitionProduceData, 1))
-FETCHED = f.FetchTopic("t", partitions=parts(f.FetchPartition, 1, 7))
-FETCHED_BY_ID = f.FetchTopic("", ID, parts(f.FetchPartition, 0, 1))
-LISTED = lo.ListOffsetsTopic("t", parts(lo.ListOffsetsPartition, 1))
+BY_NAME = produce.TopicProduceData("t", partition_data=parts(produce.PartitionProduceData, 0, 1, 1))
+BY_ID = produce.TopicProduceData("", ID, parts(produce.PartitionProduceData, 1))
+OF_NOBODY = produce.TopicProduceData("", b"?" * 16, parts(produce.PartitionProduceData, 1))
+FETCHED = fetch.FetchTopic("t", partitions=parts(fetch.FetchPartition, 1, 7))
+FETCHED_BY_ID = fetch.FetchTopic("", ID, parts(fetch.FetchPartition, 0, 1))
+LISTED = list_offsets.ListOffsetsTopic("t", parts(list_offsets.ListOffsetsPartition, 1))
 EPOCHS = ole.OffsetForLeaderTopic("t", parts(ole.OffsetForLeaderPartition, 1))
-DELETED = dr.DeleteRecordsTopic("t", parts(dr.DeleteRecordsPartition, 1))
+DELETED = delete_records.DeleteRecordsTopic("t", parts(delete_records.DeleteRecordsPartition, 1))
 NAMED = [
-    (ApiKey.PRODUCE, 9, p.ProduceRequest(None, 1, 1, [BY_NAME])),
-    (ApiKey.PRODUCE, 13, p.ProduceRequest(None, 1, 1, [BY_ID, OF_NOBODY])),
-    (ApiKey.FETCH, 12, f.FetchRequest(topics=[FETCHED])),
-    (ApiKey.FETCH, 13, f.FetchRequest(topics=[FETCHED_BY_ID])),
-    (ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(topics=[LISTED])),
+    (ApiKey.PRODUCE, 9, produce.ProduceRequest(None, 1, 1, [BY_NAME])),
+    (ApiKey.PRODUCE, 13, produce.ProduceRequest(None, 1, 1, [BY_ID, OF_NOBODY])),
+    (ApiKey.FETCH, 12, fetch.FetchRequest(topics=[FETCHED])),
+    (ApiKey.FETCH, 13, fetch.FetchRequest(topics=[FETCHED_BY_ID])),
+    (ApiKey.LIST_OFFSETS, 5, list_offsets.ListOffsetsRequest(topics=[LISTED])),
     (ApiKey.OFFSET_FOR_LEADER_EPOCH, 3, ole.OffsetForLeaderEpochRequest(topics=[EPOCHS])),
-    (ApiKey.DELETE_RECORDS, 1, dr.DeleteRecordsRequest([DELETED])),
-    (ApiKey.DESCRIBE_PRODUCERS, 0, dp.DescribeProducersRequest([dp.TopicRequest("t", [0, 1])])),
+    (ApiKey.DELETE_RECORDS, 1, delete_records.DeleteRecordsRequest([DELETED])),
+    (
+        ApiKey.DESCRIBE_PRODUCERS,
+        0,
+        describe_producers.DescribeProducersRequest([describe_producers.TopicRequest("t", [0, 1])]),
+    ),
 ]
 OF_COORDINATORS = [
-    (ApiKey.FIND_COORDINATOR, 1, fc.FindCoordinatorRequest("g")),
-    (ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(coordinator_keys=["g"])),
+    (ApiKey.FIND_COORDINATOR, 1, find_coordinator.FindCoordinatorRequest("g")),
+    (ApiKey.FIND_COORDINATOR, 4, find_coordinator.FindCoordinatorRequest(coordinator_keys=["g"])),
 ]
 ROWS = [(*row, [("t", 1)]) for row in NAMED] + [(*row, [(OFFSETS.name, 0)]) for row in OF_COORDINATORS]
 

@@ -14,7 +14,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages import fetch
 
 
 def request(
@@ -25,20 +25,20 @@ def request(
     *,
     ids: bool = True,
     offset: int = 0,
-) -> f.FetchRequest:
+) -> fetch.FetchRequest:
     topics = [
-        f.FetchTopic(
+        fetch.FetchTopic(
             "" if ids else name,
             topic_id_of(name) if ids else ZERO_UUID,
-            [f.FetchPartition(p, fetch_offset=offset, partition_max_bytes=1 << 20) for p in numbers],
+            [fetch.FetchPartition(p, fetch_offset=offset, partition_max_bytes=1 << 20) for p in numbers],
         )
         for name, numbers in (wanted or {}).items()
     ]
     gone = [
-        f.ForgottenTopic("" if ids else name, topic_id_of(name) if ids else ZERO_UUID, list(numbers))
+        fetch.ForgottenTopic("" if ids else name, topic_id_of(name) if ids else ZERO_UUID, list(numbers))
         for name, numbers in (forgotten or {}).items()
     ]
-    return f.FetchRequest(session_id=session, session_epoch=epoch, topics=topics, forgotten_topics_data=gone)
+    return fetch.FetchRequest(session_id=session, session_epoch=epoch, topics=topics, forgotten_topics_data=gone)
 
 
 class SessionConsumer:
@@ -50,22 +50,22 @@ class SessionConsumer:
         self.stage.env.monotonic_ms = lambda: self.now_ms  # type: ignore[method-assign]
         self.sessions = FetchSessionCache(self.stage.env, slots)  # type: ignore[arg-type]
 
-    def ask(self, what: f.FetchRequest, version: int = 13) -> Any:
+    def ask(self, what: fetch.FetchRequest, version: int = 13) -> Any:
         context = self.stage.context(ApiKey.FETCH, version)
         return run_steps(self.sessions.new_context(self.stage.hosted.image.topic_names, version, what, context))
 
-    def answer(self, what: f.FetchRequest, version: int = 13, **news: Any) -> f.FetchResponse:
+    def answer(self, what: fetch.FetchRequest, version: int = 13, **news: Any) -> fetch.FetchResponse:
         """Ask, and answer every partition with ``news``."""
         context = self.ask(what, version)
-        assert not isinstance(context, f.FetchResponse), context.error_code
+        assert not isinstance(context, fetch.FetchResponse), context.error_code
         rows = [
-            (want, f.PartitionData(want.partition, **{"high_watermark": 5, "records": b"", **news}))
+            (want, fetch.PartitionData(want.partition, **{"high_watermark": 5, "records": b"", **news}))
             for want in context.requested_partitions()
         ]
-        out: f.FetchResponse = run_steps(context.build_response(rows))
+        out: fetch.FetchResponse = run_steps(context.build_response(rows))
         return out
 
-    def names(self, what: f.FetchRequest, version: int = 13) -> list[tuple[str | None, int]]:
+    def names(self, what: fetch.FetchRequest, version: int = 13) -> list[tuple[str | None, int]]:
         return [(want.topic, want.partition) for want in self.ask(what, version).requested_partitions()]
 
 
@@ -77,7 +77,7 @@ def reader() -> SessionConsumer:
     return out
 
 
-def shown(response: f.FetchResponse) -> list[tuple[str, int]]:
+def shown(response: fetch.FetchResponse) -> list[tuple[str, int]]:
     return [(t.topic, p.partition_index) for t in response.responses for p in t.partitions]
 
 
@@ -151,7 +151,7 @@ NEWS = [
     pytest.param({"error_code": 3}, True, id="an error"),
     pytest.param({"high_watermark": 6}, True, id="a new high watermark"),
     pytest.param({"log_start_offset": 1}, True, id="a new log start"),
-    pytest.param({"diverging_epoch": f.EpochEndOffset(0, 3)}, True, id="a diverging epoch"),
+    pytest.param({"diverging_epoch": fetch.EpochEndOffset(0, 3)}, True, id="a diverging epoch"),
     pytest.param({}, False, id="all as it was"),
 ]
 
@@ -175,7 +175,7 @@ def test_a_partition_that_brought_records_goes_to_the_end(reader: SessionConsume
     session = reader.answer(request(wanted={"a": (0, 1), "b": (0,)})).session_id
     context = reader.ask(request(session, 1))
     rows = [
-        (w, f.PartitionData(w.partition, high_watermark=5, records=b"x" * (w.partition == 0)))
+        (w, fetch.PartitionData(w.partition, high_watermark=5, records=b"x" * (w.partition == 0)))
         for w in context.requested_partitions()
     ]
     assert shown(run_steps(context.build_response(rows))) == [("a", 0), ("b", 0)]
@@ -244,7 +244,7 @@ def test_the_least_used_gives_way_once_it_was_idle_for_two_minutes_whenever_that
     second = reader.answer(request(wanted={"a": (0,)})).session_id
     assert (second != 0) == evicted
     assert len(reader.sessions) == 1
-    assert isinstance(reader.ask(request(second or first, 1)), f.FetchResponse) is False
+    assert isinstance(reader.ask(request(second or first, 1)), fetch.FetchResponse) is False
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_who_names_a_replica_is_a_follower_as_old_and_new_versions_name_it(
     assert reader.ask(what, 15).is_follower is follows
 
 
-def by_broker(what: f.FetchRequest) -> f.FetchRequest:
+def by_broker(what: fetch.FetchRequest) -> fetch.FetchRequest:
     what.replica_state.replica_id = 2
     return what
 
@@ -288,7 +288,7 @@ def test_a_followers_session_holds_however_many_partitions_there_are(monkeypatch
 
 
 def test_opening_stops_once_in_sixty_four_partitions_and_topics(reader: SessionConsumer) -> None:
-    def stops(what: f.FetchRequest) -> int:
+    def stops(what: fetch.FetchRequest) -> int:
         return sum(1 for _ in reader.sessions.new_context({}, 13, what, reader.stage.context(ApiKey.FETCH, 13)))
 
     assert stops(request(wanted={"a": tuple(range(62))})) == 0

@@ -20,7 +20,7 @@ from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, resolve, 
 from ottla.controller.metadata.image import PartitionRegistration
 from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch as f
 
 ISR = PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 3, 0)
@@ -226,9 +226,9 @@ def test_another_leader_epoch_and_the_end_of_leadership_are_told(node: FollowerS
         gone.notify_waiters()
         answer = await node.fetch({})
         assert {row.partition_index: row.error_code for row in rows_of(answer)} == {
-            0: E.FENCED_LEADER_EPOCH,
-            1: E.FENCED_LEADER_EPOCH,
-            2: E.UNKNOWN_TOPIC_OR_PARTITION,
+            0: ErrorCode.FENCED_LEADER_EPOCH,
+            1: ErrorCode.FENCED_LEADER_EPOCH,
+            2: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
 
     run_virtual(story)

@@ -12,9 +12,7 @@ from ottla.broker.dispatch.dispatcher import LARGE_PRODUCE_BYTES
 from ottla.broker.network import connection as connection_module
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import fetch, find_coordinator, produce
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 BEAT = ApiKey.HEARTBEAT
@@ -105,32 +103,34 @@ def test_a_frame_that_has_begun_gets_room_for_all_of_it(
         assert counts[0] == receives
 
 
-def coordinators(rows: int) -> fc.FindCoordinatorResponse:
-    return fc.FindCoordinatorResponse(coordinators=[fc.Coordinator(f"g{n}") for n in range(rows)])
+def coordinators(rows: int) -> find_coordinator.FindCoordinatorResponse:
+    return find_coordinator.FindCoordinatorResponse(
+        coordinators=[find_coordinator.Coordinator(f"g{n}") for n in range(rows)]
+    )
 
 
-def produced(rows: int) -> p.ProduceResponse:
-    parts = [p.PartitionProduceResponse(n) for n in range(rows)]
-    return p.ProduceResponse(responses=[p.TopicProduceResponse("t", partition_responses=parts)])
+def produced(rows: int) -> produce.ProduceResponse:
+    parts = [produce.PartitionProduceResponse(n) for n in range(rows)]
+    return produce.ProduceResponse(responses=[produce.TopicProduceResponse("t", partition_responses=parts)])
 
 
-def fetched(rows: int, session: int) -> f.FetchResponse:
-    parts = [f.PartitionData(n, records=b"") for n in range(rows)]
-    return f.FetchResponse(session_id=session, responses=[f.FetchableTopicResponse("t", partitions=parts)])
+def fetched(rows: int, session: int) -> fetch.FetchResponse:
+    parts = [fetch.PartitionData(n, records=b"") for n in range(rows)]
+    return fetch.FetchResponse(session_id=session, responses=[fetch.FetchableTopicResponse("t", partitions=parts)])
 
 
 SHORT, LONG = 0, LARGE_PRODUCE_BYTES
 WRITTEN = [
-    (ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(), SHORT, coordinators(500), False),
-    (ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(), SHORT, coordinators(501), True),
-    (ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(), LONG, coordinators(500), False),
-    (ApiKey.PRODUCE, 9, p.ProduceRequest(None, 1, 1), SHORT, produced(600), False),
-    (ApiKey.PRODUCE, 9, p.ProduceRequest(None, 1, 1), LONG, produced(600), True),
-    (ApiKey.PRODUCE, 9, p.ProduceRequest(None, 1, 1), LONG, produced(400), False),
-    (ApiKey.FETCH, 12, f.FetchRequest(), SHORT, fetched(600, 0), False),
-    (ApiKey.FETCH, 12, f.FetchRequest(), SHORT, fetched(600, 7), True),
-    (ApiKey.FETCH, 12, f.FetchRequest(), SHORT, fetched(400, 7), False),
-    (ApiKey.FETCH, 12, f.FetchRequest(), LONG, fetched(600, 0), True),
+    (ApiKey.FIND_COORDINATOR, 4, find_coordinator.FindCoordinatorRequest(), SHORT, coordinators(500), False),
+    (ApiKey.FIND_COORDINATOR, 4, find_coordinator.FindCoordinatorRequest(), SHORT, coordinators(501), True),
+    (ApiKey.FIND_COORDINATOR, 4, find_coordinator.FindCoordinatorRequest(), LONG, coordinators(500), False),
+    (ApiKey.PRODUCE, 9, produce.ProduceRequest(None, 1, 1), SHORT, produced(600), False),
+    (ApiKey.PRODUCE, 9, produce.ProduceRequest(None, 1, 1), LONG, produced(600), True),
+    (ApiKey.PRODUCE, 9, produce.ProduceRequest(None, 1, 1), LONG, produced(400), False),
+    (ApiKey.FETCH, 12, fetch.FetchRequest(), SHORT, fetched(600, 0), False),
+    (ApiKey.FETCH, 12, fetch.FetchRequest(), SHORT, fetched(600, 7), True),
+    (ApiKey.FETCH, 12, fetch.FetchRequest(), SHORT, fetched(400, 7), False),
+    (ApiKey.FETCH, 12, fetch.FetchRequest(), LONG, fetched(600, 0), True),
 ]
 
 
@@ -168,7 +168,7 @@ def test_answers_that_may_have_many_rows_are_written_in_slices(
     ("key", "body", "answer", "turns"),
     [
         (BEAT, HeartbeatRequest("g", 0, "m"), HeartbeatResponse(), 25),
-        (ApiKey.PRODUCE, p.ProduceRequest(None, 1, 1), p.ProduceResponse(), 12),
+        (ApiKey.PRODUCE, produce.ProduceRequest(None, 1, 1), produce.ProduceResponse(), 12),
     ],
 )
 def test_the_clock_is_looked_at_after_each_request_but_for_quick_ones(

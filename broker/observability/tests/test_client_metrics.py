@@ -24,7 +24,7 @@ from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.jobs.steps import run_to_end
 from ottla.wire.codec.primitives import uuid_from_string, write_uvarint
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
 from ottla.wire.record_batch.compression import CompressionType, compress
 
@@ -50,7 +50,7 @@ def image(**subscriptions: dict[str, str]) -> MetadataImage:
     draft = ImageBuilder(MetadataImage())
     for name, values in subscriptions.items():
         for key, value in values.items():
-            draft.replay(m.ConfigRecord(RESOURCE_CLIENT_METRICS, name, key, value))
+            draft.replay(metadata_records.ConfigRecord(RESOURCE_CLIENT_METRICS, name, key, value))
     return draft.image(1, 1)
 
 

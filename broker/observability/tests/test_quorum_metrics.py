@@ -21,8 +21,7 @@ from ottla.controller.raft.state_machine.epoch_states import (
 from ottla.controller.raft.state_machine.events import HardState, ReplicaKey
 from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory
 from ottla.controller.tests.test_controller_state_machine import create, machine, send_heartbeat
-from ottla.jobs.steps import run_to_end
-from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import create_topics
 
 ME = ReplicaKey(2, bytes([2]) * 16)
 OTHER = ReplicaKey(1, bytes([1]) * 16)
@@ -90,9 +89,9 @@ def test_a_change_of_the_voters_is_open_until_it_is_committed(at: int, committed
 
 def test_a_controller_counts_brokers_and_partitions() -> None:
     made = machine(3)
-    rows = [ct.CreatableReplicaAssignment(n, r) for n, r in enumerate([[1], [2], [3], [1]])]
+    rows = [create_topics.CreatableReplicaAssignment(n, r) for n, r in enumerate([[1], [2], [3], [1]])]
     create(made, "t", -1, -1, assignments=rows)
-    create(made, "u", -1, -1, assignments=[ct.CreatableReplicaAssignment(0, [2, 3])])
+    create(made, "u", -1, -1, assignments=[create_topics.CreatableReplicaAssignment(0, [2, 3])])
     send_heartbeat(made, 2, want_fence=True)
     controller: Any = SimpleNamespace(image=made.image, is_active=True)
     found = {

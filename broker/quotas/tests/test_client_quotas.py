@@ -14,7 +14,7 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 from ottla.wire.messages.create_topics import CreateTopicsResponse
 
 
@@ -56,9 +56,9 @@ class QuotaFixture:
 
     def set(self, rate: float | None, key: str = "producer_byte_rate", **entity: str | None) -> None:
         """``client_id`` and ``user``; None is the default, and a rate of None takes the quota away."""
-        rows = [m.EntityData(kind.replace("_", "-"), name) for kind, name in entity.items()]
+        rows = [metadata_records.EntityData(kind.replace("_", "-"), name) for kind, name in entity.items()]
         draft = ImageBuilder(self.image)
-        draft.replay(m.ClientQuotaRecord(rows, key, rate or 0.0, rate is None))
+        draft.replay(metadata_records.ClientQuotaRecord(rows, key, rate or 0.0, rate is None))
         self.image, before = draft.image(1, 1), draft
         self.quotas.publish(self.image, before.delta(self.image))
 

@@ -30,7 +30,7 @@ from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 BEAT = ApiKey.HEARTBEAT
@@ -154,8 +154,12 @@ def test_a_brokers_own_settings_count_before_those_of_all_and_those_of_the_start
         ("3", "max.connections", "5"),
         ("", "listener.name.a.max.connections", "4"),
     ):
-        draft.replay(m.ConfigRecord(RESOURCE_BROKER, name, key, value))
-    draft.replay(m.ClientQuotaRecord([m.EntityData("ip", None)], "connection_creation_rate", 2, False))
+        draft.replay(metadata_records.ConfigRecord(RESOURCE_BROKER, name, key, value))
+    draft.replay(
+        metadata_records.ClientQuotaRecord(
+            [metadata_records.EntityData("ip", None)], "connection_creation_rate", 2, False
+        )
+    )
     found = ConnectionLimits.from_config(NodeConfig(static, node_id=3), draft.image(1, 1), ["A", "B"])
     assert found == ConnectionLimits(5, 8, 7, {}, {"A": (4, 8)}, {None: 2})
     assert found.listener_limits("B") == (5, 8)
@@ -163,12 +167,16 @@ def test_a_brokers_own_settings_count_before_those_of_all_and_those_of_the_start
 
 def test_limits_of_invalid_stored_settings_and_quotas_are_those_in_force() -> None:
     draft = ImageBuilder(MetadataImage())
-    draft.replay(m.ConfigRecord(RESOURCE_BROKER, "", "max.connections", "6"))
-    draft.replay(m.ConfigRecord(RESOURCE_BROKER, "1", "max.connections.per.ip.overrides", "x"))
+    draft.replay(metadata_records.ConfigRecord(RESOURCE_BROKER, "", "max.connections", "6"))
+    draft.replay(metadata_records.ConfigRecord(RESOURCE_BROKER, "1", "max.connections.per.ip.overrides", "x"))
     entities: list[list[tuple[str, str]]]
     entities = [[("user", "u")], [("ip", "a"), ("user", "u")], [], [("ip", "b")], [("ip", "c")]]
     for entity, rate in zip(entities, (5.0, 5.0, 5.0, float("nan"), -1.0), strict=True):
-        draft.replay(m.ClientQuotaRecord([m.EntityData(*x) for x in entity], "connection_creation_rate", rate, False))
+        draft.replay(
+            metadata_records.ClientQuotaRecord(
+                [metadata_records.EntityData(*x) for x in entity], "connection_creation_rate", rate, False
+            )
+        )
     assert ConnectionLimits.from_config(NodeConfig(), draft.image(1, 1), ["A"]) == ConnectionLimits(total=6)
 
 
@@ -230,7 +238,7 @@ class ConnectionQuotaNode:
             hear(after, delta)
 
     def set(self, key: str, value: str) -> None:
-        self.say(m.ConfigRecord(RESOURCE_BROKER, "", key, value))
+        self.say(metadata_records.ConfigRecord(RESOURCE_BROKER, "", key, value))
 
     def play(self, story: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:
@@ -294,8 +302,8 @@ def test_over_the_rate_newcomers_are_let_in_later_and_over_that_of_their_address
             await trio.sleep(0.01)
         assert trio.current_time() - began == pytest.approx(0.5, abs=0.1), "ten a second"
         node.set("max.connection.creation.rate", "1000000")
-        quota = [m.EntityData("ip", "10.0.0.8")]
-        node.say(m.ClientQuotaRecord(quota, "connection_creation_rate", 1, False))
+        quota = [metadata_records.EntityData("ip", "10.0.0.8")]
+        node.say(metadata_records.ClientQuotaRecord(quota, "connection_creation_rate", 1, False))
         await trio.sleep(2)
         others = await node.come(host="10.0.0.8", count=11)
         assert served(others) == 10

@@ -22,7 +22,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 
 RATE = "controller_mutation_rate"
 CREATE = ApiKey.CREATE_TOPICS
@@ -119,7 +119,7 @@ def test_buckets_nobody_used_for_an_hour_are_forgotten() -> None:
 
 def image(*topics: str, partitions: int = 2) -> MetadataImage:
     draft = ImageBuilder(MetadataImage())
-    draft.replay(m.RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False))
+    draft.replay(metadata_records.RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False))
     image = draft.image(1, 1)
     asked = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1) for name in topics])
     draft = ImageBuilder(image)
@@ -155,7 +155,7 @@ def test_each_topic_is_counted_when_it_is_made_and_refused_by_itself() -> None:
     codes = [row.error_code for row in answer.response.topics]
     assert codes == [0, ErrorCode.INVALID_PARTITIONS, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
     assert purse.counted == [2, 5]
-    assert sum(isinstance(record, m.TopicRecord) for record in answer.records) == 2
+    assert sum(isinstance(record, metadata_records.TopicRecord) for record in answer.records) == 2
 
 
 def test_a_trial_is_counted_too() -> None:

@@ -11,7 +11,7 @@ import trio
 from ottla.broker.quotas.replication_quota import FOLLOWER, LEADER, ReplicationQuota
 from ottla.broker.replication.tests.broker_cluster import BrokerCluster, wait_until
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 
 ME = 7
 RATE, LIST = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
@@ -80,14 +80,14 @@ def test_r341_an_empty_follower_is_filled_slowly_and_one_in_sync_is_never_held_b
         brokers[3].kill()
         brokers.fence(3)
         for _ in range(40):
-            assert await brokers[1].produce(b"x" * 400) is E.NONE
+            assert await brokers[1].produce(b"x" * 400) is ErrorCode.NONE
         assert trio.current_time() < 5, "who is in sync is not held back"
         brokers[3].start()
         brokers.register()
         took = await wait_until(lambda: 3 in brokers.partition().isr, 60)
         assert 12 < took < 35  # at the leader what the one in sync got counts too
         began = trio.current_time()
-        assert await brokers[1].produce(b"x" * 4000) is E.NONE
+        assert await brokers[1].produce(b"x" * 4000) is ErrorCode.NONE
         assert trio.current_time() - began < 1
 
     brokers.run(story)

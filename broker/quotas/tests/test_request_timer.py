@@ -15,7 +15,7 @@ from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixtur
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
@@ -94,7 +94,11 @@ def limited(monkeypatch: pytest.MonkeyPatch, percent: float) -> DispatcherFixtur
     env: Any = stage.env
     quotas = QuotaManagers(env)
     draft = ImageBuilder(MetadataImage())
-    draft.replay(m.ClientQuotaRecord([m.EntityData("user", "ANONYMOUS")], "request_percentage", percent, False))
+    draft.replay(
+        metadata_records.ClientQuotaRecord(
+            [metadata_records.EntityData("user", "ANONYMOUS")], "request_percentage", percent, False
+        )
+    )
     image = draft.image(1, 1)
     quotas.publish(image, draft.delta(image))
     stage.services.quota_holder.quotas, stage.services.quota_holder.times_requests = quotas, True

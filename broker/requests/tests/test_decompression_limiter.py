@@ -19,7 +19,7 @@ from ottla.log.log_validator import AppendOrigin
 from ottla.log.tests.log_fixtures import NOW
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import list_offsets as lo
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 from ottla.wire.record_batch.compression import CompressionType
 
 
@@ -117,7 +117,9 @@ def test_who_is_gone_lets_the_next(in_turns: bool) -> None:
 
 def large(value: bytes) -> bytearray:
     return bytearray(
-        r.build_batch([r.NewRecord(b"k", value, NOW), r.NewRecord(b"k", b"v", NOW + 7)], codec=CompressionType.GZIP)
+        records.build_batch(
+            [records.NewRecord(b"k", value, NOW), records.NewRecord(b"k", b"v", NOW + 7)], codec=CompressionType.GZIP
+        )
     )
 
 

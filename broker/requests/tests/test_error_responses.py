@@ -15,20 +15,22 @@ from ottla.broker.requests.error_responses import (
 from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import alter_client_quotas as aq
-from ottla.wire.messages import alter_configs as ac
-from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages import (
+    alter_client_quotas,
+    alter_configs,
+    alter_partition,
+    alter_user_scram_credentials,
+    create_partitions,
+    create_topics,
+    delete_acls,
+    delete_topics,
+    describe_user_scram_credentials,
+    elect_leaders,
+    incremental_alter_configs,
+    update_features,
+)
 from ottla.wire.messages import alter_partition_reassignments as apr
-from ottla.wire.messages import alter_user_scram_credentials as au
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_acls as da
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import describe_user_scram_credentials as du
-from ottla.wire.messages import elect_leaders as el
-from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_partition_reassignments as lpr
-from ottla.wire.messages import update_features as uf
 
 WHO = "The active controller appears to be node 2."
 CODE = ErrorCode.NOT_CONTROLLER
@@ -43,51 +45,73 @@ def two(row: Any) -> list[Any]:
     ("request_", "version", "answer"),
     [
         (
-            ct.CreateTopicsRequest(two(ct.CreatableTopic)),
+            create_topics.CreateTopicsRequest(two(create_topics.CreatableTopic)),
             7,
-            ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult(n, bytes(16), CODE, WHO) for n in "ab"]),
+            create_topics.CreateTopicsResponse(
+                topics=[create_topics.CreatableTopicResult(n, bytes(16), CODE, WHO) for n in "ab"]
+            ),
         ),
         (
-            cp.CreatePartitionsRequest(two(cp.CreatePartitionsTopic)),
+            create_partitions.CreatePartitionsRequest(two(create_partitions.CreatePartitionsTopic)),
             3,
-            cp.CreatePartitionsResponse(results=[cp.CreatePartitionsTopicResult(n, CODE, WHO) for n in "ab"]),
+            create_partitions.CreatePartitionsResponse(
+                results=[create_partitions.CreatePartitionsTopicResult(n, CODE, WHO) for n in "ab"]
+            ),
         ),
         (
-            dt.DeleteTopicsRequest(topic_names=["a", "b"]),
+            delete_topics.DeleteTopicsRequest(topic_names=["a", "b"]),
             5,
-            dt.DeleteTopicsResponse(responses=[dt.DeletableTopicResult(n, error_code=CODE) for n in "ab"]),
+            delete_topics.DeleteTopicsResponse(
+                responses=[delete_topics.DeletableTopicResult(n, error_code=CODE) for n in "ab"]
+            ),
         ),
         (
-            dt.DeleteTopicsRequest([dt.DeleteTopicState("a"), dt.DeleteTopicState(None, ID)]),
+            delete_topics.DeleteTopicsRequest(
+                [delete_topics.DeleteTopicState("a"), delete_topics.DeleteTopicState(None, ID)]
+            ),
             6,
-            dt.DeleteTopicsResponse(
-                responses=[dt.DeletableTopicResult("a", bytes(16), CODE), dt.DeletableTopicResult(None, ID, CODE)]
-            ),
-        ),
-        (
-            du.DescribeUserScramCredentialsRequest(two(du.UserName)),
-            0,
-            du.DescribeUserScramCredentialsResponse(
-                0, CODE, WHO, [du.DescribeUserScramCredentialsResult("", CODE, WHO) for _ in "ab"]
-            ),
-        ),
-        (
-            ac.AlterConfigsRequest([ac.AlterConfigsResource(2, "t"), ac.AlterConfigsResource(4, "1")]),
-            2,
-            ac.AlterConfigsResponse(
+            delete_topics.DeleteTopicsResponse(
                 responses=[
-                    ac.AlterConfigsResourceResponse(CODE, WHO, 2, "t"),
-                    ac.AlterConfigsResourceResponse(CODE, WHO, 4, "1"),
+                    delete_topics.DeletableTopicResult("a", bytes(16), CODE),
+                    delete_topics.DeletableTopicResult(None, ID, CODE),
                 ]
             ),
         ),
         (
-            ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(2, "t")]),
-            1,
-            ia.IncrementalAlterConfigsResponse(responses=[ia.AlterConfigsResourceResponse(CODE, WHO, 2, "t")]),
+            describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
+                two(describe_user_scram_credentials.UserName)
+            ),
+            0,
+            describe_user_scram_credentials.DescribeUserScramCredentialsResponse(
+                0,
+                CODE,
+                WHO,
+                [describe_user_scram_credentials.DescribeUserScramCredentialsResult("", CODE, WHO) for _ in "ab"],
+            ),
         ),
-        (uf.UpdateFeaturesRequest(), 1, uf.UpdateFeaturesResponse(0, CODE, WHO)),
-        (ap.AlterPartitionRequest(), 3, ap.AlterPartitionResponse(0, CODE)),
+        (
+            alter_configs.AlterConfigsRequest(
+                [alter_configs.AlterConfigsResource(2, "t"), alter_configs.AlterConfigsResource(4, "1")]
+            ),
+            2,
+            alter_configs.AlterConfigsResponse(
+                responses=[
+                    alter_configs.AlterConfigsResourceResponse(CODE, WHO, 2, "t"),
+                    alter_configs.AlterConfigsResourceResponse(CODE, WHO, 4, "1"),
+                ]
+            ),
+        ),
+        (
+            incremental_alter_configs.IncrementalAlterConfigsRequest(
+                [incremental_alter_configs.AlterConfigsResource(2, "t")]
+            ),
+            1,
+            incremental_alter_configs.IncrementalAlterConfigsResponse(
+                responses=[incremental_alter_configs.AlterConfigsResourceResponse(CODE, WHO, 2, "t")]
+            ),
+        ),
+        (update_features.UpdateFeaturesRequest(), 1, update_features.UpdateFeaturesResponse(0, CODE, WHO)),
+        (alter_partition.AlterPartitionRequest(), 3, alter_partition.AlterPartitionResponse(0, CODE)),
         (
             apr.AlterPartitionReassignmentsRequest(
                 topics=[apr.ReassignableTopic("t", [apr.ReassignablePartition(3), apr.ReassignablePartition(5)])]
@@ -112,18 +136,26 @@ def two(row: Any) -> list[Any]:
         ),
         (lpr.ListPartitionReassignmentsRequest(), 0, lpr.ListPartitionReassignmentsResponse(0, CODE, WHO)),
         (
-            el.ElectLeadersRequest(0, [el.TopicPartitions("t", [1, 2])]),
+            elect_leaders.ElectLeadersRequest(0, [elect_leaders.TopicPartitions("t", [1, 2])]),
             1,
-            el.ElectLeadersResponse(
-                0, CODE, [el.ReplicaElectionResult("t", [el.PartitionResult(n, CODE, WHO) for n in (1, 2)])]
+            elect_leaders.ElectLeadersResponse(
+                0,
+                CODE,
+                [
+                    elect_leaders.ReplicaElectionResult(
+                        "t", [elect_leaders.PartitionResult(n, CODE, WHO) for n in (1, 2)]
+                    )
+                ],
             ),
         ),
         (  # version 0 has no place for it at the top
-            el.ElectLeadersRequest(0, [el.TopicPartitions("t", [1])]),
+            elect_leaders.ElectLeadersRequest(0, [elect_leaders.TopicPartitions("t", [1])]),
             0,
-            el.ElectLeadersResponse(0, 0, [el.ReplicaElectionResult("t", [el.PartitionResult(1, CODE, WHO)])]),
+            elect_leaders.ElectLeadersResponse(
+                0, 0, [elect_leaders.ReplicaElectionResult("t", [elect_leaders.PartitionResult(1, CODE, WHO)])]
+            ),
         ),
-        (el.ElectLeadersRequest(0, None), 2, el.ElectLeadersResponse(0, CODE)),
+        (elect_leaders.ElectLeadersRequest(0, None), 2, elect_leaders.ElectLeadersResponse(0, CODE)),
     ],
     ids=lambda x: type(x).__name__ if hasattr(x, "SPEC") else str(x),
 )
@@ -177,22 +209,33 @@ def test_what_has_no_rows_says_it_at_the_top_and_every_version_can_carry_it(key:
 
 
 def test_an_answer_without_errors_tells_none() -> None:
-    assert not contains_error(ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a")]), CODE)
-    part = ap.AlterPartitionResponsePartitionData
-    rows = [part(0), part(1, CODE)]
-    assert contains_error(ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(ID, rows)]), CODE)
     assert not contains_error(
-        ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(ID, rows[:1])]), CODE
+        create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("a")]), CODE
+    )
+    part = alter_partition.AlterPartitionResponsePartitionData
+    rows = [part(0), part(1, CODE)]
+    assert contains_error(
+        alter_partition.AlterPartitionResponse(topics=[alter_partition.AlterPartitionResponseTopicData(ID, rows)]), CODE
+    )
+    assert not contains_error(
+        alter_partition.AlterPartitionResponse(topics=[alter_partition.AlterPartitionResponseTopicData(ID, rows[:1])]),
+        CODE,
     )
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        ct.CreateTopicsRequest([ct.CreatableTopic(str(n)) for n in range(50)]),
-        au.AlterUserScramCredentialsRequest([au.ScramCredentialDeletion(str(n)) for n in range(50)]),
-        aq.AlterClientQuotasRequest(
-            [aq.AlterClientQuotasRequestEntryData([aq.AlterClientQuotasRequestEntityData(str(n)) for n in range(49)])]
+        create_topics.CreateTopicsRequest([create_topics.CreatableTopic(str(n)) for n in range(50)]),
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+            [alter_user_scram_credentials.ScramCredentialDeletion(str(n)) for n in range(50)]
+        ),
+        alter_client_quotas.AlterClientQuotasRequest(
+            [
+                alter_client_quotas.AlterClientQuotasRequestEntryData(
+                    [alter_client_quotas.AlterClientQuotasRequestEntityData(str(n)) for n in range(49)]
+                )
+            ]
         ),
     ],
     ids=lambda x: type(x).__name__,
@@ -202,14 +245,18 @@ def test_many_rows_are_refused_step_by_step(request_: Any) -> None:
 
 
 def test_a_user_who_is_named_often_is_refused_once() -> None:
-    downs = [au.ScramCredentialDeletion(name) for name in "bab"]
+    downs = [alter_user_scram_credentials.ScramCredentialDeletion(name) for name in "bab"]
     refused: Any = build_error_response(
-        au.AlterUserScramCredentialsRequest(downs, [au.ScramCredentialUpsertion("a")]), 0, CODE
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+            downs, [alter_user_scram_credentials.ScramCredentialUpsertion("a")]
+        ),
+        0,
+        CODE,
     )
     assert [row.user for row in refused.results] == ["b", "a"]
 
 
 def test_many_rows_are_looked_through_step_by_step() -> None:
-    acls = [da.DeleteAclsMatchingAcl() for _ in range(50)]
-    answer = da.DeleteAclsResponse(filter_results=[da.DeleteAclsFilterResult(0, None, acls)])
+    acls = [delete_acls.DeleteAclsMatchingAcl() for _ in range(50)]
+    answer = delete_acls.DeleteAclsResponse(filter_results=[delete_acls.DeleteAclsFilterResult(0, None, acls)])
     assert sum(1 for _ in contains_error_steps(answer, CODE)) == 51

@@ -16,7 +16,7 @@ from ottla.client import scram
 from ottla.client.scram import ScramCredential
 from ottla.controller.control.delegation_tokens import token_hmac
 from ottla.controller.metadata.image import MetadataImage
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 
 _MAX_CACHED_KEYS = 1_024
 
@@ -32,7 +32,7 @@ class DelegationTokenCredentialCache:
     def find(self, token_id: str, mechanism: str) -> DelegationTokenCredential | None:
         """A token as a login by it needs it; None where there is none of that id."""
         record = self._image().others.get(("token", token_id))
-        if not isinstance(record, m.DelegationTokenRecord):
+        if not isinstance(record, metadata_records.DelegationTokenRecord):
             self._keys.pop((token_id, mechanism), None)
             return None
         keys = self._keys.get((token_id, mechanism))

@@ -22,7 +22,7 @@ from ottla.controller.metadata.acl import (
 )
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 
 _MAX_DECISIONS = 16_384
 _MAX_CACHED_NAME_CHARS = 255
@@ -77,7 +77,7 @@ class Authorizer:
                 continue
             is_touched = True
             record = image.others.get(about)
-            if isinstance(record, m.AccessControlEntryRecord):
+            if isinstance(record, metadata_records.AccessControlEntryRecord):
                 self._acls.add(record.id, acl_from_record(record))
             else:
                 self._acls.remove(about[1])

@@ -20,12 +20,12 @@ from ottla.broker.storage.throttled_compaction import IoThrottler, ThrottledComp
 from ottla.controller.metadata.image import PartitionRegistration
 from ottla.env.env import Env, WorkerContext
 from ottla.env.memory_disk import DiskSession, MemoryDisk
-from ottla.log.cleaner import compaction as cp
+from ottla.log.cleaner import compaction
 from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 NOW = 1_000_000
 SETTINGS = LogConfig(segment_bytes=2000, index_interval_bytes=200)
@@ -56,7 +56,9 @@ def stage() -> tuple[MemoryDisk, DiskSession, LogDirs, PartitionLog]:
     storage.initialize(MetaProperties("c", 1, bytes(16)), NOW, lambda: bytes(16))
     log = storage.directories[0].create_partition("t", 0, bytes(16), SETTINGS, NOW)
     for number in range(120):
-        log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k%d" % (number % 7), bytes(100), NOW)])), 0, NOW)
+        log.append_as_leader(
+            bytearray(records.build_batch([records.NewRecord(b"k%d" % (number % 7), bytes(100), NOW)])), 0, NOW
+        )
     log.set_high_watermark(log.log_end_offset)
     return memory, disk, storage, log
 
@@ -149,7 +151,7 @@ def test_a_pass_is_held_to_its_rate(rate: float) -> None:
         clock[0] += seconds
 
     throttled = ThrottledDisk(disk, IoThrottler(rate, lambda: clock[0], pause))
-    stats = cp.run_compaction(throttled, plan_compaction(found, NOW, 1 << 20)).stats
+    stats = compaction.run_compaction(throttled, plan_compaction(found, NOW, 1 << 20)).stats
     least = stats.bytes_read + stats.bytes_written
     assert least / rate <= clock[0] <= 4 * least / rate
     ground = WorkerContext(disk, lambda: clock[0], pause)
@@ -174,13 +176,13 @@ def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_
             syncs.append(log.log_end_offset)
             if len(syncs) == 1:
                 log.truncate_to(119, NOW)
-                log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW)])), 0, NOW)
+                log.append_as_leader(bytearray(records.build_batch([records.NewRecord(b"k", b"v", NOW)])), 0, NOW)
             return await super().in_thread(work, lane)
 
     works: list[Callable[[], Awaitable[None]]] = []
     env = cast("Env", Overtaken())
     flusher = LogMaintenance(env, storage, 300_000, 86_400_000, lambda *_: None, works.append)
-    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW)])), 0, NOW)
+    log.append_as_leader(bytearray(records.build_batch([records.NewRecord(b"k", b"v", NOW)])), 0, NOW)
     log.truncate_to(120, NOW)
     flusher.request_flush(replica)
     assert len(works) == 1

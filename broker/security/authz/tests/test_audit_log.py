@@ -27,8 +27,6 @@ from ottla.controller.config.config_keys import AUDIT_LOG, broker_key, check_val
 from ottla.controller.metadata.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.wire.api_keys import ApiKey
 
-O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
-
 
 class AuditClock:
     def __init__(self) -> None:
@@ -62,13 +60,13 @@ class AuditFixture:
 
 
 def acl(permission: AclPermissionType, operation: AclOperation, who: str = "User:bob", **more: Any) -> StandardAcl:
-    fields = {"resource": R.TOPIC, "name": "events", "pattern": PatternType.LITERAL, "host": "*", **more}
+    fields = {"resource": ResourceType.TOPIC, "name": "events", "pattern": PatternType.LITERAL, "host": "*", **more}
     return StandardAcl(principal=who, operation=operation, permission=permission, **fields)
 
 
 ALLOW, DENY = (
-    acl(AclPermissionType.ALLOW, O.READ),
-    acl(AclPermissionType.DENY, O.READ, pattern=PatternType.PREFIXED, name="ev"),
+    acl(AclPermissionType.ALLOW, AclOperation.READ),
+    acl(AclPermissionType.DENY, AclOperation.READ, pattern=PatternType.PREFIXED, name="ev"),
 )
 HEAD = "Principal = User:bob is {} operation = {} from host = 10.0.0.7 on resource = Topic:LITERAL:events "
 TAIL = "for request = Fetch with resourceRefCount = 1 based on rule "
@@ -85,29 +83,29 @@ RULE = (
         ([ALLOW, DENY], False, "Denied", RULE.format("ev", "PREFIXED", "DENY")),
         ([], False, "Denied", "DefaultDeny"),
         ([], True, "Allowed", "DefaultAllow"),
-        ([acl(AclPermissionType.ALLOW, O.READ, "User:carol")], True, "Denied", "DefaultDeny"),
-        ([acl(AclPermissionType.ALLOW, O.WRITE)], False, "Denied", "DefaultDeny"),
+        ([acl(AclPermissionType.ALLOW, AclOperation.READ, "User:carol")], True, "Denied", "DefaultDeny"),
+        ([acl(AclPermissionType.ALLOW, AclOperation.WRITE)], False, "Denied", "DefaultDeny"),
     ],
 )
 def test_a_decision_reads_as_in_kafkas_audit_log(
     caplog: pytest.LogCaptureFixture, acls: list[StandardAcl], is_open: bool, said: str, rule: str
 ) -> None:
     stage = AuditFixture(caplog, logging.DEBUG, *acls, is_open=is_open)
-    assert stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events") == (said == "Allowed")
+    assert stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events") == (said == "Allowed")
     level = "DEBUG" if said == "Allowed" else "INFO"
     assert stage.lines == [(level, HEAD.format(said, "READ") + TAIL + rule)]
 
 
 def test_what_a_rule_implies_is_told_by_that_rule(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.DEBUG, ALLOW)
-    assert stage.ask(ApiKey.METADATA, O.DESCRIBE, R.TOPIC, "events")
+    assert stage.ask(ApiKey.METADATA, AclOperation.DESCRIBE, ResourceType.TOPIC, "events")
     ((_, line),) = stage.lines
     assert line.endswith(RULE.format("events", "LITERAL", "ALLOW"))
 
 
 def test_a_super_user_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
-    stage = AuditFixture(caplog, logging.DEBUG, acl(AclPermissionType.DENY, O.ALL, "User:*"))
-    assert stage.ask(ApiKey.CREATE_TOPICS, O.CREATE, R.CLUSTER, "kafka-cluster", who="User:admin")
+    stage = AuditFixture(caplog, logging.DEBUG, acl(AclPermissionType.DENY, AclOperation.ALL, "User:*"))
+    assert stage.ask(ApiKey.CREATE_TOPICS, AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster", who="User:admin")
     ((_, line),) = stage.lines
     assert line.startswith("Principal = User:admin is Allowed operation = CREATE ")
     assert line.endswith("on resource = Cluster:LITERAL:kafka-cluster for request = CreateTopics "
@@ -116,8 +114,8 @@ def test_a_super_user_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_at_info_only_refusals_are_told(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.INFO, ALLOW)
-    assert stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events")
-    assert not stage.ask(ApiKey.ADD_OFFSETS_TO_TXN, O.WRITE, R.TRANSACTIONAL_ID, "t")
+    assert stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events")
+    assert not stage.ask(ApiKey.ADD_OFFSETS_TO_TXN, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "t")
     ((level, line),) = stage.lines
     assert (level, " on resource = TransactionalId:LITERAL:t for request = AddOffsetsToTxn " in line) == ("INFO", True)
 
@@ -125,15 +123,15 @@ def test_at_info_only_refusals_are_told(caplog: pytest.LogCaptureFixture) -> Non
 @pytest.mark.parametrize(
     ("key", "operation", "resource", "more", "count"),
     [
-        (ApiKey.LIST_GROUPS, O.DESCRIBE, R.GROUP, {}, 0),
-        (ApiKey.INIT_PRODUCER_ID, O.IDEMPOTENT_WRITE, R.CLUSTER, {}, 0),
-        (ApiKey.METADATA, O.CREATE, R.CLUSTER, {}, 0),
-        (ApiKey.METADATA, O.CREATE, R.TOPIC, {}, 1),
-        (ApiKey.METADATA, O.DESCRIBE, R.TOPIC, {"is_look": True}, 0),
-        (ApiKey.METADATA, O.DESCRIBE, R.TOPIC, {}, 1),
-        (ApiKey.DELETE_TOPICS, O.DELETE, R.CLUSTER, {}, 0),
-        (ApiKey.DELETE_TOPICS, O.DELETE, R.TOPIC, {}, 1),
-        (ApiKey.DESCRIBE_GROUPS, O.DESCRIBE, R.GROUP, {}, 1),
+        (ApiKey.LIST_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP, {}, 0),
+        (ApiKey.INIT_PRODUCER_ID, AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, {}, 0),
+        (ApiKey.METADATA, AclOperation.CREATE, ResourceType.CLUSTER, {}, 0),
+        (ApiKey.METADATA, AclOperation.CREATE, ResourceType.TOPIC, {}, 1),
+        (ApiKey.METADATA, AclOperation.DESCRIBE, ResourceType.TOPIC, {"is_look": True}, 0),
+        (ApiKey.METADATA, AclOperation.DESCRIBE, ResourceType.TOPIC, {}, 1),
+        (ApiKey.DELETE_TOPICS, AclOperation.DELETE, ResourceType.CLUSTER, {}, 0),
+        (ApiKey.DELETE_TOPICS, AclOperation.DELETE, ResourceType.TOPIC, {}, 1),
+        (ApiKey.DESCRIBE_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP, {}, 1),
     ],
 )
 def test_a_look_that_leaves_something_out_refuses_nobody_anything(
@@ -154,10 +152,10 @@ def test_a_look_that_leaves_something_out_refuses_nobody_anything(
 def test_what_comes_again_is_counted_and_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.INFO)
     for _ in range(500):
-        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events")
+        stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events")
     assert len(stage.lines) == 1
     stage.clock.now += 60_000
-    stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "events")
+    stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events")
     again = HEAD.format("Denied", "READ") + TAIL + "DefaultDeny"
     assert [x for _, x in stage.lines] == [again, f"499 times more within a minute: {again}", again]
 
@@ -167,7 +165,7 @@ def test_what_came_again_is_told_a_few_lines_at_a_time(caplog: pytest.LogCapture
 
     def ask(number: int) -> int:
         before = len(stage.lines)
-        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}")
+        stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
         return len(stage.lines) - before
 
     for number in (*range(MAX_PER_MINUTE), *range(MAX_PER_MINUTE + 1)):
@@ -183,10 +181,10 @@ def test_what_came_again_is_told_a_few_lines_at_a_time(caplog: pytest.LogCapture
 def test_a_flood_of_refusals_is_bounded_and_told_in_the_end(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.INFO)
     for number in range(MAX_PER_MINUTE + 250):
-        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}")
+        stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
     assert len(stage.lines) == MAX_PER_MINUTE
     stage.clock.now += 60_000
-    stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, "t0")
+    stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "t0")
     assert stage.lines[MAX_PER_MINUTE:][0] == ("WARNING", "250 decisions more within a minute were not told")
     assert len(stage.lines) == MAX_PER_MINUTE + 2
 
@@ -194,17 +192,17 @@ def test_a_flood_of_refusals_is_bounded_and_told_in_the_end(caplog: pytest.LogCa
 def test_what_is_allowed_leaves_room_for_what_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.DEBUG)
     for number in range(MAX_PER_MINUTE + 250):
-        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}", who="User:admin")
+        stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}", who="User:admin")
     for number in range(MAX_PER_MINUTE // 2 + 250):
-        stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, f"t{number}")
+        stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
     levels = [level for level, _ in stage.lines]
     assert (levels.count("DEBUG"), levels.count("INFO")) == (MAX_PER_MINUTE // 2, MAX_PER_MINUTE // 2)
 
 
 def test_who_makes_a_rule_writes_no_line_of_his_own_either(caplog: pytest.LogCaptureFixture) -> None:
     name = "a\nb" + "x" * 900
-    stage = AuditFixture(caplog, logging.INFO, acl(AclPermissionType.DENY, O.READ, name=name))
-    stage.ask(ApiKey.FETCH, O.READ, R.TOPIC, name)
+    stage = AuditFixture(caplog, logging.INFO, acl(AclPermissionType.DENY, AclOperation.READ, name=name))
+    stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, name)
     ((_, told),) = stage.lines
     assert "resourceName=a\\nbxxx" in told
     assert told.isprintable()
@@ -225,7 +223,7 @@ def test_who_makes_a_rule_writes_no_line_of_his_own_either(caplog: pytest.LogCap
 def test_nobody_writes_lines_of_his_own(caplog: pytest.LogCaptureFixture, text: str, line: str) -> None:
     assert escape_name(text) == line
     stage = AuditFixture(caplog, logging.INFO)
-    stage.ask(ApiKey.DESCRIBE_GROUPS, O.DESCRIBE, R.GROUP, text, who=f"User:{text[:200]}")
+    stage.ask(ApiKey.DESCRIBE_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP, text, who=f"User:{text[:200]}")
     ((_, told),) = stage.lines
     assert f"Group:LITERAL:{line} " in told
     assert told.isprintable()

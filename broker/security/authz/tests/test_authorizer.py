@@ -27,16 +27,15 @@ from ottla.controller.metadata.image import MetadataImage, image_records
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 
-O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
 ALICE, BOB = "User:alice", "User:bob"
-T = R.TOPIC
+T = ResourceType.TOPIC
 
 
 def acl(
     name: str = "t",
-    operation: AclOperation = O.READ,
+    operation: AclOperation = AclOperation.READ,
     *,
     deny: bool = False,
     prefix: bool = False,
@@ -50,9 +49,9 @@ def acl(
     )
 
 
-def record(number: int, rule: StandardAcl) -> m.AccessControlEntryRecord:
+def record(number: int, rule: StandardAcl) -> metadata_records.AccessControlEntryRecord:
     ints = [int(x) if isinstance(x, int) else x for x in rule]
-    return m.AccessControlEntryRecord(number.to_bytes(16, "big"), *ints)
+    return metadata_records.AccessControlEntryRecord(number.to_bytes(16, "big"), *ints)
 
 
 class AclSubject:
@@ -74,37 +73,43 @@ def holding(*rules: StandardAcl, **how: Any) -> Authorizer:
     ("rules", "operation", "name", "allowed"),
     [
         # 336: principal, host, operation, name
-        ([acl()], O.READ, "t", True),
-        ([acl(who=BOB)], O.READ, "t", False),
-        ([acl(who="User:*")], O.READ, "t", True),
-        ([acl(who="Group:alice")], O.READ, "t", False),
-        ([acl(host="10.0.0.1")], O.READ, "t", True),
-        ([acl(host="10.0.0.2")], O.READ, "t", False),
-        ([acl(operation=O.WRITE)], O.READ, "t", False),
-        ([acl(operation=O.ALL)], O.READ, "t", True),
-        ([acl("*")], O.READ, "t", True),
-        ([acl("x", prefix=True)], O.READ, "xy", True),
-        ([acl("xy", prefix=True)], O.READ, "xy", True),
-        ([acl("xy", prefix=True)], O.READ, "x", False),
-        ([acl("x")], O.READ, "xy", False),
-        ([acl("*", prefix=True)], O.READ, "x", False),
-        ([acl(kind=R.GROUP)], O.READ, "t", False),
+        ([acl()], AclOperation.READ, "t", True),
+        ([acl(who=BOB)], AclOperation.READ, "t", False),
+        ([acl(who="User:*")], AclOperation.READ, "t", True),
+        ([acl(who="Group:alice")], AclOperation.READ, "t", False),
+        ([acl(host="10.0.0.1")], AclOperation.READ, "t", True),
+        ([acl(host="10.0.0.2")], AclOperation.READ, "t", False),
+        ([acl(operation=AclOperation.WRITE)], AclOperation.READ, "t", False),
+        ([acl(operation=AclOperation.ALL)], AclOperation.READ, "t", True),
+        ([acl("*")], AclOperation.READ, "t", True),
+        ([acl("x", prefix=True)], AclOperation.READ, "xy", True),
+        ([acl("xy", prefix=True)], AclOperation.READ, "xy", True),
+        ([acl("xy", prefix=True)], AclOperation.READ, "x", False),
+        ([acl("x")], AclOperation.READ, "xy", False),
+        ([acl("*", prefix=True)], AclOperation.READ, "x", False),
+        ([acl(kind=ResourceType.GROUP)], AclOperation.READ, "t", False),
         # 95: what implies what
-        *[([acl(operation=o)], O.DESCRIBE, "t", True) for o in (O.READ, O.WRITE, O.DELETE, O.ALTER, O.ALL)],
-        *[([acl(operation=o)], O.DESCRIBE, "t", False) for o in (O.CREATE, O.ALTER_CONFIGS, O.DESCRIBE_CONFIGS)],
-        ([acl(operation=O.ALTER_CONFIGS)], O.DESCRIBE_CONFIGS, "t", True),
-        ([acl(operation=O.ALTER)], O.DESCRIBE_CONFIGS, "t", False),
-        ([acl(operation=O.DESCRIBE)], O.READ, "t", False),
+        *[
+            ([acl(operation=o)], AclOperation.DESCRIBE, "t", True)
+            for o in (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALL)
+        ],
+        *[
+            ([acl(operation=o)], AclOperation.DESCRIBE, "t", False)
+            for o in (AclOperation.CREATE, AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE_CONFIGS)
+        ],
+        ([acl(operation=AclOperation.ALTER_CONFIGS)], AclOperation.DESCRIBE_CONFIGS, "t", True),
+        ([acl(operation=AclOperation.ALTER)], AclOperation.DESCRIBE_CONFIGS, "t", False),
+        ([acl(operation=AclOperation.DESCRIBE)], AclOperation.READ, "t", False),
         # 337: any deny, then any allow
-        ([acl(), acl(deny=True)], O.READ, "t", False),
-        ([acl(deny=True, operation=O.ALL), acl()], O.READ, "t", False),
-        ([acl("t"), acl("*", deny=True)], O.READ, "t", False),
-        ([acl("tt"), acl("t", prefix=True, deny=True)], O.READ, "tt", False),
-        ([acl(), acl(deny=True, who=BOB)], O.READ, "t", True),
-        ([acl(), acl(deny=True, host="10.0.0.2")], O.READ, "t", True),
-        ([acl(), acl(deny=True, operation=O.DESCRIBE)], O.READ, "t", True),
-        ([acl(), acl(deny=True, operation=O.DESCRIBE)], O.DESCRIBE, "t", False),
-        ([acl(operation=O.DESCRIBE), acl(deny=True)], O.DESCRIBE, "t", True),
+        ([acl(), acl(deny=True)], AclOperation.READ, "t", False),
+        ([acl(deny=True, operation=AclOperation.ALL), acl()], AclOperation.READ, "t", False),
+        ([acl("t"), acl("*", deny=True)], AclOperation.READ, "t", False),
+        ([acl("tt"), acl("t", prefix=True, deny=True)], AclOperation.READ, "tt", False),
+        ([acl(), acl(deny=True, who=BOB)], AclOperation.READ, "t", True),
+        ([acl(), acl(deny=True, host="10.0.0.2")], AclOperation.READ, "t", True),
+        ([acl(), acl(deny=True, operation=AclOperation.DESCRIBE)], AclOperation.READ, "t", True),
+        ([acl(), acl(deny=True, operation=AclOperation.DESCRIBE)], AclOperation.DESCRIBE, "t", False),
+        ([acl(operation=AclOperation.DESCRIBE), acl(deny=True)], AclOperation.DESCRIBE, "t", True),
     ],
 )
 def test_rules_decide(rules: list[StandardAcl], operation: AclOperation, name: str, allowed: bool) -> None:
@@ -124,52 +129,63 @@ def test_rules_decide(rules: list[StandardAcl], operation: AclOperation, name: s
     ],
 )
 def test_who_is_let_in_where_nothing_was_said(rules: list[StandardAcl], allowed: bool) -> None:
-    assert holding(*rules, is_open=True).may(AclSubject(), O.READ, T, "t") is allowed
-    assert holding(*rules).may(AclSubject(), O.READ, T, "t") is False
+    assert holding(*rules, is_open=True).may(AclSubject(), AclOperation.READ, T, "t") is allowed
+    assert holding(*rules).may(AclSubject(), AclOperation.READ, T, "t") is False
 
 
 def test_super_users_come_first() -> None:
-    authorizer = holding(acl(deny=True, operation=O.ALL), super_users=[ALICE])
-    assert authorizer.may(AclSubject(), O.READ, T, "t")
-    assert authorizer.may_any(AclSubject(), O.READ, T)
-    assert not authorizer.may(AclSubject("User:Alice"), O.READ, T, "t")
-    assert not authorizer.may(AclSubject("Group:alice"), O.READ, T, "t")
+    authorizer = holding(acl(deny=True, operation=AclOperation.ALL), super_users=[ALICE])
+    assert authorizer.may(AclSubject(), AclOperation.READ, T, "t")
+    assert authorizer.may_any(AclSubject(), AclOperation.READ, T)
+    assert not authorizer.may(AclSubject("User:Alice"), AclOperation.READ, T, "t")
+    assert not authorizer.may(AclSubject("Group:alice"), AclOperation.READ, T, "t")
 
 
 @pytest.mark.parametrize(
     ("rules", "allowed"),
     [
         ([], False),
-        ([acl("a", O.WRITE)], True),
-        ([acl("a", O.ALL)], True),
-        ([acl("a", O.WRITE, who=BOB)], False),
-        ([acl("a", O.WRITE, host="10.9.9.9")], False),
-        ([acl("a", O.WRITE, kind=R.GROUP)], False),
-        ([acl("a", O.WRITE), acl("a", O.WRITE, deny=True)], False),
-        ([acl("a", O.WRITE), acl("*", O.WRITE, deny=True)], False),
-        ([acl("ab", O.WRITE), acl("a", O.WRITE, deny=True, prefix=True)], False),
-        ([acl("ab", O.WRITE, prefix=True), acl("a", O.WRITE, deny=True, prefix=True)], False),
-        ([acl("ab", O.WRITE, prefix=True), acl("ab", O.WRITE, deny=True)], True),
-        ([acl("a", O.WRITE, prefix=True), acl("ab", O.WRITE, deny=True, prefix=True)], True),
-        ([acl("a", O.WRITE), acl("b", O.WRITE, deny=True)], True),
-        ([acl("*", O.WRITE)], True),
-        ([acl("*", O.WRITE), acl("a", O.ALL, deny=True)], True),
+        ([acl("a", AclOperation.WRITE)], True),
+        ([acl("a", AclOperation.ALL)], True),
+        ([acl("a", AclOperation.WRITE, who=BOB)], False),
+        ([acl("a", AclOperation.WRITE, host="10.9.9.9")], False),
+        ([acl("a", AclOperation.WRITE, kind=ResourceType.GROUP)], False),
+        ([acl("a", AclOperation.WRITE), acl("a", AclOperation.WRITE, deny=True)], False),
+        ([acl("a", AclOperation.WRITE), acl("*", AclOperation.WRITE, deny=True)], False),
+        ([acl("ab", AclOperation.WRITE), acl("a", AclOperation.WRITE, deny=True, prefix=True)], False),
+        ([acl("ab", AclOperation.WRITE, prefix=True), acl("a", AclOperation.WRITE, deny=True, prefix=True)], False),
+        ([acl("ab", AclOperation.WRITE, prefix=True), acl("ab", AclOperation.WRITE, deny=True)], True),
+        ([acl("a", AclOperation.WRITE, prefix=True), acl("ab", AclOperation.WRITE, deny=True, prefix=True)], True),
+        ([acl("a", AclOperation.WRITE), acl("b", AclOperation.WRITE, deny=True)], True),
+        ([acl("*", AclOperation.WRITE)], True),
+        ([acl("*", AclOperation.WRITE), acl("a", AclOperation.ALL, deny=True)], True),
     ],
 )
 def test_anything_of_a_kind(rules: list[StandardAcl], allowed: bool) -> None:
-    assert holding(*rules).may_any(AclSubject(), O.WRITE, T) is allowed  # 339
+    assert holding(*rules).may_any(AclSubject(), AclOperation.WRITE, T) is allowed  # 339
 
 
 def test_a_plain_look_comes_first_where_anything_of_a_kind_is_asked_for() -> None:
-    assert holding(is_open=True).may_any(AclSubject(), O.WRITE, T)
-    assert not holding(acl("a", O.READ)).may_any(AclSubject(), O.DESCRIBE, T)  # nothing implies it
+    assert holding(is_open=True).may_any(AclSubject(), AclOperation.WRITE, T)
+    assert not holding(acl("a", AclOperation.READ)).may_any(
+        AclSubject(), AclOperation.DESCRIBE, T
+    )  # nothing implies it
 
 
 def test_operations_are_told_as_bits() -> None:
-    authorizer = holding(acl("g", O.READ, kind=R.GROUP), acl("g", O.ALTER_CONFIGS, kind=R.GROUP))
-    assert authorizer.authorized_operations(AclSubject(), R.GROUP, "g") == 1 << 3 | 1 << 8 | 1 << 10 | 1 << 11
-    assert authorizer.authorized_operations(AclSubject(BOB), R.GROUP, "g") == 0
-    told = supported_operation_bits(R.TOPIC), supported_operation_bits(R.GROUP), supported_operation_bits(R.CLUSTER)
+    authorizer = holding(
+        acl("g", AclOperation.READ, kind=ResourceType.GROUP),
+        acl("g", AclOperation.ALTER_CONFIGS, kind=ResourceType.GROUP),
+    )
+    assert (
+        authorizer.authorized_operations(AclSubject(), ResourceType.GROUP, "g") == 1 << 3 | 1 << 8 | 1 << 10 | 1 << 11
+    )
+    assert authorizer.authorized_operations(AclSubject(BOB), ResourceType.GROUP, "g") == 0
+    told = (
+        supported_operation_bits(ResourceType.TOPIC),
+        supported_operation_bits(ResourceType.GROUP),
+        supported_operation_bits(ResourceType.CLUSTER),
+    )
     assert told == (3576, 3400, 8096)  # 342: what a real broker without an authorizer says
 
 
@@ -177,20 +193,22 @@ def test_without_an_authorizer_everybody_may() -> None:
     services: Any = SimpleNamespace(authorizer=None, audit=None)
     env: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
     context = RequestContext(services, Peer("h", ("a", 1)), ApiKey.FETCH, 4, "c", 0, TimeSlice(env), {})
-    assert context.may(O.READ, T, "t")
-    assert context.may(O.ALTER, R.CLUSTER)
-    assert context.may_any(O.WRITE, T)
-    assert context.authorized_operations(R.CLUSTER) == 8096
-    services.authorizer = holding(acl("kafka-cluster", O.ALTER, who="User:ANONYMOUS", kind=R.CLUSTER))
-    assert context.may(O.ALTER, R.CLUSTER)
-    assert not context.may(O.READ, T, "t")
-    assert not context.may_any(O.WRITE, T)
-    assert context.authorized_operations(R.CLUSTER) == 1 << O.ALTER | 1 << O.DESCRIBE
+    assert context.may(AclOperation.READ, T, "t")
+    assert context.may(AclOperation.ALTER, ResourceType.CLUSTER)
+    assert context.may_any(AclOperation.WRITE, T)
+    assert context.authorized_operations(ResourceType.CLUSTER) == 8096
+    services.authorizer = holding(
+        acl("kafka-cluster", AclOperation.ALTER, who="User:ANONYMOUS", kind=ResourceType.CLUSTER)
+    )
+    assert context.may(AclOperation.ALTER, ResourceType.CLUSTER)
+    assert not context.may(AclOperation.READ, T, "t")
+    assert not context.may_any(AclOperation.WRITE, T)
+    assert context.authorized_operations(ResourceType.CLUSTER) == 1 << AclOperation.ALTER | 1 << AclOperation.DESCRIBE
 
 
 @pytest.mark.parametrize("is_written_down", [False, True])
 def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_written_down: bool) -> None:
-    rules = acl("t", O.WRITE, who="User:ANONYMOUS"), acl("u", O.READ, who="User:ANONYMOUS")
+    rules = acl("t", AclOperation.WRITE, who="User:ANONYMOUS"), acl("u", AclOperation.READ, who="User:ANONYMOUS")
     authorizer, peer = holding(*rules), Peer("h", ("a", 1))
     audit = SimpleNamespace(log_decision=lambda *what, **how: None) if is_written_down else None
     services: Any = SimpleNamespace(authorizer=authorizer, audit=audit)
@@ -200,7 +218,7 @@ def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_writ
     assert asked == [(True, False), (False, True), (False, False)]
     assert (peer.writable_topics, peer.readable_topics) == ((set(), set()) if is_written_down else ({"t"}, {"u"}))
     draft = ImageBuilder(MetadataImage(others={("acl", bytes(16)): record(0, rules[0])}))
-    draft.replay(m.RemoveAccessControlEntryRecord(bytes(16)))
+    draft.replay(metadata_records.RemoveAccessControlEntryRecord(bytes(16)))
     authorizer.publish(image := draft.image(2, 1), draft.delta(image))
     assert (peer.writable_topics, peer.readable_topics) == (set(), set())
     assert (authorizer.may_write(context, "t"), authorizer.may_read(context, "u")) == (False, True)
@@ -208,19 +226,19 @@ def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_writ
 
 def test_no_more_is_kept_than_decisions_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.security.authz.authorizer._MAX_DECISIONS", 10)
-    authorizer = holding(acl("*", O.READ, who="User:*"))
-    kept = authorizer.allowed_names(AclSubject(), O.READ, T)
+    authorizer = holding(acl("*", AclOperation.READ, who="User:*"))
+    kept = authorizer.allowed_names(AclSubject(), AclOperation.READ, T)
     for number in range(25):
-        assert authorizer.may(AclSubject(), O.READ, T, f"t{number}")
+        assert authorizer.may(AclSubject(), AclOperation.READ, T, f"t{number}")
         assert len(authorizer.decisions) <= 10
         assert len(kept) <= 10
-        authorizer.allowed_names(AclSubject(host=f"10.0.0.{number}"), O.READ, T)
+        authorizer.allowed_names(AclSubject(host=f"10.0.0.{number}"), AclOperation.READ, T)
         assert len(authorizer._allowed) <= 10
 
 
 def test_a_code_nobody_knows_is_kept_as_unknown() -> None:
-    rule = acl_from_record(m.AccessControlEntryRecord(b"i" * 16, 2, "t", 3, ALICE, "*", 99, 3))
-    assert rule.operation is O.UNKNOWN
+    rule = acl_from_record(metadata_records.AccessControlEntryRecord(b"i" * 16, 2, "t", 3, ALICE, "*", 99, 3))
+    assert rule.operation is AclOperation.UNKNOWN
 
 
 # ---------------------------------------------------------------- 10,000 changes against a model
@@ -240,8 +258,11 @@ class AclListModel:
             and (name.startswith(a.name) if a.pattern is PatternType.PREFIXED else a.name in (name, "*"))
         ]
         mine = [a for a in naming if a.principal in (asker.principal, "User:*") and a.host in (asker.host, "*")]
-        implied = {O.DESCRIBE: (O.READ, O.WRITE, O.DELETE, O.ALTER), O.DESCRIBE_CONFIGS: (O.ALTER_CONFIGS,)}
-        exact = (operation, O.ALL)
+        implied = {
+            AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
+            AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
+        }
+        exact = (operation, AclOperation.ALL)
         if any(a.permission is AclPermissionType.DENY and a.operation in exact for a in mine):
             return False
         return any(
@@ -254,7 +275,15 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
     """CVE-2024-27309: a rule that was removed took others of its resource along."""
     chance = random.Random(337)
     names = ["a", "ab", "abc", "b", "ba", "*"]
-    operations = [O.READ, O.WRITE, O.DESCRIBE, O.ALTER, O.ALTER_CONFIGS, O.DESCRIBE_CONFIGS, O.ALL]
+    operations = [
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.DESCRIBE,
+        AclOperation.ALTER,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALL,
+    ]
     askers = [AclSubject(who, host) for who in (ALICE, BOB) for host in ("10.0.0.1", "10.0.0.2")]
     model, image, authorizer, denied, kept = AclListModel(), MetadataImage(), Authorizer(), 0, 0
     held: dict[Any, Any] = {}
@@ -263,7 +292,7 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
         if model.rules and chance.random() < 0.5 + (len(model.rules) - 12) / 50:
             number = chance.choice(list(model.rules))
             del model.rules[number]
-            draft.replay(m.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
+            draft.replay(metadata_records.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
         else:
             rule = acl(
                 chance.choice(names),
@@ -272,7 +301,7 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
                 prefix=chance.random() < 0.4,
                 who=chance.choice([ALICE, BOB, "User:*"]),
                 host=chance.choice(["*", "*", "10.0.0.1"]),
-                kind=chance.choice([T, R.GROUP]),
+                kind=chance.choice([T, ResourceType.GROUP]),
             )
             model.rules[step] = rule
             draft.replay(record(step, rule))
@@ -287,7 +316,7 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
             authorizer.publish(image, MetadataDelta.from_empty(image))
             held.clear()
         for _ in range(4):
-            asked = chance.choice(askers), chance.choice(operations[:-1]), chance.choice([T, R.GROUP])
+            asked = chance.choice(askers), chance.choice(operations[:-1]), chance.choice([T, ResourceType.GROUP])
             name = chance.choice(["a", "ab", "abcd", "b", "c"])
             expected = model.may(*asked, name)
             denied += not expected
@@ -316,10 +345,10 @@ def test_one_of_thousands_of_rules_that_name_the_same_is_dropped_without_looking
     for prefix in (False, True):
         for number in range(1000):
             rules.add(b"%d" % number, Watched(*acl("*", who=f"User:{number}", prefix=prefix)))
-        assert rules.evaluate("User:500", "h", O.READ, T, "*")
+        assert rules.evaluate("User:500", "h", AclOperation.READ, T, "*")
         for number in reversed(range(1000)):
             rules.remove(b"%d" % number)
-        assert rules.evaluate("User:500", "h", O.READ, T, "*") is None
+        assert rules.evaluate("User:500", "h", AclOperation.READ, T, "*") is None
     assert compared == []
 
 
@@ -333,14 +362,17 @@ def test_whether_there_is_anything_is_looked_for_once_until_rules_change(monkeyp
         return look(self, *what)
 
     monkeypatch.setattr(AclIndex, "evaluate_by_resource_type", watched)
-    authorizer = holding(acl("a", O.READ))
-    assert [authorizer.may_any(AclSubject(), O.WRITE, T) for _ in range(3)] == [False] * 3
+    authorizer = holding(acl("a", AclOperation.READ))
+    assert [authorizer.may_any(AclSubject(), AclOperation.WRITE, T) for _ in range(3)] == [False] * 3
     assert len(asked) == 1
-    assert [authorizer.may_any(AclSubject(BOB), O.WRITE, T), authorizer.may_any(AclSubject(), O.READ, T)] == [
+    assert [
+        authorizer.may_any(AclSubject(BOB), AclOperation.WRITE, T),
+        authorizer.may_any(AclSubject(), AclOperation.READ, T),
+    ] == [
         False,
         True,
     ]
     draft = ImageBuilder(MetadataImage())
-    draft.replay(record(77, acl("b", O.WRITE)))
+    draft.replay(record(77, acl("b", AclOperation.WRITE)))
     authorizer.publish(draft.image(1, 1), draft.delta(MetadataImage()))
-    assert authorizer.may_any(AclSubject(), O.WRITE, T)
+    assert authorizer.may_any(AclSubject(), AclOperation.WRITE, T)

@@ -26,7 +26,7 @@ from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 
 WHO = "User:ANONYMOUS"
 READ, WRITE = acl(operation=AclOperation.READ, who=WHO), acl(operation=AclOperation.WRITE, who=WHO)
@@ -53,7 +53,7 @@ class AuthorizedConnection:
             MetadataImage(others={("acl", n.to_bytes(16, "big")): record(n, x) for n, x in enumerate(self._rules)})
         )
         for number in range(len(self._rules)):
-            draft.replay(m.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
+            draft.replay(metadata_records.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
         image = draft.image(2, 1)
         self.authorizer.publish(image, draft.delta(image))
 

@@ -30,7 +30,6 @@ from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode
 
-O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
 Right = tuple[AclOperation, ResourceType, str]
 ID = b"t" * 16
 _NAMES = ("forward_to_controller", "delete_topics", "alter_configs", "incremental_alter_configs")
@@ -138,7 +137,12 @@ def test_what_a_request_needs_as_a_whole(at_controller: bool, key: ApiKey, versi
     needs = [need for need in table[key] if isinstance(need, RequestRule)]
     rights = [(n.operation, n.resource, CLUSTER_NAME if n.field is None else getattr(request, n.field)) for n in needs]
     seen, handler = handed(empty)
-    ask(AllowedClient(version, *rights, (O.READ, R.TOPIC, "t")), request, handler, at_controller=at_controller)
+    ask(
+        AllowedClient(version, *rights, (AclOperation.READ, ResourceType.TOPIC, "t")),
+        request,
+        handler,
+        at_controller=at_controller,
+    )
     assert seen == [request]
     for missing, need in zip(rights, needs, strict=True):
         seen.clear()
@@ -230,7 +234,7 @@ def test_what_a_request_needs_for_each_thing_it_names(at_controller: bool, key: 
     assert seen[1] is request
     assert len(getattr(answer, need.response_list)) == 0
     if need.cluster_operation is not None:
-        asking = AllowedClient(version, *wholes, (need.cluster_operation, R.CLUSTER, CLUSTER_NAME))
+        asking = AllowedClient(version, *wholes, (need.cluster_operation, ResourceType.CLUSTER, CLUSTER_NAME))
         ask(asking, request, handler, at_controller=at_controller)
         assert seen[2] is request
 
@@ -241,11 +245,16 @@ def test_a_topic_named_by_id_is_judged_by_its_name() -> None:
     stranger = type(request.topics[0])("", b"?" * 16, request.topics[0].partitions)
     request.topics.append(stranger)
     seen, handler = handed(empty)
-    answer = ask(AllowedClient(10, (O.READ, R.GROUP, "")), request, handler, at_controller=False)
+    answer = ask(AllowedClient(10, (AclOperation.READ, ResourceType.GROUP, "")), request, handler, at_controller=False)
     assert [x.topic_id for x in seen[0].topics] == [b"?" * 16]  # the handler says that nobody knows it
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert [(x.topic_id, x.partitions[0].error_code) for x in answer.topics] == [(ID, code)]
-    ask(AllowedClient(10, (O.READ, R.GROUP, ""), (O.READ, R.TOPIC, "t")), request, handler, at_controller=False)
+    ask(
+        AllowedClient(10, (AclOperation.READ, ResourceType.GROUP, ""), (AclOperation.READ, ResourceType.TOPIC, "t")),
+        request,
+        handler,
+        at_controller=False,
+    )
     assert seen[1] is request
 
 
@@ -272,7 +281,10 @@ def test_a_topic_is_told_with_its_settings_only_to_who_may_see_them() -> None:
         ]
         return module.CreateTopicsResponse(topics=rows)
 
-    rights = (O.CREATE, R.CLUSTER, CLUSTER_NAME), (O.DESCRIBE_CONFIGS, R.TOPIC, "b")
+    rights = (
+        (AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME),
+        (AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "b"),
+    )
     answer = ask(AllowedClient(7, *rights), request, handed(made)[1], at_controller=True)
     told = [(t.topic_config_error_code, t.num_partitions, t.replication_factor, len(t.configs)) for t in answer.topics]
     assert told == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1, 0), (0, 3, 2, 1)]
@@ -284,20 +296,20 @@ def test_a_topic_is_told_with_its_settings_only_to_who_may_see_them() -> None:
 @pytest.mark.parametrize(
     ("key", "operation", "at_controller"),
     [
-        (ApiKey.DESCRIBE_CONFIGS, O.DESCRIBE_CONFIGS, False),
-        (ApiKey.DESCRIBE_CONFIGS, O.DESCRIBE_CONFIGS, True),
-        (ApiKey.ALTER_CONFIGS, O.ALTER_CONFIGS, True),
-        (ApiKey.INCREMENTAL_ALTER_CONFIGS, O.ALTER_CONFIGS, True),
+        (ApiKey.DESCRIBE_CONFIGS, AclOperation.DESCRIBE_CONFIGS, False),
+        (ApiKey.DESCRIBE_CONFIGS, AclOperation.DESCRIBE_CONFIGS, True),
+        (ApiKey.ALTER_CONFIGS, AclOperation.ALTER_CONFIGS, True),
+        (ApiKey.INCREMENTAL_ALTER_CONFIGS, AclOperation.ALTER_CONFIGS, True),
     ],
 )
 @pytest.mark.parametrize(
     ("kind", "name", "right"),
     [
-        (2, "t", (R.TOPIC, "t")),
-        (4, "1", (R.CLUSTER, CLUSTER_NAME)),
-        (8, "1", (R.CLUSTER, CLUSTER_NAME)),
-        (16, "m", (R.CLUSTER, CLUSTER_NAME)),
-        (32, "g", (R.GROUP, "g")),
+        (2, "t", (ResourceType.TOPIC, "t")),
+        (4, "1", (ResourceType.CLUSTER, CLUSTER_NAME)),
+        (8, "1", (ResourceType.CLUSTER, CLUSTER_NAME)),
+        (16, "m", (ResourceType.CLUSTER, CLUSTER_NAME)),
+        (32, "g", (ResourceType.GROUP, "g")),
         (99, "?", None),
     ],
 )
@@ -316,7 +328,7 @@ def test_settings_belong_to_what_they_are_of(
     seen, handler = handed(empty)
     answer = ask(AllowedClient(1), request, handler, at_controller=at_controller)
     rows = answer.results if hasattr(answer, "results") else answer.responses
-    if right is None or (kind == 8 and operation is O.ALTER_CONFIGS):  # the handler refuses it
+    if right is None or (kind == 8 and operation is AclOperation.ALTER_CONFIGS):  # the handler refuses it
         assert (len(seen[0].resources), rows) == (1, [])
         return
     assert seen[0].resources == []
@@ -340,7 +352,7 @@ def test_where_a_kind_is_unknown_it_is_not_said_either_what_may_not_be_seen(at_c
     assert (len(seen[0].resources), answer.results) == (2, [])
 
 
-SEE, DELETE = (O.DESCRIBE, R.TOPIC, "t"), (O.DELETE, R.TOPIC, "t")
+SEE, DELETE = (AclOperation.DESCRIBE, ResourceType.TOPIC, "t"), (AclOperation.DELETE, ResourceType.TOPIC, "t")
 NAMED, BY_ID, BOTH, UNKNOWN = ("t", ZERO_UUID), (None, ID), ("t", ID), (None, b"?" * 16)
 
 
@@ -351,13 +363,13 @@ NAMED, BY_ID, BOTH, UNKNOWN = ("t", ZERO_UUID), (None, ID), ("t", ID), (None, b"
         ([SEE], NAMED, ("t", ZERO_UUID)),
         ([DELETE], NAMED, ("t", ZERO_UUID)),
         ([SEE, DELETE], NAMED, None),
-        ([(O.DELETE, R.CLUSTER, CLUSTER_NAME)], NAMED, None),
+        ([(AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME)], NAMED, None),
         ([], BY_ID, (None, ID)),
         ([SEE], BY_ID, ("t", ID)),
         ([DELETE], BY_ID, None),
         ([], UNKNOWN, None),
         ([], BOTH, None),
-        ([(O.DESCRIBE, R.TOPIC, "none")], ("none", ZERO_UUID), None),
+        ([(AclOperation.DESCRIBE, ResourceType.TOPIC, "none")], ("none", ZERO_UUID), None),
         ([], ("none", ZERO_UUID), ("none", ZERO_UUID)),
     ],
 )
