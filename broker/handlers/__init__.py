@@ -1,1 +1,1 @@
-"""One module an API: `handle(context, request)` answers one request. What is spoken stands in `dispatch.BROKER_APIS`."""
+"""One module per API: `handle(context, request)` answers one request. `dispatch.dispatcher.BROKER_APIS` lists the APIs."""

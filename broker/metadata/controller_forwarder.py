@@ -81,8 +81,8 @@ class ControllerForwarder:
     def auto_create(self, name: str) -> None:
         """Have a topic created in the background; one request at a time for each name.
 
-        Beyond `MAX_TOPICS_IN_CREATION` of them nothing is done: whoever asked is told that the topic is not there, and asks
-        again.
+        Beyond `MAX_TOPICS_IN_CREATION` of them nothing is done: whoever asked is told that the topic is not there, and
+        asks again.
         """
         if name == OFFSETS_TOPIC:
             self.create_offsets_topic()

@@ -1,1 +1,1 @@
-"""Hosted partitions and the directories they lie in."""
+"""Hosted partitions: leaders, followers, in-sync replicas and the creation of their logs."""

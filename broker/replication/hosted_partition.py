@@ -1,6 +1,6 @@
 """One hosted partition: its log, and what the controller last said of it.
 
-Source: ``PartitionRegistration.scala`` (apache/kafka 4.3.1).
+Source: ``Partition.scala`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class HostedPartition:
         "_wake",
         "end_at_demotion",
         "is_flushing",
-        "is_sole_replica",
         "is_leader",
+        "is_sole_replica",
         "lag",
         "leader_epoch",
+        "leadership_count",
         "log",
         "partition",
-        "leadership_count",
         "state",
         "topic",
         "topic_id",
@@ -361,7 +361,7 @@ class HostedPartition:
 
     def _append_first_batch(self, raw: Buffer, now_ms: int) -> None:
         """The leader's log may start within a batch, where records were deleted: an empty log begins with all of it,
-        and its start follows (``PartitionRegistration.appendRecordsToFollowerOrFutureReplica``).
+        and its start follows (``Partition.appendRecordsToFollowerOrFutureReplica``).
         """
         first, last = offset_range(raw)
         if first < self.log.log_end_offset <= last:

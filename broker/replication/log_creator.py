@@ -4,7 +4,7 @@ Making costs a partition several calls that wait for the disk. So the controller
 nobody else does: a batch is made beside the loop, and each log is taken into the books on it. A request that comes
 before its partition is made has it made next, and waits a little.
 
-Source: ``LogManager.getOrCreateLog``, ``PartitionRegistration.createLogIfNotExists`` (apache/kafka 4.3.1).
+Source: ``LogManager.getOrCreateLog``, ``Partition.createLogIfNotExists`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations

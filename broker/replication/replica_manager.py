@@ -1,6 +1,6 @@
 """The partitions this node hosts: which there are, who leads them, and what becomes of those that go.
 
-Source: ``ReplicaManager.scala``, ``PartitionRegistration.scala``, ``BrokerMetadataPublisher.scala`` (apache/kafka 4.3.1).
+Source: ``ReplicaManager.scala``, ``Partition.scala``, ``BrokerMetadataPublisher.scala`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations

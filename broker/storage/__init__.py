@@ -1,1 +1,1 @@
-"""Data directories, their failures, and the work on closed segments: cleaning, scrubbing, removal."""
+"""Log directories, their failures, and the background work on their logs."""

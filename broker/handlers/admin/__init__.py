@@ -1,0 +1,1 @@
+"""Handlers of topics, configurations, log directories, the cluster, client quotas and client metrics."""

@@ -1,1 +1,1 @@
-"""What the controller listener answers, one module a way of answering; which, stands in `controller_routes`."""
+"""Handlers of the controller listener; `dispatch.controller_apis` says which API each one answers."""

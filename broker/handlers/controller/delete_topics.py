@@ -1,4 +1,6 @@
-"""DeleteTopics (20), v1-6, as a controller answers it: `ottla.broker.handlers.admin.delete_topics` is the broker's side.
+"""DeleteTopics (20), v1-6, as a controller answers it.
+
+`ottla.broker.handlers.admin.delete_topics` is the broker's side.
 
 Source: ``ControllerApis.deleteTopics`` (apache/kafka 4.3.1).
 """

@@ -1,0 +1,1 @@
+"""The Fetch handler: reads, delayed fetches and what the reader may see."""

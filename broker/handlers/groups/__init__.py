@@ -1,0 +1,1 @@
+"""Handlers of classic, consumer and streams groups."""

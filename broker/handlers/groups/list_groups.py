@@ -40,7 +40,7 @@ _STATES = frozenset(
         "not_ready",
     }
 )
-"""``ClassicGroupState.java``, in lower case."""
+"""``GroupState.java``, in lower case."""
 _TYPES = frozenset({CLASSIC, CONSUMER_PROTOCOL_TYPE, SHARE, STREAMS})
 
 

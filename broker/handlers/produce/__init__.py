@@ -1,0 +1,1 @@
+"""The Produce handler: batch checks, transaction verification and acknowledgements."""

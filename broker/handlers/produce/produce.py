@@ -67,11 +67,11 @@ class _ProduceResult:
 
     __slots__ = (
         "_context",
+        "_delayed",
         "_has_failed",
         "_leaders",
         "_record_error_count",
         "_request",
-        "_delayed",
         "deferred",
         "response",
     )

@@ -1,0 +1,1 @@
+"""Handlers of SASL, ACLs, SCRAM credentials and delegation tokens."""

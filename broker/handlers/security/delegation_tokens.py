@@ -2,7 +2,8 @@
 
 Behaviour (items 333, 334): who came by a token, in plain text or by TLS without a certificate is refused; who wants a
 token for another needs CREATE_TOKENS on that user; renewers are users. The rest is the controller's, which looks again.
-Deviation: a token has `MAX_RENEWERS` at most, with `MAX_RENEWER_CHARS` in all their names; in Kafka it must fit into a batch.
+Deviation: a token has `MAX_RENEWERS` at most, with `MAX_RENEWER_CHARS` in all their names; in Kafka it must fit into a
+batch.
 
 Version notes: from v3 on a token may be for somebody else, and the answer says who asked for it.
 

@@ -1,0 +1,1 @@
+"""Handlers of share groups: heartbeats, share fetches, acknowledgements, offsets and persisted state."""

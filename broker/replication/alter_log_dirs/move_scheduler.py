@@ -23,14 +23,14 @@ class LogDirMove:
     """One partition on its way."""
 
     __slots__ = (
-        "assignment_sent_ms",
         "aligned_truncations",
+        "assignment_sent_ms",
         "future_log",
         "is_blocked",
-        "not_before_ms",
         "is_error_logged",
-        "replica",
         "last_step",
+        "not_before_ms",
+        "replica",
         "unflushed_bytes",
     )
 

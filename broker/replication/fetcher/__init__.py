@@ -1,0 +1,1 @@
+"""Replica fetchers: what a follower asks of a leader, and what it does with the responses."""

@@ -1,7 +1,7 @@
 """What a follower asks one leader for, and what it makes of the answers: partitions, fetch session, delays.
 
-Pure: `FollowerFetchState.build_fetch` gives the next Fetch, `FollowerFetchState.process_response` says what each row wants done; the shell sends, appends
-and cuts, and tells where a log ends now. One request is under way at a time.
+Pure: `FollowerFetchState.build_fetch` gives the next Fetch, `FollowerFetchState.process_response` says what each row
+wants done; the shell sends, appends and cuts, and tells where a log ends now. One request is under way at a time.
 
 Source: ``AbstractFetcherThread.scala``, ``RemoteLeaderEndPoint.scala``, ``FetchSessionHandler.java`` (apache/kafka
 4.3.1); KIP-227, KIP-320, KIP-516, KIP-595 (diverging epochs), KIP-903.
@@ -350,8 +350,8 @@ def compute_truncation(epoch: int, end: int, own: tuple[int, int], log_end: int)
     """How a log that diverged meets the leader's (R320).
 
     ``epoch`` and ``end`` are the leader's; ``own`` is what the log here says of that epoch
-    (`log.epochs.LeaderEpochFileCache.end_offset_for`): the largest epoch not above it with its end, (-1, -1) for an epoch above
-    all of this log, or before it knew of any.
+    (`LeaderEpochFileCache.end_offset_for`): the largest epoch not above it with its end, (-1, -1) for an epoch above all
+    of this log, or before it knew of any.
     """
     own_epoch, own_end = own
     if own_epoch == epoch:
