@@ -1,1 +1,1 @@
-"""One module per API: `handle(context, request)` answers one request. `dispatch.dispatcher.BROKER_APIS` lists the APIs."""
+"""One module per API: `handle(context, request)` answers one request. `BROKER_APIS` in `dispatch` lists them."""

@@ -3,8 +3,8 @@
 Every controller lets itself in at each broker once, so that it knows afterwards what a refusal means. The active one
 knocks where a heartbeat's connection ends. When it takes over it goes to all brokers, and stays at the door of each
 until its first heartbeat: who dies before that has no connection yet whose end would be news. What a refusal means is
-the rule in `ottla.controller.control.fast_fencing`. A kernel closes a dead process's files in any order: it is knocked a
-few times.
+the rule in `ottla.controller.control.fast_fencing`. A kernel closes a dead process's files in any order: it is knocked
+a few times.
 
 Kafka waits for the end of the session.
 """

@@ -1,8 +1,8 @@
 """Follows committed metadata on this node: each publication in the order of its offset, step by step.
 
 Two lanes. Here: what goes, epochs and leaders of what is open, settings; then handlers see the image. Behind it, in
-`ottla.broker.replication.log_creator`: files of partitions that are not there yet. A publication that touches many partitions lets
-others run in between, and the next one waits for it.
+`ottla.broker.replication.log_creator`: files of partitions that are not there yet. A publication that touches many
+partitions lets others run in between, and the next one waits for it.
 
 Source: ``BrokerMetadataPublisher.scala`` (apache/kafka 4.3.1).
 """

@@ -350,8 +350,8 @@ def compute_truncation(epoch: int, end: int, own: tuple[int, int], log_end: int)
     """How a log that diverged meets the leader's (R320).
 
     ``epoch`` and ``end`` are the leader's; ``own`` is what the log here says of that epoch
-    (`LeaderEpochFileCache.end_offset_for`): the largest epoch not above it with its end, (-1, -1) for an epoch above all
-    of this log, or before it knew of any.
+    (`LeaderEpochFileCache.end_offset_for`): the largest epoch not above it with its end, (-1, -1) for an epoch above
+    all of this log, or before it knew of any.
     """
     own_epoch, own_end = own
     if own_epoch == epoch:
