@@ -24,7 +24,8 @@ test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-fast: setup
-	$(BIN)/python -m pytest -n 2 wire log controller broker ottla/world ottla/peers ottla/tools sim tests
+	$(BIN)/python -m pytest -n 2 wire log controller broker ottla/env ottla/jobs ottla/runtime \
+		ottla/client ottla/cli ottla/tools sim devtools tests
 
 lint: setup
 	$(BIN)/python -m pytest tests
@@ -36,7 +37,7 @@ soak: setup
 	$(BIN)/python -m devtools.soak $(CAMPAIGN)
 
 mutate: setup
-	$(BIN)/python -m devtools.mutate $(ROOM)
+	$(BIN)/python -m devtools.mutate $(or $(UNIT),$(ROOM))
 
 bench: setup
 	$(BIN)/python -m bench.start

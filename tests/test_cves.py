@@ -76,7 +76,7 @@ LOADING_CALLS = {
 }
 OF_MODULES = {"re", "re2", "java_properties", "json", "json.decoder", "msgspec.json"}
 """Whose ``compile`` and ``loads`` make patterns and values, and no code."""
-NOT_PRODUCT = re.compile(r"(^|/)(tests|sim|bench|compat_tests|spark_it)/")
+NOT_PRODUCT = re.compile(r"(^|/)(tests|sim|bench|compat_tests|spark_it|devtools)/")
 ALLOWED_LOADS = {
     "broker/dispatch/dispatcher.py": "a handler: ROUTES names it",
     "ottla/cli/main.py": "a command: COMMANDS names it",

@@ -30,7 +30,7 @@ from ottla.env.env import Env
 from ottla.env.tls import TlsConfig
 
 CALLBACK_HANDLER_KEY = "sasl.login.callback.handler.class"
-TOKEN_ENDPOINT_KEY = "sasl.oauthbearer.token.endpoint.url"
+TOKEN_ENDPOINT_KEY = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a setting
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 CALLBACK_HANDLERS = (
     _PACKAGE + "OAuthBearerLoginCallbackHandler",

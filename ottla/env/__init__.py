@@ -1,1 +1,1 @@
-"""The world as interfaces (`Env`, `Disk`) at the very ground, and the real machine behind them."""
+"""The world as interfaces: `Env`, `Disk`, `Stream`, TLS, Kerberos."""

@@ -21,7 +21,7 @@ class RandomSource(Protocol):
 class Inode:
     """A file's bytes: what is seen, what is durable, and the writes between the two."""
 
-    __slots__ = ("data", "durable", "dropped", "mode", "mtime_ms", "pending")
+    __slots__ = ("data", "dropped", "durable", "mode", "mtime_ms", "pending")
 
     def __init__(self) -> None:
         self.data = bytearray()

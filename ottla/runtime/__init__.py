@@ -1,0 +1,1 @@
+"""The real machine behind the interfaces of `ottla.env`."""

@@ -91,6 +91,15 @@ def _decode_internal_record(topic: str, header: b.BatchHeader, record: r.Record)
     return None
 
 
+_TXN_ROW_NAMES = {
+    "start_ms": "started_ms",
+    "last_update_ms": "updated_ms",
+    "last_producer_epoch": "last_epoch",
+    "client_transaction_version": "client_version",
+}
+"""What rows of a transaction call the fields that have other names in code."""
+
+
 def _decode_transaction_record(record: r.Record) -> Any:
     """What is known of a transactional id from here on; None for a record nobody knows."""
     from ottla.broker.transactions.records import decode
@@ -98,7 +107,7 @@ def _decode_transaction_record(record: r.Record) -> Any:
     found = decode(record.key, record.value)
     if found is None or found.transaction is None:
         return found and {"id": found.transactional_id, "transaction": None}
-    told = found.transaction._asdict()
+    told = {_TXN_ROW_NAMES.get(name, name): value for name, value in found.transaction._asdict().items()}
     del told["last_epoch"]  # no record holds it
     partitions = sorted(f"{topic}-{number}" for topic, number in found.transaction.partitions)
     return {

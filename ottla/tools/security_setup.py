@@ -23,6 +23,8 @@ from ottla.wire.codec.schema import Message
 USER = "admin"
 LISTENER = "CLIENTS"
 STATE_FILE, KEY_FILE, CA_FILE = "secure.json", "secure-server.pem", "secure-ca.pem"
+STATE_KEYS = ("protocol", "mechanism", "password", "trusted")
+"""What `secure.json` calls the fields of a `SecuritySetup`."""
 CLIENT_FILES = {
     "java": "secure-client.properties",
     "librdkafka": "secure-librdkafka.properties",
@@ -49,7 +51,7 @@ class SecuritySetup(NamedTuple):
     """The file of the authority's certificate; empty without TLS."""
 
     def __repr__(self) -> str:
-        return f"Secured({self.protocol}, {self.mechanism})"
+        return f"SecuritySetup({self.protocol}, {self.mechanism})"
 
 
 def _write(path: Path, text: str) -> None:
@@ -71,7 +73,7 @@ def ensure_security_setup(
     """
     where = Path(directory)
     if (where / STATE_FILE).exists():
-        return SecuritySetup(**json.loads((where / STATE_FILE).read_text()))
+        return SecuritySetup(*(json.loads((where / STATE_FILE).read_text())[key] for key in STATE_KEYS))
     if (where / "meta.properties").exists():
         raise SecuritySetupFailed(f"{directory} was made without --secure: name listeners and users in its settings")
     if mechanism not in ("", "PLAIN", *MECHANISM_TYPES):
@@ -89,7 +91,8 @@ def ensure_security_setup(
         keys, trusted = generate_certificates(("localhost", "127.0.0.1", "::1", *hosts))
         _write(where / KEY_FILE, keys)
         _write(where / CA_FILE, trusted)
-    _write(where / STATE_FILE, json.dumps(made._asdict()))  # the last: with it the rest is complete
+    state = dict(zip(STATE_KEYS, made, strict=True))
+    _write(where / STATE_FILE, json.dumps(state))  # the last: with it the rest is complete
     return made
 
 

@@ -43,12 +43,14 @@ def _report(told: Any, now_ms: int) -> list[str]:
     ]
     if told.out_of_sync_partitions:
         out.append(
-            f"{len(told.out_of_sync_partitions)} have a replica on it that was behind: they wait for another broker to come "
-            f"back, or go on without their newest records (ottla cluster elect --unclean): {_sample_text(told.out_of_sync_partitions)}"
+            f"{len(told.out_of_sync_partitions)} have a replica on it that was behind: they wait for another broker to "
+            "come back, or go on without their newest records (ottla cluster elect --unclean): "
+            + _sample_text(told.out_of_sync_partitions)
         )
     if told.partitions_without_copy:
         out.append(
-            f"{len(told.partitions_without_copy)} lie on other brokers only, and wait for them: {_sample_text(told.partitions_without_copy)}"
+            f"{len(told.partitions_without_copy)} lie on other brokers only, and wait for them: "
+            + _sample_text(told.partitions_without_copy)
         )
     out.append(f"the directories of controllers {others} must never be started again: empty them first")
     return out

@@ -99,8 +99,8 @@ def plan_removal(seen: ClusterSnapshot, leaving: Collection[int], *, fewer: bool
     ]
     if waiting:
         raise CommandFailed(
-            f"{len(waiting)} partitions keep their replicas until all that stay are in sync: {_partition_names(waiting)}; "
-            "wait, or remove the nodes that are dead together"
+            f"{len(waiting)} partitions keep their replicas until all that stay are in sync: "
+            f"{_partition_names(waiting)}; wait, or remove the nodes that are dead together"
         )
     return sorted([*moves, *shorter])
 

@@ -59,7 +59,8 @@ def run(arguments: list[str]) -> int:
 def _print(findings: list[ConfigFinding], options: argparse.Namespace, name: str, settings: int) -> int:
     """Print findings; return the exit status."""
     if options.output == "json":
-        print_output([f._asdict() for f in findings], "json")
+        rows = [{"number": f.lineno, "key": f.key, "severity": f.severity, "text": f.text} for f in findings]
+        print_output(rows, "json")
     elif findings:
         print("\n".join(_text(f, name) for f in findings))
     else:

@@ -1,0 +1,1 @@
+"""What ``ottla group`` tells of groups, and how it changes their offsets."""

@@ -1,0 +1,1 @@
+"""How ``ottla serve`` and its like come to their settings."""
