@@ -128,7 +128,7 @@ class ConsumerMemberClient:
         self.epoch = 0
         self.owned: dict[str, list[int]] = {}
 
-    def rows(self) -> list[consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions]:
+    def topic_partitions(self) -> list[consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions]:
         row = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions
         return [row(topic_id_of(topic), numbers) for topic, numbers in self.owned.items()]
 
