@@ -34,7 +34,7 @@ class SlowConsumerMember(ConsumerMemberClient):
         parts = (*self.owned.items(), *self.lingering.items())
         return {(topic, number) for topic, numbers in parts for number in numbers}
 
-    def rows(self) -> list[consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions]:
+    def topic_partitions(self) -> list[consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions]:
         row, both = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions, sorted(self.has)
         topics = {topic for topic, _ in both}
         return [row(topic_id_of(topic), [n for t, n in both if t == topic]) for topic in sorted(topics)]
