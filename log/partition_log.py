@@ -1,7 +1,7 @@
 """One partition's log: appending to it, rolling its segments and letting go of old ones.
 
-What it is made of is `state`, reading it `reading`, cutting it `truncating`, syncing and closing it `syncing`; opening
-one that exists is `recovery`'s business.
+What it is made of is `log_state`, reading it `readable_log`, cutting it `truncatable_log`, syncing and closing it
+`flushable_log`; opening one that exists is `recovery`'s business.
 
 Source: ``UnifiedLog.java``, ``LocalLog.java`` (apache/kafka 4.3.1).
 """

@@ -11,7 +11,7 @@ transaction is left and its time has come. Behind a batch that was not looked in
 delete may lie in it.
 
 A pass runs beside the node, in a process of its own where there is one: it reads sealed segments and writes files under
-names of its own. Only then does the node exchange them (`log.exchange`).
+names of its own. Only then does the node exchange them (`segment_swap`).
 
 Source: ``LogCleaner.java``, ``CleanedTransactionMetadata.java``, ``MemoryRecords.filterTo`` (apache/kafka 4.3.1).
 
