@@ -43,7 +43,7 @@ class Timers:
         self._changed = trio.Event()
 
     def arm(self, key: Hashable, at_ms: int, fire: Callable[[], Any]) -> None:
-        """Call ``callback`` once the wall clock has reached ``at_ms``. The delay is measured on the monotonic clock."""
+        """Call ``fire`` once the wall clock has reached ``at_ms``. The delay is measured on the monotonic clock."""
         due = self._env.monotonic_ms() + max(at_ms - self._env.now_ms(), 0)
         timer = self._armed.get(key)
         if timer is not None:

@@ -297,7 +297,7 @@ class SharePartition:
     def archive_records(
         self, first: int, end: int, batches: Iterable[InFlightBatch], only: RecordState, *, counts: bool
     ) -> bool:
-        """Give up records from ``first_batch`` to before ``end`` that are in one state; says whether there were any."""
+        """Give up records from ``first`` to before ``end`` that are in one state; says whether there were any."""
         found = False
         for batch in batches:
             if batch.first_offset >= end:

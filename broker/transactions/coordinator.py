@@ -48,7 +48,7 @@ class TransactionCoordinator:
         fresh: NewProducerId,
         around: MarkerSenderDependencies,
     ) -> None:
-        """``count``: partitions of the topic, 0 for none; ``transaction_version``: the finalized one."""
+        """``count``: partitions of the topic, 0 for none; ``level``: the finalized transaction.version."""
         self._partition_count = count
         self._new_producer_id = fresh
         self.transaction_version = level

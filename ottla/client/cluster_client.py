@@ -383,14 +383,14 @@ class ClusterClient:
         return int(row.offset)
 
     async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> list[FetchedRecord]:
-        """Records from ``list_offset`` on; none where nothing comes in time. Raises as `decode_committed`."""
+        """Records from ``offset`` on; none where nothing comes in time. Raises as `decode_committed`."""
         found = await self.read_records(topic, partition, offset, max_wait_ms)
         return [FetchedRecord(topic, partition, x) for x in found.records]
 
     async def read_records(
         self, topic: str, partition: int, offset: int, max_wait_ms: int = 500, *, committed: bool = False
     ) -> DecodedRecords:
-        """Records from ``list_offset`` on, and where to go on; ``committed``: of transactions that have committed only.
+        """Records from ``offset`` on, and where to go on; ``committed``: of transactions that have committed only.
 
         Raises:
             ProtocolError: the broker's answer; WireError: bytes with a bad checksum.

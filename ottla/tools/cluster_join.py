@@ -80,7 +80,7 @@ async def _describe(channel: Channel) -> dq.DescribeQuorumResponse:
 def parse_cluster(
     cluster: dc.DescribeClusterResponse, answer: dq.DescribeQuorumResponse, seen_from: str
 ) -> DiscoveredCluster:
-    """What the two answers say together; ``local_address`` is this machine's address on the way there.
+    """What the two answers say together; ``seen_from`` is this machine's address on the way there.
 
     Raises:
         ProtocolError: one of them is an error.

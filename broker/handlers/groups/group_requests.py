@@ -34,7 +34,7 @@ def submit_group_request(
     text_of: Callable[[bytes], str] = java_uuid,
     sees: Callable[[str], bool] | None = None,
 ) -> HandlerResult:
-    """Give a membership request to its group's machine; ``to_text`` makes the id of a member that has none, ``sees``
+    """Give a membership request to its group's machine; ``text_of`` makes the id of a member that has none, ``sees``
     says which topics it may describe.
     """
     if not request.group_id:

@@ -62,7 +62,7 @@ class LogSummary:
         self.snapshots = [(offset, epoch)]
 
     def advance_start(self, start: int, snapshots: Iterable[tuple[int, int]]) -> None:
-        """Snapshots cover what lies below ``start_offset``: the log begins there now (R232)."""
+        """Snapshots cover what lies below ``start``: the log begins there now (R232)."""
         self.start_offset = start
         self.snapshots = sorted(s for s in snapshots if s[0] > 0)
         first = bisect_right(self._epoch_start_offsets, start) - 1
