@@ -1,6 +1,6 @@
 """The error codes that answers carry, and which of them a client may try again after.
 
-Source: ``LoggedErrors.java`` (apache/kafka 4.3.1).
+Source: ``Errors.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
-        """A code of a newer peer's is an unknown error, as ``LoggedErrors.forCode`` has it."""
+        """A code of a newer peer's is an unknown error, as ``Errors.forCode`` has it."""
         return cls.UNKNOWN_SERVER_ERROR
 
     @property

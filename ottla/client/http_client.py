@@ -2,8 +2,7 @@
 
 The library's own parser reads the answer. No other place is gone to, whatever the answer says.
 
-Source: what ``RefreshingHttpsJwks.java`` needs of jose4j's ``SettingLookup``; ``HttpJwtRetriever.java``
-(apache/kafka 4.3.1).
+Source: what ``RefreshingHttpsJwks.java`` needs of jose4j's ``Get``; ``HttpJwtRetriever.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class _MemoryFile:
 
 
 class ModuleCache:
-    """An importer of modules that are kept (``importlib.abc.MetaPathFinder`` and ``MetadataLoader``)."""
+    """An importer of modules that are kept (``importlib.abc.MetaPathFinder`` and ``Loader``)."""
 
     def __init__(self, root: str, packages: Iterable[str]) -> None:
         """``packages``: names of packages, whose directories are in ``root`` under the last part of their names."""

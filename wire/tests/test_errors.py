@@ -1,4 +1,4 @@
-"""Error codes: their numbers, and which may be tried again. Source: ``LoggedErrors.java`` (apache/kafka 4.3.1)."""
+"""Error codes: their numbers, and which may be tried again. Source: ``Errors.java`` (apache/kafka 4.3.1)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Nobody vouches for what a log holds, and compaction leaves what it likes: a record about what is not there is passed
 over. A group goes with the tombstone of type 17; that of its topology comes behind it and finds nothing.
 
-Source: ``GroupMetadataManager.java``, the ``replay_record`` methods (apache/kafka 4.3.1).
+Source: ``GroupMetadataManager.java``, the ``replay`` methods (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
