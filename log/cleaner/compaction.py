@@ -13,7 +13,7 @@ delete may lie in it.
 A pass runs beside the node, in a process of its own where there is one: it reads sealed segments and writes files under
 names of its own. Only then does the node exchange them (`segment_swap`).
 
-Source: ``LogCleaner.java``, ``CleanedTransactionMetadata.java``, ``MemoryRecords.filterTo`` (apache/kafka 4.3.1).
+Source: ``Cleaner.java``, ``CleanedTransactionMetadata.java``, ``MemoryRecords.filterTo`` (apache/kafka 4.3.1).
 
 How long a tombstone and a marker stay: KIP-534.
 """

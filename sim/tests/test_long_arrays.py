@@ -2,7 +2,7 @@
 
 Work is counted in calls and returns of functions (`sys.setprofile`), so no clock decides. A whole node answers, over a
 disk and a network in memory. Each element of a long array is at least one call when it is iterated. Of each array one
-kind of elements is tried here; `bench.pauses --find_arrays` tries all of them at full length and measures milliseconds.
+kind of elements is tried here; `bench.pauses --arrays` tries all of them at full length and measures milliseconds.
 """
 
 from __future__ import annotations

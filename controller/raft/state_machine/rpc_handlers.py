@@ -1,6 +1,6 @@
 """What a raft node answers to others, and what it makes of their answers.
 
-Source: the ``handle...RaftRequest`` and ``handle...Response`` methods of ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
+Source: the ``handle...Request`` and ``handle...Response`` methods of ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations

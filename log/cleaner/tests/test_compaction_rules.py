@@ -191,7 +191,7 @@ def test_the_dirtiest_is_overdue_or_else_above_its_ratio() -> None:
     ],
 )
 def test_groups(sizes: list[int], bases: list[int], limit: int, next_base: int, groups: list[list[int]]) -> None:
-    """``LogCleaner.groupSegmentsBySize``."""
+    """``Cleaner.groupSegmentsBySize``."""
     found = [LogSegment(memory_disk().session(), "/d", base, SETTINGS, 0) for base in bases]
     for segment, size in zip(found, sizes, strict=True):
         segment.size_bytes = size
@@ -334,7 +334,7 @@ def test_the_end_of_a_pass_keeps_its_offset_though_nothing_is_left_of_it() -> No
 
 @pytest.mark.parametrize(("keys", "end"), [(1, 1), (2, 2), (3, 6), (4, 6)])
 def test_a_pass_reaches_as_far_as_its_map(keys: int, end: int) -> None:
-    """A map that is full ends the pass before the record it has no room for (``LogCleaner.buildOffsetMap``)."""
+    """A map that is full ends the pass before the record it has no room for (``Cleaner.buildOffsetMap``)."""
     log = new_log(memory_disk().session(), SETTINGS)
     for key in (b"a", b"b", b"c", b"a", b"b", b"c"):
         append_committed(log, bytearray(build_batch([record(key, b"v")])))
