@@ -27,9 +27,14 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.record_serde import CORDONED_DIRS_MIN_VERSION, METADATA_VERSION
 from ottla.env.env import FOREVER_S, Env
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import broker_registration as br
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 logger = logging.getLogger("ottla.lifecycle")
 
@@ -117,7 +122,7 @@ class BrokerLifecycleManager:
         told = ""
         while True:
             try:
-                answer: br.BrokerRegistrationResponse = await self._controller.submit(self._registration_request())
+                answer: BrokerRegistrationResponse = await self._controller.submit(self._registration_request())
                 if not answer.error_code:
                     return answer.broker_epoch
                 why = ErrorCode(answer.error_code).name
@@ -130,14 +135,14 @@ class BrokerLifecycleManager:
                 told = why
             await self._env.sleep(RETRY_S)
 
-    def _registration_request(self) -> br.BrokerRegistrationRequest:
+    def _registration_request(self) -> BrokerRegistrationRequest:
         config = self._config
-        return br.BrokerRegistrationRequest(
+        return BrokerRegistrationRequest(
             config.node_id,
             self._cache.cluster_id,
             self._incarnation_id,
-            [br.Listener(*address) for address in config.registered_listeners(self.ports)],
-            [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
+            [Listener(*address) for address in config.registered_listeners(self.ports)],
+            [Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
             config.values.get("broker.rack"),
             log_dirs=sorted(self._log_dirs.online_ids),
             previous_broker_epoch=self._previous_broker_epoch(),
@@ -172,7 +177,7 @@ class BrokerLifecycleManager:
             return True
         return False
 
-    def _applied_registration(self) -> m.RegisterBrokerRecord | None:
+    def _applied_registration(self) -> RegisterBrokerRecord | None:
         """The registration of this process as this node has applied it; None where it has not yet."""
         known = self._cache.image.brokers.get(self._config.node_id)
         return known if known is not None and known.broker_epoch == self.broker_epoch else None
@@ -227,8 +232,8 @@ class BrokerLifecycleManager:
 
     async def _send_heartbeat(
         self, *, want_fence: bool = False, want_shut_down: bool = False
-    ) -> bh.BrokerHeartbeatResponse:
-        request = bh.BrokerHeartbeatRequest(
+    ) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
             self._config.node_id,
             self.broker_epoch,
             self._publisher.offset,
@@ -236,7 +241,7 @@ class BrokerLifecycleManager:
             want_shut_down,
             cordoned_log_dirs=self._cordoned_ids(),
         )
-        answer: bh.BrokerHeartbeatResponse = await self._controller.submit(request)
+        answer: BrokerHeartbeatResponse = await self._controller.submit(request)
         return answer
 
     def _cordoned_ids(self) -> list[bytes] | None:
@@ -267,7 +272,7 @@ class BrokerLifecycleManager:
 
     async def _request_shutdown(self) -> bool:
         """Say that this broker wants to go; whether it may, or nobody is there to say so."""
-        answer: bh.BrokerHeartbeatResponse | None = None
+        answer: BrokerHeartbeatResponse | None = None
         try:
             with self._env.timeout(
                 CONTROLLED_SHUTDOWN_TIMEOUT_S if self.is_only_broker() else SHUTDOWN_RESPONSE_TIMEOUT_S

@@ -19,7 +19,12 @@ from ottla.controller.metadata.record_serde import METADATA_VERSION
 from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.env.env import Env
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import controller_registration as cr
+from ottla.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    Feature,
+    Listener,
+)
 
 logger = logging.getLogger("ottla.controller")
 
@@ -72,15 +77,15 @@ class ControllerRegistration:
                 pause_s = min(pause_s * 2, MAX_BACKOFF_S)
 
     async def _register(self) -> bool:
-        request = cr.ControllerRegistrationRequest(
+        request = ControllerRegistrationRequest(
             self._node_id,
             self._incarnation_id,
             False,
-            [cr.Listener(*end, PLAINTEXT_PROTOCOL) for end in self._endpoints],
-            [cr.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
+            [Listener(*end, PLAINTEXT_PROTOCOL) for end in self._endpoints],
+            [Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
         )
         try:
-            answer: cr.ControllerRegistrationResponse = await self._controller.submit(request)
+            answer: ControllerRegistrationResponse = await self._controller.submit(request)
         except ProtocolError as error:
             logger.warning("controller %d is not registered yet: %s", self._node_id, error)
             return False

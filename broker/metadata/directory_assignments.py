@@ -18,7 +18,13 @@ from ottla.broker.metadata.controller_forwarder import RequestSubmitter
 from ottla.broker.storage.log_dirs import LogDirs
 from ottla.env.env import Env
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import assign_replicas_to_dirs as ad
+from ottla.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+    AssignReplicasToDirsResponse,
+)
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 logger = logging.getLogger("ottla.directories")
@@ -84,7 +90,7 @@ class DirectoryAssignments:
             self._wakeup.set()
 
 
-def _check_response(answer: BrokerHeartbeatResponse | ad.AssignReplicasToDirsResponse) -> None:
+def _check_response(answer: BrokerHeartbeatResponse | AssignReplicasToDirsResponse) -> None:
     """Raise what the controller answered, so that it is told again."""
     if answer.error_code:
         raise ProtocolError(ErrorCode(answer.error_code))
@@ -92,20 +98,20 @@ def _check_response(answer: BrokerHeartbeatResponse | ad.AssignReplicasToDirsRes
 
 def build_assignment_request(
     node_id: int, broker_epoch: int, places: Mapping[tuple[bytes, int], bytes]
-) -> ad.AssignReplicasToDirsRequest:
+) -> AssignReplicasToDirsRequest:
     """The request that tells where replicas lie: ``(topic id, partition) -> directory``."""
     rows: dict[bytes, dict[bytes, list[int]]] = {}
     for (topic_id, number), directory_id in places.items():
         rows.setdefault(directory_id, {}).setdefault(topic_id, []).append(number)
-    return ad.AssignReplicasToDirsRequest(
+    return AssignReplicasToDirsRequest(
         node_id,
         broker_epoch,
         [
-            ad.AssignReplicasToDirsRequestDirectoryData(
+            AssignReplicasToDirsRequestDirectoryData(
                 directory_id,
                 [
-                    ad.AssignReplicasToDirsRequestTopicData(
-                        topic_id, [ad.AssignReplicasToDirsRequestPartitionData(n) for n in numbers]
+                    AssignReplicasToDirsRequestTopicData(
+                        topic_id, [AssignReplicasToDirsRequestPartitionData(n) for n in numbers]
                     )
                     for topic_id, numbers in topics.items()
                 ],

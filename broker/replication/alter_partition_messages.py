@@ -11,7 +11,14 @@ from ottla.broker.replication.isr_change import PendingIsrChange
 from ottla.broker.replication.partition_state import AlterPartitionOutcome, AlterPartitionResult, PendingExpandIsr
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.jobs.time_slice import Job
-from ottla.wire.messages import alter_partition as ap
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    BrokerState,
+)
 
 logger = logging.getLogger("ottla.isr")
 ALTER_PARTITION_VERSION = 3
@@ -23,22 +30,22 @@ PartitionKey = tuple[bytes, int]
 
 def build_alter_partition_request(
     node_id: int, broker_epoch: int, sent: dict[PartitionKey, PendingIsrChange]
-) -> ap.AlterPartitionRequest:
+) -> AlterPartitionRequest:
     """One request with all changes; each member with the broker epoch of its last fetch, this node with its own."""
-    topics: dict[bytes, ap.AlterPartitionRequestTopicData] = {}
+    topics: dict[bytes, AlterPartitionRequestTopicData] = {}
     for (topic_id, number), asked in sent.items():
         change = asked.change
         known = zip(change.isr, change.broker_epochs, strict=True)
-        members = [ap.BrokerState(i, broker_epoch if i == node_id else epoch) for i, epoch in known]
-        row = ap.AlterPartitionRequestPartitionData(
+        members = [BrokerState(i, broker_epoch if i == node_id else epoch) for i, epoch in known]
+        row = AlterPartitionRequestPartitionData(
             number, change.leader_epoch, new_isr_with_epochs=members, partition_epoch=change.partition_epoch
         )
-        topics.setdefault(topic_id, ap.AlterPartitionRequestTopicData(topic_id)).partitions.append(row)
-    return ap.AlterPartitionRequest(node_id, broker_epoch, list(topics.values()))
+        topics.setdefault(topic_id, AlterPartitionRequestTopicData(topic_id)).partitions.append(row)
+    return AlterPartitionRequest(node_id, broker_epoch, list(topics.values()))
 
 
 def apply_alter_partition_response(
-    answer: ap.AlterPartitionResponse, sent: dict[PartitionKey, PendingIsrChange], replicas: ReplicaManager, now_ms: int
+    answer: AlterPartitionResponse, sent: dict[PartitionKey, PendingIsrChange], replicas: ReplicaManager, now_ms: int
 ) -> Job[list[PartitionKey]]:
     """Tell each partition what the controller said of it, a step each; gives those to be asked for again (R334)."""
     rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
@@ -57,7 +64,7 @@ def apply_alter_partition_response(
 
 def _apply_partition_result(
     asked: PendingIsrChange,
-    row: ap.AlterPartitionResponsePartitionData,
+    row: AlterPartitionResponsePartitionData,
     replicas: ReplicaManager,
     told: list[str],
     now_ms: int,

@@ -24,7 +24,7 @@ from ottla.broker.handlers.groups.group_descriptions import (
     named_assignment,
 )
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import consumer_group_describe as m
+from ottla.wire.messages import consumer_group_describe
 
 if TYPE_CHECKING:
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
@@ -43,11 +43,13 @@ def _assignor(machine: GroupStateMachine, group: ConsumerGroup) -> str:
     return group.preferred_assignor() or machine.settings.consumer.assignors[0]
 
 
-def _member(context: RequestContext, group: ConsumerGroup, member: ConsumerGroupMember) -> m.Member:
+def _member(
+    context: RequestContext, group: ConsumerGroup, member: ConsumerGroupMember
+) -> consumer_group_describe.Member:
     held = {topic: list(numbers) for topic, numbers in member.assigned.items()}
     for topic, numbers in member.revoking.items():
         held[topic] = [*held.get(topic, ()), *numbers]
-    return m.Member(
+    return consumer_group_describe.Member(
         member.id,
         member.instance_id,
         member.rack_id,
@@ -56,15 +58,22 @@ def _member(context: RequestContext, group: ConsumerGroup, member: ConsumerGroup
         member.client_host,
         sorted(member.subscribed_topic_names),
         member.subscribed_regex,
-        named_assignment(context, m, held),
-        named_assignment(context, m, group.target.get(member.id, {})),
+        named_assignment(context, consumer_group_describe, held),
+        named_assignment(context, consumer_group_describe, group.target.get(member.id, {})),
         1 if member.classic_metadata is None else 0,
     )
 
 
-KIND = GroupDescriber(m, m.ConsumerGroupDescribeResponse, is_served, _group, assignor_fields(_assignor), _member)
+KIND = GroupDescriber(
+    consumer_group_describe,
+    consumer_group_describe.ConsumerGroupDescribeResponse,
+    is_served,
+    _group,
+    assignor_fields(_assignor),
+    _member,
+)
 
 
-def handle(context: RequestContext, request: m.ConsumerGroupDescribeRequest) -> HandlerResult:
+def handle(context: RequestContext, request: consumer_group_describe.ConsumerGroupDescribeRequest) -> HandlerResult:
     """Answer each group on its own."""
     return describe_groups(context, KIND, request)

@@ -24,17 +24,19 @@ from ottla.broker.handlers.groups.group_descriptions import GroupDescriber, Topi
 from ottla.broker.handlers.groups.streams_group_heartbeat import is_served
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.time_slice import Job
-from ottla.wire.messages import streams_group_describe as m
+from ottla.wire.messages import streams_group_describe
 from ottla.wire.messages import streams_group_records as kept
 
 
-def _tasks(tasks: Mapping[str, Collection[int]]) -> list[m.TaskIds]:
-    return [m.TaskIds(name, sorted(tasks[name])) for name in sorted(tasks, key=java_string_sort_key)]
+def _tasks(tasks: Mapping[str, Collection[int]]) -> list[streams_group_describe.TaskIds]:
+    return [
+        streams_group_describe.TaskIds(name, sorted(tasks[name])) for name in sorted(tasks, key=java_string_sort_key)
+    ]
 
 
-def _member(context: RequestContext, group: StreamsGroup, member: StreamsGroupMember) -> m.Member:
+def _member(context: RequestContext, group: StreamsGroup, member: StreamsGroupMember) -> streams_group_describe.Member:
     has, target = member.assigned, group.target.get(member.id, EMPTY_TASKS)
-    return m.Member(
+    return streams_group_describe.Member(
         member.id,
         member.epoch,
         member.instance_id,
@@ -43,24 +45,24 @@ def _member(context: RequestContext, group: StreamsGroup, member: StreamsGroupMe
         member.client_host,
         member.topology_epoch,
         member.process_id,
-        None if member.endpoint is None else m.Endpoint(*member.endpoint),
-        [m.KeyValue(key, value) for key, value in member.tags],
-        assignment=m.Assignment(_tasks(has.active), _tasks(has.standby), _tasks(has.warmup)),
-        target_assignment=m.Assignment(*map(_tasks, target)),
+        None if member.endpoint is None else streams_group_describe.Endpoint(*member.endpoint),
+        [streams_group_describe.KeyValue(key, value) for key, value in member.tags],
+        assignment=streams_group_describe.Assignment(_tasks(has.active), _tasks(has.standby), _tasks(has.warmup)),
+        target_assignment=streams_group_describe.Assignment(*map(_tasks, target)),
     )
 
 
-def _sorted_by_name(topics: Iterable[m.TopicInfo]) -> list[m.TopicInfo]:
+def _sorted_by_name(topics: Iterable[streams_group_describe.TopicInfo]) -> list[streams_group_describe.TopicInfo]:
     return sorted(topics, key=lambda topic: java_string_sort_key(topic.name))
 
 
-def _configured_topic(topic: ConfiguredInternalTopic) -> m.TopicInfo:
-    configs = [m.KeyValue(key, value) for key, value in topic.configs]
-    return m.TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
+def _configured_topic(topic: ConfiguredInternalTopic) -> streams_group_describe.TopicInfo:
+    configs = [streams_group_describe.KeyValue(key, value) for key, value in topic.configs]
+    return streams_group_describe.TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
 
 
-def _configured_subtopology(name: str, row: ConfiguredSubtopology) -> m.Subtopology:
-    return m.Subtopology(
+def _configured_subtopology(name: str, row: ConfiguredSubtopology) -> streams_group_describe.Subtopology:
+    return streams_group_describe.Subtopology(
         name,
         sorted(row.source_topics, key=java_string_sort_key),
         sorted(row.repartition_sink_topics, key=java_string_sort_key),
@@ -69,13 +71,13 @@ def _configured_subtopology(name: str, row: ConfiguredSubtopology) -> m.Subtopol
     )
 
 
-def _reported_topic(topic: kept.TopicInfo) -> m.TopicInfo:
-    configs = [m.KeyValue(config.key, config.value) for config in topic.topic_configs]
-    return m.TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
+def _reported_topic(topic: kept.TopicInfo) -> streams_group_describe.TopicInfo:
+    configs = [streams_group_describe.KeyValue(config.key, config.value) for config in topic.topic_configs]
+    return streams_group_describe.TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
 
 
-def _reported_subtopology(name: str, row: kept.Subtopology) -> m.Subtopology:
-    return m.Subtopology(
+def _reported_subtopology(name: str, row: kept.Subtopology) -> streams_group_describe.Subtopology:
+    return streams_group_describe.Subtopology(
         name,
         sorted(row.source_topics, key=java_string_sort_key),
         sorted(row.repartition_sink_topics, key=java_string_sort_key),
@@ -84,21 +86,23 @@ def _reported_subtopology(name: str, row: kept.Subtopology) -> m.Subtopology:
     )
 
 
-def _topology(group: StreamsGroup) -> m.Topology | None:
+def _topology(group: StreamsGroup) -> streams_group_describe.Topology | None:
     """As it is with the topics there are; as its first member said it while they are not as they must be."""
     known = group.configured
     if known is not None and known.is_ready:
-        return m.Topology(known.epoch, [_configured_subtopology(*item) for item in (known.subtopologies or {}).items()])
+        return streams_group_describe.Topology(
+            known.epoch, [_configured_subtopology(*item) for item in (known.subtopologies or {}).items()]
+        )
     if group.topology is None:
         return None
     rows = group.topology.subtopologies
-    return m.Topology(
+    return streams_group_describe.Topology(
         group.topology.epoch,
         [_reported_subtopology(name, rows[name]) for name in sorted(rows, key=java_string_sort_key)],
     )
 
 
-def _topics(topology: m.Topology) -> Iterator[str]:
+def _topics(topology: streams_group_describe.Topology) -> Iterator[str]:
     for row in topology.subtopologies or ():
         yield from [*row.source_topics, *row.repartition_sink_topics]
         yield from (topic.name for topic in [*row.repartition_source_topics, *row.state_changelog_topics])
@@ -119,9 +123,17 @@ def _group(machine: GroupStateMachine, group_id: str) -> StreamsGroup:
 
 
 HIDDEN_MESSAGE = "The described group uses topics that the client is not authorized to describe."
-KIND = GroupDescriber(m, m.StreamsGroupDescribeResponse, is_served, _group, _group_fields, _member, HIDDEN_MESSAGE)
+KIND = GroupDescriber(
+    streams_group_describe,
+    streams_group_describe.StreamsGroupDescribeResponse,
+    is_served,
+    _group,
+    _group_fields,
+    _member,
+    HIDDEN_MESSAGE,
+)
 
 
-def handle(context: RequestContext, request: m.StreamsGroupDescribeRequest) -> HandlerResult:
+def handle(context: RequestContext, request: streams_group_describe.StreamsGroupDescribeRequest) -> HandlerResult:
     """Answer each group on its own."""
     return describe_groups(context, KIND, request)

@@ -30,8 +30,13 @@ from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.time_slice import Job
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import streams_group_heartbeat as hb
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from ottla.wire.messages.streams_group_heartbeat import (
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Topology,
+)
 
 STATIC_LEAVE_EPOCH = -2
 MAX_TOPOLOGY_WEIGHT = 10_000
@@ -49,7 +54,7 @@ def is_served(context: RequestContext) -> bool:
 
 
 def _error_response(code: ErrorCode, message: str | None = None) -> Message:
-    return hb.StreamsGroupHeartbeatResponse(error_code=code, error_message=message)
+    return StreamsGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
 def _require(holds: object, why: str) -> None:
@@ -57,7 +62,7 @@ def _require(holds: object, why: str) -> None:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
 
 
-def validate(request: hb.StreamsGroupHeartbeatRequest) -> None:
+def validate(request: StreamsGroupHeartbeatRequest) -> None:
     """Whether a request makes sense by itself, and asks for nothing that is not there yet (facts 237, 238).
 
     Raises:
@@ -79,7 +84,7 @@ def validate(request: hb.StreamsGroupHeartbeatRequest) -> None:
         for name, rows in zip(("Active", "Standby", "Warmup"), tasks, strict=True):
             _require(rows == [], f"{name}Tasks must be empty when (re-)joining.")
         _require(request.topology is not None, "Topology must be non-null when (re-)joining.")
-        validate_changelogs(request.topology or hb.Topology())
+        validate_changelogs(request.topology or Topology())
     _require(epoch != STATIC_LEAVE_EPOCH, "InstanceId can't be null.")
     _require(epoch > STATIC_LEAVE_EPOCH, f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
     _require(
@@ -89,7 +94,7 @@ def validate(request: hb.StreamsGroupHeartbeatRequest) -> None:
     _require(epoch == 0 or request.topology is None, "Topology can only be provided when (re-)joining.")
 
 
-def validate_changelogs(topology: hb.Topology) -> None:
+def validate_changelogs(topology: Topology) -> None:
     """Whether the coordinator may say how many partitions changelogs have.
 
     Raises:
@@ -104,7 +109,7 @@ def validate_changelogs(topology: hb.Topology) -> None:
             raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
 
 
-def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> Job[None]:
+def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
     """Whether a request is small enough to be looked at in one turn of the loop.
 
     Raises:
@@ -131,7 +136,7 @@ def _check_size(request: hb.StreamsGroupHeartbeatRequest) -> Job[None]:
         yield
 
 
-def _check_topics(context: RequestContext, topology: hb.Topology) -> Job[None]:
+def _check_topics(context: RequestContext, topology: Topology) -> Job[None]:
     """Whether the application's topics may be such, and who asks may see them all."""
     names = list(dict.fromkeys(topic_names_in(topology)))
     yield
@@ -153,7 +158,7 @@ def _check_topics(context: RequestContext, topology: hb.Topology) -> Job[None]:
         yield
 
 
-def handle(context: RequestContext, request: hb.StreamsGroupHeartbeatRequest) -> HandlerResult:
+def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> HandlerResult:
     """Ask the group's machine; then see to the topics that are to be made."""
     if not is_served(context):
         return _error_response(ErrorCode.UNSUPPORTED_VERSION)
@@ -162,7 +167,7 @@ def handle(context: RequestContext, request: hb.StreamsGroupHeartbeatRequest) ->
     return _heartbeat(context, request)
 
 
-async def _heartbeat(context: RequestContext, request: hb.StreamsGroupHeartbeatRequest) -> Message:
+async def _heartbeat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> Message:
     try:
         await context.time_slice.run(_check_size(request))
         if request.topology is not None:
@@ -182,7 +187,7 @@ async def _heartbeat(context: RequestContext, request: hb.StreamsGroupHeartbeatR
 
 
 def _create(
-    context: RequestContext, response: hb.StreamsGroupHeartbeatResponse, topics: Mapping[str, ConfiguredInternalTopic]
+    context: RequestContext, response: StreamsGroupHeartbeatResponse, topics: Mapping[str, ConfiguredInternalTopic]
 ) -> None:
     """Have internal topics made, as far as who asks may, and tell what is in the way of it (fact 241)."""
     denied = []
@@ -199,8 +204,8 @@ def _create(
         _add_status(response, f"; Creation failed: {', '.join(failed[:MAX_TOPICS_IN_MESSAGE])}{more}.")
 
 
-def _add_status(response: hb.StreamsGroupHeartbeatResponse, detail: str) -> None:
-    rows: Iterable[hb.Status] = response.status or ()
+def _add_status(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
+    rows: Iterable[Status] = response.status or ()
     for row in rows:
         if row.status_code == StreamsGroupStatus.MISSING_INTERNAL_TOPICS:
             row.status_detail += detail

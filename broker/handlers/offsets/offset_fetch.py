@@ -29,9 +29,19 @@ from ottla.jobs.time_slice import Job, WaitingJob
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import offset_fetch as m
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
 
-PartitionResponse = m.OffsetFetchResponsePartition | m.OffsetFetchResponsePartitions
+PartitionResponse = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 
 
 class _OffsetReader:
@@ -41,7 +51,7 @@ class _OffsetReader:
         self.context = context
         self._stable = stable
         self.image: MetadataImage = context.image
-        self.response_class = m.OffsetFetchResponsePartition if context.version < 8 else m.OffsetFetchResponsePartitions
+        self.response_class = OffsetFetchResponsePartition if context.version < 8 else OffsetFetchResponsePartitions
         self.pending_reads = PendingResults()
 
     def unstable_partitions(self, offsets: CommittedOffsets, group_id: str, topic: str) -> Container[int]:
@@ -84,7 +94,7 @@ class _OffsetReader:
 
 
 def _read_all_topics(
-    reader: _OffsetReader, offsets: CommittedOffsets, group_id: str, out: m.OffsetFetchResponseGroup
+    reader: _OffsetReader, offsets: CommittedOffsets, group_id: str, out: OffsetFetchResponseGroup
 ) -> Job[None]:
     for name, stored in list(offsets.group_offsets(group_id).items()):
         topic_id = reader.id_of(name)
@@ -92,9 +102,7 @@ def _read_all_topics(
             continue
         if not reader.context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             continue
-        topic = m.OffsetFetchResponseTopics(
-            name, topic_id, StreamingArray(m.OffsetFetchResponse, reader.context.version)
-        )
+        topic = OffsetFetchResponseTopics(name, topic_id, StreamingArray(OffsetFetchResponse, reader.context.version))
         out.topics.append(topic)
         unstable = reader.unstable_partitions(offsets, group_id, name)
         yield from reader.add_offsets(topic.partitions, list(stored), stored, topic_id, unstable)
@@ -102,13 +110,13 @@ def _read_all_topics(
 
 
 def _read_topics(
-    reader: _OffsetReader, offsets: CommittedOffsets, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup
+    reader: _OffsetReader, offsets: CommittedOffsets, wanted: OffsetFetchRequestGroup, out: OffsetFetchResponseGroup
 ) -> Job[None]:
     by_id = reader.context.version >= 10
     failed = []
     for asked in wanted.topics or ():
-        topic = m.OffsetFetchResponseTopics(
-            asked.name, asked.topic_id, StreamingArray(m.OffsetFetchResponse, reader.context.version)
+        topic = OffsetFetchResponseTopics(
+            asked.name, asked.topic_id, StreamingArray(OffsetFetchResponse, reader.context.version)
         )
         name = reader.image.topic_names.get(asked.topic_id) if by_id else asked.name
         if name is None:
@@ -130,12 +138,12 @@ def _read_topics(
     out.topics += failed
 
 
-def _set_error(out: m.OffsetFetchResponseGroup, answer: Any) -> None:
+def _set_error(out: OffsetFetchResponseGroup, answer: Any) -> None:
     if isinstance(answer, ProtocolError):
         out.error_code, out.topics = answer.code, []
 
 
-def _check_fetch(machine: GroupStateMachine, wanted: m.OffsetFetchRequestGroup) -> None:
+def _check_fetch(machine: GroupStateMachine, wanted: OffsetFetchRequestGroup) -> None:
     """Whether who asks may read a group's positions now."""
     consumer, streams = machine.find_consumer_group(wanted.group_id), machine.find_streams_group(wanted.group_id)
     if consumer is not None:
@@ -148,7 +156,7 @@ def _check_fetch(machine: GroupStateMachine, wanted: m.OffsetFetchRequestGroup) 
         check_streams(streams, wanted.member_id, wanted.member_epoch)
 
 
-def _read_group(reader: _OffsetReader, wanted: m.OffsetFetchRequestGroup, out: m.OffsetFetchResponseGroup) -> Job[None]:
+def _read_group(reader: _OffsetReader, wanted: OffsetFetchRequestGroup, out: OffsetFetchResponseGroup) -> Job[None]:
     """One group, in the form of v8 and later."""
     if not reader.context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         out.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -174,16 +182,14 @@ def _read_group(reader: _OffsetReader, wanted: m.OffsetFetchRequestGroup, out: m
         reader.pending_reads.append((ticket, partial(_set_error, out)))
 
 
-def _read_groups(
-    reader: _OffsetReader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse
-) -> WaitingJob[None]:
+def _read_groups(reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse) -> WaitingJob[None]:
     whole: set[str] = set()
     for wanted in request.groups:
         if wanted.topics is None and wanted.group_id in whole:
             continue
         if wanted.topics is None:
             whole.add(wanted.group_id)
-        out = m.OffsetFetchResponseGroup(wanted.group_id)
+        out = OffsetFetchResponseGroup(wanted.group_id)
         response.groups.append(out)
         yield from _read_group(reader, wanted, out)
         yield None
@@ -193,39 +199,37 @@ def _read_groups(
 
 
 def _read_before_v8(
-    reader: _OffsetReader, request: m.OffsetFetchRequest, response: m.OffsetFetchResponse
+    reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse
 ) -> WaitingJob[None]:
     """The form up to v7: one group, topics by name."""
     asked, topics = request.topics, None
     if asked is not None:
         topics = yield from collect_steps(
-            m.OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked
+            OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked
         )
-    out = m.OffsetFetchResponseGroup(request.group_id)
-    yield from _read_group(reader, m.OffsetFetchRequestGroup(request.group_id, topics=topics), out)
+    out = OffsetFetchResponseGroup(request.group_id)
+    yield from _read_group(reader, OffsetFetchRequestGroup(request.group_id, topics=topics), out)
     yield from wait_for_results(reader.pending_reads)
     response.error_code = out.error_code
     for found in out.topics:
         rows: list[Any] = found.partitions
-        response.topics.append(m.OffsetFetchResponseTopic(found.name, rows))
+        response.topics.append(OffsetFetchResponseTopic(found.name, rows))
         yield None
     if out.error_code and reader.context.version < 2:  # v1 has no error at the top: each partition carries it
         for wanted in asked or ():
-            topic = m.OffsetFetchResponseTopic(
-                wanted.name, StreamingArray(m.OffsetFetchResponse, reader.context.version)
-            )
+            topic = OffsetFetchResponseTopic(wanted.name, StreamingArray(OffsetFetchResponse, reader.context.version))
             response.topics.append(topic)
             yield from reader.add_errors(topic.partitions, wanted.partition_indexes, out.error_code)
             yield None
 
 
-def handle(context: RequestContext, request: m.OffsetFetchRequest) -> HandlerResult:
+def handle(context: RequestContext, request: OffsetFetchRequest) -> HandlerResult:
     """Read positions straight from the shard's state, and wait until what was read is committed."""
     return context.time_slice.start(_fetch_offsets(context, request))
 
 
-def _fetch_offsets(context: RequestContext, request: m.OffsetFetchRequest) -> WaitingJob[HandlerResult]:
-    response = m.OffsetFetchResponse(groups=StreamingArray(m.OffsetFetchResponse, context.version))
+def _fetch_offsets(context: RequestContext, request: OffsetFetchRequest) -> WaitingJob[HandlerResult]:
+    response = OffsetFetchResponse(groups=StreamingArray(OffsetFetchResponse, context.version))
     reader = _OffsetReader(context, stable=request.require_stable)
     yield from (_read_before_v8 if context.version < 8 else _read_groups)(reader, request, response)
     return response

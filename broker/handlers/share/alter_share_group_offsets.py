@@ -22,17 +22,23 @@ from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.time_slice import Job
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import alter_share_group_offsets as m
+from ottla.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
 
-TopicResponse = m.AlterShareGroupOffsetsResponseTopic
-PartitionResponse = m.AlterShareGroupOffsetsResponsePartition
+TopicResponse = AlterShareGroupOffsetsResponseTopic
+PartitionResponse = AlterShareGroupOffsetsResponsePartition
 
 
 def _refuse(code: ErrorCode, message: str | None = None) -> Message:
-    return m.AlterShareGroupOffsetsResponse(error_code=code, error_message=message or code.text)
+    return AlterShareGroupOffsetsResponse(error_code=code, error_message=message or code.text)
 
 
-def handle(context: RequestContext, request: m.AlterShareGroupOffsetsRequest) -> HandlerResult:
+def handle(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> HandlerResult:
     """Ask the group, then have the persister begin anew."""
     if not is_served(context):
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
@@ -52,7 +58,7 @@ class _PartitionReset(NamedTuple):
 
 
 def _topic_response(
-    context: RequestContext, topic: m.AlterShareGroupOffsetsRequestTopic, begun: list[_PartitionReset]
+    context: RequestContext, topic: AlterShareGroupOffsetsRequestTopic, begun: list[_PartitionReset]
 ) -> Job[TopicResponse]:
     """A topic's rows; ``begun`` takes those of partitions that exist."""
     known, refusal = context.image.topics.get(topic.topic_name), ErrorCode.NONE
@@ -73,8 +79,8 @@ def _topic_response(
     return row
 
 
-async def _alter(context: RequestContext, request: m.AlterShareGroupOffsetsRequest) -> Message:
-    response, begun = m.AlterShareGroupOffsetsResponse(), list[_PartitionReset]()
+async def _alter(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> Message:
+    response, begun = AlterShareGroupOffsetsResponse(), list[_PartitionReset]()
     for topic in request.topics:
         response.responses.append(await context.time_slice.run(_topic_response(context, topic, begun)))
         await context.time_slice.maybe_yield()

@@ -21,16 +21,20 @@ from ottla.broker.handlers.share.share_acknowledgements import is_served
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import delete_share_group_offsets as m
+from ottla.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
 
 NO_OFFSETS = "There is no offset information to delete."
 
 
 def _error_response(code: ErrorCode, message: str | None = None) -> Message:
-    return m.DeleteShareGroupOffsetsResponse(error_code=code, error_message=message or code.text)
+    return DeleteShareGroupOffsetsResponse(error_code=code, error_message=message or code.text)
 
 
-def handle(context: RequestContext, request: m.DeleteShareGroupOffsetsRequest) -> HandlerResult:
+def handle(context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> HandlerResult:
     """Ask the group, have the persister forget, and tell the group."""
     if not is_served(context):
         return _error_response(ErrorCode.UNSUPPORTED_VERSION)
@@ -43,12 +47,12 @@ def handle(context: RequestContext, request: m.DeleteShareGroupOffsetsRequest) -
 
 def _topic_response(
     name: str, topic_id: bytes, code: ErrorCode, text: str | None
-) -> m.DeleteShareGroupOffsetsResponseTopic:
-    return m.DeleteShareGroupOffsetsResponseTopic(name, topic_id, code, text)
+) -> DeleteShareGroupOffsetsResponseTopic:
+    return DeleteShareGroupOffsetsResponseTopic(name, topic_id, code, text)
 
 
-async def _delete(context: RequestContext, request: m.DeleteShareGroupOffsetsRequest) -> Message:
-    response, topics, unknown = m.DeleteShareGroupOffsetsResponse(), list[str](), list[str]()
+async def _delete(context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> Message:
+    response, topics, unknown = DeleteShareGroupOffsetsResponse(), list[str](), list[str]()
     for name in distinct(topic.topic_name for topic in request.topics):
         await context.time_slice.maybe_yield()
         if name is None:

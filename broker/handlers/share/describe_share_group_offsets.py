@@ -21,36 +21,43 @@ from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.bounded_concurrency import for_each_concurrently
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import describe_share_group_offsets as m
+from ottla.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
 
-PartitionResponse = m.DescribeShareGroupOffsetsResponsePartition
+PartitionResponse = DescribeShareGroupOffsetsResponsePartition
 
 
-def handle(context: RequestContext, request: m.DescribeShareGroupOffsetsRequest) -> HandlerResult:
+def handle(context: RequestContext, request: DescribeShareGroupOffsetsRequest) -> HandlerResult:
     """Answer each group on its own."""
     return _describe(context, request)
 
 
-async def _describe(context: RequestContext, request: m.DescribeShareGroupOffsetsRequest) -> Message:
-    response = m.DescribeShareGroupOffsetsResponse()
+async def _describe(context: RequestContext, request: DescribeShareGroupOffsetsRequest) -> Message:
+    response = DescribeShareGroupOffsetsResponse()
     for group in request.groups:
         response.groups.append(await _group(context, group))
         await context.time_slice.maybe_yield()
     return response
 
 
-def _error_group(group_id: str, code: ErrorCode) -> m.DescribeShareGroupOffsetsResponseGroup:
-    return m.DescribeShareGroupOffsetsResponseGroup(group_id, error_code=code, error_message=code.text)
+def _error_group(group_id: str, code: ErrorCode) -> DescribeShareGroupOffsetsResponseGroup:
+    return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=code, error_message=code.text)
 
 
 async def _group(
-    context: RequestContext, wanted: m.DescribeShareGroupOffsetsRequestGroup
-) -> m.DescribeShareGroupOffsetsResponseGroup:
+    context: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
     if not is_served(context):
         return _error_group(wanted.group_id, ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         return _error_group(wanted.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    row = m.DescribeShareGroupOffsetsResponseGroup(wanted.group_id)
+    row = DescribeShareGroupOffsetsResponseGroup(wanted.group_id)
     try:
         topics = await _all_partitions(context, wanted.group_id) if wanted.topics is None else None
     except ProtocolError as error:
@@ -66,10 +73,10 @@ async def _group(
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             parts = [PartitionResponse(n, -1, 0, -1, code, code.text) for n in topic.partitions]
-            row.topics.append(m.DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, parts))
+            row.topics.append(DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, parts))
         elif known is None:
             parts = [PartitionResponse(n, UNINITIALIZED) for n in topic.partitions]
-            row.topics.append(m.DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, parts))
+            row.topics.append(DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, parts))
         else:
             row.topics.append(await _topic(context, wanted.group_id, topic.topic_name, known.id, topic.partitions))
         await context.time_slice.maybe_yield()
@@ -91,8 +98,8 @@ async def _all_partitions(context: RequestContext, group_id: str) -> Mapping[byt
 
 async def _topic(
     context: RequestContext, group_id: str, name: str, topic_id: bytes, numbers: list[int]
-) -> m.DescribeShareGroupOffsetsResponseTopic:
-    row = m.DescribeShareGroupOffsetsResponseTopic(name, topic_id, [PartitionResponse(number) for number in numbers])
+) -> DescribeShareGroupOffsetsResponseTopic:
+    row = DescribeShareGroupOffsetsResponseTopic(name, topic_id, [PartitionResponse(number) for number in numbers])
 
     async def fill(at: int) -> None:
         row.partitions[at] = await _partition(context, name, SharePartitionKey(group_id, topic_id, numbers[at]))

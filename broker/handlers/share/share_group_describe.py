@@ -21,20 +21,20 @@ from ottla.broker.handlers.groups.group_descriptions import (
     named_assignment,
 )
 from ottla.broker.handlers.share.share_acknowledgements import is_served
-from ottla.wire.messages import share_group_describe as m
+from ottla.wire.messages import share_group_describe
 
 ASSIGNOR = "simple"
 
 
-def _member(context: RequestContext, group: ShareGroup, member: ShareGroupMember) -> m.Member:
-    return m.Member(
+def _member(context: RequestContext, group: ShareGroup, member: ShareGroupMember) -> share_group_describe.Member:
+    return share_group_describe.Member(
         member.id,
         member.rack_id,
         member.epoch,
         member.client_id,
         member.client_host,
         sorted(member.subscribed_topic_names),
-        named_assignment(context, m, member.assigned),
+        named_assignment(context, share_group_describe, member.assigned),
     )
 
 
@@ -42,9 +42,16 @@ def _group(machine: GroupStateMachine, group_id: str) -> ShareGroup:
     return machine.share_groups.require_group(group_id)
 
 
-KIND = GroupDescriber(m, m.ShareGroupDescribeResponse, is_served, _group, assignor_fields(lambda *_: ASSIGNOR), _member)
+KIND = GroupDescriber(
+    share_group_describe,
+    share_group_describe.ShareGroupDescribeResponse,
+    is_served,
+    _group,
+    assignor_fields(lambda *_: ASSIGNOR),
+    _member,
+)
 
 
-def handle(context: RequestContext, request: m.ShareGroupDescribeRequest) -> HandlerResult:
+def handle(context: RequestContext, request: share_group_describe.ShareGroupDescribeRequest) -> HandlerResult:
     """Answer each group on its own."""
     return describe_groups(context, KIND, request)

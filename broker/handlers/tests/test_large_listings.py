@@ -25,7 +25,6 @@ from ottla.jobs import steps
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -41,6 +40,7 @@ from ottla.wire.messages.describe_user_scram_credentials import DescribeUserScra
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.messages.metadata_records import ClientQuotaRecord, EntityData, UserScramCredentialRecord
 
 COUNT = 60
 NAMES = [f"name-{number * 7 % COUNT:03}" for number in range(COUNT)]
@@ -50,15 +50,15 @@ CLIENTS = MetadataImage(configs=Map({(RESOURCE_CLIENT_METRICS, name): Map() for 
 QUOTAS = MetadataImage(
     others=Map(
         {
-            ("quota", (("user", name),), "request_percentage"): m.ClientQuotaRecord(
-                [m.EntityData("user", name)], "request_percentage", 5.0, False
+            ("quota", (("user", name),), "request_percentage"): ClientQuotaRecord(
+                [EntityData("user", name)], "request_percentage", 5.0, False
             )
             for name in NAMES
         }
     )
 )
 USERS = MetadataImage(
-    others=Map({("scram", name, 1): m.UserScramCredentialRecord(name, 1, b"", b"", b"", 4096) for name in NAMES})
+    others=Map({("scram", name, 1): UserScramCredentialRecord(name, 1, b"", b"", b"", 4096) for name in NAMES})
 )
 RULES = MetadataImage(
     acls=Map(

@@ -29,15 +29,15 @@ from ottla.log.tests.log_fixtures import NOW, make_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import produce as pr
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.describe_producers import DescribeProducersRequest
 from ottla.wire.messages.describe_producers import TopicRequest as ProducersOf
 from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from ottla.wire.messages.describe_topic_partitions import TopicRequest as PartitionsOf
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 
 def names(count: int) -> list[str]:
@@ -149,13 +149,13 @@ def test_a_partition_tells_its_producers_once_however_often_it_is_asked_for() ->
     run_virtual(run)
 
 
-def produce_request(count: int, acks: int, *, bad: int = -1, corrupt: int = -1) -> pr.ProduceRequest:
-    parts = [pr.PartitionProduceData(n, make_batch(0)) for n in range(count)]
+def produce_request(count: int, acks: int, *, bad: int = -1, corrupt: int = -1) -> ProduceRequest:
+    parts = [PartitionProduceData(n, make_batch(0)) for n in range(count)]
     if bad >= 0:
         parts[bad].records = b""
     if corrupt >= 0:
         parts[corrupt].records = b"no batch at all, and longer than its beginning"
-    return pr.ProduceRequest(None, acks, 1000, [pr.TopicProduceData("t", partition_data=parts)])
+    return ProduceRequest(None, acks, 1000, [TopicProduceData("t", partition_data=parts)])
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
@@ -215,10 +215,10 @@ def test_of_a_long_produce_with_bytes_that_are_no_batch_nothing_is_appended() ->
 # ---------------------------------------------------------------- fetches of very many partitions
 
 
-def long_fetch(version: int, *parts: tuple[int, int], epoch: int = -1) -> f.FetchRequest:
-    topic = f.FetchTopic("", topic_id_of("t")) if version >= 13 else f.FetchTopic("t")
-    topic.partitions = [f.FetchPartition(n, -1, offset, partition_max_bytes=1 << 20) for n, offset in parts]
-    return f.FetchRequest(max_wait_ms=0, max_bytes=1 << 24, session_epoch=epoch, topics=[topic])
+def long_fetch(version: int, *parts: tuple[int, int], epoch: int = -1) -> FetchRequest:
+    topic = FetchTopic("", topic_id_of("t")) if version >= 13 else FetchTopic("t")
+    topic.partitions = [FetchPartition(n, -1, offset, partition_max_bytes=1 << 20) for n, offset in parts]
+    return FetchRequest(max_wait_ms=0, max_bytes=1 << 24, session_epoch=epoch, topics=[topic])
 
 
 @pytest.mark.parametrize("version", [4, 12, 13, 16])

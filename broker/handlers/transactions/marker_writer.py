@@ -22,13 +22,20 @@ from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.producers.transaction_verification import TxnAppendContext
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import write_txn_markers as m
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
 
 if TYPE_CHECKING:
     from ottla.broker.services import BrokerServices
 
-MarkerPartitionResult = m.WritableTxnMarkerPartitionResult
+MarkerPartitionResult = WritableTxnMarkerPartitionResult
 _NOT_COORDINATOR = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
@@ -49,29 +56,29 @@ class _MarkerWrites:
         self.delayed_appends: list[DelayedProduce] = []
         self.offsets_markers: list[_OffsetsMarker] = []
 
-    def append_all(self, request: m.WriteTxnMarkersRequest, response: m.WriteTxnMarkersResponse) -> Iterator[None]:
+    def append_all(self, request: WriteTxnMarkersRequest, response: WriteTxnMarkersResponse) -> Iterator[None]:
         """Append every marker, and give each its row; of one producer there is one result."""
-        by_producer: dict[int, m.WritableTxnMarkerResult] = {}
+        by_producer: dict[int, WritableTxnMarkerResult] = {}
         by_topic: dict[tuple[int, str], list[MarkerPartitionResult]] = {}
         for marker in request.markers:
             yield
             result = by_producer.get(marker.producer_id)
             if result is None:
-                result = by_producer[marker.producer_id] = m.WritableTxnMarkerResult(marker.producer_id)
+                result = by_producer[marker.producer_id] = WritableTxnMarkerResult(marker.producer_id)
                 response.markers.append(result)
             for topic in marker.topics:
                 yield
                 rows = by_topic.get((marker.producer_id, topic.name))
                 if rows is None:
                     rows = by_topic[marker.producer_id, topic.name] = []
-                    result.topics.append(m.WritableTxnMarkerTopicResult(topic.name, rows))
+                    result.topics.append(WritableTxnMarkerTopicResult(topic.name, rows))
                 for number in topic.partition_indexes:
                     row = MarkerPartitionResult(number)
                     rows.append(row)
                     self._write_marker(marker, topic.name, row)
                     yield
 
-    def _write_marker(self, marker: m.WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
+    def _write_marker(self, marker: WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
         try:
             if topic == OFFSETS_TOPIC:
                 self._submit_to_group_coordinator(marker, row)
@@ -80,7 +87,7 @@ class _MarkerWrites:
         except ProtocolError as error:
             row.error_code = error.code
 
-    def _submit_to_group_coordinator(self, marker: m.WritableTxnMarker, row: MarkerPartitionResult) -> None:
+    def _submit_to_group_coordinator(self, marker: WritableTxnMarker, row: MarkerPartitionResult) -> None:
         """Have the group coordinator write a marker, and do with its positions as it says.
 
         Raises:
@@ -95,7 +102,7 @@ class _MarkerWrites:
         ticket = services.groups.submit_to_partition(row.partition_index, lambda own: EndOffsetsTransaction(own, ends))
         self.offsets_markers.append(_OffsetsMarker(ticket, row))
 
-    def _append(self, marker: m.WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
+    def _append(self, marker: WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
         """Append a marker to a partition of data.
 
         Raises:
@@ -146,14 +153,14 @@ def _from_group_coordinator(answer: Any) -> ErrorCode:
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_COORDINATOR else code
 
 
-def _txn_end(marker: m.WritableTxnMarker) -> EndTransactionMarker:
+def _txn_end(marker: WritableTxnMarker) -> EndTransactionMarker:
     kind = ControlRecordType.COMMIT if marker.transaction_result else ControlRecordType.ABORT
     return EndTransactionMarker(kind, marker.coordinator_epoch)
 
 
-async def write_markers(services: BrokerServices, request: m.WriteTxnMarkersRequest) -> m.WriteTxnMarkersResponse:
+async def write_markers(services: BrokerServices, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     """Write markers to the partitions this node leads; answered once each is committed, refused or out of time."""
-    response = m.WriteTxnMarkersResponse()
+    response = WriteTxnMarkersResponse()
     work, turn = _MarkerWrites(services), TimeSlice(services.env, BACKGROUND_SLICE_MS)
     for _ in work.append_all(request, response):
         await turn.maybe_yield()

@@ -26,7 +26,13 @@ from ottla.jobs.state_machine import TransactionContext
 from ottla.jobs.time_slice import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import txn_offset_commit as m
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from ottla.wire.record_batch.batch_header import NO_SEQUENCE
 
 _ADDS_SINCE = 5
@@ -37,21 +43,21 @@ _LOADING_SINCE = 2
 class _TxnOffsetCommit:
     """One request on its way."""
 
-    def __init__(self, context: RequestContext, request: m.TxnOffsetCommitRequest) -> None:
+    def __init__(self, context: RequestContext, request: TxnOffsetCommitRequest) -> None:
         self._context = context
         self._request = request
         self._limit = context.services.groups.settings.max_metadata_bytes
-        self._topic_responses: dict[str, m.TxnOffsetCommitResponseTopic] = {}
+        self._topic_responses: dict[str, TxnOffsetCommitResponseTopic] = {}
         self.valid_partitions: list[ValidPartitions] = []
-        self.response = m.TxnOffsetCommitResponse()
+        self.response = TxnOffsetCommitResponse()
 
-    def _add_response(self, name: str, part: m.TxnOffsetCommitRequestPartition, code: ErrorCode) -> None:
+    def _add_response(self, name: str, part: TxnOffsetCommitRequestPartition, code: ErrorCode) -> None:
         row = self._topic_responses.get(name)
         if row is None:
-            rows = StreamingArray(m.TxnOffsetCommitResponse, self._context.version)
-            row = self._topic_responses[name] = m.TxnOffsetCommitResponseTopic(name, rows)
+            rows = StreamingArray(TxnOffsetCommitResponse, self._context.version)
+            row = self._topic_responses[name] = TxnOffsetCommitResponseTopic(name, rows)
             self.response.topics.append(row)
-        row.partitions.append(m.TxnOffsetCommitResponsePartition(part.partition_index, code))
+        row.partitions.append(TxnOffsetCommitResponsePartition(part.partition_index, code))
 
     def validate(self) -> Job[None]:
         """Answer for what is not there, or not the caller's, and keep the rest."""
@@ -61,7 +67,7 @@ class _TxnOffsetCommit:
             code, known = unauthorized, context.image.topics.get(wanted.name)
             if code is ErrorCode.NONE and not context.may(acl.AclOperation.READ, acl.ResourceType.TOPIC, wanted.name):
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            good: list[m.TxnOffsetCommitRequestPartition] = []
+            good: list[TxnOffsetCommitRequestPartition] = []
             for part in wanted.partitions:
                 if code is not ErrorCode.NONE:
                     self._add_response(wanted.name, part, code)
@@ -145,12 +151,12 @@ class _TxnOffsetCommit:
             yield
 
 
-def handle(context: RequestContext, request: m.TxnOffsetCommitRequest) -> HandlerResult:
+def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> HandlerResult:
     """Check each position, have the transaction confirmed, and hand the good ones to the group's machine."""
     return _commit(context, _TxnOffsetCommit(context, request))
 
 
-async def _commit(context: RequestContext, work: _TxnOffsetCommit) -> m.TxnOffsetCommitResponse:
+async def _commit(context: RequestContext, work: _TxnOffsetCommit) -> TxnOffsetCommitResponse:
     await context.time_slice.run(work.validate())
     if work.valid_partitions:
         await context.time_slice.run(work.apply_result(await work.commit()))

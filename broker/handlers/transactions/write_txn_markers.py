@@ -18,20 +18,26 @@ from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.time_slice import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import write_txn_markers as m
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 
-def _reject_request(context: RequestContext, request: m.WriteTxnMarkersRequest, code: ErrorCode) -> Job[HandlerResult]:
+def _reject_request(context: RequestContext, request: WriteTxnMarkersRequest, code: ErrorCode) -> Job[HandlerResult]:
     def rows() -> StreamingArray:
-        return StreamingArray(m.WriteTxnMarkersResponse, context.version)
+        return StreamingArray(WriteTxnMarkersResponse, context.version)
 
-    response = m.WriteTxnMarkersResponse(rows())
+    response = WriteTxnMarkersResponse(rows())
     for marker in request.markers:
-        result = m.WritableTxnMarkerResult(marker.producer_id, rows())
+        result = WritableTxnMarkerResult(marker.producer_id, rows())
         for topic in marker.topics:
-            told = m.WritableTxnMarkerTopicResult(topic.name, rows())
+            told = WritableTxnMarkerTopicResult(topic.name, rows())
             for number in topic.partition_indexes:
-                told.partitions.append(m.WritableTxnMarkerPartitionResult(number, code))
+                told.partitions.append(WritableTxnMarkerPartitionResult(number, code))
                 yield
             result.topics.append(told)
             yield
@@ -40,7 +46,7 @@ def _reject_request(context: RequestContext, request: m.WriteTxnMarkersRequest, 
     return response
 
 
-def handle(context: RequestContext, request: m.WriteTxnMarkersRequest) -> HandlerResult:
+def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> HandlerResult:
     """Write each marker."""
     if not (
         context.may(AclOperation.ALTER, ResourceType.CLUSTER)

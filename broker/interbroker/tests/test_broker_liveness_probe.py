@@ -23,20 +23,20 @@ from ottla.controller.control.fast_fencing import BrokerConnectionRefused, Broke
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 
 ME, OTHER, PORT, EPOCH = 1, 2, 9092, 50
 
 
-def broker(broker_id: int, epoch: int = EPOCH, *, fenced: bool = False) -> m.RegisterBrokerRecord:
-    ends = [m.BrokerEndpoint("PLAINTEXT", f"h{broker_id}", PORT + broker_id, 0), m.BrokerEndpoint("OUT", "no", 1, 0)]
-    return m.RegisterBrokerRecord(broker_id, broker_epoch=epoch, end_points=ends, fenced=fenced)
+def broker(broker_id: int, epoch: int = EPOCH, *, fenced: bool = False) -> RegisterBrokerRecord:
+    ends = [BrokerEndpoint("PLAINTEXT", f"h{broker_id}", PORT + broker_id, 0), BrokerEndpoint("OUT", "no", 1, 0)]
+    return RegisterBrokerRecord(broker_id, broker_epoch=epoch, end_points=ends, fenced=fenced)
 
 
 class LivenessProbeFixture:
     """A controller with brokers, a network, and the one who watches."""
 
-    def __init__(self, *brokers: m.RegisterBrokerRecord) -> None:
+    def __init__(self, *brokers: RegisterBrokerRecord) -> None:
         self.env: Any = VirtualEnv()
         self.env.net = self.net = MemoryNet()
         self.image = MetadataImage(brokers={b.broker_id: b for b in brokers})

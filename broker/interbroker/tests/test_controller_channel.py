@@ -15,17 +15,27 @@ from ottla.env.env import FOREVER_S
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.messages import alter_partition as ap
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import create_topics
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
+from ottla.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+)
 from ottla.wire.messages.envelope import EnvelopeResponse
 
-BEAT = bh.BrokerHeartbeatRequest(NODE_ID, 3, 5)
+BEAT = BrokerHeartbeatRequest(NODE_ID, 3, 5)
 GONE = ProtocolError(ErrorCode.NOT_CONTROLLER)
-CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
-MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a")])
+CREATE = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("a", 1, 1)])
+MADE = create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("a")])
 
 
 @pytest.fixture
@@ -38,10 +48,10 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> ControllerChannelFixture:
 
 def test_where_this_node_is_the_controller_nothing_is_dialled(stage: ControllerChannelFixture) -> None:
     stage.local_controller.is_active = True
-    stage.local_controller.responses = [bh.BrokerHeartbeatResponse(), MADE]
+    stage.local_controller.responses = [BrokerHeartbeatResponse(), MADE]
 
     async def story() -> None:
-        assert await stage.channel.submit(BEAT) == bh.BrokerHeartbeatResponse()
+        assert await stage.channel.submit(BEAT) == BrokerHeartbeatResponse()
         assert await stage.channel.forward(stage.forwardable_request(CREATE, 5), CREATE) is MADE
         assert trio.current_time() == 0
 
@@ -84,12 +94,12 @@ def test_a_disk_that_fails_here_is_not_hidden(stage: ControllerChannelFixture) -
 def test_the_quorum_itself_is_asked_of_raft_and_again_where_another_leads_it(
     stage: ControllerChannelFixture, code: ErrorCode
 ) -> None:
-    part = dq.DescribeQuorumResponsePartitionData(0, code)
-    first = dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
-    second = dq.DescribeQuorumResponse(error_message="second")
+    part = DescribeQuorumResponsePartitionData(0, code)
+    first = DescribeQuorumResponse(topics=[DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
+    second = DescribeQuorumResponse(error_message="second")
     stage.local_controller.is_active = True
     stage.local_controller.responses = [first, second]
-    request = dq.DescribeQuorumRequest()
+    request = DescribeQuorumRequest()
 
     async def story() -> None:
         answer = await stage.channel.forward(stage.forwardable_request(request, 2), request)
@@ -107,33 +117,33 @@ def test_r344_a_node_asks_as_itself_in_the_newest_version_both_speak_over_one_co
 ) -> None:
     there = stage.add_remote(1)
     there.versions[ApiKey.BROKER_HEARTBEAT] = (0, 1)
-    there.responses = [bh.BrokerHeartbeatResponse(is_caught_up=True), ap.AlterPartitionResponse()]
+    there.responses = [BrokerHeartbeatResponse(is_caught_up=True), AlterPartitionResponse()]
     stage.local_controller.address = ("h", 1)
 
     async def story() -> None:
         assert (await stage.channel.submit(BEAT)).is_caught_up
-        await stage.channel.submit(ap.AlterPartitionRequest(NODE_ID), 2)
+        await stage.channel.submit(AlterPartitionRequest(NODE_ID), 2)
 
     stage.run(story, there)
     assert there.requests == [
         (ApiKey.BROKER_HEARTBEAT, 1, str(NODE_ID), BEAT),
-        (ApiKey.ALTER_PARTITION, 2, str(NODE_ID), ap.AlterPartitionRequest(NODE_ID)),
+        (ApiKey.ALTER_PARTITION, 2, str(NODE_ID), AlterPartitionRequest(NODE_ID)),
     ]
     assert stage.net.connect_attempts == [("h", 1)]
 
 
-def row(code: ErrorCode) -> ap.AlterPartitionResponse:
-    rows = [ap.AlterPartitionResponsePartitionData(0), ap.AlterPartitionResponsePartitionData(1, code)]
-    return ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(b"i" * 16, rows)])
+def row(code: ErrorCode) -> AlterPartitionResponse:
+    rows = [AlterPartitionResponsePartitionData(0), AlterPartitionResponsePartitionData(1, code)]
+    return AlterPartitionResponse(topics=[AlterPartitionResponseTopicData(b"i" * 16, rows)])
 
 
 @pytest.mark.parametrize(
     ("answer", "again"),
     [
-        (ap.AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER), True),
+        (AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER), True),
         (row(ErrorCode.NOT_CONTROLLER), True),
         (row(ErrorCode.FENCED_LEADER_EPOCH), False),
-        (ap.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), False),
+        (AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), False),
     ],
     ids=["top", "row", "another row", "another error"],
 )
@@ -141,12 +151,12 @@ def test_r345_not_controller_anywhere_sends_the_same_request_again(
     stage: ControllerChannelFixture, answer: Any, *, again: bool
 ) -> None:
     there = stage.add_remote(1)
-    there.responses = [answer, ap.AlterPartitionResponse()]
+    there.responses = [answer, AlterPartitionResponse()]
     stage.local_controller.address = ("h", 1)
 
     async def story() -> None:
-        found = await stage.channel.submit(ap.AlterPartitionRequest(NODE_ID))
-        assert found == (ap.AlterPartitionResponse() if again else answer)
+        found = await stage.channel.submit(AlterPartitionRequest(NODE_ID))
+        assert found == (AlterPartitionResponse() if again else answer)
 
     stage.run(story, there)
     assert len(there.requests) == 1 + again
@@ -160,9 +170,9 @@ def test_r345_after_a_disconnect_the_leader_is_looked_for_and_asked_the_same(sta
     def dies(request: Any) -> Any:
         stage.net.accepted[-1].close()
         stage.local_controller.address = ("h", 2)
-        return bh.BrokerHeartbeatResponse()
+        return BrokerHeartbeatResponse()
 
-    old.responses, new.responses = [dies], [bh.BrokerHeartbeatResponse(is_caught_up=True)]
+    old.responses, new.responses = [dies], [BrokerHeartbeatResponse(is_caught_up=True)]
 
     async def story() -> None:
         assert (await stage.channel.submit(BEAT)).is_caught_up
@@ -181,7 +191,7 @@ def test_who_has_stopped_is_waited_for_only_while_he_is_the_leader(stage: Contro
     async def never(request: Any) -> Any:
         await trio.sleep_forever()
 
-    old.responses, new.responses = [never], [bh.BrokerHeartbeatResponse(is_caught_up=True)]
+    old.responses, new.responses = [never], [BrokerHeartbeatResponse(is_caught_up=True)]
 
     async def story() -> None:
         async with trio.open_nursery() as nursery:
@@ -205,7 +215,7 @@ def test_who_waits_for_another_answers_itself_once_it_leads(stage: ControllerCha
         await trio.sleep_forever()
 
     old.responses = [never]
-    stage.local_controller.responses = [bh.BrokerHeartbeatResponse()] * 2
+    stage.local_controller.responses = [BrokerHeartbeatResponse()] * 2
 
     async def story() -> None:
         async with trio.open_nursery() as nursery:
@@ -225,7 +235,7 @@ def test_a_leader_that_does_not_answer_is_hung_up_on_and_asked_anew(stage: Contr
     async def never(request: Any) -> Any:
         await trio.sleep_forever()
 
-    there.responses = [never, bh.BrokerHeartbeatResponse()]
+    there.responses = [never, BrokerHeartbeatResponse()]
 
     async def story() -> None:
         await stage.channel.submit(BEAT)
@@ -250,7 +260,7 @@ def test_nobody_is_looked_for_longer_than_the_limit(monkeypatch: pytest.MonkeyPa
 
 def test_what_is_in_the_way_is_told_once(stage: ControllerChannelFixture, caplog: pytest.LogCaptureFixture) -> None:
     there = stage.add_remote(1)
-    there.responses = [bh.BrokerHeartbeatResponse()]
+    there.responses = [BrokerHeartbeatResponse()]
     stage.local_controller.address = ("h", 2)
     caplog.set_level("INFO")
 
@@ -270,11 +280,11 @@ def test_what_is_in_the_way_is_told_once(stage: ControllerChannelFixture, caplog
 def test_without_a_limit_the_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = ControllerChannelFixture(monkeypatch, FOREVER_S)
     there = stage.add_remote(1)
-    there.responses = [ap.AlterPartitionResponse()]
+    there.responses = [AlterPartitionResponse()]
 
     async def story() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.channel.submit, ap.AlterPartitionRequest(NODE_ID))
+            nursery.start_soon(stage.channel.submit, AlterPartitionRequest(NODE_ID))
             await trio.sleep(500)
             stage.local_controller.address = ("h", 1)
 
@@ -316,7 +326,7 @@ def test_r304_a_clients_request_travels_whole_with_who_and_where_it_is(
 
     async def story() -> None:
         answer = await stage.channel.forward(asking, CREATE)
-        assert answer == ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a")])
+        assert answer == create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("a")])
 
     stage.run(story, there)
     ((key, version, client, envelope),) = there.requests
@@ -327,8 +337,10 @@ def test_r304_a_clients_request_travels_whole_with_who_and_where_it_is(
     assert envelope.client_host_address == address
 
 
-def code_row(code: ErrorCode) -> ct.CreateTopicsResponse:
-    return ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_code=code, error_message=None)])
+def code_row(code: ErrorCode) -> create_topics.CreateTopicsResponse:
+    return create_topics.CreateTopicsResponse(
+        topics=[create_topics.CreatableTopicResult("a", error_code=code, error_message=None)]
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,19 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import encode_request, parse_request
-from ottla.wire.messages import alter_partition as ap
-from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import create_topics
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
 
 COUNT = 1000
-CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
-MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult(str(n), error_message=None) for n in range(COUNT)])
+CREATE = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("a", 1, 1)])
+MADE = create_topics.CreateTopicsResponse(
+    topics=[create_topics.CreatableTopicResult(str(n), error_message=None) for n in range(COUNT)]
+)
 
 
 class WatchedTimeSlice(TimeSlice):
@@ -60,8 +67,8 @@ def test_a_broker_reads_what_a_client_is_answered_in_steps(monkeypatch: pytest.M
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER])
 def test_a_controller_looks_in_steps_whether_the_answer_in_an_envelope_says_that_it_is_none(code: ErrorCode) -> None:
     listener = ControllerListenerFixture()
-    last = ct.CreatableTopicResult("last", error_code=code)
-    listener.quorum.answer = ct.CreateTopicsResponse(topics=[*MADE.topics, last])
+    last = create_topics.CreatableTopicResult("last", error_code=code)
+    listener.quorum.answer = create_topics.CreateTopicsResponse(topics=[*MADE.topics, last])
     frame = memoryview(encode_request(ApiKey.ENVELOPE, 0, 5, "7", enveloped(CREATE, 7))[4:])
 
     async def story() -> Any:
@@ -80,14 +87,14 @@ def test_a_broker_looks_in_steps_whether_it_asked_the_controller(
     monkeypatch.setattr("ottla.broker.interbroker.remote_controller.TimeSlice", WatchedTimeSlice, raising=False)
     stage = ControllerChannelFixture(monkeypatch)
     there = stage.add_remote(1)
-    parts = [ap.AlterPartitionResponsePartitionData(n) for n in range(COUNT)]
+    parts = [AlterPartitionResponsePartitionData(n) for n in range(COUNT)]
     parts[-1].error_code = code
-    answers: list[Message] = [ap.AlterPartitionResponse(topics=[ap.AlterPartitionResponseTopicData(bytes(16), parts)])]
-    there.responses = [*answers, ap.AlterPartitionResponse()]
+    answers: list[Message] = [AlterPartitionResponse(topics=[AlterPartitionResponseTopicData(bytes(16), parts)])]
+    there.responses = [*answers, AlterPartitionResponse()]
     stage.local_controller.address = ("h", 1)
 
     async def story() -> None:
-        answer = await stage.channel.submit(ap.AlterPartitionRequest(7))
+        answer = await stage.channel.submit(AlterPartitionRequest(7))
         assert len(answer.topics) == (code is ErrorCode.NONE)  # it was asked again
 
     stage.run(story, there)

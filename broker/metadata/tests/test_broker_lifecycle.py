@@ -26,9 +26,9 @@ from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import broker_registration as br
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Listener
+from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 ME = 5
 BEAT_S = 2.0
@@ -86,7 +86,7 @@ class FakeLifecycleController:
         """A broker's record becomes as said (with no fields: it is forgotten), and is seen here a little later."""
         brokers = dict(self.truth.brokers)
         if fields:
-            brokers[broker_id] = changed(brokers.get(broker_id, m.RegisterBrokerRecord(broker_id)), **fields)
+            brokers[broker_id] = changed(brokers.get(broker_id, RegisterBrokerRecord(broker_id)), **fields)
         else:
             del brokers[broker_id]
         self.truth = image = replace(self.truth, offset=self.truth.offset + 1, brokers=brokers)
@@ -108,30 +108,30 @@ class FakeLifecycleController:
                 await trio.sleep_forever()
             if isinstance(refusal, Exception):
                 raise refusal
-            if isinstance(request, br.BrokerRegistrationRequest):
-                return br.BrokerRegistrationResponse(error_code=refusal)
-            return bh.BrokerHeartbeatResponse(error_code=refusal)
-        if isinstance(request, br.BrokerRegistrationRequest):
+            if isinstance(request, BrokerRegistrationRequest):
+                return BrokerRegistrationResponse(error_code=refusal)
+            return BrokerHeartbeatResponse(error_code=refusal)
+        if isinstance(request, BrokerRegistrationRequest):
             self.next_epoch += 1
             self.commit(broker_epoch=self.next_epoch, fenced=True, incarnation_id=request.incarnation_id)
-            return br.BrokerRegistrationResponse(broker_epoch=self.next_epoch)
+            return BrokerRegistrationResponse(broker_epoch=self.next_epoch)
         return self._heard(request)
 
-    def _heard(self, beat: bh.BrokerHeartbeatRequest) -> bh.BrokerHeartbeatResponse:
+    def _heard(self, beat: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         known = self.truth.brokers.get(ME)
         if known is None or known.broker_epoch != beat.broker_epoch:
-            return bh.BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+            return BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         caught_up = beat.current_metadata_offset >= self.truth.offset or not known.fenced
         if beat.want_shut_down:
             self.waits_for_others -= 1
             if self.waits_for_others < 0:
                 self.commit(fenced=True)
-                return bh.BrokerHeartbeatResponse(should_shut_down=True)
+                return BrokerHeartbeatResponse(should_shut_down=True)
             if not known.in_controlled_shutdown:
                 self.commit(in_controlled_shutdown=True)
         elif known.fenced and caught_up and not beat.want_fence:
             self.commit(fenced=False)
-        return bh.BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=self.truth.brokers[ME].fenced)
+        return BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=self.truth.brokers[ME].fenced)
 
     def play(self, story: Callable[[], Awaitable[None]], *, keeps: bool = True) -> None:
         """Register, keep the lease, and the story beside it."""
@@ -149,12 +149,12 @@ class FakeLifecycleController:
         run_virtual(main)
 
     @property
-    def beats(self) -> list[bh.BrokerHeartbeatRequest]:
-        return [x for _, x in self.said if isinstance(x, bh.BrokerHeartbeatRequest)]
+    def beats(self) -> list[BrokerHeartbeatRequest]:
+        return [x for _, x in self.said if isinstance(x, BrokerHeartbeatRequest)]
 
     @property
-    def registrations(self) -> list[br.BrokerRegistrationRequest]:
-        return [x for _, x in self.said if isinstance(x, br.BrokerRegistrationRequest)]
+    def registrations(self) -> list[BrokerRegistrationRequest]:
+        return [x for _, x in self.said if isinstance(x, BrokerRegistrationRequest)]
 
 
 async def at_once() -> None:
@@ -166,7 +166,7 @@ def test_r280_a_broker_says_who_it_is_where_it_listens_and_what_it_can() -> None
     house.play(at_once)
     (request,) = house.registrations
     assert (request.broker_id, request.cluster_id, request.rack) == (ME, "cluster", "r")
-    assert request.listeners == [br.Listener("PLAINTEXT", "h", 9092, 0)]
+    assert request.listeners == [Listener("PLAINTEXT", "h", 9092, 0)]
     assert request.log_dirs == [b"a" * 16, b"b" * 16]
     told = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
     assert told == SUPPORTED_FEATURES
@@ -190,7 +190,7 @@ def test_r272_the_former_epoch_is_what_the_marks_of_a_clean_stop_say(
 ) -> None:
     house = FakeLifecycleController()
     house.cache.image = house.committed = house.truth = MetadataImage(
-        brokers={i: m.RegisterBrokerRecord(i, broker_epoch=epoch) for i, epoch in brokers.items()}
+        brokers={i: RegisterBrokerRecord(i, broker_epoch=epoch) for i, epoch in brokers.items()}
     )
     house.storage.clean_shutdown_epoch = clean_epoch
     house.play(at_once)
@@ -209,7 +209,7 @@ def test_r278_it_registers_until_it_is_taken_in_as_the_same_process(refusals: li
     house = FakeLifecycleController()
     house.refusals = list(refusals)
     house.play(at_once)
-    times = [at for at, x in house.said if isinstance(x, br.BrokerRegistrationRequest)]
+    times = [at for at, x in house.said if isinstance(x, BrokerRegistrationRequest)]
     assert times == pytest.approx([n * RETRY_S for n in range(len(refusals) + 1)])
     assert len({x.incarnation_id for x in house.registrations}) == 1
     assert house.led == [41]
@@ -234,7 +234,7 @@ def test_r278_it_wants_to_be_fenced_until_it_has_applied_its_own_registration() 
     assert [b.want_fence for b in beats] == [True] * (len(beats) - 1) + [False]
     assert {b.broker_epoch for b in beats} == {41}
     assert beats[-1].current_metadata_offset >= 0
-    first, second = [at for at, x in house.said if isinstance(x, bh.BrokerHeartbeatRequest)][:2]
+    first, second = [at for at, x in house.said if isinstance(x, BrokerHeartbeatRequest)][:2]
     assert second - first == pytest.approx(CATCH_UP_INTERVAL_S)
 
 

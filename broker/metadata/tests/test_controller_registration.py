@@ -15,8 +15,12 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import controller_registration as cr
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    Listener,
+)
+from ottla.wire.messages.metadata_records import RegisterControllerRecord
 
 ME, MINE, OTHER = 4, b"m" * 16, b"o" * 16
 NEW = {"metadata.version": 30}
@@ -26,7 +30,7 @@ class FakeActiveController:
     """The active controller: refuses so often, then takes it."""
 
     def __init__(self, refusals: list[Any]) -> None:
-        self.asked: list[tuple[float, cr.ControllerRegistrationRequest]] = []
+        self.asked: list[tuple[float, ControllerRegistrationRequest]] = []
         self.refusals = refusals
 
     async def submit(self, request: Any, version: int = 0) -> Any:
@@ -35,11 +39,11 @@ class FakeActiveController:
         refusal = self.refusals.pop(0) if self.refusals else ErrorCode.NONE
         if isinstance(refusal, Exception):
             raise refusal
-        return cr.ControllerRegistrationResponse(error_code=refusal)
+        return ControllerRegistrationResponse(error_code=refusal)
 
 
 def image(incarnation: bytes | None, features: dict[str, int] = NEW) -> MetadataImage:
-    known = {} if incarnation is None else {ME: m.RegisterControllerRecord(ME, incarnation, False, [], [])}
+    known = {} if incarnation is None else {ME: RegisterControllerRecord(ME, incarnation, False, [], [])}
     return MetadataImage(features=features, controllers=known)
 
 
@@ -98,7 +102,7 @@ def test_it_registers_once_for_each_time_the_log_lacks_this_process(
 def test_it_says_who_it_is_where_it_listens_and_what_it_can() -> None:
     ((_, request),) = told([(image(None), FEATURES)]).asked
     assert (request.controller_id, request.incarnation_id, request.zk_migration_ready) == (ME, MINE, False)
-    assert request.listeners == [cr.Listener("C", "h", 9, 0), cr.Listener("D", "i", 8, 0)]
+    assert request.listeners == [Listener("C", "h", 9, 0), Listener("D", "i", 8, 0)]
     features = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
     assert features == SUPPORTED_FEATURES
 

@@ -25,10 +25,10 @@ from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixture, led_topic
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import assign_replicas_to_dirs as ad
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import create_topics
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
+from ottla.wire.messages.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 
 
 def play(story: Callable[[], Awaitable[None]]) -> None:
@@ -38,12 +38,12 @@ def play(story: Callable[[], Awaitable[None]]) -> None:
 # ------------------------------------------------------------------ where clients reach the brokers
 
 
-def broker(number: int, *ends: m.BrokerEndpoint, **more: Any) -> m.RegisterBrokerRecord:
-    return m.RegisterBrokerRecord(number, end_points=list(ends), **{"fenced": False, "rack": None, **more})
+def broker(number: int, *ends: BrokerEndpoint, **more: Any) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(number, end_points=list(ends), **{"fenced": False, "rack": None, **more})
 
 
-def end(name: str, host: str, port: int) -> m.BrokerEndpoint:
-    return m.BrokerEndpoint(name, host, port, 0)
+def end(name: str, host: str, port: int) -> BrokerEndpoint:
+    return BrokerEndpoint(name, host, port, 0)
 
 
 DIALLED = Peer("h", ("dialled", 5))
@@ -70,7 +70,7 @@ OTHERS = {
     ],
 )
 def test_clients_are_told_of_brokers_that_can_be_reached_in_order(
-    brokers: dict[int, m.RegisterBrokerRecord], values: dict[str, str], expected: list[Any], *, fenced: bool
+    brokers: dict[int, RegisterBrokerRecord], values: dict[str, str], expected: list[Any], *, fenced: bool
 ) -> None:
     config = NodeConfig(values, node_id=NODE_ID)
     config.host, _ = config.first_listener
@@ -114,7 +114,7 @@ class FakeTopicCreator:
         await self.may.wait()
         if isinstance(self.answer, Exception):
             raise self.answer
-        return self.answer or ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("x")])
+        return self.answer or create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("x")])
 
 
 def created(asked: FakeTopicCreator) -> list[tuple[str, int, int]]:
@@ -211,7 +211,9 @@ def test_no_more_than_so_many_topics_are_on_their_way() -> None:
 def test_a_topic_that_cannot_be_made_is_told_and_may_be_asked_for_again(
     code: ErrorCode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    controller = FakeTopicCreator(ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_code=code)]))
+    controller = FakeTopicCreator(
+        create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("a", error_code=code)])
+    )
     controller.may.set()
 
     async def story(admin: ControllerForwarder) -> None:
@@ -228,10 +230,10 @@ def test_a_topic_that_cannot_be_made_is_told_and_may_be_asked_for_again(
 
 
 def test_auto_topic_creation_that_another_broker_won_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    row = ct.CreatableTopicResult(
+    row = create_topics.CreatableTopicResult(
         "a", error_code=ErrorCode.TOPIC_ALREADY_EXISTS, error_message="Topic 'a' already exists."
     )
-    controller = FakeTopicCreator(ct.CreateTopicsResponse(topics=[row]))
+    controller = FakeTopicCreator(create_topics.CreateTopicsResponse(topics=[row]))
     controller.may.set()
     caplog.set_level(logging.INFO, "ottla.admin")
 
@@ -350,12 +352,12 @@ def test_no_more_rows_are_told_at_once_than_a_controller_takes() -> None:
         async def submit(self, request: Any, version: int = 0) -> Any:
             await trio.lowlevel.checkpoint()
             told.append(sum(len(t.partitions) for d in request.directories for t in d.topics))
-            return ad.AssignReplicasToDirsResponse()
+            return AssignReplicasToDirsResponse()
 
     directories = DirectoryAssignments(ground.env, NODE_ID, Counting(), ground.cache, ground.log_dirs)
 
     async def story() -> None:
-        record = m.RegisterBrokerRecord(NODE_ID, broker_epoch=7, fenced=False, log_dirs=ground.log_dirs.online_ids)
+        record = RegisterBrokerRecord(NODE_ID, broker_epoch=7, fenced=False, log_dirs=ground.log_dirs.online_ids)
         ground.cache.image = MetadataImage(brokers={NODE_ID: record})
         for number in range(MAX_ASSIGNMENTS_PER_REQUEST + 1):
             directories.assign(b"t" * 16, number, b"d" * 16)

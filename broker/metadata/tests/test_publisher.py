@@ -12,9 +12,9 @@ from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixt
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import metadata_records as m
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 
 def test_an_image_is_seen_when_it_is_applied_and_followers_hear_of_each_in_order() -> None:
@@ -212,7 +212,7 @@ class FakeAssignmentController:
 
 
 def registered(ground: BrokerStorageFixture) -> None:
-    record = m.RegisterBrokerRecord(NODE_ID, broker_epoch=7, fenced=False, log_dirs=ground.log_dirs.online_ids)
+    record = RegisterBrokerRecord(NODE_ID, broker_epoch=7, fenced=False, log_dirs=ground.log_dirs.online_ids)
     ground.cache.image = MetadataImage(brokers={NODE_ID: record})
 
 

@@ -17,7 +17,7 @@ from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.replica_manager import ReplicaManager, TopicPartition
 from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
 from ottla.env.env import Env, ThreadPool
-from ottla.log.directory import future_log as f
+from ottla.log.directory.future_log import MAX_DIR_NAME_LENGTH, create_future_log, future_dir_name
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from ottla.wire.errors import ErrorCode
@@ -53,7 +53,7 @@ class AlterLogDirs:
 
     async def _alter(self, at: TopicPartition, path: str) -> ErrorCode:
         storage, replicas = self._log_dirs, self._replica_manager
-        if len(f.future_dir_name(*at, self._new_suffix())) > f.MAX_DIR_NAME_LENGTH:
+        if len(future_dir_name(*at, self._new_suffix())) > MAX_DIR_NAME_LENGTH:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         target = storage.directory_at(path)
         if target is None:
@@ -90,9 +90,9 @@ class AlterLogDirs:
         """Make an empty copy, in a thread."""
         log, now_ms, tag = replica.log, self._env.now_ms(), self._new_suffix()
         about = (log.topic, log.partition, replica.topic_id, log.config, now_ms, tag)
-        path = f"{target.path}/{f.future_dir_name(log.topic, log.partition, tag)}"
+        path = f"{target.path}/{future_dir_name(log.topic, log.partition, tag)}"
         try:
-            future = await self._env.in_thread(partial(f.create_future_log, target, *about), ThreadPool.FILES)
+            future = await self._env.in_thread(partial(create_future_log, target, *about), ThreadPool.FILES)
             future.close_files()  # it may have to wait long for its turn
             if target.path in self._log_dirs.offline:
                 return ErrorCode.KAFKA_STORAGE_ERROR

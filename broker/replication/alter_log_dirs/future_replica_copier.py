@@ -27,7 +27,15 @@ from ottla.controller.metadata.directory_id import directory_id_of
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import FOREVER_S, Env, ThreadPool
 from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
-from ottla.log.directory import future_log as f
+from ottla.log.directory.future_log import (
+    append_missing,
+    follow_offsets,
+    missing_data_error,
+    read_missing,
+    replace_current_with_future_log,
+    skip_compacted_tail,
+    truncate_to_common,
+)
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ProtocolError, WireError
@@ -178,10 +186,10 @@ class FutureReplicaCopier:
         if future.config is not current.config:
             future.update_config(current.config)
         try:
-            f.truncate_to_common(
+            truncate_to_common(
                 future, current, self._env.now_ms(), was_cut=move.aligned_truncations != current.truncations
             )
-            f.follow_offsets(future, current, self._env.now_ms())
+            follow_offsets(future, current, self._env.now_ms())
         except OSError as error:
             self._on_disk_error(move, error, future)
             return False
@@ -205,7 +213,7 @@ class FutureReplicaCopier:
             return
         current, cuts = move.current_log, move.aligned_truncations
         try:
-            piece = f.read_missing(move.future_log, current, self._chunk_bytes)
+            piece = read_missing(move.future_log, current, self._chunk_bytes)
             raw = b"" if piece is None else await self._env.in_thread(piece.read, ThreadPool.FILES)
         except OSError as error:
             self._on_disk_error(move, error, current)
@@ -213,7 +221,7 @@ class FutureReplicaCopier:
         if not self._is_active(move) or move.current_log is not current or cuts != current.truncations:
             return
         if not raw:
-            raise f.missing_data_error(move.future_log, current)  # somebody cut its file short
+            raise missing_data_error(move.future_log, current)  # somebody cut its file short
         if self._append_chunk(move, raw) and move.unflushed_bytes >= FLUSH_INTERVAL_BYTES:
             await self._flush(move)
 
@@ -222,7 +230,7 @@ class FutureReplicaCopier:
         self._quota.record(len(raw), self._env.monotonic_ms())
         move.unflushed_bytes += len(raw)
         try:
-            f.append_missing(move.future_log, move.current_log, raw, self._env.now_ms())
+            append_missing(move.future_log, move.current_log, raw, self._env.now_ms())
         except OSError as error:
             self._on_disk_error(move, error, move.future_log)
             return False
@@ -311,7 +319,7 @@ class FutureReplicaCopier:
         current, future = move.current_log, move.future_log
         while future.log_end_offset < current.log_end_offset:
             try:
-                piece = f.read_missing(future, current, self._chunk_bytes)
+                piece = read_missing(future, current, self._chunk_bytes)
                 raw = b"" if piece is None else piece.read()
             except OSError as error:
                 self._on_disk_error(move, error, current)
@@ -326,7 +334,7 @@ class FutureReplicaCopier:
     def _close_gap(self, move: LogDirMove) -> bool:
         """The rest of the log is a hole; says whether the copy could be told. Raises ProtocolError: it is none."""
         try:
-            f.skip_compacted_tail(move.future_log, move.current_log, self._env.now_ms())
+            skip_compacted_tail(move.future_log, move.current_log, self._env.now_ms())
         except OSError as error:
             self._on_disk_error(move, error, move.future_log)
             return False
@@ -339,7 +347,7 @@ class FutureReplicaCopier:
         current, future = move.current_log, move.future_log
         here = self._log_dirs.directory_of(future)
         try:
-            f.replace_current_with_future_log(here, future, current, self._env.now_ms())
+            replace_current_with_future_log(here, future, current, self._env.now_ms())
         except OSError as error:
             self._on_disk_error(move, error, future)
             return

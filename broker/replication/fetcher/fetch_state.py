@@ -18,7 +18,15 @@ from ottla.log.checkpoints.leader_epoch_cache import UNDEFINED_EPOCH
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Opaque
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
 from ottla.wire.record_batch.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES
 
 APPEND_CHUNK_BYTES = 256 * 1024
@@ -107,7 +115,7 @@ class FollowerFetchState:
         """Of this node; it may register again."""
         self._partitions: dict[PartitionKey, PartitionFetchState] = {}
         self._session_id = self._session_epoch = 0
-        self._session_partitions: dict[PartitionKey, f.FetchPartition] = {}
+        self._session_partitions: dict[PartitionKey, FetchPartition] = {}
         """What the leader was last told of each partition."""
         self._is_full_fetch = True
         """The request under way names everything, or begins to."""
@@ -188,7 +196,7 @@ class FollowerFetchState:
         times = (p.not_before_ms for p in asked)
         return max(now_ms, min(times, default=now_ms + self._limits.backoff_ms))
 
-    def build_fetch(self, now_ms: float) -> f.FetchRequest | None:
+    def build_fetch(self, now_ms: float) -> FetchRequest | None:
         """The next Fetch; nothing where there is nothing to ask for (R313, R314).
 
         In a session it costs what has changed, not what there is.
@@ -201,8 +209,8 @@ class FollowerFetchState:
         full = self._session_epoch <= 0
         if full:
             self._changed = dict.fromkeys([*self._partitions, *self._changed])
-        session: dict[PartitionKey, f.FetchPartition] = {} if full else self._session_partitions
-        told: dict[PartitionKey, f.FetchPartition] = {}
+        session: dict[PartitionKey, FetchPartition] = {} if full else self._session_partitions
+        told: dict[PartitionKey, FetchPartition] = {}
         gone: list[PartitionKey] = []
         new_left = MAX_NEW_PARTITIONS_PER_REQUEST if self._leader_keeps_sessions else len(self._changed)
         later: dict[PartitionKey, None] = {}
@@ -229,29 +237,29 @@ class FollowerFetchState:
         return self._build_request(told, gone, waits=not later)
 
     def _build_request(
-        self, told: dict[PartitionKey, f.FetchPartition], forgotten: list[PartitionKey], *, waits: bool
-    ) -> f.FetchRequest:
+        self, told: dict[PartitionKey, FetchPartition], forgotten: list[PartitionKey], *, waits: bool
+    ) -> FetchRequest:
         limits = self._limits
-        request = f.FetchRequest(
-            replica_state=f.ReplicaState(self._node_id, self.broker_epoch),
+        request = FetchRequest(
+            replica_state=ReplicaState(self._node_id, self.broker_epoch),
             max_wait_ms=limits.max_wait_ms if waits else 0,
             min_bytes=limits.min_bytes,
             max_bytes=limits.max_bytes,
             session_id=self._session_id,
             session_epoch=self._session_epoch,
         )
-        by_topic: dict[bytes, f.FetchTopic] = {}
+        by_topic: dict[bytes, FetchTopic] = {}
         for (topic_id, _), row in told.items():
-            by_topic.setdefault(topic_id, f.FetchTopic(topic_id=topic_id)).partitions.append(row)
-        gone: dict[bytes, f.ForgottenTopic] = {}
+            by_topic.setdefault(topic_id, FetchTopic(topic_id=topic_id)).partitions.append(row)
+        gone: dict[bytes, ForgottenTopic] = {}
         for topic_id, partition in forgotten:
-            gone.setdefault(topic_id, f.ForgottenTopic(topic_id=topic_id)).partitions.append(partition)
+            gone.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(partition)
         request.topics, request.forgotten_topics_data = list(by_topic.values()), list(gone.values())
         return request
 
     # -------------------------------------------------------------- answers
 
-    def process_response(self, response: f.FetchResponse, now_ms: float) -> list[FetchOutcome]:
+    def process_response(self, response: FetchResponse, now_ms: float) -> list[FetchOutcome]:
         """What the rows want done. A row that is no longer about what the log is now is left out (R315)."""
         if response.error_code != ErrorCode.NONE:
             self._on_error(response.error_code, now_ms)
@@ -297,7 +305,7 @@ class FollowerFetchState:
         """The next request names everything. Under the old session's id it closes that (KIP-227)."""
         self._session_epoch = 0
 
-    def _process_partition(self, key: PartitionKey, row: f.PartitionData, now_ms: float) -> FetchOutcome | None:
+    def _process_partition(self, key: PartitionKey, row: PartitionData, now_ms: float) -> FetchOutcome | None:
         """R316, row by row."""
         part, sent = self._partitions.get(key), self._session_partitions[key]
         if part is None or (part.fetch_offset, part.leader_epoch) != (sent.fetch_offset, sent.current_leader_epoch):
@@ -328,8 +336,8 @@ def _is_ready_to_fetch(part: PartitionFetchState, now_ms: float) -> bool:
     return not part.is_failed and not part.is_outcome_pending and part.not_before_ms <= now_ms
 
 
-def _fetch_partition(partition: int, part: PartitionFetchState, limits: ReplicaFetchLimits) -> f.FetchPartition:
-    return f.FetchPartition(
+def _fetch_partition(partition: int, part: PartitionFetchState, limits: ReplicaFetchLimits) -> FetchPartition:
+    return FetchPartition(
         partition,
         current_leader_epoch=part.leader_epoch,
         fetch_offset=part.fetch_offset,

@@ -17,7 +17,7 @@ from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.env.env import Env
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 
@@ -103,8 +103,8 @@ async def fetch_leader_offset(
     Raises:
         ProtocolError: refused; OSError, WireError: no answer.
     """
-    wanted = lo.ListOffsetsPartition(replica.partition, leader_epoch, which)
-    request = lo.ListOffsetsRequest(world.node_id, 0, [lo.ListOffsetsTopic(replica.topic, [wanted])])
+    wanted = ListOffsetsPartition(replica.partition, leader_epoch, which)
+    request = ListOffsetsRequest(world.node_id, 0, [ListOffsetsTopic(replica.topic, [wanted])])
     try:
         answer = await line.call(request, list_offsets_version(world.metadata_version()))
     except OSError as error:

@@ -39,7 +39,7 @@ from ottla.env.env import ThreadPool
 from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.producer_state_rebuild import producer_state_below_job
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages.fetch import FetchRequest, FetchResponse, ReplicaState
 
 logger = logging.getLogger("ottla.fetcher")
 
@@ -199,20 +199,20 @@ class ReplicaFetcher:
             del self._uncertain_until_ms[key]
         return bool(self._uncertain_until_ms)
 
-    def _process_response(self, answer: f.FetchResponse) -> list[PendingOutcome]:
+    def _process_response(self, answer: FetchResponse) -> list[PendingOutcome]:
         outcomes = self._fetch_state.process_response(answer, self._dependencies.env.monotonic_ms())
         found = ((outcome, self._partitions[outcome.key]) for outcome in outcomes)
         return [PendingOutcome(outcome, replica, replica.leader_epoch) for outcome, replica in found]
 
-    async def _send_fetch(self, request: f.FetchRequest) -> f.FetchResponse | None:
+    async def _send_fetch(self, request: FetchRequest) -> FetchResponse | None:
         """The answer to a Fetch; None where there is none."""
         version = fetch_version(self._dependencies.metadata_version())
         if version < 15:
-            request.replica_id, request.replica_state = self._dependencies.node_id, f.ReplicaState()
+            request.replica_id, request.replica_state = self._dependencies.node_id, ReplicaState()
         self._clear_wakeup()
         with trio.CancelScope() as self._request_scope:
             try:
-                answer: f.FetchResponse = await self._leader_endpoint.call(request, version)
+                answer: FetchResponse = await self._leader_endpoint.call(request, version)
                 self._is_unreachable_logged = False
                 return answer
             except (OSError, WireError) as error:

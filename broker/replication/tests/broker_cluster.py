@@ -43,9 +43,9 @@ from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.framing import encode_response, parse_request
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import produce as p
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages.metadata_records import BrokerEndpoint, RegisterBrokerRecord
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_records
 
 TOPIC_ID = b"the topic's id--"
 THREAD_WORK_S = 0.001
@@ -224,18 +224,18 @@ class ReplicatedBroker:
 
     def values(self) -> list[bytes]:
         """What lies in its log."""
-        return [x.value or b"" for header, raw in self.log.batches() for x in r.iterate_records(raw, header)]
+        return [x.value or b"" for header, raw in self.log.batches() for x in iterate_records(raw, header)]
 
     async def produce(self, *values: bytes, acks: int = -1, timeout_ms: int = 60_000) -> ErrorCode:
         """A client's batch."""
-        batch = bytearray(r.build_batch([r.NewRecord(None, value, self.env.now_ms()) for value in values]))
-        topic = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, batch)])
+        batch = bytearray(build_batch([NewRecord(None, value, self.env.now_ms()) for value in values]))
+        topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])
         turn = TimeSlice(self.env)
         peer = Peer("client", ("here", 9092))
         context = RequestContext(
             self.services, peer, ApiKey.PRODUCE, 12, "client", self.env.now_ms(), turn, BROKER_APIS
         )
-        answer = await resolve(produce.handle(context, p.ProduceRequest(None, acks, timeout_ms, [topic])))
+        answer = await resolve(produce.handle(context, ProduceRequest(None, acks, timeout_ms, [topic])))
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
@@ -268,10 +268,10 @@ class BrokerCluster:
     def register(self, *, fenced: tuple[int, ...] = ()) -> None:
         """Everybody who is up."""
         known = {
-            b.id: m.RegisterBrokerRecord(
+            b.id: RegisterBrokerRecord(
                 broker_id=b.id,
                 broker_epoch=b.epoch,
-                end_points=[m.BrokerEndpoint("PLAINTEXT", f"h{b.id}", 9092, 0)],
+                end_points=[BrokerEndpoint("PLAINTEXT", f"h{b.id}", 9092, 0)],
                 fenced=b.id in fenced or not b.is_up,
             )
             for b in self.all.values()

@@ -10,7 +10,7 @@ from ottla.controller.metadata.directory_id import UNASSIGNED
 from ottla.controller.metadata.image import PartitionRegistration, TopicImage
 from ottla.log.directory.future_log import create_future_log
 from ottla.log.partition_log import PartitionLog
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 ID = b"t".ljust(16, b"-")
 OTHER = 2
@@ -23,7 +23,7 @@ def led_by(leader: int, epoch: int) -> TopicImage:
 
 
 def append(log: PartitionLog, epoch: int) -> None:
-    log.append_as_follower(r.build_batch([r.NewRecord(None, b"of another leader", NOW_MS)], leader_epoch=epoch), NOW_MS)
+    log.append_as_follower(build_batch([NewRecord(None, b"of another leader", NOW_MS)], leader_epoch=epoch), NOW_MS)
 
 
 async def swapped(ground: LogDirMovesFixture, *, cut: bool) -> DelayedProduce:

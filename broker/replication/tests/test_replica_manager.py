@@ -17,7 +17,7 @@ from ottla.controller.metadata.directory_id import MIGRATING, UNASSIGNED
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 from ottla.wire.record_batch import records as r
 
 # ---------------------------------------------------------------------- who may ask
@@ -64,7 +64,7 @@ def test_what_is_asked_of_a_partition_that_is_not_led_here() -> None:
 def test_r331_who_may_join_an_isr(fenced: bool | None, leaving: bool, epoch: int, joins: bool) -> None:
     ground = BrokerStorageFixture()
     if fenced is not None:
-        record = m.RegisterBrokerRecord(2, broker_epoch=7, fenced=fenced, in_controlled_shutdown=leaving)
+        record = RegisterBrokerRecord(2, broker_epoch=7, fenced=fenced, in_controlled_shutdown=leaving)
         ground.replica_manager.image = MetadataImage(brokers={2: record})
     assert ground.replica_manager._isr.is_eligible(2, epoch) is joins, "KIP-841, KIP-903"
 

@@ -15,7 +15,7 @@ from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
 from ottla.controller.metadata.image import MetadataImage, TopicImage
 from ottla.log.checkpoints.checkpoint_files import CorruptFile, write_partition_metadata
 from ottla.log.log_config import LogConfig
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 
 def made(
@@ -25,7 +25,7 @@ def made(
     where = ground.log_dirs.directories[directory]
     log = where.create_partition(name, 0, topic_id or led_topic(name, 1).id, LogConfig(), NOW_MS)
     for _ in range(records):
-        log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 0, NOW_MS)
+        log.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), 0, NOW_MS)
     log.set_high_watermark(log.log_end_offset)
     log.close()
     where.logs.clear()

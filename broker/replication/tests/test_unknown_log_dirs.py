@@ -12,7 +12,7 @@ from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixt
 from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
 from ottla.controller.metadata.image import MetadataImage, TopicImage
 from ottla.log.log_config import LogConfig
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 GONE = b"gone".ljust(16, b"-")
 OTHER = 2
@@ -79,7 +79,7 @@ def left(ground: BrokerStorageFixture, directory: int, *epochs: int) -> None:
     where = ground.log_dirs.directories[directory]
     log = where.create_partition("t", 0, led_topic("t", 1).id, LogConfig(), NOW_MS)
     for epoch in epochs:
-        log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
+        log.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
     log.close()
     where.logs.clear()
 

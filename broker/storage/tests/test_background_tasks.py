@@ -25,7 +25,7 @@ from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.wire.record_batch import records
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 NOW = 1_000_000
 SETTINGS = LogConfig(segment_bytes=2000, index_interval_bytes=200)
@@ -56,9 +56,7 @@ def stage() -> tuple[MemoryDisk, DiskSession, LogDirs, PartitionLog]:
     storage.initialize(MetaProperties("c", 1, bytes(16)), NOW, lambda: bytes(16))
     log = storage.directories[0].create_partition("t", 0, bytes(16), SETTINGS, NOW)
     for number in range(120):
-        log.append_as_leader(
-            bytearray(records.build_batch([records.NewRecord(b"k%d" % (number % 7), bytes(100), NOW)])), 0, NOW
-        )
+        log.append_as_leader(bytearray(build_batch([NewRecord(b"k%d" % (number % 7), bytes(100), NOW)])), 0, NOW)
     log.set_high_watermark(log.log_end_offset)
     return memory, disk, storage, log
 
@@ -176,13 +174,13 @@ def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_
             syncs.append(log.log_end_offset)
             if len(syncs) == 1:
                 log.truncate_to(119, NOW)
-                log.append_as_leader(bytearray(records.build_batch([records.NewRecord(b"k", b"v", NOW)])), 0, NOW)
+                log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", NOW)])), 0, NOW)
             return await super().in_thread(work, lane)
 
     works: list[Callable[[], Awaitable[None]]] = []
     env = cast("Env", Overtaken())
     flusher = LogMaintenance(env, storage, 300_000, 86_400_000, lambda *_: None, works.append)
-    log.append_as_leader(bytearray(records.build_batch([records.NewRecord(b"k", b"v", NOW)])), 0, NOW)
+    log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", NOW)])), 0, NOW)
     log.truncate_to(120, NOW)
     flusher.request_flush(replica)
     assert len(works) == 1

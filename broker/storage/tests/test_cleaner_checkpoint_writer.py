@@ -13,8 +13,8 @@ from ottla.broker.storage.cleaner_checkpoint_writer import write_cleaner_checkpo
 from ottla.broker.tests.log_dir_moves_fixture import TOPIC_PARTITION, LogDirMovesFixture
 from ottla.env.env import ThreadPool
 from ottla.log.checkpoints.checkpoint_files import CLEANER_OFFSET_CHECKPOINT, read_offsets
-from ottla.wire.record_batch import records
 from ottla.wire.record_batch.batch_header import set_offset_and_epoch
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 PATH = f"/a/{CLEANER_OFFSET_CHECKPOINT}"
 
@@ -218,7 +218,7 @@ def test_holes_that_came_since_are_noted_before_the_copy_takes_the_logs_place() 
         ground.write(20)
         await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
         await ground.until(lambda: bool(ground.directory_changes))
-        raw = bytearray(records.build_batch([records.NewRecord(None, b"x", ground.env.now_ms())]))
+        raw = bytearray(build_batch([NewRecord(None, b"x", ground.env.now_ms())]))
         set_offset_and_epoch(raw, 0, 30, 0)
         ground.replica.log.append_as_follower(raw, ground.env.now_ms())
         ground.env.disk.fault = fault

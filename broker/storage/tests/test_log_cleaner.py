@@ -20,8 +20,8 @@ from ottla.log.log_validator import AppendOrigin
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.log_fixtures import memory_disk, new_log
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import records
 from ottla.wire.record_batch.compression import CompressionType
+from ottla.wire.record_batch.records import NewRecord, build_batch, decompress_records, iterate_records
 
 COMPACTED = replace(SETTINGS, compact=True)
 KEYS = 7
@@ -71,7 +71,7 @@ class CleanerFixture:
         return done[0]
 
     def found(self) -> list[int]:
-        return [record.offset for header, raw in self.log.batches() for record in records.iterate_records(raw, header)]
+        return [record.offset for header, raw in self.log.batches() for record in iterate_records(raw, header)]
 
 
 def test_the_dirtiest_log_is_compacted_and_how_far_is_noted() -> None:
@@ -149,8 +149,8 @@ def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
     def cut() -> None:
         log.truncate_to(10, NOW)
         while log.log_end_offset < 120:  # the same segments, of other records
-            own = records.NewRecord(b"k%d" % log.log_end_offset, bytes(100), NOW)
-            log.append_as_leader(bytearray(records.build_batch([own])), 0, NOW)
+            own = NewRecord(b"k%d" % log.log_end_offset, bytes(100), NOW)
+            log.append_as_leader(bytearray(build_batch([own])), 0, NOW)
         log.set_high_watermark(120)
 
     house.env.before = cut
@@ -226,16 +226,13 @@ def test_what_cannot_be_read_is_left_alone_and_what_was_short_is_tried_again(err
 def test_that_a_batch_unpacks_to_too_much_to_be_looked_into_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(records.decompress_records, "__defaults__", (0, 1000))
+    monkeypatch.setattr(decompress_records, "__defaults__", (0, 1000))
     house, told = CleanerFixture(), []
     house.log.update_config(replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
     for value in (bytes(2000), b"v", bytes(2000), b"v"):
         codec = CompressionType.GZIP if len(value) > 1 else CompressionType.NONE
         house.log.append_as_leader(
-            bytearray(records.build_batch([records.NewRecord(b"k", value, NOW)], codec=codec)),
-            0,
-            NOW,
-            AppendOrigin.RAFT_LEADER,
+            bytearray(build_batch([NewRecord(b"k", value, NOW)], codec=codec)), 0, NOW, AppendOrigin.RAFT_LEADER
         )
         house.log.roll(NOW)
         house.log.set_high_watermark(house.log.log_end_offset)

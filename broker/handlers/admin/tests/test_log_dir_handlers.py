@@ -12,8 +12,12 @@ from ottla.broker.tests.handler_fixture import resolve
 from ottla.broker.tests.log_dir_moves_fixture import TOPIC_PARTITION, LogDirMovesFixture
 from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import alter_replica_log_dirs as al
-from ottla.wire.messages import describe_log_dirs as dl
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 
 def context(ground: LogDirMovesFixture, key: ApiKey) -> RequestContext:
@@ -33,8 +37,8 @@ def context(ground: LogDirMovesFixture, key: ApiKey) -> RequestContext:
 
 async def alter(ground: LogDirMovesFixture, *rows: tuple[str, str, int]) -> list[tuple[str, int, int]]:
     """Rows of (path, topic, partition); gives (topic, partition, error)."""
-    request = al.AlterReplicaLogDirsRequest(
-        [al.AlterReplicaLogDir(path, [al.AlterReplicaLogDirTopic(name, [number])]) for path, name, number in rows]
+    request = AlterReplicaLogDirsRequest(
+        [AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(name, [number])]) for path, name, number in rows]
     )
     answer = await resolve(alter_replica_log_dirs.handle(context(ground, ApiKey.ALTER_REPLICA_LOG_DIRS), request))
     return [(t.topic_name, p.partition_index, p.error_code) for t in answer.results for p in t.partitions]
@@ -43,7 +47,7 @@ async def alter(ground: LogDirMovesFixture, *rows: tuple[str, str, int]) -> list
 async def described(ground: LogDirMovesFixture) -> dict[str, list[tuple[int, int, bool]]]:
     """By directory: partition, lag, and whether it is a copy."""
     answer = await resolve(
-        describe_log_dirs.handle(context(ground, ApiKey.DESCRIBE_LOG_DIRS), dl.DescribeLogDirsRequest(None))
+        describe_log_dirs.handle(context(ground, ApiKey.DESCRIBE_LOG_DIRS), DescribeLogDirsRequest(None))
     )
     return {
         row.log_dir: [(p.partition_index, p.offset_lag, p.is_future_key) for t in row.topics for p in t.partitions]

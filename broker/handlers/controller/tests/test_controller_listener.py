@@ -22,21 +22,20 @@ from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_cl
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.framing import encode_request, parse_request
-from ottla.wire.messages import alter_client_quotas as cq
-from ottla.wire.messages import alter_configs as ac
-from ottla.wire.messages import alter_user_scram_credentials as us
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import create_acls as ca
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_acls as da
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import describe_cluster as dc
+from ottla.wire.messages import create_topics, incremental_alter_configs
 from ottla.wire.messages import describe_configs as dcf
-from ottla.wire.messages import elect_leaders as el
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData
+from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from ottla.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.wire.messages.metadata_records import ControllerEndpoint, RegisterControllerRecord
 
 NOT_ACTIVE = ProtocolError(ErrorCode.NOT_CONTROLLER)
 RAFT = {
@@ -57,8 +56,8 @@ HERE = {
     *(ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS),
     *(ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN),  # not to anybody
 }
-CREATE = ct.CreateTopicsRequest([ct.CreatableTopic("a", 1, 1)])
-MADE = ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_message=None)])
+CREATE = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("a", 1, 1)])
+MADE = create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("a", error_message=None)])
 
 
 class FakeQuorum:
@@ -125,14 +124,16 @@ class ControllerListenerFixture:
 
 
 SAYING = {
-    ApiKey.CREATE_PARTITIONS: cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("a", 3)]),
-    ApiKey.ALTER_CONFIGS: ac.AlterConfigsRequest([ac.AlterConfigsResource(2, "a")]),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(2, "a")]),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: us.AlterUserScramCredentialsRequest([us.ScramCredentialDeletion("a", 1)]),
-    ApiKey.CREATE_ACLS: ca.CreateAclsRequest([ca.AclCreation()]),
-    ApiKey.ALTER_CLIENT_QUOTAS: cq.AlterClientQuotasRequest([cq.AlterClientQuotasRequestEntryData()]),
-    ApiKey.DELETE_ACLS: da.DeleteAclsRequest([da.DeleteAclsFilter()]),
-    ApiKey.ELECT_LEADERS: el.ElectLeadersRequest(0, [el.TopicPartitions("a", [0])]),
+    ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest([CreatePartitionsTopic("a", 3)]),
+    ApiKey.ALTER_CONFIGS: AlterConfigsRequest([AlterConfigsResource(2, "a")]),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.IncrementalAlterConfigsRequest(
+        [incremental_alter_configs.AlterConfigsResource(2, "a")]
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest([ScramCredentialDeletion("a", 1)]),
+    ApiKey.CREATE_ACLS: CreateAclsRequest([AclCreation()]),
+    ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasRequest([AlterClientQuotasRequestEntryData()]),
+    ApiKey.DELETE_ACLS: DeleteAclsRequest([DeleteAclsFilter()]),
+    ApiKey.ELECT_LEADERS: ElectLeadersRequest(0, [TopicPartitions("a", [0])]),
 }
 
 
@@ -143,7 +144,7 @@ def of(key: ApiKey, version: int) -> Any:
             return CREATE
         case ApiKey.DELETE_TOPICS:
             names = ["a"] if version < 6 else []
-            return dt.DeleteTopicsRequest([] if names else [dt.DeleteTopicState("a")], names)
+            return DeleteTopicsRequest([] if names else [DeleteTopicState("a")], names)
         case _:
             return SAYING.get(key) or request_class(key)()
 
@@ -211,7 +212,7 @@ def test_the_active_one_answers_as_its_rules_say() -> None:
 
 def test_r276_a_heartbeat_counts_before_it_is_decided() -> None:
     listener = ControllerListenerFixture()
-    beat = bh.BrokerHeartbeatRequest(3, 17, 100)
+    beat = BrokerHeartbeatRequest(3, 17, 100)
     listener.ask(beat, 2)
     assert listener.quorum.said == [(3, 17), (3, 17), (beat, 2)]  # by the lease, and by who watches the connection
 
@@ -253,9 +254,9 @@ def test_a_controller_describes_its_own_settings() -> None:
 # ------------------------------------------------------------------ DescribeCluster
 
 
-def controller(node_id: int, *names: str) -> m.RegisterControllerRecord:
-    ends = [m.ControllerEndpoint(name, f"h{node_id}", 9000 + node_id, 0) for name in names]
-    return m.RegisterControllerRecord(node_id, b"i" * 16, False, ends, [])
+def controller(node_id: int, *names: str) -> RegisterControllerRecord:
+    ends = [ControllerEndpoint(name, f"h{node_id}", 9000 + node_id, 0) for name in names]
+    return RegisterControllerRecord(node_id, b"i" * 16, False, ends, [])
 
 
 @pytest.mark.parametrize(("leader", "told"), [(2, 2), (1, 1), (3, -1), (9, -1), (-1, -1)])
@@ -265,7 +266,7 @@ def test_controllers_are_told_where_they_have_an_address_for_who_asks(leader: in
         controllers={1: controller(1, "OTHER", "CONTROLLER"), 3: controller(3, "OTHER"), 2: controller(2, "CONTROLLER")}
     )
     listener.quorum.leader_id = leader
-    answer = listener.ask(dc.DescribeClusterRequest(endpoint_type=2), 2)
+    answer = listener.ask(DescribeClusterRequest(endpoint_type=2), 2)
     assert (answer.error_code, answer.endpoint_type, answer.cluster_id) == (0, 2, "cluster")
     assert answer.controller_id == told
     assert [(b.broker_id, b.host, b.port) for b in answer.brokers] == [(1, "h1", 9001), (2, "h2", 9002)]
@@ -281,4 +282,4 @@ def test_controllers_are_told_where_they_have_an_address_for_who_asks(leader: in
     ],
 )
 def test_brokers_are_not_told_at_a_controller(version: int, kind: int, code: ErrorCode) -> None:
-    assert ControllerListenerFixture().ask(dc.DescribeClusterRequest(endpoint_type=kind), version).error_code == code
+    assert ControllerListenerFixture().ask(DescribeClusterRequest(endpoint_type=kind), version).error_code == code

@@ -17,11 +17,16 @@ from ottla.wire.api_keys import ApiKey, response_header_version
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import describe_cluster as dc
-from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+from ottla.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+)
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.messages.headers import ResponseHeader
 
@@ -44,21 +49,21 @@ def test_r304_the_inner_answer_travels_with_its_own_header(version: int) -> None
         ResponseHeader, response_header_version(ApiKey.CREATE_TOPICS, version), answer.response_data
     )
     assert head.correlation_id == 99
-    assert compiler.decode_exact(ct.CreateTopicsResponse, version, answer.response_data[pos:]).topics[0].name == "a"
+    assert compiler.decode_exact(CreateTopicsResponse, version, answer.response_data[pos:]).topics[0].name == "a"
     assert listener.quorum.said == [(CREATE, version)]
 
 
 def test_a_large_request_inside_is_taken_apart_in_slices() -> None:
     listener = ControllerListenerFixture()
     listener.quorum.answer = MADE
-    many = ct.CreateTopicsRequest([ct.CreatableTopic(f"topic-{n}", 1, 1) for n in range(5_000)])
+    many = CreateTopicsRequest([CreatableTopic(f"topic-{n}", 1, 1) for n in range(5_000)])
     assert listener.ask(enveloped(many, 7), 0).error_code == 0
     assert listener.quorum.said == [(many, 7)]
 
 
-def quorum_answer(code: ErrorCode) -> dq.DescribeQuorumResponse:
-    part = dq.DescribeQuorumResponsePartitionData(0, code)
-    return dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
+def quorum_answer(code: ErrorCode) -> DescribeQuorumResponse:
+    part = DescribeQuorumResponsePartitionData(0, code)
+    return DescribeQuorumResponse(topics=[DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
 
 
 @pytest.mark.parametrize(
@@ -66,8 +71,8 @@ def quorum_answer(code: ErrorCode) -> dq.DescribeQuorumResponse:
     [
         (CREATE, 7, NOT_ACTIVE, ErrorCode.NOT_CONTROLLER),
         (CREATE, 7, ProtocolError(ErrorCode.POLICY_VIOLATION), ErrorCode.NONE),
-        (dq.DescribeQuorumRequest(), 2, quorum_answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NOT_CONTROLLER),
-        (dq.DescribeQuorumRequest(), 2, quorum_answer(ErrorCode.NONE), ErrorCode.NONE),
+        (DescribeQuorumRequest(), 2, quorum_answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NOT_CONTROLLER),
+        (DescribeQuorumRequest(), 2, quorum_answer(ErrorCode.NONE), ErrorCode.NONE),
     ],
 )
 def test_r305_that_this_is_not_the_controller_is_said_by_the_envelope(
@@ -92,9 +97,9 @@ def of_raw(raw: bytes) -> EnvelopeRequest:
         (enveloped(CREATE, 7, request_principal=b"\0\1" + BOB[2:]), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
         (enveloped(CREATE, 7, request_principal=BOB + b"!"), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
         (enveloped(CREATE, 7, request_principal=None), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
-        (enveloped(bh.BrokerHeartbeatRequest(), 0), ErrorCode.INVALID_REQUEST),
+        (enveloped(BrokerHeartbeatRequest(), 0), ErrorCode.INVALID_REQUEST),
         (enveloped(enveloped(CREATE, 7), 0), ErrorCode.INVALID_REQUEST),
-        (enveloped(dc.DescribeClusterRequest(), 0), ErrorCode.INVALID_REQUEST),
+        (enveloped(DescribeClusterRequest(), 0), ErrorCode.INVALID_REQUEST),
         (of_raw(b"\0\0"), ErrorCode.UNSUPPORTED_VERSION),
         (of_raw(b"\x7f\xff" + enveloped(CREATE, 7).request_data[2:]), ErrorCode.UNSUPPORTED_VERSION),
         (of_raw(b"\0\x13\0\x09" + enveloped(CREATE, 7).request_data[4:]), ErrorCode.UNSUPPORTED_VERSION),

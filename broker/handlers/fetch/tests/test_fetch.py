@@ -14,20 +14,20 @@ from ottla.log.log_config import LogConfig
 from ottla.log.tests.log_fixtures import append_committed, make_batch, make_marker, make_transactional_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 NEWEST = 18
 SIZE = len(make_batch(10))
 
 
-def request(*parts: tuple[str, int, int], **more: Any) -> f.FetchRequest:
+def request(*parts: tuple[str, int, int], **more: Any) -> FetchRequest:
     """(topic, partition, offset) of what is wanted."""
     topics = [
-        f.FetchTopic(
+        FetchTopic(
             name,
             topic_id_of(name),
             [
-                f.FetchPartition(
+                FetchPartition(
                     number,
                     fetch_offset=offset,
                     partition_max_bytes=more.get("each", 1 << 20),
@@ -38,7 +38,7 @@ def request(*parts: tuple[str, int, int], **more: Any) -> f.FetchRequest:
         )
         for name, number, offset in parts
     ]
-    return f.FetchRequest(
+    return FetchRequest(
         replica_id=more.get("replica", -1),
         max_wait_ms=more.get("wait", 0),
         min_bytes=more.get("least", 1),
@@ -49,9 +49,7 @@ def request(*parts: tuple[str, int, int], **more: Any) -> f.FetchRequest:
     )
 
 
-def send(
-    stage: HandlerFixture, what: f.FetchRequest, version: int = NEWEST, meanwhile: Any = None
-) -> tuple[Any, float]:
+def send(stage: HandlerFixture, what: FetchRequest, version: int = NEWEST, meanwhile: Any = None) -> tuple[Any, float]:
     """The answer, and how long it took."""
 
     async def main() -> tuple[Any, float]:
@@ -67,11 +65,11 @@ def send(
     return run_virtual(main)
 
 
-def rows_of(answer: Any) -> list[f.PartitionData]:
+def rows_of(answer: Any) -> list[PartitionData]:
     return [row for topic in answer.responses for row in topic.partitions]
 
 
-def row(stage: HandlerFixture, *parts: tuple[str, int, int], version: int = NEWEST, **more: Any) -> f.PartitionData:
+def row(stage: HandlerFixture, *parts: tuple[str, int, int], version: int = NEWEST, **more: Any) -> PartitionData:
     (out,) = rows_of(send(stage, request(*parts, **more), version)[0])
     return out
 
@@ -238,7 +236,7 @@ def test_read_committed_ends_at_the_last_stable_offset_and_names_the_aborted() -
     ],
 )
 def test_fetch_read_committed_without_room_for_first_batch_returns_null_aborted(
-    stage: HandlerFixture, each: int, most: int, offset: int, aborted: list[f.AbortedTransaction] | None
+    stage: HandlerFixture, each: int, most: int, offset: int, aborted: list[AbortedTransaction] | None
 ) -> None:
     """Source: ``ReplicaManager.readFromLog`` (firstEntryIncomplete), ``LocalLog.read``; seen beside Kafka 4.3.1."""
     stage.hosted.host("u").append(make_batch(10), 1_000_000)

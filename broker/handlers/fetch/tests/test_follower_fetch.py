@@ -22,8 +22,8 @@ from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages.fetch import FetchRequest, ReplicaState
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 SIZE = len(make_batch(10))
 EPOCH_OF_2 = 70
@@ -54,10 +54,10 @@ class LeaderPartitionFixture(HandlerFixture):
         return self.replica.state
 
 
-def by(broker: int, offset: int, broker_epoch: int = -1, log_start: int = 0, **more: Any) -> f.FetchRequest:
+def by(broker: int, offset: int, broker_epoch: int = -1, log_start: int = 0, **more: Any) -> FetchRequest:
     """What a follower asks for, in version 15 and later."""
     what = request(("t", 0, offset), **more)
-    what.replica_state = f.ReplicaState(broker, broker_epoch)
+    what.replica_state = ReplicaState(broker, broker_epoch)
     what.topics[0].partitions[0].log_start_offset = log_start
     return what
 
@@ -214,7 +214,7 @@ def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> Non
     led = LeaderPartitionFixture()
     came: list[tuple[str, float, int]] = []
 
-    async def ask(who: str, what: f.FetchRequest) -> None:
+    async def ask(who: str, what: FetchRequest) -> None:
         answer = await resolve(fetch.handle(led.context(ApiKey.FETCH, 18), what))
         came.append((who, trio.current_time(), len(rows_of(answer)[0].records)))
 
@@ -242,7 +242,7 @@ def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_he
     led = LeaderPartitionFixture()
     came: list[tuple[str, float, int]] = []
 
-    async def ask(who: str, what: f.FetchRequest) -> None:
+    async def ask(who: str, what: FetchRequest) -> None:
         answer = await resolve(fetch.handle(led.context(ApiKey.FETCH, 18), what))
         came.append((who, trio.current_time(), rows_of(answer)[0].error_code))
 
@@ -303,10 +303,8 @@ def test_r340_any_replica_serves_consumers_up_to_its_own_high_watermark() -> Non
 @pytest.mark.parametrize(("replica_id", "which", "offset"), [(2, -1, 12), (2, -2, 0), (-1, -1, 0), (-1, -2, 0)])
 def test_r330_a_replica_asks_for_the_log_end(replica_id: int, which: int, offset: int) -> None:
     led = LeaderPartitionFixture()
-    wanted = lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, 3, which)])
-    answer: Any = list_offsets.handle(
-        led.context(ApiKey.LIST_OFFSETS, 7), lo.ListOffsetsRequest(replica_id, 0, [wanted])
-    )
+    wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, 3, which)])
+    answer: Any = list_offsets.handle(led.context(ApiKey.LIST_OFFSETS, 7), ListOffsetsRequest(replica_id, 0, [wanted]))
     (found,) = answer.topics[0].partitions
     assert (found.error_code, found.offset) == (E.NONE, offset)
 
@@ -327,8 +325,8 @@ def test_while_a_new_leader_does_not_know_what_is_committed_it_does_not_say(
 ) -> None:
     led = LeaderPartitionFixture()
     led.replica.apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
-    wanted = lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, -1, timestamp)])
-    request = lo.ListOffsetsRequest(-1, 0, [wanted])
+    wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)])
+    request = ListOffsetsRequest(-1, 0, [wanted])
     for told in (code, E.NONE):
         answer: Any = list_offsets.handle(led.context(ApiKey.LIST_OFFSETS, version), request)
         assert answer.topics[0].partitions[0].error_code == told

@@ -13,20 +13,28 @@ from ottla.broker.tests.handler_fixture import topic_id_of
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import consumer_group_describe as cd
-from ottla.wire.messages import consumer_group_heartbeat as hb
-from ottla.wire.messages import delete_groups as dg
-from ottla.wire.messages import describe_groups as ds
 from ottla.wire.messages import heartbeat as old
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import leave_group as lg
-from ottla.wire.messages import list_groups as ls
-from ottla.wire.messages import offset_commit as oc
-from ottla.wire.messages import offset_fetch as of
-from ottla.wire.messages import sync_group as s
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
+)
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.wire.messages.sync_group import SyncGroupRequest
 
-JOIN = hb.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, ["t"], None, None, [])
-ROWS = [hb.ConsumerGroupHeartbeatRequestTopicPartitions(topic_id_of("t"), [0])]
+JOIN = ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 30_000, ["t"], None, None, [])
+ROWS = [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id_of("t"), [0])]
 
 
 def served(level: int = 1) -> GroupCoordinatorNode:
@@ -38,11 +46,9 @@ def served(level: int = 1) -> GroupCoordinatorNode:
     return node
 
 
-def beat(node: GroupCoordinatorNode, version: int = 1, **fields: Any) -> hb.ConsumerGroupHeartbeatResponse:
-    request = hb.ConsumerGroupHeartbeatRequest(
-        **{name: getattr(JOIN, name) for name in JOIN.__struct_fields__} | fields
-    )
-    answer: hb.ConsumerGroupHeartbeatResponse = node.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, request)
+def beat(node: GroupCoordinatorNode, version: int = 1, **fields: Any) -> ConsumerGroupHeartbeatResponse:
+    request = ConsumerGroupHeartbeatRequest(**{name: getattr(JOIN, name) for name in JOIN.__struct_fields__} | fields)
+    answer: ConsumerGroupHeartbeatResponse = node.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, request)
     return answer
 
 
@@ -92,7 +98,7 @@ def test_where_the_new_protocol_is_switched_off_it_is_an_unknown_version() -> No
     """163."""
     off = served(level=0)
     assert beat(off).error_code == E.UNSUPPORTED_VERSION
-    described = off.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest(["g"]))
+    described = off.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"]))
     assert described.groups[0].error_code == E.UNSUPPORTED_VERSION
     without = served()
     without.stage.config.values["group.coordinator.rebalance.protocols"] = "classic"
@@ -117,10 +123,10 @@ def test_groups_and_topics_that_may_not_be_used_are_refused() -> None:
     node = served()
     beat(node)
     forbidding(node, "t")
-    row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest(["g"])).groups[0]
+    row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"])).groups[0]
     assert (row.error_code, row.group_id, row.members) == (E.TOPIC_AUTHORIZATION_FAILED, "g", [])
     forbidding(node, "g")
-    row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest(["g"])).groups[0]
+    row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"])).groups[0]
     assert (row.error_code, row.group_id) == (E.GROUP_AUTHORIZATION_FAILED, "g")
 
 
@@ -130,7 +136,7 @@ def test_a_group_is_described_with_its_members_and_their_targets() -> None:
     beat(node, rack_id="r", instance_id="i")
     beat(node, member_id="b")
     beat(node, member_epoch=2, topic_partitions=None, instance_id="i")
-    request = cd.ConsumerGroupDescribeRequest(["g", "nobody", "g", ""], include_authorized_operations=True)
+    request = ConsumerGroupDescribeRequest(["g", "nobody", "g", ""], include_authorized_operations=True)
     group, nobody, empty = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, request).groups
     assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Assigning", 3, 2)
     assert (group.assignor_name, group.authorized_operations) == ("uniform", 3400)
@@ -148,17 +154,17 @@ def test_the_older_apis_know_groups_of_the_new_kind() -> None:
     """186, 187, 189."""
     node = served()
     beat(node)
-    listed = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(types_filter=["Consumer"])).groups
+    listed = node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest(types_filter=["Consumer"])).groups
     assert [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in listed] == [
         ("g", "consumer", "Stable", "consumer")
     ]
-    assert node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(types_filter=["classic"])).groups == []
-    described = node.ask(ApiKey.DESCRIBE_GROUPS, 6, ds.DescribeGroupsRequest(["g"])).groups[0]
+    assert node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest(types_filter=["classic"])).groups == []
+    described = node.ask(ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(["g"])).groups[0]
     assert (described.error_code, described.error_message) == (
         E.GROUP_ID_NOT_FOUND,
         "Group g is not a classic group.",
     )
-    deleted = node.ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g"])).results[0]
+    deleted = node.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["g"])).results[0]
     assert deleted.error_code == E.NON_EMPTY_GROUP
 
 
@@ -170,11 +176,11 @@ def test_positions_are_read_from_outside_or_in_the_members_epoch(member: str | N
     """184."""
     node = served()
     beat(node)
-    rows = [oc.OffsetCommitRequestPartition(0, 7)]
-    commit = oc.OffsetCommitRequest("g", 2, "a", topics=[oc.OffsetCommitRequestTopic("t", partitions=rows)])
+    rows = [OffsetCommitRequestPartition(0, 7)]
+    commit = OffsetCommitRequest("g", 2, "a", topics=[OffsetCommitRequestTopic("t", partitions=rows)])
     assert node.ask(ApiKey.OFFSET_COMMIT, 9, commit).topics[0].partitions[0].error_code == 0
-    wanted = of.OffsetFetchRequestGroup("g", member, epoch, None)
-    group = node.ask(ApiKey.OFFSET_FETCH, 9, of.OffsetFetchRequest(groups=[wanted])).groups[0]
+    wanted = OffsetFetchRequestGroup("g", member, epoch, None)
+    group = node.ask(ApiKey.OFFSET_FETCH, 9, OffsetFetchRequest(groups=[wanted])).groups[0]
     assert group.error_code == code
     assert [p.committed_offset for t in group.topics for p in t.partitions] == ([7] if code == 0 else [])
 
@@ -182,19 +188,19 @@ def test_positions_are_read_from_outside_or_in_the_members_epoch(member: str | N
 def test_members_of_the_older_protocol_are_not_known_in_a_group_of_the_new_one() -> None:
     node = served()
     beat(node)
-    protocols = [j.JoinGroupRequestProtocol("range", b"meta")]
-    join = j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
+    protocols = [JoinGroupRequestProtocol("range", b"meta")]
+    join = JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
     assert node.ask(ApiKey.JOIN_GROUP, 9, join).error_code == E.MEMBER_ID_REQUIRED
     assert node.ask(ApiKey.HEARTBEAT, 4, old.HeartbeatRequest("g", 2, "a")).error_code == E.UNKNOWN_MEMBER_ID
     assert (
-        node.ask(ApiKey.SYNC_GROUP, 5, s.SyncGroupRequest("g", 2, "a", None, "consumer", "range")).error_code
+        node.ask(ApiKey.SYNC_GROUP, 5, SyncGroupRequest("g", 2, "a", None, "consumer", "range")).error_code
         == E.UNKNOWN_MEMBER_ID
     )
-    who = [lg.MemberIdentity("nobody"), lg.MemberIdentity("a")]
-    left = node.ask(ApiKey.LEAVE_GROUP, 5, lg.LeaveGroupRequest("g", members=who))
+    who = [MemberIdentity("nobody"), MemberIdentity("a")]
+    left = node.ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest("g", members=who))
     assert [row.error_code for row in left.members] == [E.UNKNOWN_MEMBER_ID, 0], "an administrator may take them out"
     beat(node)
-    assert node.ask(ApiKey.LEAVE_GROUP, 2, lg.LeaveGroupRequest("g", "b")).error_code == E.UNKNOWN_MEMBER_ID
+    assert node.ask(ApiKey.LEAVE_GROUP, 2, LeaveGroupRequest("g", "b")).error_code == E.UNKNOWN_MEMBER_ID
 
 
 def test_a_group_without_members_goes_over_to_the_older_protocol() -> None:
@@ -204,11 +210,11 @@ def test_a_group_without_members_goes_over_to_the_older_protocol() -> None:
     beat(node, member_epoch=-1)
 
     async def story() -> None:
-        protocols = [j.JoinGroupRequestProtocol("range", b"meta")]
-        join = j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
+        protocols = [JoinGroupRequestProtocol("range", b"meta")]
+        join = JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
         answer = node.ask(ApiKey.JOIN_GROUP, 3, join)
         assert (answer.error_code, answer.generation_id) == (0, 1)
-        listed = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).groups
+        listed = node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).groups
         assert [(g.group_id, g.group_type) for g in listed] == [("g", "classic")]
         assert beat(node).error_code == E.GROUP_ID_NOT_FOUND
 

@@ -12,24 +12,24 @@ from ottla.broker.tests.group_coordinator_fixture import GroupCoordinatorNode, r
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import delete_groups as dg
-from ottla.wire.messages import describe_groups as ds
-from ottla.wire.messages import heartbeat as hb
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import list_groups as ls
-from ottla.wire.messages import offset_fetch as of
-from ottla.wire.messages import sync_group as sg
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 
 def test_groups_are_listed_by_state_and_type_without_regard_to_case() -> None:
     node = GroupCoordinatorNode(partitions=3)
     for number in range(20):
         node.commit(f"g{number}")
-    assert {g.group_id for g in node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).groups} == {
+    assert {g.group_id for g in node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).groups} == {
         f"g{n}" for n in range(20)
     }
-    row = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).groups[0]
+    row = node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).groups[0]
     assert (row.protocol_type, row.group_state, row.group_type) == ("", "Empty", "classic")
     for states, types, count in [
         (["EMPTY"], [], 20),
@@ -37,22 +37,22 @@ def test_groups_are_listed_by_state_and_type_without_regard_to_case() -> None:
         (["stable", "empty"], ["Classic"], 20),
         ([], ["consumer"], 0),
     ]:
-        assert len(node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types)).groups) == count
+        assert len(node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest(states, types)).groups) == count
 
 
 def test_while_a_shard_is_read_groups_are_not_listed_and_heartbeats_are_believed() -> None:
     node = GroupCoordinatorNode(led=False)
-    batch = r.build_batch([r.NewRecord(b"\x00\x63", b"", 1)])
+    batch = build_batch([NewRecord(b"\x00\x63", b"", 1)])
     node.replica.append(bytearray(batch), 1, AppendOrigin.COORDINATOR)
     node.groups.on_election(node.replica)
-    assert node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
-    assert node.ask(ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest("g", 1, "m")).error_code == 0
-    described = node.ask(ApiKey.DESCRIBE_GROUPS, 5, ds.DescribeGroupsRequest(["g"])).groups[0]
+    assert node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert node.ask(ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "m")).error_code == 0
+    described = node.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(["g"])).groups[0]
     assert (described.error_code, described.group_id) == (E.COORDINATOR_LOAD_IN_PROGRESS, "g")
 
     async def story() -> None:
-        assert node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).error_code == 0
-        assert node.ask(ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest("g", 1, "m")).error_code == E.UNKNOWN_MEMBER_ID
+        assert node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).error_code == 0
+        assert node.ask(ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "m")).error_code == E.UNKNOWN_MEMBER_ID
 
     run(node, story)
 
@@ -61,18 +61,18 @@ def test_while_a_shard_is_read_groups_are_not_listed_and_heartbeats_are_believed
 def test_a_value_that_does_not_parse_fails_its_shard_and_groups_elsewhere_are_listed(value: bytes) -> None:
     node = GroupCoordinatorNode(led=False, partitions=2)
     key = b"\x00\x01" + b"\x00\x01g" + b"\x00\x01t" + b"\x00\x00\x00\x00"
-    node.replica.append(bytearray(r.build_batch([r.NewRecord(key, value, 1)])), 1, AppendOrigin.COORDINATOR)
+    node.replica.append(bytearray(build_batch([NewRecord(key, value, 1)])), 1, AppendOrigin.COORDINATOR)
     for number in range(2):
         node.groups.on_election(node.stage.hosted.replicas[TOPIC, number])
 
     async def story() -> None:
         name = next(n for n in map(str, range(99)) if partition_for_key(n, 2) == 1)
         node.commit(name)
-        listed = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest())
+        listed = node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
         assert (listed.error_code, [g.group_id for g in listed.groups]) == (0, [name])
         lost = next(n for n in map(str, range(99)) if partition_for_key(n, 2) == 0)
         answer = node.ask(
-            ApiKey.OFFSET_FETCH, 8, of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(lost, topics=None)])
+            ApiKey.OFFSET_FETCH, 8, OffsetFetchRequest(groups=[OffsetFetchRequestGroup(lost, topics=None)])
         )
         assert answer.groups[0].error_code == E.NOT_COORDINATOR
 
@@ -81,8 +81,8 @@ def test_a_value_that_does_not_parse_fails_its_shard_and_groups_elsewhere_are_li
 
 def joined(node: GroupCoordinatorNode) -> str:
     """A group of one in its first generation."""
-    protocols = [j.JoinGroupRequestProtocol("range", b"meta")]
-    request = j.JoinGroupRequest("m", 10_000, 30_000, "", None, "consumer", protocols)
+    protocols = [JoinGroupRequestProtocol("range", b"meta")]
+    request = JoinGroupRequest("m", 10_000, 30_000, "", None, "consumer", protocols)
     answer = node.ask(ApiKey.JOIN_GROUP, 3, request)
     return cast("str", answer.member_id)
 
@@ -91,7 +91,7 @@ def joined(node: GroupCoordinatorNode) -> str:
 def test_groups_are_described_each_once(version: int, code: int) -> None:
     node = GroupCoordinatorNode()
     member = joined(node)
-    request = ds.DescribeGroupsRequest(["m", "nobody", "m"], include_authorized_operations=True)
+    request = DescribeGroupsRequest(["m", "nobody", "m"], include_authorized_operations=True)
     first, second = node.ask(ApiKey.DESCRIBE_GROUPS, version, request).groups
     assert (first.group_state, first.protocol_type, first.protocol_data) == ("CompletingRebalance", "consumer", "")
     assert [(m.member_id, m.member_metadata) for m in first.members] == [(member, b"")]
@@ -101,7 +101,7 @@ def test_groups_are_described_each_once(version: int, code: int) -> None:
     state_machine_of(node.groups.shard_for("m")).classic_groups.groups["m"].state = type(
         state_machine_of(node.groups.shard_for("m")).classic_groups.groups["m"].state
     )("Stable")
-    stable = node.ask(ApiKey.DESCRIBE_GROUPS, version, ds.DescribeGroupsRequest(["m"])).groups[0]
+    stable = node.ask(ApiKey.DESCRIBE_GROUPS, version, DescribeGroupsRequest(["m"])).groups[0]
     assert (stable.protocol_data, stable.members[0].member_metadata) == ("range", b"meta")
     assert stable.authorized_operations != 3400
 
@@ -111,15 +111,15 @@ def test_readers_of_groups_wait_and_give_up_as_readers_of_positions_do() -> None
 
     async def story() -> None:
         node.commit()
-        listed = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest())
-        described = node.ask(ApiKey.DESCRIBE_GROUPS, 5, ds.DescribeGroupsRequest(["g"]))
+        listed = node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
+        described = node.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(["g"]))
         assert isawaitable(listed)
         assert isawaitable(described)
         answer = await listed
         assert (answer.error_code, answer.groups) == (E.COORDINATOR_NOT_AVAILABLE, [])
         row = (await described).groups[0]
         assert (row.error_code, row.group_id, row.group_state) == (E.COORDINATOR_NOT_AVAILABLE, "g", "")
-        again = node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest())
+        again = node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
         node.commit_log()
         assert [g.group_id for g in (await again).groups] == ["g"]
 
@@ -128,28 +128,25 @@ def test_readers_of_groups_wait_and_give_up_as_readers_of_positions_do() -> None
 
 def test_a_group_whose_name_has_no_room_in_a_record_is_refused() -> None:
     node = GroupCoordinatorNode()
-    request = j.JoinGroupRequest("g" * 40_000, 10_000, protocol_type="consumer")
-    request.protocols = [j.JoinGroupRequestProtocol("range", b"meta")]
+    request = JoinGroupRequest("g" * 40_000, 10_000, protocol_type="consumer")
+    request.protocols = [JoinGroupRequestProtocol("range", b"meta")]
     answer = node.ask(ApiKey.JOIN_GROUP, 9, request)
     assert (answer.error_code, answer.generation_id) == (E.UNKNOWN_SERVER_ERROR, -1)
-    assert node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest()).groups == []
+    assert node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).groups == []
 
 
 def test_groups_are_deleted_each_with_its_own_answer() -> None:
     node = GroupCoordinatorNode()
     node.commit()
     joined(node)
-    answer = node.ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g", "nobody", "m", "g"]))
+    answer = node.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["g", "nobody", "m", "g"]))
     assert [(row.group_id, row.error_code) for row in answer.results] == [
         ("g", 0),
         ("nobody", E.GROUP_ID_NOT_FOUND),
         ("m", E.NON_EMPTY_GROUP),
     ]
     assert (
-        GroupCoordinatorNode(led=False)
-        .ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g"]))
-        .results[0]
-        .error_code
+        GroupCoordinatorNode(led=False).ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["g"])).results[0].error_code
         == 16
     )
 
@@ -184,10 +181,10 @@ def test_the_partition_of_a_group_is_kafkas_also_for_the_number_without_a_positi
 
 def test_join_group_with_too_many_assignors_and_sync_group_with_too_many_assignments_are_refused() -> None:
     node = GroupCoordinatorNode()
-    many = [j.JoinGroupRequestProtocol(str(n), b"") for n in range(1001)]
-    join = j.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", many)
+    many = [JoinGroupRequestProtocol(str(n), b"") for n in range(1001)]
+    join = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", many)
     assert node.ask(ApiKey.JOIN_GROUP, 4, join).error_code == E.INCONSISTENT_GROUP_PROTOCOL
     del many[1000:]
     assert node.ask(ApiKey.JOIN_GROUP, 4, join) is not None
-    sync = sg.SyncGroupRequest("g", 1, "m", assignments=[sg.SyncGroupRequestAssignment("m", b"")] * 100_001)
+    sync = SyncGroupRequest("g", 1, "m", assignments=[SyncGroupRequestAssignment("m", b"")] * 100_001)
     assert node.ask(ApiKey.SYNC_GROUP, 3, sync).error_code == E.UNKNOWN_SERVER_ERROR

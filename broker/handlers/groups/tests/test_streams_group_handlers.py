@@ -15,14 +15,21 @@ from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import consumer_group_describe as cd
-from ottla.wire.messages import delete_groups as dg
-from ottla.wire.messages import describe_groups as ds
-from ottla.wire.messages import list_groups as ls
-from ottla.wire.messages import offset_fetch as of
-from ottla.wire.messages import streams_group_describe as sd
-from ottla.wire.messages import streams_group_heartbeat as hb
+from ottla.wire.messages import streams_group_heartbeat
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.create_topics import CreatableTopic
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.wire.messages.streams_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Endpoint,
+    KeyValue,
+    StreamsGroupDescribeRequest,
+    TaskIds,
+)
 
 APP = topology(subtopology("0", "t", sinks=("r",)), subtopology("1", repartition=(internal("r"),), changelogs=("log",)))
 READS = topology(subtopology("0", "t"))
@@ -45,10 +52,10 @@ class StreamsHandlersNode(GroupCoordinatorNode):
             streams_internal_topics=lambda now_ms: internal_topics
         )
 
-    def beat(self, **fields: Any) -> hb.StreamsGroupHeartbeatResponse:
+    def beat(self, **fields: Any) -> streams_group_heartbeat.StreamsGroupHeartbeatResponse:
         joining = {"rebalance_timeout_ms": 30_000, "topology": READS, "process_id": "p"}
         joining |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-        request = hb.StreamsGroupHeartbeatRequest(
+        request = streams_group_heartbeat.StreamsGroupHeartbeatRequest(
             **{"group_id": "g", "member_id": "a", "member_epoch": 0, **joining, **fields}
         )
         return self.waited(self.ask(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, request))
@@ -62,9 +69,9 @@ class StreamsHandlersNode(GroupCoordinatorNode):
         run(self, story)
         return out[0]
 
-    def describe(self, *groups: str, **more: Any) -> list[sd.DescribedGroup]:
+    def describe(self, *groups: str, **more: Any) -> list[DescribedGroup]:
         answer = self.waited(
-            self.ask(ApiKey.STREAMS_GROUP_DESCRIBE, 0, sd.StreamsGroupDescribeRequest(list(groups), **more))
+            self.ask(ApiKey.STREAMS_GROUP_DESCRIBE, 0, StreamsGroupDescribeRequest(list(groups), **more))
         )
         return list(answer.groups)
 
@@ -98,7 +105,14 @@ def test_without_a_wait_for_others_a_member_has_its_tasks_at_once() -> None:
         ({"task_offsets": []}, E.INVALID_REQUEST),
         ({"task_end_offsets": []}, E.INVALID_REQUEST),
         ({"warmup_tasks": to_task_ids({"0": [0]})}, E.INVALID_REQUEST),
-        ({"topology": hb.Topology(0, [hb.Subtopology("0", ["t"], ["t.*"])])}, E.INVALID_REQUEST),
+        (
+            {
+                "topology": streams_group_heartbeat.Topology(
+                    0, [streams_group_heartbeat.Subtopology("0", ["t"], ["t.*"])]
+                )
+            },
+            E.INVALID_REQUEST,
+        ),
         ({"member_id": " "}, E.INVALID_REQUEST),
         ({"group_id": ""}, E.INVALID_REQUEST),
         ({"rack_id": ""}, E.INVALID_REQUEST),
@@ -112,7 +126,10 @@ def test_without_a_wait_for_others_a_member_has_its_tasks_at_once() -> None:
         ({"member_epoch": -2, "topology": None}, E.INVALID_REQUEST),
         ({"member_epoch": -3, "topology": None}, E.INVALID_REQUEST),
         ({"member_epoch": 1, "topology": None}, E.GROUP_ID_NOT_FOUND),
-        ({"client_tags": [hb.KeyValue("k", "1"), hb.KeyValue("k", "2")]}, E.UNKNOWN_SERVER_ERROR),
+        (
+            {"client_tags": [streams_group_heartbeat.KeyValue("k", "1"), streams_group_heartbeat.KeyValue("k", "2")]},
+            E.UNKNOWN_SERVER_ERROR,
+        ),
     ],
 )
 def test_requests_that_make_no_sense_are_refused(fields: dict[str, Any], code: int) -> None:
@@ -124,7 +141,7 @@ def test_requests_that_make_no_sense_are_refused(fields: dict[str, Any], code: i
     ("said", "message"),
     [
         (
-            topology(hb.Subtopology("0", ["t"], [], [internal("log", 3)])),
+            topology(streams_group_heartbeat.Subtopology("0", ["t"], [], [internal("log", 3)])),
             "Changelog topic log must have an undefined partition count, but it is set to 3.",
         ),
         (
@@ -134,12 +151,16 @@ def test_requests_that_make_no_sense_are_refused(fields: dict[str, Any], code: i
         (topology(subtopology("0", "t", "a b", "c d")), "Topic names a b,c d are not valid topic names."),
         (topology(subtopology("0", *(f"t{n}" for n in range(2_000)))), "The topology is too large"),
         (
-            topology(hb.Subtopology("0", ["t"], [], [], [], [], [hb.CopartitionGroup([0] * 10_000)])),
+            topology(
+                streams_group_heartbeat.Subtopology(
+                    "0", ["t"], [], [], [], [], [streams_group_heartbeat.CopartitionGroup([0] * 10_000)]
+                )
+            ),
             "The topology is too large",
         ),
     ],
 )
-def test_topologies_that_cannot_be_are_refused(said: hb.Topology, message: str) -> None:
+def test_topologies_that_cannot_be_are_refused(said: streams_group_heartbeat.Topology, message: str) -> None:
     """237, 238."""
     answer = StreamsHandlersNode().beat(topology=said)
     assert answer.error_code == E.STREAMS_INVALID_TOPOLOGY
@@ -213,7 +234,9 @@ def test_a_group_is_described_with_its_topology_and_members() -> None:
     """246."""
     node = StreamsHandlersNode(group_streams_initial_rebalance_delay_ms="0")
     node.beat(
-        user_endpoint=hb.StreamsGroupHeartbeatRequestEndpoint("h", 9), client_tags=[hb.KeyValue("z", "1")], rack_id="r"
+        user_endpoint=streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint("h", 9),
+        client_tags=[streams_group_heartbeat.KeyValue("z", "1")],
+        rack_id="r",
     )
     (group,) = node.describe("g", include_authorized_operations=True)
     assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Stable", 2, 2)
@@ -221,8 +244,8 @@ def test_a_group_is_described_with_its_topology_and_members() -> None:
     assert [(row.subtopology_id, row.source_topics) for row in group.topology.subtopologies or ()] == [("0", ["t"])]
     (member,) = group.members
     assert (member.member_id, member.member_epoch, member.process_id, member.rack_id) == ("a", 2, "p", "r")
-    assert (member.user_endpoint, member.client_tags) == (sd.Endpoint("h", 9), [sd.KeyValue("z", "1")])
-    assert member.assignment == member.target_assignment == sd.Assignment([sd.TaskIds("0", [0, 1, 2])])
+    assert (member.user_endpoint, member.client_tags) == (Endpoint("h", 9), [KeyValue("z", "1")])
+    assert member.assignment == member.target_assignment == Assignment([TaskIds("0", [0, 1, 2])])
     assert member.is_classic is False
 
 
@@ -244,7 +267,7 @@ def test_internal_topics_are_shown_as_large_as_they_are_once_that_is_known() -> 
     assert shown(group) == {"r": 3, "log": 3}
 
 
-def shown(group: sd.DescribedGroup) -> dict[str, int]:
+def shown(group: DescribedGroup) -> dict[str, int]:
     assert group.topology is not None
     parts = group.topology.subtopologies or ()
     return {
@@ -282,24 +305,24 @@ def test_the_list_of_groups_has_them(states: list[str], types: list[str], found:
     """246: a state of two words is asked for with a line between them."""
     node = StreamsHandlersNode()
     node.beat(topology=APP)
-    answer = node.waited(node.ask(ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types)))
-    row = ls.ListedGroup("g", "streams", "NotReady", "streams")
+    answer = node.waited(node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest(states, types)))
+    row = ListedGroup("g", "streams", "NotReady", "streams")
     assert list(answer.groups) == ([row] if found else [])
 
 
 def test_the_older_apis_know_what_it_is() -> None:
     node = StreamsHandlersNode()
     node.beat()
-    (row,) = node.waited(node.ask(ApiKey.DESCRIBE_GROUPS, 6, ds.DescribeGroupsRequest(["g"]))).groups
+    (row,) = node.waited(node.ask(ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(["g"]))).groups
     assert (row.error_code, row.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a classic group.")
     image = replace(node.stage.hosted.image, features={"streams.version": 1, "group.version": 1})
     node.stage.hosted.image = image
-    (row,) = node.waited(node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest(["g"]))).groups
+    (row,) = node.waited(node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"]))).groups
     assert (row.error_code, row.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a consumer group.")
-    (gone,) = node.waited(node.ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g"]))).results
+    (gone,) = node.waited(node.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["g"]))).results
     assert gone.error_code == E.NON_EMPTY_GROUP
     node.beat(member_epoch=-1, topology=None)
-    (gone,) = node.waited(node.ask(ApiKey.DELETE_GROUPS, 2, dg.DeleteGroupsRequest(["g"]))).results
+    (gone,) = node.waited(node.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["g"]))).results
     assert gone.error_code == E.NONE
 
 
@@ -311,6 +334,6 @@ def test_positions_are_read_in_the_members_epoch(member: str | None, epoch: int,
     """244."""
     node = StreamsHandlersNode()
     assert node.beat().member_epoch == 1, "its first target waits for others"
-    wanted = of.OffsetFetchRequestGroup("g", member, epoch)
-    (group,) = node.waited(node.ask(ApiKey.OFFSET_FETCH, 9, of.OffsetFetchRequest(groups=[wanted]))).groups
+    wanted = OffsetFetchRequestGroup("g", member, epoch)
+    (group,) = node.waited(node.ask(ApiKey.OFFSET_FETCH, 9, OffsetFetchRequest(groups=[wanted]))).groups
     assert group.error_code == code

@@ -17,10 +17,10 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.log_fixtures import UNVERIFIED_TXN
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 NOTHING = (E.NONE, -1, -1, -1)
 DEBUGGING = -2
@@ -28,19 +28,19 @@ DEBUGGING = -2
 
 def append(log: PartitionLog, leader_epoch: int, *times: int, **fields: Any) -> None:
     """Append a batch of records with these times."""
-    raw = bytearray(r.build_batch([r.NewRecord(None, b"v", NOW_MS + t) for t in times], **fields))
+    raw = bytearray(build_batch([NewRecord(None, b"v", NOW_MS + t) for t in times], **fields))
     log.append_as_leader(raw, leader_epoch, NOW_MS, AppendOrigin.COORDINATOR, txn=UNVERIFIED_TXN)
 
 
-IN_TRANSACTION = {"attributes": b.TRANSACTIONAL_BIT, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+IN_TRANSACTION = {"attributes": TRANSACTIONAL_BIT, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
 
 
 def ask(
     stage: HandlerFixture, timestamp: int, *, replica: int = -1, isolation: int = 0, epoch: int = -1
 ) -> tuple[int, ...]:
     """(error code, offset, timestamp, leader epoch) that t-0 is answered with."""
-    wanted = lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, epoch, timestamp)])
-    request = lo.ListOffsetsRequest(replica, isolation, [wanted])
+    wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, epoch, timestamp)])
+    request = ListOffsetsRequest(replica, isolation, [wanted])
 
     async def main() -> Any:
         return await resolve(list_offsets.handle(stage.context(ApiKey.LIST_OFFSETS, 11), request))
@@ -138,7 +138,7 @@ def test_delete_records_by_cleanup_policy_and_topic_is_answered_as_kafka_does(
     stage.hosted.host("__consumer_offsets", leader=2, replicas=(2,), isr=(2,))
     stage.hosted.host("t", settings=LogConfig(compact=compact, delete=delete))
     stage.services.log_dirs = FakeLogDirs()
-    request = dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, [dr.DeleteRecordsPartition(partition, -1)])], 100)
+    request = DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, -1)])], 100)
 
     async def main() -> Any:
         return await resolve(delete_records.handle(stage.context(ApiKey.DELETE_RECORDS, 2), request))

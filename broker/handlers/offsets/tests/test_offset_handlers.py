@@ -19,16 +19,29 @@ from ottla.controller.metadata.image import MetadataImage, TopicImage
 from ottla.jobs.state_machine import RECORDS_PER_STEP
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import offset_commit as oc
-from ottla.wire.messages import offset_delete as od
-from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 
 
 def fetch(version: int, *partitions: int, topic: str = "t", topic_id: bytes | None = None, group: str = "g") -> Any:
     if version < 8:
-        return of.OffsetFetchRequest(group, [of.OffsetFetchRequestTopic(topic, list(partitions))])
-    topics = [of.OffsetFetchRequestTopics(topic, topic_id or topic_id_of(topic), list(partitions))]
-    return of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group, topics=topics)])
+        return OffsetFetchRequest(group, [OffsetFetchRequestTopic(topic, list(partitions))])
+    topics = [OffsetFetchRequestTopics(topic, topic_id or topic_id_of(topic), list(partitions))]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)])
 
 
 def rows(topics: list[Any]) -> list[tuple[str, int, int, int, str, int]]:
@@ -56,8 +69,8 @@ def test_positions_are_read_and_what_was_never_committed_is_minus_one(version: i
 def test_an_id_nobody_knows_is_answered_last() -> None:
     node = GroupCoordinatorNode()
     node.commit()
-    topics = [of.OffsetFetchRequestTopics("", UNKNOWN_ID, [7]), of.OffsetFetchRequestTopics("", topic_id_of("t"), [0])]
-    request = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("g", topics=topics)])
+    topics = [OffsetFetchRequestTopics("", UNKNOWN_ID, [7]), OffsetFetchRequestTopics("", topic_id_of("t"), [0])]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)])
     answer = node.ask(ApiKey.OFFSET_FETCH, 10, request)
     assert [t.topic_id for t in answer.groups[0].topics] == [topic_id_of("t"), UNKNOWN_ID]
     assert rows(answer.groups[0].topics)[1] == ("", 7, -1, -1, "", E.UNKNOWN_TOPIC_ID)
@@ -69,13 +82,13 @@ def test_all_positions_of_a_group_and_from_v10_only_those_whose_topic_has_an_id(
     node.commit(partition=0)
     node.commit(partition=2)
     node.commit(topic="gone")
-    asked = [of.OffsetFetchRequestGroup(group, topics=None) for group in ("g", "other", "g")]
-    answer = node.ask(ApiKey.OFFSET_FETCH, version, of.OffsetFetchRequest(groups=asked))
+    asked = [OffsetFetchRequestGroup(group, topics=None) for group in ("g", "other", "g")]
+    answer = node.ask(ApiKey.OFFSET_FETCH, version, OffsetFetchRequest(groups=asked))
     assert [g.group_id for g in answer.groups] == ["g", "other"], "each once: what it costs is bounded by the request"
     assert sorted(t.name for t in answer.groups[0].topics) == names
     assert {row[1] for row in rows(answer.groups[0].topics) if row[0] == "t"} == {0, 2}
     assert answer.groups[1].topics == []
-    old = node.ask(ApiKey.OFFSET_FETCH, 5, of.OffsetFetchRequest("g", None))
+    old = node.ask(ApiKey.OFFSET_FETCH, 5, OffsetFetchRequest("g", None))
     assert len(rows(old.topics)) == 3
 
 
@@ -136,12 +149,12 @@ def test_what_is_not_committed_in_time_is_not_told(version: int) -> None:
 
 
 def commit_request(*topics: Any, group: str = "g", generation: int = -1) -> Any:
-    return oc.OffsetCommitRequest(group, generation, topics=list(topics))
+    return OffsetCommitRequest(group, generation, topics=list(topics))
 
 
 def commit_topic(name: str, *partitions: int, metadata: str = "", topic_id: bytes | None = None) -> Any:
-    parts = [oc.OffsetCommitRequestPartition(n, 40 + n, 3, metadata) for n in partitions]
-    return oc.OffsetCommitRequestTopic(name, topic_id or topic_id_of(name), parts)
+    parts = [OffsetCommitRequestPartition(n, 40 + n, 3, metadata) for n in partitions]
+    return OffsetCommitRequestTopic(name, topic_id or topic_id_of(name), parts)
 
 
 def test_each_topic_of_a_commit_is_answered_once_what_is_unknown_first() -> None:
@@ -237,8 +250,8 @@ def test_positions_are_deleted_and_each_partition_is_answered() -> None:
     node = GroupCoordinatorNode()
     node.commit(partition=0)
     node.commit(partition=1)
-    parts = [od.OffsetDeleteRequestPartition(n) for n in (0, 99)]
-    request = od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic("t", parts)])
+    parts = [OffsetDeleteRequestPartition(n) for n in (0, 99)]
+    request = OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", parts)])
     answer = node.ask(ApiKey.OFFSET_DELETE, 0, request)
     assert codes(answer) == [("t", [(0, 0), (99, E.UNKNOWN_TOPIC_OR_PARTITION)])]
     assert list(state_machine_of(node.groups.shard_for("g")).offsets.topic_offsets("g", "t")) == [1]

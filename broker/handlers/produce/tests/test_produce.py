@@ -18,7 +18,7 @@ from ottla.log.tests.log_fixtures import NOW, make_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import produce as p
+from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
 from ottla.wire.record_batch.compression import CompressionType
@@ -26,23 +26,22 @@ from ottla.wire.record_batch.compression import CompressionType
 NEWEST = 13
 
 
-def request(*parts: tuple[str, int, Any], acks: int = -1, timeout_ms: int = 1000) -> p.ProduceRequest:
+def request(*parts: tuple[str, int, Any], acks: int = -1, timeout_ms: int = 1000) -> ProduceRequest:
     topics = [
-        p.TopicProduceData(name, topic_id_of(name), [p.PartitionProduceData(number, raw)])
-        for name, number, raw in parts
+        TopicProduceData(name, topic_id_of(name), [PartitionProduceData(number, raw)]) for name, number, raw in parts
     ]
-    return p.ProduceRequest(None, acks, timeout_ms, topics)
+    return ProduceRequest(None, acks, timeout_ms, topics)
 
 
-def send(stage: HandlerFixture, what: p.ProduceRequest, version: int = NEWEST, client_id: str = "client") -> Any:
+def send(stage: HandlerFixture, what: ProduceRequest, version: int = NEWEST, client_id: str = "client") -> Any:
     answer = produce.handle(stage.context(ApiKey.PRODUCE, version, client_id), what)
     if answer is None or isinstance(answer, Message):
         return answer
     return run_virtual(partial(resolve, answer))
 
 
-def row_of(answer: Any) -> p.PartitionProduceResponse:
-    row: p.PartitionProduceResponse = answer.responses[0].partition_responses[0]
+def row_of(answer: Any) -> PartitionProduceResponse:
+    row: PartitionProduceResponse = answer.responses[0].partition_responses[0]
     return row
 
 
@@ -212,7 +211,7 @@ def test_what_changes_while_records_are_looked_at_counts(compacted: HandlerFixtu
     """Leadership and settings are those of the moment of the append."""
     replica = compacted.hosted.replicas["c", 0]
 
-    def meanwhile(change: Any, keyless: int = 0) -> p.PartitionProduceResponse:
+    def meanwhile(change: Any, keyless: int = 0) -> PartitionProduceResponse:
         items = [r.NewRecord(b"k" if i < 40_000 - keyless else None, b"v", NOW) for i in range(40_000)]
         raw = bytearray(r.build_batch(items))
         answer: Any = produce.handle(compacted.context(ApiKey.PRODUCE, NEWEST), request(("c", 0, raw)))

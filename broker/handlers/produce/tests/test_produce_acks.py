@@ -19,8 +19,8 @@ from ottla.log.log_config import LogConfig
 from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 
 def waiting(stage: HandlerFixture, meanwhile: Any, *, acks: int = -1, timeout_ms: int = 1000) -> tuple[int, float]:
@@ -207,19 +207,19 @@ def deleting(stage: HandlerFixture, meanwhile: Any, timeout_ms: int = 1000) -> t
     stage.services.log_dirs = SimpleNamespace(directory_of=lambda log: directory)
     stage.hosted.image = replace(
         stage.hosted.image,
-        brokers={2: m.RegisterBrokerRecord(2, fenced=False), 3: m.RegisterBrokerRecord(3, fenced=True)},
+        brokers={2: RegisterBrokerRecord(2, fenced=False), 3: RegisterBrokerRecord(3, fenced=True)},
     )
     for _ in range(2):
         replica.append(make_batch(0), NOW_MS)
     replica.state.update_follower(2, -1, 6, 0, 6, 0)  # type: ignore[union-attr]
     replica.on_flushed(6, 0)
-    topic = dr.DeleteRecordsTopic("r", [dr.DeleteRecordsPartition(0, 3)])
+    topic = DeleteRecordsTopic("r", [DeleteRecordsPartition(0, 3)])
 
     async def main() -> tuple[int, int, float]:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(meanwhile, replica)
             context = stage.context(ApiKey.DELETE_RECORDS, 2)
-            answer = await resolve(delete_records.handle(context, dr.DeleteRecordsRequest([topic], timeout_ms)))
+            answer = await resolve(delete_records.handle(context, DeleteRecordsRequest([topic], timeout_ms)))
             took = trio.current_time()
             nursery.cancel_scope.cancel()
         row = answer.topics[0].partitions[0]

@@ -17,11 +17,11 @@ from ottla.log.producers.transaction_verification import TxnAppendContext
 from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import produce as p
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
 from ottla.wire.record_batch.compression import CompressionType
 from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 PID = 7
 
@@ -42,15 +42,14 @@ def data(sequence: int = 0, epoch: int = 0, pid: int = PID, *, txn: bool = True,
     )
 
 
-def request(*parts: tuple[str, int, Any], transactional_id: str | None = "x") -> p.ProduceRequest:
+def request(*parts: tuple[str, int, Any], transactional_id: str | None = "x") -> ProduceRequest:
     topics = [
-        p.TopicProduceData(name, topic_id_of(name), [p.PartitionProduceData(number, raw)])
-        for name, number, raw in parts
+        TopicProduceData(name, topic_id_of(name), [PartitionProduceData(number, raw)]) for name, number, raw in parts
     ]
-    return p.ProduceRequest(transactional_id, -1, 1000, topics)
+    return ProduceRequest(transactional_id, -1, 1000, topics)
 
 
-def send(stage: HandlerFixture, what: p.ProduceRequest, version: int = 12) -> list[int]:
+def send(stage: HandlerFixture, what: ProduceRequest, version: int = 12) -> list[int]:
     answer = run_virtual(partial(resolve, produce.handle(stage.context(ApiKey.PRODUCE, version), what)))
     return [row.error_code for topic in answer.responses for row in topic.partition_responses]
 
@@ -197,11 +196,11 @@ def test_fact_146_where_verification_is_off_partitions_are_only_added(version: i
 def test_batches_with_many_records_and_requests_with_many_partitions_go_the_same_way() -> None:
     stage, coordinator = a_stage()
     replica = stage.hosted.host("many", partitions=70, settings=LogConfig(compression_type=CompressionType.LZ4))
-    items = [r.NewRecord(b"k", bytes(900), 5) for _ in range(2 + PIECE_BYTES // 900)]
+    items = [NewRecord(b"k", bytes(900), 5) for _ in range(2 + PIECE_BYTES // 900)]
     whose: dict[str, int] = {"producer_id": PID, "producer_epoch": 0, "base_sequence": 0}
-    large = bytearray(r.build_batch(items, codec=CompressionType.GZIP, attributes=TRANSACTIONAL_BIT, **whose))
-    parts = [p.PartitionProduceData(number, large if number == 3 else data()) for number in range(70)]
-    what = p.ProduceRequest("x", -1, 1000, [p.TopicProduceData("many", topic_id_of("many"), parts)])
+    large = bytearray(build_batch(items, codec=CompressionType.GZIP, attributes=TRANSACTIONAL_BIT, **whose))
+    parts = [PartitionProduceData(number, large if number == 3 else data()) for number in range(70)]
+    what = ProduceRequest("x", -1, 1000, [TopicProduceData("many", topic_id_of("many"), parts)])
     assert send(stage, what) == [0] * 70
     assert len(coordinator.asked) == 1
     assert replica.log.producers.ongoing_txns == {PID: 0}

@@ -19,7 +19,11 @@ from ottla.jobs.bounded_concurrency import MAX_CONCURRENT
 from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import alter_share_group_offsets as al
+from ottla.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 
 MANY = 200
 
@@ -138,9 +142,9 @@ def test_positions_of_many_partitions_are_set_in_steps_and_of_one_named_twice_th
 
         node.persister.initialize = initialize
         node.stage.services.groups = Groups()
-        parts = [al.AlterShareGroupOffsetsRequestPartition(number, 7) for number in (*range(MANY), 0)]
+        parts = [AlterShareGroupOffsetsRequestPartition(number, 7) for number in (*range(MANY), 0)]
         parts[-1].start_offset = 8
-        request = al.AlterShareGroupOffsetsRequest("g", [al.AlterShareGroupOffsetsRequestTopic("t", parts)])
+        request = AlterShareGroupOffsetsRequest("g", [AlterShareGroupOffsetsRequestTopic("t", parts)])
         answers: list[Any] = []
 
         async def alter() -> None:

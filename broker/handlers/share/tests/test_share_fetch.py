@@ -18,16 +18,21 @@ from ottla.jobs.bounded_concurrency import MAX_CONCURRENT
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import describe_share_group_offsets as d
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import share_fetch as f
+from ottla.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponsePartition,
+)
+from ottla.wire.messages.metadata_records import ClientQuotaRecord, EntityData
+from ottla.wire.messages.share_fetch import ShareFetchResponse
 
 MANY = 400
 """Partitions; the loop goes round at least once for so many calls to the persister:"""
 BEGUN = 16
 
 
-def rows(answer: f.ShareFetchResponse) -> dict[int, tuple[int, int]]:
+def rows(answer: ShareFetchResponse) -> dict[int, tuple[int, int]]:
     """Error and number of records by partition."""
     return {
         row.partition_index: (
@@ -64,7 +69,7 @@ def test_a_change_is_looked_at_where_it_is() -> None:
     async def story() -> None:
         await node.fetch(0, *range(MANY))
         async with trio.open_nursery() as nursery:
-            answers: list[f.ShareFetchResponse] = []
+            answers: list[ShareFetchResponse] = []
 
             async def parked() -> None:
                 answers.append(await node.fetch(1, max_wait_ms=10_000, min_bytes=200))
@@ -165,8 +170,8 @@ def test_offsets_of_many_partitions_are_described_in_order_and_others_come_in_be
                 return partition
 
         node.stage.services.share_partition_manager.metadata_client = Latest()
-        topic = d.DescribeShareGroupOffsetsRequestTopic("t", list(range(MANY)))
-        request = d.DescribeShareGroupOffsetsRequest([d.DescribeShareGroupOffsetsRequestGroup("g", [topic])])
+        topic = DescribeShareGroupOffsetsRequestTopic("t", list(range(MANY)))
+        request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup("g", [topic])])
         answers = []
 
         async def describe() -> None:
@@ -183,12 +188,12 @@ def test_describe_share_group_offsets_of_a_partition_that_does_not_exist_asks_no
     node = ShareGroupNode(1)
 
     async def story() -> None:
-        topic = d.DescribeShareGroupOffsetsRequestTopic("t", [7, -1])
-        request = d.DescribeShareGroupOffsetsRequest([d.DescribeShareGroupOffsetsRequestGroup("g", [topic])])
+        topic = DescribeShareGroupOffsetsRequestTopic("t", [7, -1])
+        request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup("g", [topic])])
         node.persister.refusal = ProtocolError(E.UNKNOWN_TOPIC_OR_PARTITION)
         answer = await node.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request)
         rows = answer.groups[0].topics[0].partitions
-        assert rows == [d.DescribeShareGroupOffsetsResponsePartition(n, -1, 0, -1) for n in (7, -1)], "as Kafka's"
+        assert rows == [DescribeShareGroupOffsetsResponsePartition(n, -1, 0, -1) for n in (7, -1)], "as Kafka's"
         assert node.persister.calls == []
 
     node.run(story)
@@ -200,7 +205,7 @@ def test_a_parked_fetch_hears_that_its_partition_is_led_elsewhere_now() -> None:
     async def story() -> None:
         await node.fetch(0, 0, 1)
         await trio.testing.wait_all_tasks_blocked()
-        answers: list[f.ShareFetchResponse] = []
+        answers: list[ShareFetchResponse] = []
 
         async def parked() -> None:
             answers.append(await node.fetch(1, max_wait_ms=600_000))
@@ -258,7 +263,7 @@ def test_a_group_over_its_quota_gets_its_records_and_waits_afterwards() -> None:
     node = ShareGroupNode()
     quotas = QuotaManagers(node.stage.env)  # type: ignore[arg-type]
     draft = ImageBuilder(MetadataImage())
-    draft.replay(m.ClientQuotaRecord([m.EntityData("user", "ANONYMOUS")], "consumer_byte_rate", 10, False))
+    draft.replay(ClientQuotaRecord([EntityData("user", "ANONYMOUS")], "consumer_byte_rate", 10, False))
     quotas.publish(draft.image(1, 1), draft.delta(draft.image(1, 1)))
     node.stage.services.quota_holder.quotas = quotas
 
@@ -271,7 +276,7 @@ def test_a_group_over_its_quota_gets_its_records_and_waits_afterwards() -> None:
     node.run(story)
 
 
-def sent(answer: f.ShareFetchResponse) -> dict[int, int]:
+def sent(answer: ShareFetchResponse) -> dict[int, int]:
     """Bytes of records by partition."""
     return {row.partition_index: len(row.records) for topic in answer.responses for row in topic.partitions}
 

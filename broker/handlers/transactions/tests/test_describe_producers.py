@@ -11,11 +11,11 @@ from ottla.log.log_validator import AppendOrigin
 from ottla.log.tests.log_fixtures import UNVERIFIED_TXN, make_marker, make_producer_batch, make_transactional_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import describe_producers as d
+from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
 
 def ask(stage: HandlerFixture, *topics: tuple[str, list[int]]) -> Any:
-    request = d.DescribeProducersRequest([d.TopicRequest(name, numbers) for name, numbers in topics])
+    request = DescribeProducersRequest([TopicRequest(name, numbers) for name, numbers in topics])
     context = stage.context(ApiKey.DESCRIBE_PRODUCERS, 0)
     return as_decoded(run_virtual(partial(resolve, describe_producers.handle(context, request))), 0)
 

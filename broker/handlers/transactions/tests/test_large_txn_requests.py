@@ -30,11 +30,20 @@ from ottla.log.producers.producer_table import ProducerStateEntry, ProducerTable
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import txn_offset_commit as oc
-from ottla.wire.messages import write_txn_markers as wm
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 MANY = 100
 WHO = (FIRST_ID, 0)
@@ -105,9 +114,9 @@ class ComparisonCountingName(str):
 
 def test_markers_of_many_topics_are_a_step_each_and_are_not_compared_with_each_other() -> None:
     ComparisonCountingName.compared.clear()
-    topics = [wm.WritableTxnMarkerTopic(ComparisonCountingName(f"t{number}"), []) for number in range(MANY)]
-    request = wm.WriteTxnMarkersRequest([wm.WritableTxnMarker(7, 0, True, topics, 1)])
-    response = wm.WriteTxnMarkersResponse()
+    topics = [WritableTxnMarkerTopic(ComparisonCountingName(f"t{number}"), []) for number in range(MANY)]
+    request = WriteTxnMarkersRequest([WritableTxnMarker(7, 0, True, topics, 1)])
+    response = WriteTxnMarkersResponse()
     steps = list(Marking(HandlerFixture().services).append_all(request, response))
     assert len(steps) >= MANY
     assert len(response.markers[0].topics) == MANY
@@ -119,8 +128,8 @@ def test_markers_nobody_may_write_are_refused_in_turns() -> None:
     stage.services.authorizer = DenyingAuthorizer(
         (AclOperation.ALTER, ResourceType.CLUSTER), (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     )
-    topics = [wm.WritableTxnMarkerTopic("t", list(range(MANY)))]
-    request = wm.WriteTxnMarkersRequest([wm.WritableTxnMarker(7, 0, True, topics, 1)])
+    topics = [WritableTxnMarkerTopic("t", list(range(MANY)))]
+    request = WriteTxnMarkersRequest([WritableTxnMarker(7, 0, True, topics, 1)])
     answer = in_turns(stage, write_txn_markers, ApiKey.WRITE_TXN_MARKERS, 2, request)
     assert not isinstance(answer, Message), "it must rest"
 
@@ -169,8 +178,8 @@ def test_positions_nobody_may_commit_are_refused_in_steps() -> None:
     node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer((AclOperation.READ, ResourceType.TOPIC))
     node.stage.services.groups = type("Groups", (), {"settings": type("S", (), {"max_metadata_bytes": 10})})
-    parts = CountingList(oc.TxnOffsetCommitRequestPartition(number, 0) for number in range(MANY))
-    request = oc.TxnOffsetCommitRequest("x", "g", *WHO, topics=[oc.TxnOffsetCommitRequestTopic("t", parts)])
+    parts = CountingList(TxnOffsetCommitRequestPartition(number, 0) for number in range(MANY))
+    request = TxnOffsetCommitRequest("x", "g", *WHO, topics=[TxnOffsetCommitRequestTopic("t", parts)])
     work = txn_offset_commit._TxnOffsetCommit(node.stage.context(ApiKey.TXN_OFFSET_COMMIT, 3), request)
     seen, most = 0, 0
     for _ in work.validate():

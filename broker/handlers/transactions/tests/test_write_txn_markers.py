@@ -13,7 +13,7 @@ from ottla.log.log_validator import AppendOrigin
 from ottla.log.tests.log_fixtures import UNVERIFIED_TXN, make_transactional_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import write_txn_markers as m
+from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.wire.record_batch.control_record import parse_end_transaction_marker
 from ottla.wire.record_batch.records import iterate_records
 
@@ -29,15 +29,15 @@ def a_stage() -> HandlerFixture:
 
 def marker(
     *topics: tuple[str, list[int]], pid: int = PID, epoch: int = 0, commits: bool = True, version: int = 0, by: int = 4
-) -> m.WritableTxnMarker:
-    return m.WritableTxnMarker(
-        pid, epoch, commits, [m.WritableTxnMarkerTopic(name, numbers) for name, numbers in topics], by, version
+) -> WritableTxnMarker:
+    return WritableTxnMarker(
+        pid, epoch, commits, [WritableTxnMarkerTopic(name, numbers) for name, numbers in topics], by, version
     )
 
 
-def send(stage: HandlerFixture, *markers: m.WritableTxnMarker) -> Any:
+def send(stage: HandlerFixture, *markers: WritableTxnMarker) -> Any:
     context = stage.context(ApiKey.WRITE_TXN_MARKERS, 2)
-    return run_virtual(partial(resolve, write_txn_markers.handle(context, m.WriteTxnMarkersRequest(list(markers)))))
+    return run_virtual(partial(resolve, write_txn_markers.handle(context, WriteTxnMarkersRequest(list(markers)))))
 
 
 def told(answer: Any) -> list[tuple[int, str, int, int]]:
@@ -114,7 +114,7 @@ def test_a_marker_is_done_when_its_followers_have_it() -> None:
             nursery.start_soon(follow)
             return await resolve(
                 write_txn_markers.handle(
-                    stage.context(ApiKey.WRITE_TXN_MARKERS, 2), m.WriteTxnMarkersRequest([marker(("t", [0]))])
+                    stage.context(ApiKey.WRITE_TXN_MARKERS, 2), WriteTxnMarkersRequest([marker(("t", [0]))])
                 )
             ), trio.current_time()
 
@@ -152,7 +152,7 @@ def test_a_lead_that_goes_while_a_marker_waits_is_told_as_gone() -> None:
             nursery.start_soon(leave)
             return await resolve(
                 write_txn_markers.handle(
-                    stage.context(ApiKey.WRITE_TXN_MARKERS, 2), m.WriteTxnMarkersRequest([marker(("t", [0]))])
+                    stage.context(ApiKey.WRITE_TXN_MARKERS, 2), WriteTxnMarkersRequest([marker(("t", [0]))])
                 )
             )
 

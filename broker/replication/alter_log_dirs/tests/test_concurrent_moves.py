@@ -17,7 +17,7 @@ from ottla.broker.tests.broker_storage_fixture import led_topic
 from ottla.broker.tests.log_dir_moves_fixture import NO_ERROR, TOPIC_PARTITION, LogDirMovesFixture
 from ottla.jobs.time_slice import BACKGROUND_SLICE_MS
 from ottla.wire.errors import ErrorCode
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 COUNT = 30
 
@@ -120,7 +120,7 @@ class SeveralMovesFixture(LogDirMovesFixture):
         await self.publisher.wait_applied_and_created()
         for name, count in zip(self.names, sizes, strict=True):
             for _ in range(count):
-                raw = bytearray(r.build_batch([r.NewRecord(None, bytes(COPY_CHUNK_BYTES - 100), self.env.now_ms())]))
+                raw = bytearray(build_batch([NewRecord(None, bytes(COPY_CHUNK_BYTES - 100), self.env.now_ms())]))
                 self.partition_named(name).append(raw, self.env.now_ms())
 
     def partition_named(self, name: str) -> HostedPartition:

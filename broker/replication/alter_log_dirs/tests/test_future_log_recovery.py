@@ -22,7 +22,7 @@ from ottla.log.checkpoints.checkpoint_files import (
 from ottla.log.directory.future_log import create_future_log
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 ID = led_topic("t", 1).id
 TAG = "0123456789abcdef" * 2
@@ -31,7 +31,7 @@ TAG = "0123456789abcdef" * 2
 def filled(log: PartitionLog, epochs: tuple[int, ...]) -> None:
     """A record of each of these leader epochs, and the process ends cleanly."""
     for epoch in epochs:
-        log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
+        log.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
     log.close()
 
 
@@ -126,7 +126,7 @@ def test_what_a_copy_lost_in_a_power_cut_it_copies_again_wherever_the_log_is_com
     there = ground.log_dirs.directories[1]
     made = create_future_log(there, "t", 0, ID, LogConfig(), NOW_MS, TAG)
     for _ in range(3):
-        made.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
+        made.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
         made.roll(NOW_MS)
     filled(made, (1,) if told else ())
     there.disk.unlink(f"{made.directory}/{1:020d}.log")
@@ -246,7 +246,7 @@ def test_a_copy_that_waited_for_a_directory_is_whole_once_that_is_no_more_among_
     there = ground.log_dirs.directories[2]
     made = create_future_log(there, "t", 0, ID, LogConfig(), NOW_MS, TAG)
     for _ in range(3):
-        made.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
+        made.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
         made.roll(NOW_MS)
     filled(made, (1,))
     there.disk.unlink(f"{made.directory}/{1:020d}.log")  # nothing of it outlived the cleaner, which got as far as 3
@@ -321,7 +321,7 @@ def test_of_two_logs_that_nobody_else_has_the_newer_counts_or_where_the_controll
 def test_a_copy_that_stays_is_on_the_disk_whole_once_the_process_has_ended_cleanly() -> None:
     ground = LogDirMovesFixture()
     log = create_future_log(ground.log_dirs.directories[1], "t", 0, ID, LogConfig(), NOW_MS, TAG)
-    log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
+    log.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
     log.close_files()
     start(ground, 2)
     assert ground.directory_names("/b") == ["future"]

@@ -18,7 +18,16 @@ from ottla.broker.replication.fetcher.fetch_state import (
     compute_truncation,
 )
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
 
 TOPIC, OTHER = bytes(15) + b"\x07", bytes(15) + b"\x08"
 A, B, C = (TOPIC, 0), (TOPIC, 1), (OTHER, 0)
@@ -31,26 +40,26 @@ def following(*keys: PartitionKey) -> FollowerFetchState:
     return out
 
 
-def row(partition: int = 0, error: ErrorCode = ErrorCode.NONE, **fields: object) -> f.PartitionData:
-    return f.PartitionData(partition, error, 90, log_start_offset=12, records=b"batches", **fields)  # type: ignore[arg-type]
+def row(partition: int = 0, error: ErrorCode = ErrorCode.NONE, **fields: object) -> PartitionData:
+    return PartitionData(partition, error, 90, log_start_offset=12, records=b"batches", **fields)  # type: ignore[arg-type]
 
 
-def answer(*rows: tuple[PartitionKey, f.PartitionData], session: int = 0, error: int = 0) -> f.FetchResponse:
-    topics = [f.FetchableTopicResponse(topic_id=key[0], partitions=[data]) for key, data in rows]
-    return f.FetchResponse(error_code=error, session_id=session, responses=topics)
+def answer(*rows: tuple[PartitionKey, PartitionData], session: int = 0, error: int = 0) -> FetchResponse:
+    topics = [FetchableTopicResponse(topic_id=key[0], partitions=[data]) for key, data in rows]
+    return FetchResponse(error_code=error, session_id=session, responses=topics)
 
 
-def asked(request: f.FetchRequest | None) -> list[PartitionKey]:
+def asked(request: FetchRequest | None) -> list[PartitionKey]:
     assert request is not None
     return [(t.topic_id, p.partition) for t in request.topics for p in t.partitions]
 
 
-def forgotten(request: f.FetchRequest | None) -> list[PartitionKey]:
+def forgotten(request: FetchRequest | None) -> list[PartitionKey]:
     assert request is not None
     return [(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions]
 
 
-def session(request: f.FetchRequest | None) -> tuple[int, int]:
+def session(request: FetchRequest | None) -> tuple[int, int]:
     assert request is not None
     return request.session_id, request.session_epoch
 
@@ -59,14 +68,14 @@ def test_the_fields_of_a_followers_fetch() -> None:
     """R313."""
     request = following(A).build_fetch(0)
     assert request is not None
-    assert request == f.FetchRequest(
-        replica_state=f.ReplicaState(2, 77),
+    assert request == FetchRequest(
+        replica_state=ReplicaState(2, 77),
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=10 * 1024 * 1024,
         session_id=0,
         session_epoch=0,
-        topics=[f.FetchTopic("", TOPIC, [f.FetchPartition(0, 5, 100, 4, 10, 1024 * 1024)])],
+        topics=[FetchTopic("", TOPIC, [FetchPartition(0, 5, 100, 4, 10, 1024 * 1024)])],
     )
     assert (request.isolation_level, request.rack_id, request.cluster_id) == (0, "", None)
     assert request.topics[0].partitions[0].high_watermark == 2**63 - 1
@@ -208,12 +217,12 @@ def test_an_incremental_answer_with_a_stranger_ends_the_session() -> None:
     assert (session(again), asked(again)) == ((9, 0), [A])
 
 
-DIVERGING = f.EpochEndOffset(3, 80)
+DIVERGING = EpochEndOffset(3, 80)
 LATER = 1000
-ROWS: list[tuple[f.PartitionData, list[FetchOutcome], float | None]] = [
+ROWS: list[tuple[PartitionData, list[FetchOutcome], float | None]] = [
     (row(), [AppendOutcome(A, b"batches", 90, 12)], None),
     (row(diverging_epoch=DIVERGING), [DivergedOutcome(A, 3, 80)], None),
-    (row(diverging_epoch=f.EpochEndOffset(0, 0)), [DivergedOutcome(A, 0, 0)], None),
+    (row(diverging_epoch=EpochEndOffset(0, 0)), [DivergedOutcome(A, 0, 0)], None),
     (row(error=ErrorCode.OFFSET_OUT_OF_RANGE), [OutOfRangeOutcome(A)], None),
     (row(error=ErrorCode.FENCED_LEADER_EPOCH), [], None),
     (row(error=ErrorCode.UNKNOWN_LEADER_EPOCH), [], LATER),
@@ -225,9 +234,7 @@ ROWS: list[tuple[f.PartitionData, list[FetchOutcome], float | None]] = [
 
 
 @pytest.mark.parametrize(("data", "outcomes", "asked_again_ms"), ROWS, ids=lambda x: str(getattr(x, "error_code", "")))
-def test_what_a_row_wants_done(
-    data: f.PartitionData, outcomes: list[FetchOutcome], asked_again_ms: float | None
-) -> None:
+def test_what_a_row_wants_done(data: PartitionData, outcomes: list[FetchOutcome], asked_again_ms: float | None) -> None:
     """R316: what is handed out, or fenced, is not asked again by itself; every other error waits."""
     ours = following(A)
     ours.build_fetch(0)
@@ -343,7 +350,7 @@ def test_whatever_happens_the_leader_is_told_what_there_is_and_no_more(
     monkeypatch.setattr("ottla.broker.replication.fetcher.fetch_state.MAX_NEW_PARTITIONS_PER_REQUEST", at_once)
     rng = random.Random(seed)
     keys = [(topic, n) for topic in (TOPIC, OTHER) for n in range(4)]
-    model: dict[PartitionKey, f.FetchPartition] = {}
+    model: dict[PartitionKey, FetchPartition] = {}
     machine, now, session_id = FollowerFetchState(2, 77), 0.0, 0
     for _ in range(300):
         key, now = rng.choice(keys), now + rng.choice((0, 1, 400))

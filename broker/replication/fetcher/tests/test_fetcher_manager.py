@@ -16,7 +16,7 @@ from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, VirtualEn
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.record_serde import OLDEST_METADATA_VERSION
 from ottla.log.tests.log_fixtures import make_batch
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 
 
 # As `Utils.abs(31 * topic.hashCode() + partition) % count` of a JVM has them.
@@ -55,7 +55,7 @@ class FollowingNode(HandlerFixture):
         hosted: Any = self.hosted
         hosted.follower_quota = ReplicationQuota(FOLLOWER, 1)
         brokers = {
-            2: m.RegisterBrokerRecord(broker_id=2, end_points=[m.BrokerEndpoint("AMONG", "h2", 9094, 0)], fenced=False)
+            2: RegisterBrokerRecord(broker_id=2, end_points=[BrokerEndpoint("AMONG", "h2", 9094, 0)], fenced=False)
         }
         hosted.image = MetadataImage(brokers=brokers, features={"metadata.version": 21})
         self.config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()}, "/a", 1)

@@ -19,7 +19,7 @@ from ottla.broker.replication.fetcher.leader_endpoint import (
 )
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.client.cluster_client import Disconnected
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages.fetch import FetchRequest
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_r311_the_first_request_on_a_connection_is_the_fetch_itself_and_its_answ
     async def story() -> None:
         line = a_line(connect)
         with pytest.raises(Disconnected):
-            await line.call(f.FetchRequest(), 18)
+            await line.call(FetchRequest(), 18)
         assert (trio.current_time(), silent.waited_s) == (3.0, [3.0])
 
     run_virtual(story)
@@ -113,7 +113,7 @@ def test_a_leader_that_does_not_take_the_connection_is_waited_for_no_longer() ->
 
     async def story() -> None:
         with pytest.raises(OSError, match=r"broker 2|nobody answers"):
-            await a_line(connect).call(f.FetchRequest(), 18)
+            await a_line(connect).call(FetchRequest(), 18)
         assert trio.current_time() == 3.0
 
     run_virtual(story)
@@ -122,7 +122,7 @@ def test_a_leader_that_does_not_take_the_connection_is_waited_for_no_longer() ->
 def test_a_leader_of_whom_no_address_is_known_is_named() -> None:
     async def story() -> None:
         with pytest.raises(Disconnected, match="broker 2"):
-            await a_line(None, None).call(f.FetchRequest(), 18)
+            await a_line(None, None).call(FetchRequest(), 18)
 
     run_virtual(story)
 
@@ -136,7 +136,7 @@ def test_hanging_up_closes_what_is_open() -> None:
     async def story() -> None:
         line = a_line(connect)
         with trio.move_on_after(1):
-            await line.call(f.FetchRequest(), 18)
+            await line.call(FetchRequest(), 18)
         line.close()
         assert silent.closed
 

@@ -21,7 +21,7 @@ from ottla.log.log_config import LogConfig
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError, WireError
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages.list_offsets import ListOffsetsRequest
 
 
 def a_batch(size_bytes: int, epoch: int = 3) -> bytes:
@@ -159,7 +159,7 @@ class OutOfRangeScenario:
         call = fetcher._leader_endpoint.call
 
         async def fails(request: Any, version: int) -> Any:
-            if isinstance(request, lo.ListOffsetsRequest):
+            if isinstance(request, ListOffsetsRequest):
                 self.times.append(trio.current_time())
                 if self.failures:
                     raise self.failures.pop(0)

@@ -19,8 +19,8 @@ from ottla.broker.tests.scripted_leader_fixture import (
 from ottla.env.env import ThreadPool
 from ottla.log.recovery.log_loader import open_log
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import fetch as f
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages.fetch import EpochEndOffset
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 END = 8
 
@@ -173,10 +173,10 @@ def test_nor_is_it_promised_under_another_epoch_that_begins_during_the_sync(monk
     leader.run(story)
 
 
-@pytest.mark.parametrize("answer", [{"diverging_epoch": f.EpochEndOffset(2, 3)}, {"error_code": E.OFFSET_OUT_OF_RANGE}])
+@pytest.mark.parametrize("answer", [{"diverging_epoch": EpochEndOffset(2, 3)}, {"error_code": E.OFFSET_OUT_OF_RANGE}])
 def test_while_a_log_is_cut_the_others_are_followed(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, **answer), partition_data(1)])
-    batch = r.build_batch([r.NewRecord(None, b"", 0)] * 5, producer_id=7, producer_epoch=0, base_sequence=0)
+    batch = build_batch([NewRecord(None, b"", 0)] * 5, producer_id=7, producer_epoch=0, base_sequence=0)
     leader.log().append_as_follower(batch, 0)
     leader.list_offsets_responses = [(0, 3)]
     told = trio.Event()

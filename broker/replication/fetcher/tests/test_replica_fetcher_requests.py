@@ -10,7 +10,7 @@ from ottla.broker.tests.handler_fixture import run_virtual
 from ottla.broker.tests.scripted_leader_fixture import SESSION, ScriptedLeaderFetcher, leader_batch, partition_data
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import WireError
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages.fetch import ReplicaState
 
 # ---------------------------------------------------------------------- what is sent
 
@@ -18,14 +18,14 @@ from ottla.wire.messages import fetch as f
 @pytest.mark.parametrize(
     ("level", "version", "replica_id", "state"),
     [
-        (7, 13, 1, f.ReplicaState()),
-        (9, 14, 1, f.ReplicaState()),
-        (10, 15, -1, f.ReplicaState(1, 70)),
-        (30, 18, -1, f.ReplicaState(1, 70)),
+        (7, 13, 1, ReplicaState()),
+        (9, 14, 1, ReplicaState()),
+        (10, 15, -1, ReplicaState(1, 70)),
+        (30, 18, -1, ReplicaState(1, 70)),
     ],
 )
 def test_r313_who_asks_is_said_where_the_version_has_it(
-    level: int, version: int, replica_id: int, state: f.ReplicaState
+    level: int, version: int, replica_id: int, state: ReplicaState
 ) -> None:
     leader = ScriptedLeaderFetcher(level=level)
     leader.add_partitions()

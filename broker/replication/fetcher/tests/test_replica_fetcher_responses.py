@@ -16,8 +16,8 @@ from ottla.broker.tests.scripted_leader_fixture import (
 )
 from ottla.log import producer_state_rebuild
 from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import fetch as f
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages.fetch import EpochEndOffset
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 
 def test_r319_records_are_taken_and_the_leaders_offsets_hold_as_far_as_the_log_reaches() -> None:
@@ -186,7 +186,7 @@ def woken(leader: ScriptedLeaderFetcher) -> list[Any]:
 
 
 def test_r320_a_log_that_diverges_is_cut_and_who_waits_there_looks_again() -> None:
-    leader = ScriptedLeaderFetcher([partition_data(0, diverging_epoch=f.EpochEndOffset(2, 3))])
+    leader = ScriptedLeaderFetcher([partition_data(0, diverging_epoch=EpochEndOffset(2, 3))])
     leader.log().append_as_follower(leader_batch(0, 3, 2) + leader_batch(3, 4, 3), 0)
     leader.add_partitions()
     heard = woken(leader)
@@ -202,10 +202,10 @@ def test_r320_a_log_that_diverges_is_cut_and_who_waits_there_looks_again() -> No
 
 def test_what_is_known_of_producers_below_a_cut_is_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment of a gibibyte took fifteen seconds in one turn: with any idempotent producer, at each failover."""
-    leader = ScriptedLeaderFetcher([partition_data(0, diverging_epoch=f.EpochEndOffset(2, 3))])
+    leader = ScriptedLeaderFetcher([partition_data(0, diverging_epoch=EpochEndOffset(2, 3))])
     log = leader.log()
     for first, epoch in ((0, 2), (3, 3)):
-        batch = r.build_batch([r.NewRecord(None, b"", 0)] * 3, producer_id=7, producer_epoch=0, base_sequence=first)
+        batch = build_batch([NewRecord(None, b"", 0)] * 3, producer_id=7, producer_epoch=0, base_sequence=first)
         log.append_as_follower(bytes(first.to_bytes(8, "big") + batch[8:12]) + epoch.to_bytes(4, "big") + batch[16:], 0)
     monkeypatch.setattr(producer_state_rebuild, "_apply_batches_from", lambda *_: pytest.fail("all is read at once"))
     leader.add_partitions()
