@@ -64,7 +64,7 @@ class FlushableLog(TruncatableLog):
         One that a truncation overtook speaks for names only; one that a roll overtook not for the segment that was
         sealed meanwhile: its indexes are not synced.
         """
-        self.synced_directory_changes = max(self.synced_directory_changes, job.directory_changes)
+        self.synced_directory_changes = max(self.synced_directory_changes, job.directory_change_count)
         self.epochs.on_synced(job.epoch_file_writes)
         if job.syncs_parent:
             self.is_directory_unsynced = False

@@ -25,7 +25,7 @@ class LogFlush:
         "_log",
         "_paths",
         "active_base_offset",
-        "directory_changes",
+        "directory_change_count",
         "end",
         "epoch_file_writes",
         "syncs_parent",
@@ -41,7 +41,7 @@ class LogFlush:
         self._log = log
         self.end = end
         self.truncations = log.truncations
-        self.directory_changes = log.directory_changes
+        self.directory_change_count = log.directory_changes
         self.syncs_parent = log.is_directory_unsynced
         self.epoch_file_writes = log.epochs.write_count
         self.active_base_offset = log.active_segment.base_offset
@@ -67,7 +67,7 @@ class LogFlush:
             with suppress(FileNotFoundError):
                 sync_file(log.disk, path)
         try:
-            if self.directory_changes > log.synced_directory_changes or log.epochs.path in self._paths:
+            if self.directory_change_count > log.synced_directory_changes or log.epochs.path in self._paths:
                 log.disk.fsync_dir(log.directory)
             if self.syncs_parent:
                 log.disk.fsync_dir(log.directory.rpartition("/")[0])

@@ -92,8 +92,8 @@ class BrokerStorageFixture:
         self.publisher = BrokerMetadataPublisher(
             self.env, self.config, self.cache, self.replica_manager, self.log_creator
         )
-        self.directory_changes: list[tuple[bytes, int, bytes]] = []
-        self.replica_manager.on_directory_changed = lambda *x: self.directory_changes.append(x)
+        self.reported_directories: list[tuple[bytes, int, bytes]] = []
+        self.replica_manager.on_directory_changed = lambda *x: self.reported_directories.append(x)
         self.scheduled_deletes: list[str] = []
         self.replica_manager.on_delete_scheduled.append(self.scheduled_deletes.append)
         self.led: list[tuple[str, int]] = []

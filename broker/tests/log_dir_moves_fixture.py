@@ -48,7 +48,7 @@ class LogDirMovesFixture(BrokerStorageFixture):
         self.ids = [d.id for d in self.log_dirs.directories]
 
     def _on_directory_changed(self, topic_id: bytes, number: int, directory_id: bytes) -> None:
-        self.directory_changes.append((topic_id, number, directory_id))
+        self.reported_directories.append((topic_id, number, directory_id))
         if self.assigns_directories:
             self.commit(directory_id)
 
@@ -104,7 +104,7 @@ class LogDirMovesFixture(BrokerStorageFixture):
             if made:
                 self.create_partition()
                 await self.publisher.wait_applied_and_created()
-                self.directory_changes.clear()
+                self.reported_directories.clear()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.copier.run)
                 await story()

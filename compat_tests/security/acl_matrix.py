@@ -187,5 +187,6 @@ def run_matrix_as_super_user(port: int) -> dict[str, Any]:
     out = {}
     for asked in acl_requests():
         rules = [_rule(DENY, O.ALL, at) for at in dict.fromkeys(at for _, at in asked.required_rights)]
-        out[f"{asked.label}: super user"] = steps.call_under(rules, asked)
+        as_super_user = f"{asked.label}: super user"
+        out[as_super_user] = steps.call_under(rules, asked)
     return out

@@ -35,7 +35,7 @@ def test_what_is_wanted_is_made_in_batches_led_and_told_where_it_lies() -> None:
     assert sorted(ground.led) == sorted(ground.hosted()) == [("t", n) for n in range(CREATION_BATCH_SIZE + 2)]
     a, b = ground.log_dirs.directories
     assert [sum(t == "t" for t, _ in d.logs) for d in (a, b)] == [CREATION_BATCH_SIZE // 2 + 1] * 2
-    assert {(n, d) for _, n, d in ground.directory_changes} == {
+    assert {(n, d) for _, n, d in ground.reported_directories} == {
         (n, (a, b)[n % 2].id) for n in range(CREATION_BATCH_SIZE + 2)
     }
 

@@ -203,11 +203,11 @@ def test_the_controller_is_told_where_a_partition_lies_if_it_knows_otherwise(kno
         ground.commit_topics(led_topic("t", 1))
         await ground.publisher.wait_applied_and_created()
         ids = {"own": ground.log_dirs.directories[0].id, "other": ground.log_dirs.directories[1].id, "none": UNASSIGNED}
-        ground.directory_changes.clear()
+        ground.reported_directories.clear()
         partition = replace(partition_of(ground, "t", 0), directories=(ids[known],))
         ground.replica_manager.apply_partition_state(("t", 0), partition)
         expected = [(led_topic("t", 1).id, 0, ids["own"])]
-        assert ground.directory_changes == expected * told_of
+        assert ground.reported_directories == expected * told_of
         assert MIGRATING not in ids.values()
 
     ground.run(story)

@@ -36,7 +36,7 @@ def test_on_a_disk_that_was_replaced_a_copy_is_made_again_and_follows() -> None:
         assert not ground.replica_manager.offline_partitions
 
     ground.run(story)
-    assert ground.directory_changes == [(b"t".ljust(16, b"-"), 0, ground.log_dirs.directories[0].id)]
+    assert ground.reported_directories == [(b"t".ljust(16, b"-"), 0, ground.log_dirs.directories[0].id)]
     assert not ground.led
 
 

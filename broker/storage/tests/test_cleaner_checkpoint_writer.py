@@ -217,8 +217,8 @@ def test_holes_that_came_since_are_noted_before_the_copy_takes_the_logs_place() 
     async def story() -> None:
         ground.write(20)
         await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
-        await ground.until(lambda: bool(ground.directory_changes))
-        raw = bytearray(build_batch([NewRecord(None, b"x", ground.env.now_ms())]))
+        await ground.until(lambda: bool(ground.reported_directories))
+        raw = bytearray(r.build_batch([r.NewRecord(None, b"x", ground.env.now_ms())]))
         set_offset_and_epoch(raw, 0, 30, 0)
         ground.replica.log.append_as_follower(raw, ground.env.now_ms())
         ground.env.disk.fault = fault
@@ -242,7 +242,7 @@ def test_a_log_is_as_far_compacted_where_it_lies_now_as_it_was_before(start: int
         log.maybe_increment_log_start_offset(start)
         log.raise_cleaner_offset(15)
         await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
-        await ground.until(lambda: bool(ground.directory_changes))
+        await ground.until(lambda: bool(ground.reported_directories))
         if cut:
             ground.future_log.truncate_to(10, ground.env.now_ms())
         ground.commit(ground.ids[1])

@@ -69,7 +69,7 @@ def forget_names_of_a_roll_during_a_sync() -> None:
 
     def make(real: Any) -> Any:
         def finish(self: PartitionLog, job: LogFlush) -> int:
-            job.directory_changes = self.directory_changes
+            job.directory_change_count = self.directory_changes
             return int(real(self, job))
 
         return finish

@@ -26,8 +26,8 @@ def test_a_partition_moves_with_its_records_and_the_controller_hears_of_it_first
         ground.write(20)
         assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is NO_ERROR
         assert (ground.serving_directory(), ground.future_log.directory.rpartition("-")[2]) == ("/a", "future")
-        await ground.until(lambda: bool(ground.directory_changes))
-        assert ground.directory_changes == [(led_topic("t", 1).id, 0, ground.ids[1])]
+        await ground.until(lambda: bool(ground.reported_directories))
+        assert ground.reported_directories == [(led_topic("t", 1).id, 0, ground.ids[1])]
         ground.write(5)
         await trio.sleep(2)
         assert ground.serving_directory() == "/a", "nothing is decided yet"
@@ -40,7 +40,7 @@ def test_a_partition_moves_with_its_records_and_the_controller_hears_of_it_first
         assert not ground.replica_manager.future_logs
         await trio.sleep(2)
         assert not len(ground.copier)
-        assert ground.directory_changes == [(led_topic("t", 1).id, 0, ground.ids[1])]
+        assert ground.reported_directories == [(led_topic("t", 1).id, 0, ground.ids[1])]
 
     ground.run_moves(story)
     assert (ground.directory_names("/a"), ground.directory_names("/b")) == (["delete"], ["0"])
@@ -125,15 +125,15 @@ def test_another_directory_gives_the_first_move_up_and_its_own_gives_up_any() ->
         assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/c") is NO_ERROR
         assert ground.log_dirs.directory_of(ground.future_log).path == "/c"
         assert ground.directory_names("/b") == ["delete"]
-        await ground.until(lambda: ground.directory_changes[-1][2] == ground.ids[2])
+        await ground.until(lambda: ground.reported_directories[-1][2] == ground.ids[2])
         assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/a") is NO_ERROR
-        assert ground.directory_changes[-1][2] == ground.ids[0], "the controller may have taken the other for good"
+        assert ground.reported_directories[-1][2] == ground.ids[0], "the controller may have taken the other for good"
         assert not ground.replica_manager.future_logs
         assert not ground.replica.log.has_future_log
         ground.commit(ground.ids[2])
         await trio.sleep(3)
         assert ground.serving_directory() == "/a"
-        assert ground.directory_changes[-1][2] == ground.ids[0]
+        assert ground.reported_directories[-1][2] == ground.ids[0]
 
     ground.run_moves(story)
     assert [ground.directory_names(f"/{x}") for x in "abc"] == [["0"], ["delete"], ["delete"]]
@@ -204,7 +204,7 @@ def test_a_replica_that_is_not_here_yet_is_made_where_it_was_wanted() -> None:
         ground.create_partition(1)
         await ground.publisher.wait_applied_and_created()
         assert ground.serving_directory() == "/c"
-        assert ground.directory_changes == [(led_topic("t", 1).id, 0, ground.ids[2])]
+        assert ground.reported_directories == [(led_topic("t", 1).id, 0, ground.ids[2])]
 
     ground.run_moves(story, made=False)
 
@@ -223,6 +223,48 @@ def test_a_topic_that_goes_takes_its_copy_along() -> None:
     ground.run_moves(story)
     assert (ground.directory_names("/a"), ground.directory_names("/b")) == (["delete"], ["delete"])
     assert [list(d.logs) for d in ground.log_dirs.directories] == [[], [], []]
+
+
+def test_where_the_other_directory_fails_the_partition_stays_and_the_controller_hears_of_it() -> None:
+    ground = LogDirMovesFixture(obeys=False)
+
+    async def story() -> None:
+        ground.write(3)
+        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
+        await ground.until(lambda: bool(ground.reported_directories))
+        ground.commit(ground.ids[1])
+        ground.break_disk("/b/")
+        await ground.until(lambda: "/b" in ground.log_dirs.offline)
+        ground.repair_disk()
+        assert ground.reported_directories[-1][2] == ground.ids[0]
+        ground.write()
+        await trio.sleep(2)
+        assert (ground.serving_directory(), ground.replica.log.log_end_offset) == ("/a", 4)
+        assert not ground.replica.log.has_future_log
+
+    ground.run_moves(story)
+
+
+def test_where_its_own_directory_fails_it_is_offline_and_the_controller_hears_that_it_lay_there() -> None:
+    ground = LogDirMovesFixture(obeys=False)
+
+    async def story() -> None:
+        ground.write(3)
+        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/c")
+        await ground.until(lambda: bool(ground.reported_directories))
+        ground.replica_manager.mark_logs_offline(
+            ground.log_dirs.mark_offline(ground.log_dirs.directories[0], OSError(errno.EIO, "gone"))
+        )
+        assert ground.reported_directories[-1][2] == ground.ids[0]
+        ground.commit(ground.ids[2])
+        await trio.sleep(2)
+        assert not len(ground.copier)
+        assert ground.replica_manager.offline_partitions == {TOPIC_PARTITION}
+
+    del ground.log_dirs.directories[1]
+    ground.log_dirs.metadata = ground.log_dirs.directories[1]
+    ground.run_moves(story)
+    assert ground.directory_names("/c") == ["future"], "a later start may need it"
 
 
 def test_a_disk_that_is_short_of_something_is_asked_again() -> None:

@@ -200,7 +200,7 @@ def test_a_log_whose_last_records_were_compacted_away_moves_too(records: int) ->
         log.assign_epoch_start_offset(3)
         log.roll_past_gap(100, ground.env.now_ms())
         assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is NO_ERROR
-        await ground.until(lambda: bool(ground.directory_changes))
+        await ground.until(lambda: bool(ground.reported_directories))
         ground.commit(ground.ids[1])
         await ground.alter_and_wait("/b")
         log = ground.replica.log
