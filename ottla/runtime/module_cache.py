@@ -27,8 +27,10 @@ from ottla.env.disk import is_transient
 
 logger = logging.getLogger("ottla.modules")
 
-PACKAGES = ("ottla.wire", "ottla.log", "ottla.controller", "ottla.broker")
-PACKAGES += ("ottla.env", "ottla.jobs", "ottla.client", "ottla.runtime")
+PACKAGES = (
+    *("ottla.wire", "ottla.env", "ottla.jobs", "ottla.log"),
+    *("ottla.client", "ottla.controller", "ottla.broker", "ottla.runtime"),
+)
 """The packages that a node consists of."""
 _PYC_HEADER_BYTES = 16
 RETRY_S = 1.0
