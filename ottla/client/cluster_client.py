@@ -134,7 +134,7 @@ async def open_channel(
 
     Raises:
         OSError: nobody is there, or it broke; NotLetIn: we are not let in.
-        WireError: the answer does not parse; BadTls: our keys or certificates cannot be used.
+        WireError: the answer does not parse; InvalidTlsConfig: our keys or certificates cannot be used.
     """
     made = Channel(await connect(env, address, timeout_s, access), client_id, timeout_s)
     try:
@@ -156,7 +156,8 @@ async def connect(
     answers must come sooner.
 
     Raises:
-        OSError: nobody is there in time, or it is somebody else; BadTls: our keys or certificates cannot be used.
+        OSError: nobody is there in time, or it is somebody else; InvalidTlsConfig: our keys or certificates cannot be
+        used.
     """
     with env.timeout(min(timeout_s, CONNECT_TIMEOUT_S)):
         return await (env.net.connect(*address) if access.tls is None else env.net.connect(*address, access.tls))

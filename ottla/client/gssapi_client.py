@@ -79,7 +79,8 @@ async def authenticate_gssapi(
     """Show a ticket to the service at a host; ``say``: gives what it answers.
 
     Raises:
-        BadKeytab: there is no key or ticket; BadTicket: none for this service, or it is another one, or it wants to
+        InvalidKeytab: there is no key or ticket; InvalidTicket: none for this service, or it is another one, or it
+        wants to
         protect what follows; whatever ``say`` raises.
     """
     call = await env.in_thread(

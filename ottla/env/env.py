@@ -133,10 +133,10 @@ class Network(Protocol):
     async def listen(
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
     ) -> StreamListener:
-        """Listen; port 0 takes a free one. Raises OSError where that cannot be, BadTls."""
+        """Listen; port 0 takes a free one. Raises OSError where that cannot be, InvalidTlsConfig."""
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
-        """Open a connection. Raises OSError where nobody answers, BadTls."""
+        """Open a connection. Raises OSError where nobody answers, InvalidTlsConfig."""
 
 
 class Env(Protocol):
@@ -170,10 +170,10 @@ class Env(Protocol):
         """
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
-        """Who takes Kerberos tickets by those keys. Raises BadKeytab."""
+        """Who takes Kerberos tickets by those keys. Raises InvalidKeytab."""
 
     def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
-        """Begin to show somebody's ticket to a service, ``kafka@host``; call it in a thread. Raises BadKeytab."""
+        """Begin to show somebody's ticket to a service, ``kafka@host``; call it in a thread. Raises InvalidKeytab."""
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
         """Run something that computes long (compaction) where it cannot hold up the loop; it gets a world of its own.

@@ -41,13 +41,15 @@ class GssInitiator(Protocol):
     is_established: bool
 
     def step(self, token: bytes) -> bytes:
-        """Take what the service said, nothing at first; gives what to say to it, perhaps nothing. Raises BadTicket."""
+        """Take what the service said, nothing at first; gives what to say to it, perhaps nothing. Raises
+        InvalidTicket.
+        """
 
     def wrap(self, data: bytes) -> bytes:
-        """Data with proof that it is ours. Raises BadTicket."""
+        """Data with proof that it is ours. Raises InvalidTicket."""
 
     def unwrap(self, token: bytes) -> bytes:
-        """Data with the proof looked at. Raises BadTicket."""
+        """Data with the proof looked at. Raises InvalidTicket."""
 
 
 class GssAcceptor(Protocol):
@@ -58,13 +60,13 @@ class GssAcceptor(Protocol):
     """Who it is, once that is so: ``alice@EXAMPLE.ORG``."""
 
     def accept(self, token: bytes) -> bytes:
-        """Take what the client shows; gives what it is told, perhaps nothing. Raises BadTicket."""
+        """Take what the client shows; gives what it is told, perhaps nothing. Raises InvalidTicket."""
 
     def wrap(self, data: bytes) -> bytes:
-        """Data with proof that it is ours. Raises BadTicket."""
+        """Data with proof that it is ours. Raises InvalidTicket."""
 
     def unwrap(self, token: bytes) -> bytes:
-        """Data with the proof looked at. Raises BadTicket."""
+        """Data with the proof looked at. Raises InvalidTicket."""
 
 
 class GssAcceptorCredentials(Protocol):

@@ -70,7 +70,7 @@ class BlockingNetwork:
         """Open a connection.
 
         Raises:
-            OSError: nobody answers there, or is not whom the certificates say; BadTls: they cannot be used.
+            OSError: nobody answers there, or is not whom the certificates say; InvalidTlsConfig: they cannot be used.
         """
         sock = socket.create_connection((host, port), 30)
         if tls is None:

@@ -41,7 +41,7 @@ def generate_certificates(hosts: Iterable[str]) -> tuple[str, str]:
     The authority's own key is thrown away: it signs nothing else.
 
     Raises:
-        BadTls: there is no openssl command, or it fails.
+        InvalidTlsConfig: there is no openssl command, or it fails.
     """
     names = list(dict.fromkeys(_name(host) for host in hosts))
     new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]

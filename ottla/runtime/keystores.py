@@ -35,7 +35,7 @@ def load_key_pem(store: TlsStore, key_password: str) -> tuple[bytes, str | None]
     """A key and its certificates as PEM, and the password of the key where it still has one.
 
     Raises:
-        BadTls: it cannot be read; OSError: the file cannot be read.
+        InvalidTlsConfig: it cannot be read; OSError: the file cannot be read.
     """
     raw = _raw(store)
     if _is_pem(raw):
@@ -58,7 +58,7 @@ def load_certificates_pem(store: TlsStore) -> str:
     """The certificates of a trust store as PEM.
 
     Raises:
-        BadTls: it cannot be read; OSError: the file cannot be read.
+        InvalidTlsConfig: it cannot be read; OSError: the file cannot be read.
     """
     raw = _raw(store)
     if _is_pem(raw):

@@ -126,7 +126,7 @@ class RealListener:
         """Show other keys, and trust others, from the next connection on.
 
         Raises:
-            BadTls: they cannot be used; OSError: a file cannot be read. Then all is as it was.
+            InvalidTlsConfig: they cannot be used; OSError: a file cannot be read. Then all is as it was.
         """
         from ottla.runtime.ssl_contexts import server_ssl_context
 
@@ -153,7 +153,7 @@ class RealNetwork:
         """Listen on an address; an empty host is every address. Connections inherit the receive buffer.
 
         Raises:
-            OSError: that cannot be; BadTls: keys or certificates cannot be used.
+            OSError: that cannot be; InvalidTlsConfig: keys or certificates cannot be used.
         """
         context = None
         if tls is not None:
@@ -177,7 +177,7 @@ class RealNetwork:
         """Open a connection. Where each of a name's addresses failed it is as the first of them did.
 
         Raises:
-            OSError: nobody answers there, or is not whom the certificates say; BadTls: they cannot be used.
+            OSError: nobody answers there, or is not whom the certificates say; InvalidTlsConfig: they cannot be used.
         """
         try:
             stream = await trio.open_tcp_stream(host, port)

@@ -33,7 +33,7 @@ def _describe_error(error: Any) -> str:
 
 
 def _load_gssapi() -> Any:
-    """Raises BadKeytab: it is not there."""
+    """Raises InvalidKeytab: it is not there."""
     try:
         return import_module("gssapi")
     except (ImportError, OSError) as error:  # the package is there, and the library under it is not
@@ -52,7 +52,7 @@ class _GssContext:
         """Data with proof that it is ours.
 
         Raises:
-            BadTicket: the context has ended.
+            InvalidTicket: the context has ended.
         """
         try:
             return bytes(self._context.wrap(data, encrypt=False).message)
@@ -63,7 +63,7 @@ class _GssContext:
         """Data with the proof looked at.
 
         Raises:
-            BadTicket: it is not the other side's, or came twice, or out of order.
+            InvalidTicket: it is not the other side's, or came twice, or out of order.
         """
         try:
             return bytes(self._context.unwrap(token).message)
@@ -78,7 +78,7 @@ class RealGssInitiator(_GssContext):
         """Begin.
 
         Raises:
-            BadKeytab: there is no library, or no such key or ticket.
+            InvalidKeytab: there is no library, or no such key or ticket.
         """
         gss = _load_gssapi()
         flags = [gss.RequirementFlag.mutual_authentication, gss.RequirementFlag.integrity]
@@ -99,7 +99,7 @@ class RealGssInitiator(_GssContext):
         """Take what the service said, nothing at first; gives what to say to it, perhaps nothing.
 
         Raises:
-            BadTicket: there is no ticket for it, or it is another service.
+            InvalidTicket: there is no ticket for it, or it is another service.
         """
         try:
             told = self._context.step(token or None)
@@ -120,7 +120,7 @@ class RealGssAcceptor(_GssContext):
         """Take what the client shows; gives what it is told, perhaps nothing.
 
         Raises:
-            BadTicket: it is none, or not for us, or not good now.
+            InvalidTicket: it is none, or not for us, or not good now.
         """
         try:
             told = self._context.step(token)
@@ -139,7 +139,7 @@ class RealGssAcceptorCredentials:
         """Look at the keys.
 
         Raises:
-            BadKeytab: there is no library, no such file, or no such key in it.
+            InvalidKeytab: there is no library, no such file, or no such key in it.
         """
         self._library = _load_gssapi()
         gss = self._library

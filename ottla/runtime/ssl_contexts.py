@@ -24,7 +24,7 @@ def server_ssl_context(tls: TlsConfig) -> ssl.SSLContext:
     """What connections that come in are spoken to with.
 
     Raises:
-        BadTls: keys or certificates cannot be used; OSError: a file cannot be read.
+        InvalidTlsConfig: keys or certificates cannot be used; OSError: a file cannot be read.
     """
     if tls.keystore is None:
         raise InvalidTlsConfig(
@@ -71,7 +71,7 @@ def client_ssl_context(tls: TlsConfig) -> ssl.SSLContext:
     """What is dialled with.
 
     Raises:
-        BadTls: keys or certificates cannot be used; OSError: a file cannot be read.
+        InvalidTlsConfig: keys or certificates cannot be used; OSError: a file cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.verify_hostname

@@ -51,7 +51,7 @@ class SystemEnv:
         """Who takes Kerberos tickets by those keys.
 
         Raises:
-            BadKeytab: there is no library, no such file, or no such key in it.
+            InvalidKeytab: there is no library, no such file, or no such key in it.
         """
         from ottla.runtime.real_kerberos import RealGssAcceptorCredentials  # it loads a library that few nodes need
 
@@ -61,7 +61,7 @@ class SystemEnv:
         """Begin to show somebody's ticket to a service.
 
         Raises:
-            BadKeytab: there is no library, or no such key or ticket.
+            InvalidKeytab: there is no library, or no such key or ticket.
         """
         from ottla.runtime.real_kerberos import RealGssInitiator
 

@@ -68,8 +68,8 @@ def ensure_security_setup(
     """What a data directory has of it; made now, where it is new.
 
     Raises:
-        CannotSecure: the directory is somebody's who did not ask for this; an unknown mechanism.
-        BadTls: no certificate can be made; OSError: the disk failed.
+        SecuritySetupFailed: the directory is somebody's who did not ask for this; an unknown mechanism.
+        InvalidTlsConfig: no certificate can be made; OSError: the disk failed.
     """
     where = Path(directory)
     if (where / STATE_FILE).exists():
