@@ -200,7 +200,7 @@ class LongArrayFixture:
             request_metrics, "request_observer_factories", []
         )  # checks of responses decode whole requests in one step
         host = self.world.host(HOST)
-        format_host(host, 1, SimpleNamespace(dirs="/data", settings={}, transaction_coordinator=0))  # type: ignore[arg-type]
+        format_host(host, 1, SimpleNamespace(dirs="/data", settings={}, transactions=0))  # type: ignore[arg-type]
         self._process = self.world.process(HOST)
         self.node = Node(self._process.env, NodeConfig(SETTINGS, "/data", 1, HOST, PORT))
         self._client, self._admin = RawSimClient(self.world, port), RawSimClient(self.world, PORT)
