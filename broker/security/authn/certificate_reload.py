@@ -33,7 +33,7 @@ _RELOADED_KEYS = re.compile(r"(listener\.name\.[^.]+\.)?ssl\.(keystore|truststor
 class TlsListener(Protocol):
     """A listener that speaks TLS."""
 
-    def renew(self, tls: TlsConfig) -> None:
+    def reload_tls(self, tls: TlsConfig) -> None:
         """Show other keys from the next connection on. Raises OSError: they cannot be used."""
 
 
@@ -56,7 +56,7 @@ class CertificateReloader:
             try:
                 tls = listener_tls(values, name, self._config.security_protocol(name))
                 assert tls is not None, "only listeners with TLS are here"
-                listener.renew(tls)
+                listener.reload_tls(tls)
             except AssertionError:
                 raise
             except Exception as error:  # of anybody's bytes: ended by them, the node would not start again

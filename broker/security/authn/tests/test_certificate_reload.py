@@ -30,7 +30,7 @@ class ReloadableListener:
         self.shown: list[str] = []
         self.refuses: Exception | None = None
 
-    def renew(self, tls: TlsConfig) -> None:
+    def reload_tls(self, tls: TlsConfig) -> None:
         if self.refuses is not None:
             raise self.refuses
         assert tls.keystore is not None
@@ -91,7 +91,7 @@ def test_307_who_must_show_a_certificate_and_how_it_is_encrypted_stays_as_at_the
         {**CONFIG.values, "ssl.client.auth": "required", "listener.name.out.ssl.client.auth": "required"}
     )
     shown = []
-    listener = SimpleNamespace(renew=shown.append)
+    listener = SimpleNamespace(reload_tls=shown.append)
     image = MetadataImage(
         configs={whose: {prefix + name: value, "listener.name.in.ssl.keystore.location": "second.pem"}}
     )
