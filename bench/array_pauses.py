@@ -53,7 +53,7 @@ class MeasuredNode(Protocol):
     port: int
     controller_port: int
 
-    def ask(self, what: str = "report") -> dict[str, Any]:
+    def query(self, what: str = "report") -> dict[str, Any]:
         """Return what was seen since the last time."""
 
     def kill(self) -> None:
@@ -122,11 +122,11 @@ def _measured(
     count = elements
     while True:
         raw = encode_request(array.key, array.version, 1, "arrays", long_request(array, count, kind))
-        child.ask()
+        child.query()
         began = time.perf_counter()
         is_answered = _is_answered(port, raw)
         took = time.perf_counter() - began
-        seen = child.ask()
+        seen = child.query()
         if is_answered or count <= LEAST_ELEMENTS:
             break
         count //= 2
