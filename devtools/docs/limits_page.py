@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
-from devtools.docs.limits_rows import INTRO, SECTIONS
+from devtools.docs.limits_table import INTRO, SECTIONS
 from ottla.broker.config.key_docs import BROKER_DOCS
 from ottla.broker.quotas.connection_quotas import NO_LIMIT
 from ottla.controller.config.broker_config_keys import BROKER_KEYS

@@ -218,7 +218,7 @@ def test_holes_that_came_since_are_noted_before_the_copy_takes_the_logs_place() 
         ground.write(20)
         await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
         await ground.until(lambda: bool(ground.reported_directories))
-        raw = bytearray(r.build_batch([r.NewRecord(None, b"x", ground.env.now_ms())]))
+        raw = bytearray(build_batch([NewRecord(None, b"x", ground.env.now_ms())]))
         set_offset_and_epoch(raw, 0, 30, 0)
         ground.replica.log.append_as_follower(raw, ground.env.now_ms())
         ground.env.disk.fault = fault
