@@ -19,7 +19,8 @@ from pathlib import Path
 import trio
 
 from compat_tests.support.processes import OttlaProcess
-from ottla.client.cluster_client import Channel, ClusterClient
+from ottla.client.channel import Channel
+from ottla.client.cluster_client import ClusterClient
 from ottla.runtime.real_env import RealEnv
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request

@@ -17,7 +17,9 @@ BIN = Path(sys.executable).parent
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 # Longer than the budget, with its reason.
-LONG_FILES: dict[str, str] = {}
+LONG_FILES = {
+    "broker/replication/hosted_partition.py": "a hosted partition and the change of its ISR refer to each other",
+}
 # Only these may ask the machine for clock, chance or threads; everything else goes through `Env`.
 ENV_MODULES = {
     "ottla/runtime/system_env.py",

@@ -5,20 +5,51 @@ Source: ``OffsetMetadataManager.commitOffset``, ``commitTransactionalOffset`` (a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol
 
 from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState
+from ottla.broker.groups.classic.groups import ClassicGroups
 from ottla.broker.groups.classic.rebalance import GroupEffects, arm_session
-from ottla.broker.groups.committed_offsets import offset_commit_records, validate_offset_commit
-from ottla.jobs.state_machine import RequestReply
+from ottla.broker.groups.committed_offsets import OffsetToCommit, offset_commit_records, validate_offset_commit
+from ottla.jobs.state_machine import RequestReply, TransactionContext
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-if TYPE_CHECKING:
-    from ottla.broker.groups.state_machine import CommitOffsets, GroupStateMachine
+
+class CommitOffsets(NamedTuple):
+    """Positions to store, topics already resolved; the answer is an error code for all of them."""
+
+    pending_request: Any
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    retention_ms: int
+    offsets: Iterable[OffsetToCommit]
+    version: int
+    txn: TransactionContext | None = None
+    """Within which transaction; None: they count at once."""
 
 
-def commit_offsets(machine: GroupStateMachine, event: CommitOffsets, now_ms: int) -> GroupEffects:
+class GroupLookup(Protocol):
+    """The groups of all kinds: `ottla.broker.groups.state_machine.GroupStateMachine`."""
+
+    @property
+    def classic_groups(self) -> ClassicGroups:
+        """The classic groups."""
+
+    def find_consumer_group(self, group_id: str) -> Any:
+        """Return the consumer group, or None."""
+
+    def find_share_group(self, group_id: str) -> Any:
+        """Return the share group, or None."""
+
+    def find_streams_group(self, group_id: str) -> Any:
+        """Return the streams group, or None."""
+
+
+def commit_offsets(machine: GroupLookup, event: CommitOffsets, now_ms: int) -> GroupEffects:
     """Store positions; the reply is an error code for all of them."""
     fx = GroupEffects()
     group = machine.classic_groups.groups.get(event.group_id)
@@ -43,7 +74,7 @@ def commit_offsets(machine: GroupStateMachine, event: CommitOffsets, now_ms: int
     return fx
 
 
-def _validate(machine: GroupStateMachine, group: ClassicGroup | None, event: CommitOffsets) -> CommitOffsets:
+def _validate(machine: GroupLookup, group: ClassicGroup | None, event: CommitOffsets) -> CommitOffsets:
     """Check a commit by the rules of its group's kind; give it with offsets that may be read again.
 
     Raises:

@@ -6,7 +6,7 @@ the first of them comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,12 +17,12 @@ from ottla.broker.groups.classic.classic_group import ClassicGroup, GroupRequest
 from ottla.broker.groups.classic.groups import ClassicGroups, NewGroupJoin
 from ottla.broker.groups.classic.rebalance import GroupEffects, GroupSettings
 from ottla.broker.groups.classic.static_members import StaticMemberReplacement
-from ottla.broker.groups.committed_offsets import CommittedOffsets, OffsetToCommit
+from ottla.broker.groups.committed_offsets import CommittedOffsets
 from ottla.broker.groups.expiration import expire_groups_and_offsets
-from ottla.broker.groups.offset_commit import commit_offsets
+from ottla.broker.groups.offset_commit import CommitOffsets, commit_offsets
 from ottla.broker.groups.records import GroupRecord
 from ottla.controller.metadata.image import MetadataImage
-from ottla.jobs.state_machine import RequestReply, ScheduleTimer, TransactionCompletion, TransactionContext
+from ottla.jobs.state_machine import RequestReply, ScheduleTimer, TransactionCompletion
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat, join_group, leave_group, offset_records, sync_group
 from ottla.wire.messages import heartbeat as hb
@@ -39,21 +39,6 @@ SHARE_RECORD_TYPES = range(10, 16)
 """The types of the records of share groups."""
 STREAMS_RECORD_TYPES = range(17, 24)
 """And of streams groups."""
-
-
-class CommitOffsets(NamedTuple):
-    """Positions to store, topics already resolved; the answer is an error code for all of them."""
-
-    pending_request: Any
-    group_id: str
-    member_id: str
-    instance_id: str | None
-    generation: int
-    retention_ms: int
-    offsets: Iterable[OffsetToCommit]
-    version: int
-    txn: TransactionContext | None = None
-    """Within which transaction; None: they count at once."""
 
 
 class EndOffsetsTransaction(NamedTuple):

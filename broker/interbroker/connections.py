@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import trio
 
 from ottla.broker.interbroker.request_cancellation import cancel_if_broker_gone
-from ottla.client.cluster_client import Disconnected, ReconnectingConnection
+from ottla.client.channel import Disconnected, ReconnectingConnection
 from ottla.client.connection_security import ConnectionSecurity
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env

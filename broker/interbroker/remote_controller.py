@@ -14,7 +14,7 @@ from typing import Any
 from ottla.broker.interbroker.controller_channel import ForwardableRequest
 from ottla.broker.requests.error_responses import contains_error_steps
 from ottla.broker.requests.peer import Peer
-from ottla.client.cluster_client import Channel, ReconnectingConnection
+from ottla.client.channel import Channel, ReconnectingConnection
 from ottla.client.connection_security import ConnectionSecurity
 from ottla.env.env import Env
 from ottla.jobs.time_slice import Job, TimeSlice

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import trio
 
-from ottla.client.cluster_client import Disconnected
+from ottla.client.channel import Disconnected
 from ottla.env.env import Env
 from ottla.wire.errors import WireError
 

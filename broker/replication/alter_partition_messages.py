@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.replication.isr_change import PendingIsrChange
+from ottla.broker.replication.hosted_partition import PendingIsrChange
 from ottla.broker.replication.partition_state import AlterPartitionOutcome, AlterPartitionResult, PendingExpandIsr
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.jobs.time_slice import Job

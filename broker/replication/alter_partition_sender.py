@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import trio
 
-from ottla.broker.replication.isr_change import PendingIsrChange
+from ottla.broker.replication.hosted_partition import PendingIsrChange
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.env.env import Env
 from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice

@@ -11,8 +11,7 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.replication.isr_change import IsrDependencies, PendingIsrChange
+from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies, PendingIsrChange
 from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
 from ottla.controller.metadata.directory_id import directory_id_of
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration

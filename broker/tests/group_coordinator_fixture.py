@@ -12,7 +12,7 @@ from ottla.broker.coordinator.timers import Timers
 from ottla.broker.dispatch.dispatcher import BROKER_APIS, load_handler
 from ottla.broker.groups.committed_offsets import OffsetToCommit
 from ottla.broker.groups.coordinator import TOPIC, GroupCoordinator
-from ottla.broker.groups.state_machine import CommitOffsets
+from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.broker.tests.handler_fixture import AdvancingClock, HandlerFixture, run_virtual, topic_id_of
 from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey

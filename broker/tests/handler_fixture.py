@@ -14,8 +14,7 @@ from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.dispatch.dispatcher import BROKER_APIS, RequestContext, Uncancellable
 from ottla.broker.fetch_sessions.fetch_session_cache import FetchSessionCache
 from ottla.broker.quotas.replication_quota import LEADER, ReplicationQuota
-from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.replication.isr_change import IsrDependencies
+from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies
 from ottla.broker.requests.decompression_limiter import DecompressionLimiter
 from ottla.broker.requests.peer import Peer
 from ottla.broker.requests.purgatory import Purgatory

@@ -19,7 +19,7 @@ import trio
 from ottla.broker.interbroker.request_cancellation import cancel_if_broker_gone
 from ottla.broker.transactions.events import MarkersRequested, MarkersWritten
 from ottla.broker.transactions.transaction_metadata import S, TopicPartition
-from ottla.client.cluster_client import ReconnectingConnection
+from ottla.client.channel import ReconnectingConnection
 from ottla.client.connection_security import ConnectionSecurity
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env

@@ -30,7 +30,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import add_partitions_to_txn
 
 if TYPE_CHECKING:
-    from ottla.client.cluster_client import Channel, ReconnectingConnection
+    from ottla.client.channel import Channel, ReconnectingConnection
 
 logger = logging.getLogger("ottla.txn")
 TOPIC = "__transaction_state"
@@ -321,7 +321,7 @@ class _CoordinatorConnection:
 
     async def _channel(self) -> Channel:
         from ottla.broker.interbroker.credentials import inter_broker_access
-        from ottla.client.cluster_client import ReconnectingConnection
+        from ottla.client.channel import ReconnectingConnection
 
         ground, config = self._dependencies, self._dependencies.config
         if self._connection is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from ottla.client.cluster_client import Channel
+from ottla.client.channel import Channel
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import add_partitions_to_txn as ap
 from ottla.wire.messages import end_txn as et

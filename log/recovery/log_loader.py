@@ -105,12 +105,10 @@ def open_log(
     _reset_to_log_start(log, now_ms)
     log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-    # The epoch it is led under comes next: one write for both.
-    log.epochs.truncate_from_end(log.log_end_offset, save=False)
+    log.epochs.truncate_from_end(log.log_end_offset, save=False)  # the leader's epoch comes next: one write for both
     rebuild_producer_state(log, seen)
     for segment in log.segments:
-        if seen is not None and segment.base_offset >= seen.first_base_offset:
-            # What else an older file says goes.
+        if seen is not None and segment.base_offset >= seen.first_base_offset:  # what else an older file says goes
             rewrite_txn_index(disk, f"{segment.path}.txnindex", segment.aborted_txns)
     log.sealed_end_offset = log.log_end_offset if clean else -1
     log.close_files()  # opened again when they are needed: most partitions of a large node are not

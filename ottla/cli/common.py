@@ -9,7 +9,8 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from ottla.client.cluster_client import Channel, ClusterClient
+from ottla.client.channel import Channel
+from ottla.client.cluster_client import ClusterClient
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.env.log_escaping import escape
 from ottla.runtime import blocking_env

@@ -5,215 +5,25 @@ It is no product: it keeps one connection to each broker, negotiates versions, a
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.client.channel import CLIENT_ID, Channel, open_channel
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.client.record_decoding import DecodedRecords, decode_committed
-from ottla.env.env import Env, Stream
+from ottla.env.env import Env
 from ottla.env.hosts import format_address
-from ottla.wire.api_keys import ApiKey, request_spec, response_class, response_header_version
-from ottla.wire.codec import compiler
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
-from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.framing import encode_request, parse_frame_size
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import fetch, metadata, produce
-from ottla.wire.messages.api_versions import ApiVersionsRequest
-from ottla.wire.messages.headers import ResponseHeader
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.compression import CompressionType
 
 logger = logging.getLogger("ottla.client")
-CLIENT_ID = "ottla"
-_FIRST_BUFFER_BYTES = 1 << 20
-CONNECT_TIMEOUT_S = 10.0
-"""A host without power, or cut off, refuses nothing: the system alone would wait for minutes. Kafka's
-``socket.connection.setup.timeout.ms``."""
-
-
-class Disconnected(OSError):
-    """The other side closed the connection."""
-
-
-async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray:
-    """So many bytes. The buffer grows as they come: who claims two gigabytes must send them.
-
-    Raises:
-        Disconnected: the other side hung up, or was silent for too long.
-    """
-    buffer = bytearray(min(size, _FIRST_BUFFER_BYTES))
-    done = 0
-    while done < size:
-        if done == len(buffer):
-            buffer += bytes(min(done, size - done))
-        with memoryview(buffer) as whole, whole[done:] as rest:
-            count = await stream.receive_into(rest, timeout_s)
-        if count == 0:
-            raise Disconnected("the broker closed the connection, or did not answer in time")
-        done += count
-    return buffer
-
-
-class Channel:
-    """One connection; one request at a time. A call that is broken off or answered wrongly ends it."""
-
-    def __init__(self, stream: Stream, client_id: str = CLIENT_ID, timeout_s: float = 60.0) -> None:
-        self.stream = stream
-        self._client_id = client_id
-        self._timeout_s = timeout_s
-        self._correlation_id = 0
-        self._busy = False
-        self.closed = False
-        self.versions: dict[int, tuple[int, int]] = {}
-
-    async def negotiate(self) -> None:
-        """Ask what the other side speaks."""
-        answer = await self.call(ApiVersionsRequest("ottla", "0.1.0"), 3)
-        self.versions = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
-
-    def version_for(self, key: ApiKey, at_most: int = 32767) -> int:
-        """The newest version both sides speak.
-
-        Raises:
-            WireError: there is none.
-        """
-        spec = request_spec(key)
-        low, high = self.versions.get(key, (0, -1))
-        newest = spec.versions.high - (1 if spec.latest_unstable else 0)
-        best = min(newest, high, at_most)
-        if best < max(low, spec.versions.low):
-            raise WireError(f"the broker does not speak {key.name}")
-        return best
-
-    async def call(self, request: Message, version: int | None = None) -> Any:
-        """Send a request and wait for its answer.
-
-        Raises:
-            OSError: the connection broke; WireError: the answer does not parse.
-        """
-        key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
-        if version is None:
-            version = self.version_for(key)
-        if self.closed or self._busy:
-            raise Disconnected("an earlier request on this connection was broken off, or is still under way")
-        self._busy = True
-        self._correlation_id = number = (self._correlation_id + 1) & 0x7FFFFFFF
-        try:
-            await self.stream.send([encode_request(key, version, number, self._client_id, request)])
-            if key is ApiKey.PRODUCE and getattr(request, "acks", 1) == 0:
-                return None
-            frame = await self._read_frame()
-            header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), frame)
-            if header.correlation_id != number:
-                raise WireError(f"answer {header.correlation_id} to request {number}")
-            return compiler.decode(response_class(key), version, frame, pos)[0]
-        except BaseException:
-            self.close()  # what would come next is not known
-            raise
-        finally:
-            self._busy = False
-
-    async def _read_frame(self) -> bytearray:
-        size = parse_frame_size(await read_exactly(self.stream, 4, self._timeout_s), 2**31 - 1)
-        return await read_exactly(self.stream, size, self._timeout_s)
-
-    def close(self) -> None:
-        """Hang up."""
-        self.closed = True
-        self.stream.close()
-
-
-async def open_channel(
-    env: Env, address: tuple[str, int], client_id: str, timeout_s: float, access: ConnectionSecurity = NO_SECURITY
-) -> Channel:
-    """A new connection, over which versions were exchanged, and whose other side knows who we are.
-
-    Raises:
-        OSError: nobody is there, or it broke; NotLetIn: we are not let in.
-        WireError: the answer does not parse; InvalidTlsConfig: our keys or certificates cannot be used.
-    """
-    made = Channel(await connect(env, address, timeout_s, access), client_id, timeout_s)
-    try:
-        await made.negotiate()
-        if access.login is not None:
-            from ottla.client.sasl_authentication import authenticate
-
-            await authenticate(made, access.login, env, address[0])
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
-async def connect(
-    env: Env, address: tuple[str, int], timeout_s: float, access: ConnectionSecurity = NO_SECURITY
-) -> Stream:
-    """A new connection, encrypted where that is asked for, made within `CONNECT_TIMEOUT_S`; within ``timeout_s`` where
-    answers must come sooner.
-
-    Raises:
-        OSError: nobody is there in time, or it is somebody else; InvalidTlsConfig: our keys or certificates cannot be
-        used.
-    """
-    with env.timeout(min(timeout_s, CONNECT_TIMEOUT_S)):
-        return await (env.net.connect(*address) if access.tls is None else env.net.connect(*address, access.tls))
-    raise TimeoutError(errno.ETIMEDOUT, f"nobody answers at {address[0]}:{address[1]}")
-
-
-class ReconnectingConnection:
-    """One connection to somebody who may move: made when it is needed, and anew where it broke or he is elsewhere."""
-
-    def __init__(
-        self,
-        env: Env,
-        client_id: str,
-        timeout_s: float,
-        *,
-        negotiates: bool = True,
-        access: ConnectionSecurity | None = None,
-    ) -> None:
-        """``negotiates``: whether versions are exchanged first; ``timeout_s``: of one answer."""
-        self._env = env
-        self._access = access or NO_SECURITY
-        self._client_id = client_id
-        self._timeout_s = timeout_s
-        self._negotiates = negotiates
-        self._channel: Channel | None = None
-        self._address: tuple[str, int] | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is one, as far as is known."""
-        return self._channel is not None and not self._channel.closed
-
-    async def channel_to(self, address: tuple[str, int] | None, who: str) -> Channel:
-        """The connection there. ``who`` is named where no address is known.
-
-        Raises:
-            OSError, WireError: as `open_channel`; Disconnected: there is no address.
-        """
-        if self._channel is not None and not self._channel.closed and self._address == address:
-            return self._channel
-        self.close()
-        if address is None:
-            raise Disconnected(f"nobody knows where {who} is")
-        if self._negotiates or self._access.login is not None:
-            made = await open_channel(self._env, address, self._client_id, self._timeout_s, self._access)
-        else:
-            stream = await connect(self._env, address, self._timeout_s, self._access)
-            made = Channel(stream, self._client_id, self._timeout_s)
-        self._channel, self._address = made, address
-        return made
-
-    def close(self) -> None:
-        """Hang up; the next one is new."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
 
 
 @dataclass(slots=True)

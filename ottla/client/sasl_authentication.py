@@ -24,7 +24,7 @@ class AuthenticationFailed(OSError):
 
 
 class AuthenticationChannel(Protocol):
-    """A connection whose versions are known: `ottla.client.cluster_client.Channel`."""
+    """A connection whose versions are known: `ottla.client.channel.Channel`."""
 
     async def call(self, request: Message, version: int | None = None) -> Any:
         """Send a request and wait for its answer."""

@@ -15,7 +15,8 @@ from ottla.broker.config.listener_config import (
     LOCAL_HOST,
     controller_listener_names,
 )
-from ottla.client.cluster_client import Channel, ClusterClient
+from ottla.client.channel import Channel
+from ottla.client.cluster_client import ClusterClient
 from ottla.env.env import Env
 from ottla.env.hosts import format_address
 from ottla.log.directory.log_directory import METADATA_TOPIC

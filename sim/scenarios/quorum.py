@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ottla.broker.node import AllLogDirsFailed
-from ottla.client.cluster_client import read_exactly
+from ottla.client.channel import read_exactly
 from ottla.controller.control.controller_result import ControllerDefaults
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.quorum_controller import QuorumController

@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.client.cluster_client import Channel
+from ottla.client.channel import Channel
 from ottla.client.record_decoding import decode_records
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import create_topics as ct

@@ -12,7 +12,7 @@ from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.services import BrokerServices, QuotaHolder
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.broker.tests.memory_net import MemoryNet
-from ottla.client.cluster_client import Channel
+from ottla.client.channel import Channel
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.wire.messages.api_versions import ApiVersionsRequest

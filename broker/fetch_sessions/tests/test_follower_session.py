@@ -13,8 +13,7 @@ import trio.lowlevel
 from ottla.broker.fetch_sessions.follower_session import FULL_SCAN_INTERVAL
 from ottla.broker.handlers.fetch import fetch
 from ottla.broker.handlers.fetch.tests.test_fetch import rows_of
-from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.replication.isr_change import IsrDependencies
+from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies
 from ottla.broker.replication.partition_state import LeaderState
 from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, resolve, run_virtual, topic_id_of
 from ottla.controller.metadata.image import PartitionRegistration

@@ -6,7 +6,7 @@ from ottla.broker.coordinator.events import ShardLoaded, TimerExpired
 from ottla.broker.groups.classic.classic_group import ClassicGroupState
 from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture, stable
 from ottla.broker.groups.committed_offsets import OffsetToCommit
-from ottla.broker.groups.state_machine import CommitOffsets
+from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.wire.codec import compiler
 from ottla.wire.messages import leave_group
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription

@@ -15,7 +15,7 @@ from typing import Any
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
-from ottla.broker.groups.state_machine import CommitOffsets
+from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.broker.handlers.item_results import wait_for_result
 from ottla.broker.handlers.offsets.valid_offsets import ValidPartitions, is_metadata_too_long, new_offsets
 from ottla.jobs.time_slice import Job, WaitingJob

@@ -18,7 +18,7 @@ from __future__ import annotations
 from ottla.broker.coordinator.errors import to_client_error
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
-from ottla.broker.groups.state_machine import CommitOffsets
+from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.broker.handlers.offsets.valid_offsets import ValidPartitions, is_metadata_too_long, new_offsets
 from ottla.broker.transactions.verification import TransactionSupportedOperation, VerificationRequest
 from ottla.controller.metadata import acl

@@ -10,7 +10,7 @@ import trio
 from ottla.broker.interbroker.connections import TIMEOUT_S, BrokerConnections
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.broker.tests.memory_net import MemoryNet
-from ottla.client.cluster_client import Disconnected
+from ottla.client.channel import Disconnected
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.messages.api_versions import ApiVersionsRequest

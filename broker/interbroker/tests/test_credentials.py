@@ -15,7 +15,7 @@ from ottla.broker.security.authn.listener_security import build_listener_securit
 from ottla.broker.tests.connection_fixture import DispatcherFixture, in_virtual_time
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.client import scram
-from ottla.client.cluster_client import ReconnectingConnection, open_channel
+from ottla.client.channel import ReconnectingConnection, open_channel
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity, SaslLogin
 from ottla.client.sasl_authentication import AuthenticationFailed
 from ottla.client.scram import SCRAM_SHA_256, SCRAM_SHA_512

@@ -111,9 +111,8 @@ def _recover_future_log(
     if held is not None:
         return None  # one of two that wait
     try:
-        log = directory.open_partition_directory(
-            one.path, *at, settings, now_ms, adjoin=not one.is_assigned
-        )  # told of: all of it was synced
+        # A copy that the controller was told of was synced as a whole.
+        log = directory.open_partition_directory(one.path, *at, settings, now_ms, adjoin=not one.is_assigned)
     except PermissionError as error:
         if one.is_assigned:
             raise
@@ -134,9 +133,8 @@ def _recover_future_log(
         return None
     if log.topic_id != one.topic_id:
         log.close_files()
-        target = directory.rename_for_deletion(
-            *at, one.path.rpartition(".")[2].removesuffix(FUTURE_DIR_SUFFIX), STRAY_DIR_SUFFIX
-        )
+        unique = one.path.rpartition(".")[2].removesuffix(FUTURE_DIR_SUFFIX)
+        target = directory.rename_for_deletion(*at, unique, STRAY_DIR_SUFFIX)
         logger.warning("%s belongs to no partition of this node's; kept as %s", one.path, target)
         return None
     current = None if replica is None else log_recency(replica.log)
@@ -152,9 +150,7 @@ def _recover_future_log(
         case FutureLogDecision.KEEP:
             log.close()  # where this process ends cleanly the next one believes it unread
             if one.is_assigned:
-                _mark_offline(
-                    replicas, one
-                )  # and its directory goes on to note how far it is compacted, and where it starts
+                _mark_offline(replicas, one)  # its directory keeps its cleaner and start offset checkpoints
             else:
                 del directory.logs[at]
     return None

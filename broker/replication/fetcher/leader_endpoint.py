@@ -12,7 +12,7 @@ from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.replication.fetcher.fetch_state import DEFAULT_FETCH_LIMITS, ReplicaFetchLimits
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.storage.log_dirs import DiskErrorHandler
-from ottla.client.cluster_client import Channel, Disconnected, ReconnectingConnection
+from ottla.client.channel import Channel, Disconnected, ReconnectingConnection
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.env.env import Env
 from ottla.wire.codec.schema import Message

@@ -33,7 +33,7 @@ from ottla.broker.replication.fetcher.leader_endpoint import (
     fetch_version,
 )
 from ottla.broker.replication.hosted_partition import UNCERTAIN_COMMIT_MS, HostedPartition
-from ottla.client.cluster_client import Disconnected
+from ottla.client.channel import Disconnected
 from ottla.env.disk import is_transient
 from ottla.env.env import ThreadPool
 from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.replication.isr_change import IsrDependencies
+from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies
 from ottla.broker.replication.partition_state import LeaderState
 from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixture, led_topic
 from ottla.broker.tests.handler_fixture import NOW_MS, topic_id_of

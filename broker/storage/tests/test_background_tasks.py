@@ -11,8 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.replication.isr_change import IsrDependencies
+from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies
 from ottla.broker.replication.log_maintenance import LogMaintenance
 from ottla.broker.storage.log_dirs import LogDirs
 from ottla.broker.storage.scrubber import SCRUB_INTERVAL_S, Scrubber

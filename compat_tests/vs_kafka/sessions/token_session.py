@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from ottla.client.cluster_client import Channel, open_channel
+from ottla.client.channel import Channel, open_channel
 from ottla.client.connection_security import ConnectionSecurity, SaslLogin
 from ottla.client.sasl_authentication import AuthenticationFailed
 from ottla.runtime.real_env import RealEnv

@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from ottla.client.cluster_client import Channel, ReconnectingConnection
+from ottla.client.channel import Channel, ReconnectingConnection
 from ottla.client.connection_security import ConnectionSecurity
 from ottla.env.env import Env
 from ottla.wire.api_keys import ApiKey

@@ -9,7 +9,7 @@ import trio
 
 from ottla.broker.config.listener_config import ConfigException, parse_listener
 from ottla.cli.common import command_parser
-from ottla.client.cluster_client import read_exactly
+from ottla.client.channel import read_exactly
 from ottla.env.env import Stream
 from ottla.runtime.real_env import RealEnv
 from ottla.tools.trace import Address, ConnectionTrace

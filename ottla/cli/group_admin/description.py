@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from ottla.cli.common import find_coordinator, raise_for_error
 from ottla.cli.group_admin.offsets import EARLIEST, LATEST, TopicPartitionKey, fetch_committed_offsets, list_offsets
-from ottla.client.cluster_client import Channel, ClusterClient
+from ottla.client.channel import Channel
+from ottla.client.cluster_client import ClusterClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, WireError

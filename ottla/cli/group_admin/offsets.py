@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.cli.common import CommandFailed, raise_for_error
-from ottla.client.cluster_client import Channel, ClusterClient
+from ottla.client.channel import Channel
+from ottla.client.cluster_client import ClusterClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import offset_fetch as of

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from ottla.cli.common import find_coordinator, raise_for_error
 from ottla.cli.group_admin.offsets import LATEST, TopicPartitionKey, list_offsets
-from ottla.client.cluster_client import Channel, ClusterClient
+from ottla.client.channel import Channel
+from ottla.client.cluster_client import ClusterClient
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_share_group_offsets as ds

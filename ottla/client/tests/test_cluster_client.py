@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ottla.client.cluster_client import Channel, Disconnected, ReconnectingConnection, read_exactly
+from ottla.client.channel import Channel, Disconnected, ReconnectingConnection, read_exactly
 from ottla.client.record_decoding import decode_records
 from ottla.client.tests.fake_brokers import (
     FakeBrokerStream,

@@ -129,7 +129,7 @@ def skip_metadata_fsync() -> None:
     def make(real: Any) -> Any:
         def begin(self: MetadataStore) -> Any:
             job = real(self)
-            job._files, job._paths, job.directory_changes, job.syncs_parent = [], [], -1, False
+            job._files, job._paths, job.directory_change_count, job.syncs_parent = [], [], -1, False
             return job
 
         return begin

@@ -13,7 +13,8 @@ import pytest
 from ottla.broker.groups.classic.classic_group import ClassicGroupState
 from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture, stable
 from ottla.broker.groups.committed_offsets import OffsetToCommit
-from ottla.broker.groups.state_machine import CommitOffsets, DeleteGroup, DeleteOffsets
+from ottla.broker.groups.offset_commit import CommitOffsets
+from ottla.broker.groups.state_machine import DeleteGroup, DeleteOffsets
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError

@@ -17,7 +17,7 @@ from ottla.broker.groups.classic.tests.test_group_rules import subscription
 from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture, stable
 from ottla.broker.groups.committed_offsets import OffsetAndMetadata, OffsetToCommit
 from ottla.broker.groups.expiration import _is_expired
-from ottla.broker.groups.state_machine import CommitOffsets
+from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.jobs.state_machine import CancelTimer
 from ottla.wire.codec.lazy_array import ELEMENTS_PER_YIELD
 

@@ -9,8 +9,9 @@ from ottla.broker.coordinator.events import ShardLoaded, TimerExpired, WriteResu
 from ottla.broker.groups.classic.classic_group import ClassicGroupState, GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects, GroupSettings
 from ottla.broker.groups.committed_offsets import OffsetToCommit
+from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.broker.groups.records import decode, encode
-from ottla.broker.groups.state_machine import CommitOffsets, GroupStateMachine
+from ottla.broker.groups.state_machine import GroupStateMachine
 from ottla.jobs.state_machine import ScheduleTimer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import heartbeat, join_group, leave_group, sync_group

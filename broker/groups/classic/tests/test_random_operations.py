@@ -12,8 +12,9 @@ from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded
 from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState, GroupRequest
 from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture
 from ottla.broker.groups.committed_offsets import OffsetToCommit
+from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.broker.groups.records import GroupRecord, decode, encode
-from ottla.broker.groups.state_machine import CommitOffsets, DeleteGroup, DeleteOffsets
+from ottla.broker.groups.state_machine import DeleteGroup, DeleteOffsets
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import heartbeat, join_group, leave_group, offset_records, sync_group
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.groups.committed_offsets import OffsetToCommit
-from ottla.broker.groups.state_machine import CommitOffsets, DeleteGroup, DeleteOffsets
+from ottla.broker.groups.offset_commit import CommitOffsets
+from ottla.broker.groups.state_machine import DeleteGroup, DeleteOffsets
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard, two_reconciled_members
 from ottla.broker.tests.handler_fixture import topic_id_of
 from ottla.wire.errors import ErrorCode

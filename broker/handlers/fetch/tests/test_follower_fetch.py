@@ -10,8 +10,7 @@ import trio
 from ottla.broker.handlers.fetch import fetch
 from ottla.broker.handlers.fetch.tests.test_fetch import request, row, rows_of, send
 from ottla.broker.handlers.offsets import list_offsets
-from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.replication.isr_change import IsrDependencies, PendingIsrChange
+from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies, PendingIsrChange
 from ottla.broker.replication.partition_state import AlterPartitionOutcome, AlterPartitionResult, LeaderState
 from ottla.broker.replication.replica_manager import follower_fetch_key
 from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixture, led_topic

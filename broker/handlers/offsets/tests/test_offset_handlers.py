@@ -11,7 +11,7 @@ import trio.testing
 
 from ottla.broker.groups.committed_offsets import OffsetToCommit
 from ottla.broker.groups.coordinator import state_machine_of
-from ottla.broker.groups.state_machine import CommitOffsets
+from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.broker.tests.group_coordinator_fixture import UNKNOWN_ID, GroupCoordinatorNode, codes, run
 from ottla.broker.tests.handler_fixture import as_decoded, topic_id_of
 from ottla.controller.metadata.delta import MetadataDelta, TopicDelta

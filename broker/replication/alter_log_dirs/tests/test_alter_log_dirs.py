@@ -267,19 +267,6 @@ def test_where_its_own_directory_fails_it_is_offline_and_the_controller_hears_th
     assert ground.directory_names("/c") == ["future"], "a later start may need it"
 
 
-def test_a_disk_that_is_short_of_something_is_asked_again() -> None:
-    ground = LogDirMovesFixture()
-
-    async def story() -> None:
-        ground.write(3)
-        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
-        ground.break_disk("-future/", errno.EMFILE, times=2)
-        await ground.alter_and_wait("/b")
-
-    ground.run_moves(story)
-    assert not ground.log_dirs.offline
-
-
 def test_what_cannot_be_read_does_not_move_and_the_next_one_does(caplog: pytest.LogCaptureFixture) -> None:
     ground = LogDirMovesFixture()
 
@@ -327,28 +314,6 @@ def test_the_log_is_not_compacted_while_it_is_copied() -> None:
         ground.commit(ground.ids[1])
         await ground.alter_and_wait("/b")
         assert not ground.replica.log.has_future_log
-
-    ground.run_moves(story)
-
-
-def test_what_a_disk_is_short_of_is_not_waited_for_while_nobody_else_runs() -> None:
-    ground = LogDirMovesFixture()
-    refused: list[str] = []
-
-    def fault(_: str, path: str) -> OSError | None:
-        if "-future/" not in path or len(refused) == 1000:
-            return None
-        refused.append(path)
-        return OSError(errno.EMFILE, "injected", path)
-
-    async def story() -> None:
-        ground.write(3)
-        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
-        ground.env.disk.fault = fault
-        await trio.sleep(5)
-        assert 0 < len(refused) < 20, "it is tried again once a second"
-        ground.repair_disk()
-        await ground.alter_and_wait("/b")
 
     ground.run_moves(story)
 

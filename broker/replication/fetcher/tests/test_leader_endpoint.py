@@ -18,7 +18,7 @@ from ottla.broker.replication.fetcher.leader_endpoint import (
     list_offsets_version,
 )
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
-from ottla.client.cluster_client import Disconnected
+from ottla.client.channel import Disconnected
 from ottla.wire.messages.fetch import FetchRequest
 
 

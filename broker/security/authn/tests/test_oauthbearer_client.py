@@ -19,7 +19,7 @@ from ottla.broker.security.authn.tests.test_jwks import JwksProvider, with_provi
 from ottla.broker.security.authn.tests.token_issuer import OTHER, RSA, build_jwks, sign_token
 from ottla.broker.tests.connection_fixture import DispatcherFixture, in_virtual_time
 from ottla.broker.tests.memory_net import MemoryNet
-from ottla.client.cluster_client import open_channel
+from ottla.client.channel import open_channel
 from ottla.client.connection_security import BearerTokenSource, SaslLogin
 from ottla.client.oauthbearer import (
     CALLBACK_HANDLER_KEY,
