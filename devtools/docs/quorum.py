@@ -9,13 +9,18 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.controller.raft.state_machine.epoch_states import LEGAL_TRANSITIONS, PERSISTED_STATES
+from ottla.controller.raft.state_machine.epoch_states import LEGAL_TRANSITIONS, PERSISTED_STATES, EpochState
 from ottla.controller.raft.state_machine.events import BeginEpoch, EndEpoch, RaftEvent, RaftRequest, Resign, Vote
 from ottla.controller.raft.tests.simulated_quorum import SimulatedQuorum
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "who-decides.md"
 BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
 SEED = 4
+
+
+def state_label(state: type[EpochState]) -> str:
+    """Return the name of a state as Raft has it, such as Follower."""
+    return state.__name__.removesuffix("State").removeprefix("Raft")
 
 
 class QuorumTrace(SimulatedQuorum):
@@ -52,7 +57,7 @@ class QuorumTrace(SimulatedQuorum):
         after = (type(machine.state), machine.epoch, machine.high_watermark)
         if before is None or before[:2] != after[:2]:
             led = f" of node {machine.leader_id}" if machine.leader_id not in (-1, number) else ""
-            self.add(number, f"{after[0].__name__}{led}, epoch {machine.epoch}")
+            self.add(number, f"{state_label(after[0])}{led}, epoch {machine.epoch}")
         if machine.is_leader and before is not None and before[2] != after[2]:
             self.add(number, f"everything below offset {machine.high_watermark} is committed")
 
@@ -84,8 +89,8 @@ def states() -> list[str]:
     """Which state follows which."""
     out = [f"{'state':<12} {'on disk':<8} may become"]
     for state, following in LEGAL_TRANSITIONS.items():
-        names = sorted(x.__name__ for x in following if x is not state)
-        out.append(f"{state.__name__:<12} {'yes' if state in PERSISTED_STATES else 'no':<8} {', '.join(names)}")
+        names = sorted(state_label(x) for x in following if x is not state)
+        out.append(f"{state_label(state):<12} {'yes' if state in PERSISTED_STATES else 'no':<8} {', '.join(names)}")
     return out
 
 

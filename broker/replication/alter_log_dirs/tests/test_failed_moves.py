@@ -95,12 +95,12 @@ def test_where_the_other_directory_fails_the_partition_stays_and_the_controller_
     async def story() -> None:
         ground.write(3)
         await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
-        await ground.until(lambda: bool(ground.directory_changes))
+        await ground.until(lambda: bool(ground.reported_directories))
         ground.commit(ground.ids[1])
         ground.break_disk("/b/")
         await ground.until(lambda: "/b" in ground.log_dirs.offline)
         ground.repair_disk()
-        assert ground.directory_changes[-1][2] == ground.ids[0]
+        assert ground.reported_directories[-1][2] == ground.ids[0]
         ground.write()
         await trio.sleep(2)
         assert (ground.serving_directory(), ground.replica.log.log_end_offset) == ("/a", 4)
@@ -115,11 +115,11 @@ def test_where_its_own_directory_fails_it_is_offline_and_the_controller_hears_th
     async def story() -> None:
         ground.write(3)
         await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/c")
-        await ground.until(lambda: bool(ground.directory_changes))
+        await ground.until(lambda: bool(ground.reported_directories))
         ground.replica_manager.mark_logs_offline(
             ground.log_dirs.mark_offline(ground.log_dirs.directories[0], OSError(errno.EIO, "gone"))
         )
-        assert ground.directory_changes[-1][2] == ground.ids[0]
+        assert ground.reported_directories[-1][2] == ground.ids[0]
         ground.commit(ground.ids[2])
         await trio.sleep(2)
         assert not len(ground.copier)
