@@ -78,7 +78,7 @@ def test_307_a_controller_alone_shows_other_certificates_once_they_are_set() -> 
     stage = EndpointFixture(NodeConfig(settings, node_id=7), MetadataImage(configs={own: {keys: "before.pem"}}))
 
     async def main() -> None:
-        listener: Any = SimpleNamespace(renew=lambda tls: shown.append(tls.keystore.location), accept=_forever)
+        listener: Any = SimpleNamespace(reload_tls=lambda tls: shown.append(tls.keystore.location), accept=_forever)
         async with trio.open_nursery() as nursery:
             stage.serve(listener, nursery)
             assert shown == ["before.pem"], "what was set before this start"
