@@ -1,4 +1,4 @@
-"""Check of the build: the core packages are reached through links in ``ottla/``, which a download may turn into files."""
+"""Check of the build: core packages are reached through links in ``ottla/``, which a download may turn into files."""
 
 from pathlib import Path
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Shard
-from ottla.broker.groups import state_machine as groups
+from ottla.broker.groups import offset_commit
 from ottla.controller.control import alter_partition, broker_heartbeat, broker_registration
 from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
 from ottla.controller.controller_state_machine import ControllerStateMachine
@@ -138,4 +138,4 @@ def keep_stale_shard() -> None:
 
 def skip_member_check_on_commit() -> None:
     """Nobody asks whether a position comes from a member of now."""
-    groups.validate_offset_commit = lambda *_, **__: None
+    offset_commit.validate_offset_commit = lambda *_, **__: None
