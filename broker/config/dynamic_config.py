@@ -95,10 +95,11 @@ class DynamicBrokerConfig:
             if not (stored[0].keys() | stored[1].keys()) - _UNCONSTRAINED_KEYS:
                 self._current_values = stored
                 continue
+            # few clusters have such settings
             from ottla.controller.config.broker_config_validation import (
                 InvalidBrokerConfig,
                 check_combinations,
-            )  # few clusters have such settings
+            )
 
             merged = merge_overrides(merge_overrides(self._static, stored[1]), stored[0])
             try:

@@ -39,9 +39,10 @@ def check_startup_values(values: Mapping[str, str]) -> list[str]:
     """
     if not values:
         return []
+    # a node for which nothing is set starts without the rules
     from ottla.controller.config import (
         broker_config_validation,
-    )  # a node for which nothing is set starts without the rules
+    )
 
     warnings = []
     for name in values:

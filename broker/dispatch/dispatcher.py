@@ -307,9 +307,8 @@ class Dispatcher:
         return handler
 
     def _call_handler(self, context: RequestContext, handler: Handler, body: Any) -> HandlerResult | Uncancellable:
-        if (
-            self.services.log_creator and context.key in PARTITION_APIS
-        ):  # a topic of many partitions was made a moment ago
+        # a topic of many partitions was made a moment ago
+        if self.services.log_creator and context.key in PARTITION_APIS:
             return Uncancellable(self._handle_after_creation(context, handler, body))
         return handler(context, body)
 

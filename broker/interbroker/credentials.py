@@ -53,9 +53,10 @@ def _access_at(config: NodeConfig, listener: str, mechanism_key: str) -> Connect
         return NO_SECURITY
     key = (listener, mechanism_key)
     if key not in config.outbound_access:
+        # hashes load a library that others need not have
         from ottla.broker.security.authn.listener_security import (
             build_outbound_access,
-        )  # hashes load a library that others need not have
+        )
 
         config.outbound_access[key] = build_outbound_access(
             config.values, listener, protocol, config.text(mechanism_key)

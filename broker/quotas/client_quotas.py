@@ -136,9 +136,10 @@ class QuotaManagers:
 
     def _load_controller_mutation(self) -> ControllerMutationQuotaManager:
         if self._controller_mutation is None:
+            # few clusters have such quotas
             from ottla.broker.quotas.controller_mutation_quota import (
                 ControllerMutationQuotaManager,
-            )  # few clusters have such quotas
+            )
 
             self._controller_mutation = ControllerMutationQuotaManager()
         return self._controller_mutation

@@ -331,9 +331,8 @@ class HostedPartition:
         follower = state.followers[broker]
         if follower.end_offset != offset:
             return False
-        follower.notify_listener(
-            more=True
-        )  # a session of it that was to be told looks for itself now, or it would stay deaf
+        # a session of it that was to be told looks for itself now, or it would stay deaf
+        follower.notify_listener(more=True)
         follower.listener = line
         return True
 

@@ -110,9 +110,8 @@ class LogMaintenance:
                 durable = await self._sync_below(log, end)
             except OSError as error:
                 self._fail(error, log)
-                await self._env.sleep(
-                    RETRY_S
-                )  # what was only short of something is tried again; else the log is closed
+                # what was only short of something is tried again; else the log is closed
+                await self._env.sleep(RETRY_S)
                 continue
             if replica.log is not log:
                 continue  # it lies in another directory now: that sync speaks for files that are gone

@@ -231,9 +231,8 @@ class Persister:
                 own.blocks_later_calls = True
                 for older in before:
                     await older.finished.wait()
-                    own.attempts = max(
-                        own.attempts, older.attempts - 1
-                    )  # nobody waits for each of those that fail before him
+                    # nobody waits for each of those that fail before him
+                    own.attempts = max(own.attempts, older.attempts - 1)
             if own.was_overtaken:
                 break
             own.attempts += 1

@@ -82,10 +82,11 @@ class LogCleaner:
         found = await self._dirtiest()
         if found is None:
             return False
+        # a node with nothing to compact needs none of it
         from ottla.broker.storage.throttled_compaction import (
             ThrottledCompaction,
             run_compaction,
-        )  # a node with nothing to compact needs none of it
+        )
         from ottla.log.cleaner.compaction import delete_unfinished_files
 
         log, cuts = found.log, found.log.truncations
@@ -162,9 +163,8 @@ class LogCleaner:
         if work.removes_base_offsets:
             await self._sync_names(work)
         log.raise_cleaner_offset(max(outcome.end, found.first_dirty_offset))
-        await self._write_checkpoint(
-            log
-        )  # before the new segments lose their names: a hole of which nothing tells is a loss
+        # before the new segments lose their names: a hole of which nothing tells is a loss
+        await self._write_checkpoint(log)
         work.remove_swap_suffix()
         names = log.start_flush(log.recovery_point)
         await self._env.in_thread(names, ThreadPool.SYNC)

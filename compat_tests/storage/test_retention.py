@@ -42,7 +42,6 @@ def test_old_records_go_and_stay_gone(data_dir: Path) -> None:
     node.kill()
     node = OttlaProcess(data_dir, node.port, **settings).start()
     assert low_and_high(node.bootstrap)[0] == low
-    wait_until(
-        lambda: low_and_high(node.bootstrap) == (low, high)
-    )  # what was found unsynced is shown once it is synced
+    # what was found unsynced is shown once it is synced
+    wait_until(lambda: low_and_high(node.bootstrap) == (low, high))
     assert node.stop() == 0

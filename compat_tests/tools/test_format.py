@@ -67,9 +67,8 @@ def without_times(raw: bytes) -> list[bytes]:
         batch[17:21] = bytes(4)
         batch[27:43] = bytes(16)
         if header.is_control and pos == 0:
-            batch[batch_header.HEADER_BYTES + 12 : batch_header.HEADER_BYTES + 20] = bytes(
-                8
-            )  # the header record's own time
+            # the header record's own time
+            batch[batch_header.HEADER_BYTES + 12 : batch_header.HEADER_BYTES + 20] = bytes(8)
         out.append(bytes(batch))
     return out
 

@@ -172,9 +172,10 @@ def _check_text(key: ConfigKey, text: str) -> None:
         if not text:
             raise _invalid(key, text, "String must be non-empty")
     elif check == "reset":
+        # groups of the classic protocol have no such setting
         from ottla.controller.config.java_duration import (
             by_duration_ms,
-        )  # groups of the classic protocol have no such setting
+        )
 
         if text not in ("earliest", "latest") and by_duration_ms(text) is None:
             why = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."

@@ -209,9 +209,8 @@ class ProducerStateManager:
         if first < 0:
             return None
         self.last_txn_end_offset = offset
-        if len(self._ongoing_heap) > max(
-            _MIN_COMPACTED_HEAP, 4 * len(self.ongoing_txns)
-        ):  # one that stays open lets none behind it go
+        # one that stays open lets none behind it go
+        if len(self._ongoing_heap) > max(_MIN_COMPACTED_HEAP, 4 * len(self.ongoing_txns)):
             self._ongoing_heap = [(its_first, its_pid) for its_pid, its_first in self.ongoing_txns.items()]
             heapify(self._ongoing_heap)
         while self.completed_txns and self.completed_txns[-1][0] >= first:

@@ -83,10 +83,11 @@ def load_connection_security(path: str | None) -> ConnectionSecurity:
     """
     if path is None:
         return NO_SECURITY
+    # most clusters that are spoken to ask for nothing
     from ottla.client.security_config import (
         InvalidSecurityConfig,
         parse_connection_security,
-    )  # most clusters that are spoken to ask for nothing
+    )
     from ottla.log.java_properties import MalformedProperties, load_settings
 
     try:

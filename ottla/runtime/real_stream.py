@@ -60,9 +60,8 @@ class RealStream:
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         """Receive what is there; wait only where there is nothing."""
         self._sends_until_yield += 1
-        if (
-            self._sends_until_yield >= _SENDS_UNTIL_YIELD
-        ):  # a peer that always has more to say must not keep the others waiting
+        # a peer that always has more to say must not keep the others waiting
+        if self._sends_until_yield >= _SENDS_UNTIL_YIELD:
             self._sends_until_yield = 0
             await trio.lowlevel.checkpoint()
         while True:

@@ -196,9 +196,8 @@ class LongArrayFixture:
             monkeypatch.setattr(dispatcher, name, 2048)
         monkeypatch.setattr("sim.engine.network.SimNetwork.piece", lambda self, left: min(left, WINDOW_BYTES))
         self.world = Simulation(1)
-        monkeypatch.setattr(
-            request_metrics, "request_observer_factories", []
-        )  # checks of responses decode whole requests in one step
+        # checks of responses decode whole requests in one step
+        monkeypatch.setattr(request_metrics, "request_observer_factories", [])
         host = self.world.host(HOST)
         format_host(host, 1, SimpleNamespace(dirs="/data", settings={}, transactions=0))  # type: ignore[arg-type]
         self._process = self.world.process(HOST)

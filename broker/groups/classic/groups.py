@@ -51,9 +51,8 @@ class ClassicGroups:
             return
         self.persisted_groups[key.group] = value
         if self.is_loaded and value.members and key.group not in self.groups:
-            self.groups[key.group] = ClassicGroup.from_record_value(
-                key.group, value
-            )  # it was a group of the newer protocol
+            # it was a group of the newer protocol
+            self.groups[key.group] = ClassicGroup.from_record_value(key.group, value)
 
     def on_loaded(self, now_ms: int) -> GroupEffects:
         """The shard has been read: groups stand as their records say, and each member has a session to come back in."""
@@ -374,9 +373,8 @@ class ClassicGroups:
         fx = GroupEffects()
         group = self.groups.get(key[1])
         if key[0] == "session":
-            self._pending_member_ids.remove(
-                key[1], key[2]
-            )  # whatever has become of its group: it may be another one by now
+            # whatever has become of its group: it may be another one by now
+            self._pending_member_ids.remove(key[1], key[2])
         if group is None:
             return fx
         if key[0] == "join":

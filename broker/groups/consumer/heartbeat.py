@@ -158,9 +158,8 @@ class _ConsumerHeartbeat:
 
             self._fx.continue_with(self._upgrade(classic), upgrade.work_units(classic))
             return
-        if (
-            classic is not None or request.group_id in self._groups.classic_groups.persisted_groups
-        ):  # one that is only just being made
+        # one that is only just being made
+        if classic is not None or request.group_id in self._groups.classic_groups.persisted_groups:
             self._fx.records.append(GroupRecord(offset_records.GroupMetadataKey(request.group_id), None))
         self._update_group(ConsumerGroup(request.group_id))
 

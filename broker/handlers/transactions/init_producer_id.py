@@ -82,9 +82,8 @@ async def _submit(context: RequestContext, transactional_id: str, request: InitP
         )
 
     answer = await ask().wait()
-    if isinstance(
-        answer, ProducerIdUnavailable
-    ):  # only a new transactional id needs one, or one whose epochs are used up
+    # only a new transactional id needs one, or one whose epochs are used up
+    if isinstance(answer, ProducerIdUnavailable):
         try:
             await services.producer_ids.wait_available()
         except ProducerIdUnavailable as error:

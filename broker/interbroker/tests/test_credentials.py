@@ -130,9 +130,10 @@ def test_303_brokers_and_controllers_are_reached_as_their_listeners_want() -> No
 
 
 def test_303_a_node_that_could_not_log_in_elsewhere_does_not_start() -> None:
+    # GSSAPI is the default
     assert [key for key, _ in credentials.find_credential_problems(NodeConfig(dict(THREE)))] == [
         credentials.INTER_BROKER_MECHANISM
-    ]  # GSSAPI is the default
+    ]
     assert (
         list(credentials.find_credential_problems(NodeConfig({**THREE, credentials.INTER_BROKER_MECHANISM: "PLAIN"})))
         == []

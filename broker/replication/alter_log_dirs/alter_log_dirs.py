@@ -97,9 +97,8 @@ class AlterLogDirs:
             if target.path in self._log_dirs.offline:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if self._replica_manager.get(log.topic, log.partition) is not replica:
-                await self._delete_future_log(
-                    path, target
-                )  # it went, and another of that name may be in this directory
+                # it went, and another of that name may be in this directory
+                await self._delete_future_log(path, target)
                 return ErrorCode.KAFKA_STORAGE_ERROR
             target.add_log(future)
         except OSError as error:

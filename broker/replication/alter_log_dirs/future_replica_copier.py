@@ -256,9 +256,8 @@ class FutureReplicaCopier:
     async def _checkpoint_cleaner_offset(self, move: LogDirMove) -> bool:
         """Wait until the disk knows where offsets may be missing in the copy; says whether the move goes on."""
         here = self._log_dirs.directory_of(move.future_log)
-        move.future_log.raise_cleaner_offset(
-            move.current_log.cleaner_offset
-        )  # it forgets where it begins anew, or is cut
+        # it forgets where it begins anew, or is cut
+        move.future_log.raise_cleaner_offset(move.current_log.cleaner_offset)
         if here.is_cleaner_offset_synced(move.future_log):
             return True
         try:

@@ -313,9 +313,8 @@ def test_however_much_of_it_is_not_wanted_any_more_it_goes_on() -> None:
     async def story() -> None:
         ground.commit_topics(led_topic("t", CREATION_BATCH_SIZE * 1100))
         await ground.publisher.wait_applied()
-        ground.replica_manager.image = (
-            MetadataImage()
-        )  # as it is while the applier takes partition after partition away
+        # as it is while the applier takes partition after partition away
+        ground.replica_manager.image = MetadataImage()
         await trio.sleep(1)
         assert len(ground.log_creator) == 0
         ground.commit_topics(gone=("t",))

@@ -82,10 +82,11 @@ class GssapiSaslServer:
             self.authorization_id = self._name_mapper(talk.client)
         except NoMatchingRule as error:
             raise UnmappedPrincipal(f"Kerberos: {error}") from None
+        # the connection stands for long, and needs its keys no more
         self.is_complete, self._security_context = (
             True,
             None,
-        )  # the connection stands for long, and needs its keys no more
+        )
         return None
 
     def _offer(self, talk: GssAcceptor) -> bytes:

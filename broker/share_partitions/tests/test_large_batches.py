@@ -134,9 +134,8 @@ def test_what_another_member_says_touches_nothing_of_a_run_it_does_not_hold(
 ) -> None:
     share = SharePartition(0, limits=SharePartitionLimits(max_delivery_count=limit))
     acquire_records(share, AcquireRequest("a", 10, 10), FetchedOffsets(0, [(0, 9)]), 0)
-    acknowledgement.complete_changes(
-        share, said(share, 9, acknowledgement.ACCEPT), 10, written=True
-    )  # it is no whole batch any more
+    # it is no whole batch any more
+    acknowledgement.complete_changes(share, said(share, 9, acknowledgement.ACCEPT), 10, written=True)
     before = told(share)
     with pytest.raises(ProtocolError) as caught:
         acknowledgement.acknowledge_records(

@@ -100,9 +100,8 @@ class RaftDriver:
             listener=quorum.listener,
             auto_join=quorum.auto_join,
         )
-        self.machine.flushed_offset = min(
-            self.machine.flushed_offset, store.log.recovery_point
-        )  # a killed process left what is beyond
+        # a killed process left what is beyond
+        self.machine.flushed_offset = min(self.machine.flushed_offset, store.log.recovery_point)
         self.catch_up_offset = -1
         """The first high watermark the leader we follow told: who has come so far is up to date (R308)."""
         self._led_until = (-1, -1)

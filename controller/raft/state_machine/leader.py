@@ -72,9 +72,8 @@ def update_replica_progress(
     if fetch.offset >= end:
         progress.last_caught_up_ms = now_ms
     elif 0 < progress.last_fetch_leader_end_offset <= fetch.offset:
-        progress.last_caught_up_ms = max(
-            progress.last_caught_up_ms, progress.last_fetch_ms
-        )  # it has what there was then
+        # it has what there was then
+        progress.last_caught_up_ms = max(progress.last_caught_up_ms, progress.last_fetch_ms)
     progress.last_fetch_leader_end_offset = end
     progress.end_offset = fetch.offset
     progress.last_fetch_ms = now_ms

@@ -247,9 +247,8 @@ class RaftState:
         voted = self.hard_state.voted_key if epoch == self.epoch else None
         later = self.now_ms + self.timeouts.fetch_ms
         self.refused_leader_id = NO_NODE_ID
-        self.reachable_replicas.add(
-            leader_id
-        )  # it stays so when the leader leaves the voters, as it may while it leads (R242)
+        # it stays so when the leader leaves the voters, as it may while it leads (R242)
+        self.reachable_replicas.add(leader_id)
         self.transition_to(
             RaftFollowerState(leader_id, later, voter_request_due_ms=later), HardState(epoch, leader_id, voted)
         )

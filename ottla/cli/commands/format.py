@@ -105,10 +105,11 @@ def _credentials(options: argparse.Namespace, fresh: Callable[[], bytes]) -> tup
     """Users there are from the beginning."""
     if not options.add_scram:
         return ()
+    # hashes take their time to load
     from ottla.controller.control.scram_credentials import (
         InvalidScramOption,
         parse_scram_option,
-    )  # hashes take their time to load
+    )
 
     try:
         return tuple(parse_scram_option(text, fresh()) for text in options.add_scram)

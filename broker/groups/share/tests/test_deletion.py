@@ -129,9 +129,8 @@ def test_what_was_on_its_way_to_a_state_goes_with_the_group() -> None:
     stage = shared("t")
     stage.image({"t": 1, "u": 1})
     stage.beat("m1", 0, ["t", "u"])
-    stage.persister(
-        state_machine.InitializeShareState(None, SharePartitionKey("g", U, 0), stage.group.epoch, -1)
-    )  # nobody has heard of it
+    # nobody has heard of it
+    stage.persister(state_machine.InitializeShareState(None, SharePartitionKey("g", U, 0), stage.group.epoch, -1))
     stage.beat("m1", -1)
     assert stage.delete() == ErrorCode.NONE
     assert stage.remembered == []

@@ -217,9 +217,8 @@ def test_a_move_that_cannot_be_begun_now_leaves_nothing_behind(where: str) -> No
 
     async def story() -> None:
         ground.write(3)
-        ground.log_dirs.directories[1].complete_checkpoint_write(
-            {TOPIC_PARTITION}
-        )  # its checkpoints are written before a copy counts
+        # its checkpoints are written before a copy counts
+        ground.log_dirs.directories[1].complete_checkpoint_write({TOPIC_PARTITION})
         ground.break_disk(where, errno.EMFILE, times=1)
         assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
         assert ground.directory_names("/b") == ["delete"]

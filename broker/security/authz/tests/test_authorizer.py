@@ -167,9 +167,8 @@ def test_anything_of_a_kind(rules: list[StandardAcl], allowed: bool) -> None:
 
 def test_a_plain_look_comes_first_where_anything_of_a_kind_is_asked_for() -> None:
     assert holding(is_open=True).may_any(AclSubject(), AclOperation.WRITE, T)
-    assert not holding(acl("a", AclOperation.READ)).may_any(
-        AclSubject(), AclOperation.DESCRIBE, T
-    )  # nothing implies it
+    # nothing implies it
+    assert not holding(acl("a", AclOperation.READ)).may_any(AclSubject(), AclOperation.DESCRIBE, T)
 
 
 def test_operations_are_told_as_bits() -> None:
