@@ -36,7 +36,7 @@ def _fetch_partitions(body: Any, services: BrokerServices) -> PartitionNames:
         yield _NO_PARTITION
 
 
-def _list_offsets_partitions(body: Any, _: BrokerServices) -> PartitionNames:
+def _named_partitions(body: Any, _: BrokerServices) -> PartitionNames:
     for topic in body.topics:
         yield from ((topic.name, part.partition_index) for part in topic.partitions)
         yield _NO_PARTITION
@@ -45,12 +45,6 @@ def _list_offsets_partitions(body: Any, _: BrokerServices) -> PartitionNames:
 def _leader_epoch_partitions(body: Any, _: BrokerServices) -> PartitionNames:
     for topic in body.topics:
         yield from ((topic.topic, part.partition) for part in topic.partitions)
-        yield _NO_PARTITION
-
-
-def _delete_records_partitions(body: Any, _: BrokerServices) -> PartitionNames:
-    for topic in body.topics:
-        yield from ((topic.name, part.partition_index) for part in topic.partitions)
         yield _NO_PARTITION
 
 
@@ -71,9 +65,9 @@ def _coordinator_partitions(body: Any, services: BrokerServices) -> PartitionNam
 _PARTITIONS_BY_API: dict[ApiKey, Callable[[Any, BrokerServices], PartitionNames]] = {
     ApiKey.PRODUCE: _produce_partitions,
     ApiKey.FETCH: _fetch_partitions,
-    ApiKey.LIST_OFFSETS: _list_offsets_partitions,
+    ApiKey.LIST_OFFSETS: _named_partitions,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _leader_epoch_partitions,
-    ApiKey.DELETE_RECORDS: _delete_records_partitions,
+    ApiKey.DELETE_RECORDS: _named_partitions,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers_partitions,
     ApiKey.FIND_COORDINATOR: _coordinator_partitions,
 }
