@@ -37,7 +37,7 @@ from ottla.wire.messages.metadata_records import (
 
 
 def check_metadata_version(image: MetadataImage) -> None:
-    """Raise NotOurQuorum where the cluster runs at a metadata.version this node does not know."""
+    """Raise IncompatibleQuorum where the cluster runs at a metadata.version this node does not know."""
     level = image.features.get(METADATA_VERSION)
     if level is not None and not OLDEST_METADATA_VERSION <= level <= NEWEST_METADATA_VERSION:
         raise IncompatibleQuorum(

@@ -51,7 +51,7 @@ def metadata_version_of_release(text: str) -> int:
     """The metadata.version of a release: ``4.1``, ``4.1.2``, ``4.1-IV0``.
 
     Raises:
-        BadLevel: not one that a cluster of Ottla runs at.
+        InvalidFeatureLevel: not one that a cluster of Ottla runs at.
     """
     name = ".".join(text.split(".")[:2])
     found = [level for level, release in RELEASES.items() if name in (release, release.partition("-")[0])]
@@ -66,7 +66,7 @@ def bootstrap_feature_levels(release: str | None, chosen: Mapping[str, int], *, 
     ``chosen`` are the user's; what is not chosen is what the release has. The voters of a dynamic quorum are records.
 
     Raises:
-        BadLevel: a level nobody knows, or two that do not go together.
+        InvalidFeatureLevel: a level nobody knows, or two that do not go together.
     """
     if release is not None and METADATA_VERSION in chosen:
         raise InvalidFeatureLevel(f"--release-version and --feature {METADATA_VERSION} say the same: give one of them")

@@ -26,7 +26,7 @@ class MetadataLoader:
         """Take in the snapshot that this start begins from.
 
         Raises:
-            NotOurQuorum: its metadata.version is not known here.
+            IncompatibleQuorum: its metadata.version is not known here.
         """
         machine, store = self._machine, self._store
         for record in store.snapshot.records:
@@ -41,7 +41,7 @@ class MetadataLoader:
         """Take in the snapshot that took the log's place.
 
         Raises:
-            NotOurQuorum: its metadata.version is not known here.
+            IncompatibleQuorum: its metadata.version is not known here.
         """
         machine, store = self._machine, self._store
         self._generation, snapshot, name = store.snapshot_generation, store.snapshot, store.snapshot_id
@@ -57,7 +57,7 @@ class MetadataLoader:
         """Take in everything below ``end_offset``, all of which is committed.
 
         Raises:
-            WireError: a record cannot be read. NotOurQuorum: the metadata.version is not known here.
+            WireError: a record cannot be read. IncompatibleQuorum: the metadata.version is not known here.
         """
         while self._generation != self._store.snapshot_generation:
             await self.reload_snapshot()

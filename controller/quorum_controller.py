@@ -171,7 +171,7 @@ class QuorumController:
         """Read the newest snapshot, and who votes.
 
         Raises:
-            NotOurQuorum: this node is no part of the quorum, or the metadata version is not known to it.
+            IncompatibleQuorum: this node is no part of the quorum, or the metadata version is not known to it.
             CorruptFile, WireError: the metadata cannot be read.
         """
         self._loader.load_initial_snapshot()

@@ -67,7 +67,7 @@ def parse_voter(text: str, listener: str) -> InitialVoter:
     """``ID@HOST:PORT:DIRECTORY_ID``; an IPv6 address stands in brackets.
 
     Raises:
-        CannotFormat: not such a voter.
+        StorageFormatError: not such a voter.
     """
     address, _, directory = text.strip().rpartition(":")
     number, at, place = address.partition("@")
@@ -86,7 +86,7 @@ def parse_voters(text: str, listener: str) -> tuple[InitialVoter, ...]:
     """``--initial-controllers``: voters with commas between, each node once; ordered by id.
 
     Raises:
-        CannotFormat: one cannot be read, one is named twice, or there is none.
+        StorageFormatError: one cannot be read, one is named twice, or there is none.
     """
     voters = sorted(parse_voter(x, listener) for x in text.split(",") if x.strip())
     ids = [v.id for v in voters]
@@ -130,7 +130,7 @@ def format_directories(
     """Format those that are not yet; gives a line for each. ``metadata`` is one of them.
 
     Raises:
-        CannotFormat: one belongs to another node or cluster, or is formatted already and that was not to be ignored.
+        StorageFormatError: one belongs to another node or cluster, or is formatted already, which is not ignored.
         CorruptFile, OSError: one cannot be read or written.
     """
     new = []

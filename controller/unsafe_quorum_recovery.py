@@ -90,7 +90,7 @@ def preview_recovery(store: MetadataStore) -> QuorumRecoveryPreview:
     """Look, and change nothing.
 
     Raises:
-        CannotRecover: it is no controller that decides, or the only one, or those are no records.
+        QuorumRecoveryError: it is no controller that decides, or the only one, or those are no records.
         WireError: the log is damaged.
     """
     _own_entry(store)
@@ -125,7 +125,7 @@ def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int)
     set in the node's configuration.
 
     Raises:
-        CannotRecover: as `preview_recovery`. WireError: the log is damaged. OSError: the disk failed.
+        QuorumRecoveryError: as `preview_recovery`. WireError: the log is damaged. OSError: the disk failed.
     """
     mine, told = _own_entry(store), store.quorum_records.voters
     assert told is not None

@@ -286,7 +286,7 @@ class _RecordRules:
         """Raise what the records broke.
 
         Raises:
-            InvalidRecords: INVALID_RECORD, INVALID_TIMESTAMP.
+            RecordValidationError: INVALID_RECORD, INVALID_TIMESTAMP.
         """
         bad = self.errors
         if self._has_timestamp_error:
@@ -310,7 +310,7 @@ def validate_records(
     does where they unpack to more than whoever looks into the batch later takes: compaction could not read it.
 
     Raises:
-        InvalidRecords: INVALID_RECORD, INVALID_TIMESTAMP; ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE,
+        RecordValidationError: INVALID_RECORD, INVALID_TIMESTAMP; ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE,
             UNKNOWN_SERVER_ERROR where the records cannot be unpacked.
     """
     codec, claimed = compression_type_of(header.attributes), header.max_timestamp
@@ -366,7 +366,7 @@ def run_validation(steps: ValidationJob, *, at_once: bool) -> ValidatedBatch:
     """Go through a batch's records: all of them at once, or no further than the first pause.
 
     Raises:
-        LookFirst: there is more than one piece of them.
+        ValidationPending: there is more than one piece of them.
     """
     while True:
         try:

@@ -103,7 +103,7 @@ class PartitionLog(FlushableLog):
         to, or ends.
 
         Raises:
-            LookFirst: not ``at_once``, and a rule must see many records; nothing was written.
+            ValidationPending: not ``at_once``, and a rule must see many records; nothing was written.
             ProtocolError: the batch is refused; nothing was written.
             OSError: the disk failed; nothing of the batch is left in the segment.
         """

@@ -164,7 +164,7 @@ class Cluster:
         settings: Kafka's broker settings for every node.
 
     Raises:
-        BadConfig: a setting that cannot be.
+        ConfigException: a setting that cannot be.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class Cluster:
 
         Raises:
             ClusterFailed: one could not start; the others are stopped again.
-            CannotFormat, CorruptFile, OSError: a directory is another's, or cannot be used.
+            StorageFormatError, CorruptFile, OSError: a directory is another's, or cannot be used.
         """
         try:
             self._format()

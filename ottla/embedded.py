@@ -55,7 +55,7 @@ class Broker:
     `client_config` says how clients reach a node that asks for any of it.
 
     Raises:
-        BadConfig: a setting that cannot be.
+        ConfigException: a setting that cannot be.
     """
 
     def __init__(

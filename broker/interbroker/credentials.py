@@ -19,7 +19,7 @@ def inter_broker_access(config: NodeConfig) -> ConnectionSecurity:
     """What another broker's listener for brokers wants.
 
     Raises:
-        BadAccess: settings that cannot be; the start refuses them.
+        InvalidSecurityConfig: settings that cannot be; the start refuses them.
     """
     return _access_at(config, config.inter_broker_listener, INTER_BROKER_MECHANISM)
 
@@ -28,7 +28,7 @@ def controller_access(config: NodeConfig) -> ConnectionSecurity:
     """What the controllers' listener wants.
 
     Raises:
-        BadAccess: settings that cannot be; the start refuses them.
+        InvalidSecurityConfig: settings that cannot be; the start refuses them.
     """
     return _access_at(config, controller_listener_names(config.values)[0], CONTROLLER_MECHANISM)
 

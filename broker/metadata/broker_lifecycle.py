@@ -94,7 +94,7 @@ class BrokerLifecycleManager:
         whoever led on under its epoch with less than its followers have would lose what they have (R279).
 
         Raises:
-            RegistrationRefused: nobody took it in within ``initial.broker.registration.timeout.ms``.
+            RegistrationRejected: nobody took it in within ``initial.broker.registration.timeout.ms``.
             OSError: the metadata log could not be written.
         """
         limit_ms = self._config.number("initial.broker.registration.timeout.ms")

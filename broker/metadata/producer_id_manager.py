@@ -60,7 +60,7 @@ class ProducerIdManager:
         """The next id, for who cannot wait.
 
         Raises:
-            NoneNow: there is none.
+            ProducerIdUnavailable: there is none.
         """
         found = self.try_generate()
         if found is None:
@@ -71,7 +71,7 @@ class ProducerIdManager:
         """The next id; waits for a new block where needed.
 
         Raises:
-            NoneNow: there is no block (this broker is not registered, or the controller has gone): the client asks
+            ProducerIdUnavailable: no block (this broker is not registered, or the controller has gone): the client asks
                 again.
             OSError: the metadata log could not be written; the node stops.
         """
@@ -82,7 +82,7 @@ class ProducerIdManager:
         """Wait until there is an id to be had. All who wait for one answer of the controller are told of it.
 
         Raises:
-            NoneNow, OSError: as `generate`.
+            ProducerIdUnavailable, OSError: as `generate`.
         """
         failures = self._failures
         async with self._lock:

@@ -216,7 +216,7 @@ class HostedPartition:
         `PartitionLog.append_as_leader`.
 
         Raises:
-            ProtocolError: refused; OSError: the disk failed; LookFirst: not ``at_once``, and it takes long.
+            ProtocolError: refused; OSError: the disk failed; ValidationPending: not ``at_once``, and it takes long.
         """
         log = self.log
         done = log.append_as_leader(data, self.leader_epoch, now_ms, origin, header, checked, at_once=at_once, txn=txn)

@@ -52,7 +52,7 @@ class SharePartition:
         """Begin where the persister says, or at the log offset that the group's settings name where it says nothing.
 
         Raises:
-            InvalidState: batches that begin before the start offset, end before they begin, or never, or in no state.
+            InvalidShareState: a batch begins before the start offset, ends before it begins or never, or has no state.
         """
         self.limits = limits or SharePartitionLimits()
         self.start_offset = start_offset

@@ -79,7 +79,7 @@ def check_values(values: Mapping[str, str]) -> None:
     """Check each value by itself, in the order of Kafka's definitions.
 
     Raises:
-        InvalidSetting: a value is invalid.
+        InvalidBrokerConfig: a value is invalid.
     """
     for name in (*BROKER_KEYS, *INTERNAL_BROKER_KEYS, *QUOTA_KEYS, *OWN_BROKER_KEYS):
         if name in values:
@@ -97,7 +97,7 @@ def check_listener_values(values: Mapping[str, str], listeners: Collection[str])
         listeners: Names of the listeners the broker has, in lower case.
 
     Raises:
-        InvalidSetting: a value is invalid.
+        InvalidBrokerConfig: a value is invalid.
     """
     for name in values:
         key = broker_key(name) if name.startswith(tuple(f"listener.name.{x}." for x in listeners)) else None
@@ -114,7 +114,7 @@ def check_combinations(values: Mapping[str, str], log_dirs: Collection[str] = ()
         log_dirs: The log directories, where they are known otherwise than by ``values``.
 
     Raises:
-        InvalidSetting: a rule is broken.
+        InvalidBrokerConfig: a rule is broken.
     """
     settings = BrokerConfigValues(values)
     for wrong in _combination_errors(settings, log_dirs):
@@ -125,7 +125,7 @@ def check_classes(values: Mapping[str, str]) -> None:
     """Resolve the classes and names that Kafka resolves when it starts, besides those of type CLASS.
 
     Raises:
-        InvalidSetting: there is no such class or name.
+        InvalidBrokerConfig: there is no such class or name.
     """
     settings = BrokerConfigValues(values)
     for name, known in STARTUP_CLASSES_BY_KEY.items():

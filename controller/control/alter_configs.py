@@ -301,7 +301,7 @@ def _decide_each(
     """Decide on each resource by itself: it changes wholly or not at all. Gives the records.
 
     Raises:
-        TooLarge: the request must be refused as a whole.
+        RequestTooLarge: the request must be refused as a whole.
     """
     records: list[Message] = []
     size = 0

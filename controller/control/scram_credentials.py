@@ -104,7 +104,7 @@ def _alter(
     fine: dict[str, Message],
     wrong: dict[str, ScramError],
 ) -> Generator[None, None, None]:
-    """Find for each user what is written or what is wrong. Raises TooLarge: it does not fit into one batch."""
+    """Find for each user what is written or what is wrong. Raises RequestTooLarge: it does not fit into one batch."""
     for number, deletion in enumerate(request.deletions, 1):
         _validate_user(deletion.name, _deletion_error(image, deletion), fine, wrong)
         if deletion.name in fine:
@@ -145,7 +145,7 @@ def parse_scram_option(text: str, fresh_salt: bytes) -> UserScramCredentialRecor
     ``saltedpassword``. ``fresh_salt`` is taken where none is given.
 
     Raises:
-        BadScramOption: it cannot be.
+        InvalidScramOption: it cannot be.
     """
     mechanism, separator, rest = text.strip().partition("=")
     if not separator or mechanism not in scram.MECHANISM_TYPES:

@@ -35,7 +35,7 @@ def check_batch_limits(records_count: int, texts_chars: int) -> None:
     """Whether what a request makes fits into one batch. Its texts alone are counted: all else in it is small.
 
     Raises:
-        TooLarge: POLICY_VIOLATION, too many records; RECORD_LIST_TOO_LARGE, too much in them.
+        RequestTooLarge: POLICY_VIOLATION, too many records; RECORD_LIST_TOO_LARGE, too much in them.
     """
     if records_count > MAX_RECORDS_PER_REQUEST:
         raise RequestTooLarge(TOO_MANY_RECORDS)

@@ -79,7 +79,7 @@ class LogDirectory:
         """Make the directory where it is missing and keep others out of it.
 
         Raises:
-            DirectoryInUse: another process has the lock; OSError: the directory cannot be created or written.
+            LogDirectoryInUse: another process has the lock; OSError: the directory cannot be created or written.
         """
         self.create()
         try:

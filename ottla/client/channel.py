@@ -120,7 +120,7 @@ async def open_channel(
     """A new connection, over which versions were exchanged, and whose other side knows who we are.
 
     Raises:
-        OSError: nobody is there, or it broke; NotLetIn: we are not let in.
+        OSError: nobody is there, or it broke; AuthenticationFailed: we are not let in.
         WireError: the answer does not parse; InvalidTlsConfig: our keys or certificates cannot be used.
     """
     made = Channel(await connect(env, address, timeout_s, access), client_id, timeout_s)

@@ -44,7 +44,7 @@ def parse_kerberos_login(jaas: str | None, service: str | None) -> KerberosLogin
     """Whose tickets a JAAS line names; ``service``: of the settings.
 
     Raises:
-        BadJaas: it is no such line; ValueError: it names nobody, or there is no library; one line.
+        InvalidJaasConfig: it is no such line; ValueError: it names nobody, or there is no library; one line.
     """
     if jaas is None:
         raise ValueError(f"GSSAPI, which is meant where no mechanism is named, needs sasl.jaas.config: {_LINE}")

@@ -55,7 +55,7 @@ async def http_get(env: Env, url: str, tls: TlsConfig | None = None) -> bytes:
     """What is published at ``http://`` or ``https://``; ``tls``: whom to trust, the system's authorities if left out.
 
     Raises:
-        CannotFetch: nobody answers in time, or not with a document of at most `MAX_DOCUMENT_BYTES`.
+        HttpFetchError: nobody answers in time, or not with a document of at most `MAX_DOCUMENT_BYTES`.
     """
     return await _request(env, url, tls, "GET", b"\r\n")
 

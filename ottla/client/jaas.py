@@ -54,7 +54,7 @@ def parse_jaas(text: str) -> JaasLoginModule:
     """``MODULE required option="value" ...;`` as ``sasl.jaas.config`` has it.
 
     Raises:
-        BadJaas: not such a line, or more than one module.
+        InvalidJaasConfig: not such a line, or more than one module.
     """
     tokens = _tokens(text)
     ends = [i for i, token in enumerate(tokens) if token == (";", False)]

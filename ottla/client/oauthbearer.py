@@ -91,7 +91,7 @@ async def get_token(env: Env, source: BearerTokenSource) -> str:
     """A token to log in with.
 
     Raises:
-        NoToken: there is none.
+        TokenUnavailable: there is none.
     """
     if is_file_url(source.url):
         path = unquote(urlsplit(source.url).path)
@@ -148,7 +148,7 @@ def _validate_token(text: str, source: BearerTokenSource) -> str:
 
 
 async def _request_token(env: Env, source: BearerTokenSource) -> tuple[str, float]:
-    """A token, and how long it is good for in ms. Raises NoToken."""
+    """A token, and how long it is good for in ms. Raises TokenUnavailable."""
     basic = b64encode(f"{source.client_id}:{source.secret}".encode()).decode()
     form = "grant_type=client_credentials" + (f"&scope={source.scope}" if source.scope else "")
     headers = {"Authorization": f"Basic {basic}", "Cache-Control": "no-cache"}

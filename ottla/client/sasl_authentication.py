@@ -37,7 +37,7 @@ async def authenticate(channel: AuthenticationChannel, login: SaslLogin, env: En
     """Log in; ``env``: for what cannot be guessed, and to get a token or a ticket; ``host``: whom we have dialled.
 
     Raises:
-        NotLetIn: wrong user or password, or the mechanism is not enabled there.
+        AuthenticationFailed: wrong user or password, or the mechanism is not enabled there.
         OSError, WireError: the connection broke, or the answers do not parse, or there is nothing to show.
     """
     answer = await channel.call(SaslHandshakeRequest(login.mechanism), 1)

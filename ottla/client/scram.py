@@ -132,7 +132,7 @@ def parse_client_first(raw: bytes) -> ClientFirstMessage:
     """Read the client's first message (item 321): one that asks for channel binding is refused.
 
     Raises:
-        BadScram: it is none.
+        ScramError: it is none.
     """
     found = _matched(_CLIENT_FIRST, raw, "client first")
     more = dict(part.split("=", 1) for part in found["more"].split(",") if part)
@@ -149,7 +149,7 @@ def parse_client_final(raw: bytes) -> ClientFinalMessage:
     """Read the client's last message.
 
     Raises:
-        BadScram: it is none.
+        ScramError: it is none.
     """
     found = _matched(_CLIENT_FINAL, raw, "client final")
     return ClientFinalMessage(found["nonce"], _decoded(found["proof"]), found["unproved"])
@@ -180,7 +180,7 @@ class ScramClient:
         """What is said to a message of the server's; None at the end.
 
         Raises:
-            BadScram: the server does not speak SCRAM, asks for too little or too much work, or is not who it should be.
+            ScramError: the server does not speak SCRAM, asks for too little or too much work, or has a wrong proof.
         """
         if self._expected is not None:
             found = _matched(_SERVER_FINAL, raw, "server final")

@@ -45,7 +45,7 @@ def parse_tls(get: SettingLookup) -> TlsConfig:
     """TLS as the settings describe it.
 
     Raises:
-        BadAccess: two of them cannot stand together.
+        InvalidSecurityConfig: two of them cannot stand together.
     """
     if bool(get("ssl.keystore.key")) != bool(get("ssl.keystore.certificate.chain")):
         raise InvalidSecurityConfig("ssl.keystore.key and ssl.keystore.certificate.chain go together")
@@ -65,7 +65,7 @@ def parse_login(mechanism: str, jaas: str | None, get: SettingLookup) -> SaslLog
     """Whom a JAAS line says to be; ``get``: other settings of the same listener and mechanism.
 
     Raises:
-        BadAccess: it says nobody, or the mechanism is not spoken.
+        InvalidSecurityConfig: it says nobody, or the mechanism is not spoken.
     """
     if mechanism == OAUTHBEARER:
         return _parse_oauthbearer(jaas, get)
@@ -114,7 +114,7 @@ def parse_connection_security(values: Mapping[str, str]) -> ConnectionSecurity:
     """A client's settings file: ``security.protocol``, ``sasl.*``, ``ssl.*``.
 
     Raises:
-        BadAccess: they cannot be.
+        InvalidSecurityConfig: they cannot be.
     """
     protocol = values.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:

@@ -178,7 +178,7 @@ class ResponseChecker:
         """Check a response.
 
         Raises:
-            BadResponse: a property does not hold.
+            InvalidResponse: a property does not hold.
         """
         key, version = request.key, request.version
         if key not in CHECKED_APIS:

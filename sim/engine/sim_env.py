@@ -117,7 +117,7 @@ class SimEnv:
         """Nobody has any in here.
 
         Raises:
-            BadKeytab: always.
+            InvalidKeytab: always.
         """
         raise InvalidKeytab("there is no Kerberos in a simulation")
 
@@ -125,7 +125,7 @@ class SimEnv:
         """Nobody has a ticket either.
 
         Raises:
-            BadKeytab: always.
+            InvalidKeytab: always.
         """
         raise InvalidKeytab("there is no Kerberos in a simulation")
 

@@ -207,7 +207,7 @@ class StreamDecompressor:
         """The next piece.
 
         Raises:
-            WireError: not data of this codec; UnpacksTooLarge: more than the limit.
+            WireError: not data of this codec; DecompressedSizeExceeded: more than the limit.
         """
         piece = next(self._pieces)
         self._bytes += len(piece)
@@ -226,7 +226,7 @@ def decompress(codec: CompressionType, data: Buffer, limit: int = MAX_DECOMPRESS
     """Unpack data to at most ``limit`` bytes.
 
     Raises:
-        WireError: not data of this codec; UnpacksTooLarge: more than ``limit`` bytes come out.
+        WireError: not data of this codec; DecompressedSizeExceeded: more than ``limit`` bytes come out.
     """
     if codec is CompressionType.NONE:
         return data

@@ -107,7 +107,7 @@ class IncrementalRecordParser:
         """The records that end in this piece.
 
         Raises:
-            BadRecord: they are not what the batch claims.
+            MalformedRecord: they are not what the batch claims.
         """
         if self._at < len(self._data):
             piece = self._data[self._at :] + piece
@@ -128,7 +128,7 @@ class IncrementalRecordParser:
         """Nothing more comes.
 
         Raises:
-            BadRecord: records are missing.
+            MalformedRecord: records are missing.
         """
         if self._remaining or self._partial_record is not None:
             raise MalformedRecord(f"{self._remaining} records are missing")

@@ -82,7 +82,7 @@ def decompress_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: in
     """The batch's records as uncompressed bytes.
 
     Raises:
-        WireError: unknown codec, bad data; UnpacksTooLarge: more than ``limit`` bytes.
+        WireError: unknown codec, bad data; DecompressedSizeExceeded: more than ``limit`` bytes.
     """
     raw = memoryview(buf)[pos + HEADER_BYTES : pos + header.size_bytes]
     return decompress(compression_type_of(header.attributes), raw, limit)
@@ -194,7 +194,7 @@ class _RecordWindow:
         """The next piece.
 
         Raises:
-            WireError: there is none, or it cannot be unpacked; UnpacksTooLarge: it would be too much.
+            WireError: there is none, or it cannot be unpacked; DecompressedSizeExceeded: it would be too much.
         """
         piece = next(self._pieces, None)
         if piece is None:

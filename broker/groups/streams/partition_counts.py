@@ -99,7 +99,7 @@ def enforce_copartitioning(
     ones whose number the application says, with it, ``flexible``: the others.
 
     Raises:
-        TopicsAreWrong: they cannot be joined as they are.
+        TopicConfigurationException: they cannot be joined as they are.
         ProtocolError: STREAMS_INVALID_TOPOLOGY, UNKNOWN_SERVER_ERROR.
     """
     if not group:

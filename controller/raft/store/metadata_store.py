@@ -180,7 +180,7 @@ class MetadataStore:
         """Who votes: the log says it, before it says it the settings do, and else what was said last (R237).
 
         Raises:
-            NotOurQuorum: nobody can be found to begin with.
+            IncompatibleQuorum: nobody can be found to begin with.
         """
         me = self.local_replica
         last_known = self._state.preserved_fields.get("currentVoters") if self._state.data_version == 0 else None

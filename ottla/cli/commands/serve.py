@@ -89,7 +89,7 @@ def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str
     """The node's settings from the command line, and warnings.
 
     Raises:
-        BadConfig: something cannot be.
+        ConfigException: something cannot be.
     """
     values = read_settings(options)
     if options.secure:

@@ -20,7 +20,7 @@ def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> No
 
     Raises:
         CannotJoin: the cluster cannot be found, or the node id belongs to a node that is alive.
-        BadConfig, CannotFormat, DirectoryInUse, CorruptFile, OSError: as at any start.
+        ConfigException, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError: as at any start.
     """
     env = blocking_env.BlockingEnv()
     config = configure(values, options.data_dir, options.listen)

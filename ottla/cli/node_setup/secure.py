@@ -16,7 +16,7 @@ def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tup
     """The node's settings, and warnings.
 
     Raises:
-        BadConfig: what was set cannot stand beside ``--secure``; InvalidTlsConfig, OSError: no certificate can be made.
+        ConfigException: a setting contradicts ``--secure``; InvalidTlsConfig, OSError: no certificate can be made.
     """
     if options.join is not None or LISTENERS in values:
         what = "--join" if options.join is not None else LISTENERS

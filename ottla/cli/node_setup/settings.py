@@ -27,7 +27,7 @@ def read_settings(options: argparse.Namespace) -> dict[str, str]:
     """What file, environment and ``--set`` say, the later winning.
 
     Raises:
-        BadConfig: the file cannot be read, or an option is no setting.
+        ConfigException: the file cannot be read, or an option is no setting.
     """
     values: dict[str, str] = {}
     if options.config is not None:
@@ -56,7 +56,7 @@ def configure(values: dict[str, str], data_dir: str | None = None, listen: str |
     """A node's configuration, looked through.
 
     Raises:
-        BadConfig: something cannot be.
+        ConfigException: something cannot be.
     """
     if values:
         from ottla.tools.doctor import unsupported_settings
@@ -79,7 +79,7 @@ def configure_with_saved_join(values: dict[str, str], data_dir: str | None, list
     """As `configure`, with what the data directory remembers of a cluster the node has joined.
 
     Raises:
-        BadConfig: something cannot be; CorruptFile: what is remembered cannot be read.
+        ConfigException: something cannot be; CorruptFile: what is remembered cannot be read.
     """
     config = configure(values, data_dir, listen)
     metadata = config.metadata_dir or config.data_dirs[0]
