@@ -21,8 +21,7 @@ from typing import Any, NamedTuple, Protocol
 from compat_tests.support.long_array_requests import KINDS, RequestArray, find_arrays, long_request
 from compat_tests.support.processes import OTTLA, free_port
 from compat_tests.support.raw_client import RawClient
-from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
-from ottla.broker.dispatch.dispatcher import BROKER_APIS
+from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import create_topics as ct

@@ -15,7 +15,7 @@ from compat_tests.vs_kafka.malformed_frames import exchange, malformed_frames
 from compat_tests.vs_kafka.scenarios.all_scenarios import SCENARIOS, run_scenarios
 from compat_tests.vs_kafka.scenarios.scenario_session import ScenarioSession
 from compat_tests.vs_kafka.sessions.api_session import run_session
-from ottla.broker.dispatch.dispatcher import BROKER_APIS
+from ottla.broker.dispatch.api_registry import BROKER_APIS
 
 OUTDATED_SCRIPT_MESSAGE = "the script has changed: run python -m compat_tests.vs_kafka.golden_answers where Java is"
 

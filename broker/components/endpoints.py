@@ -14,6 +14,7 @@ import trio
 from ottla.broker.components.broker_components import BrokerComponents
 from ottla.broker.config.listener_config import DEFAULT_LISTENER
 from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.dispatch.api_registry import CONTROLLER_APIS
 from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.network.acceptor import Acceptor
@@ -46,8 +47,6 @@ def start_controller_endpoints(
     nursery.start_soon(made.controller.run)
     if not listening.controllers:
         return
-    from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS  # a broker alone decides nothing
-
     # A controller tells what is committed, whether or not there is a broker here that has applied it.
     committed = MetadataCache(made.services.config, made.cache.cluster_id, lambda: made.controller.kraft_version)
     made.controller.listeners.append(committed.set_image)

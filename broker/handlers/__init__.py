@@ -1,1 +1,1 @@
-"""One module per API: `handle(context, request)` answers one request. `BROKER_APIS` in `dispatch` lists them."""
+"""Handlers of APIs: `handle(context, request)` answers a request; `dispatch.api_registry` names the modules."""

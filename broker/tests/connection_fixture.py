@@ -13,7 +13,8 @@ import trio.testing
 
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.dispatch import dispatcher
-from ottla.broker.dispatch.dispatcher import ApiSpec, Dispatcher
+from ottla.broker.dispatch.api_registry import ApiSpec
+from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.network.connection import Connection
 from ottla.broker.services import QuotaHolder
 from ottla.wire.api_keys import ApiKey, response_class, response_header_version

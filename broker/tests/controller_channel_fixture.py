@@ -12,7 +12,8 @@ import trio.testing
 
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.dispatch import dispatcher
-from ottla.broker.dispatch.dispatcher import ApiSpec, Dispatcher
+from ottla.broker.dispatch.api_registry import ApiSpec
+from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.interbroker.controller_channel import FORWARDING_TIMEOUT_S, ControllerChannel
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.requests.peer import Peer

@@ -9,7 +9,8 @@ import trio
 import trio.testing
 
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.dispatch.dispatcher import BROKER_APIS, load_handler
+from ottla.broker.dispatch.api_registry import BROKER_APIS
+from ottla.broker.dispatch.dispatcher import load_handler
 from ottla.broker.groups.committed_offsets import OffsetToCommit
 from ottla.broker.groups.coordinator import TOPIC, GroupCoordinator
 from ottla.broker.groups.offset_commit import CommitOffsets

@@ -11,7 +11,8 @@ import trio
 import trio.testing
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.dispatch.dispatcher import BROKER_APIS, RequestContext, Uncancellable
+from ottla.broker.dispatch.api_registry import BROKER_APIS
+from ottla.broker.dispatch.dispatcher import RequestContext, Uncancellable
 from ottla.broker.fetch_sessions.fetch_session_cache import FetchSessionCache
 from ottla.broker.quotas.replication_quota import LEADER, ReplicationQuota
 from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies

@@ -10,7 +10,8 @@ import trio
 import trio.testing
 
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.dispatch.dispatcher import BROKER_APIS, RequestContext, load_handler
+from ottla.broker.dispatch.api_registry import BROKER_APIS
+from ottla.broker.dispatch.dispatcher import RequestContext, load_handler
 from ottla.broker.requests.peer import Peer
 from ottla.broker.share_partitions.share_partition_manager import SharePartitionManager
 from ottla.broker.share_state.share_group_offsets import ShareGroupOffset, SharePartitionKey

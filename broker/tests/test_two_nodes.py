@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
+from ottla.broker.dispatch.api_registry import CONTROLLER_APIS
 from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.interbroker.broker_liveness_probe import BrokerLivenessProbe
 from ottla.broker.interbroker.controller_channel import ControllerChannel

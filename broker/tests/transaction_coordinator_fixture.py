@@ -10,7 +10,8 @@ import trio.testing
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.dispatch.dispatcher import BROKER_APIS, load_handler
+from ottla.broker.dispatch.api_registry import BROKER_APIS
+from ottla.broker.dispatch.dispatcher import load_handler
 from ottla.broker.metadata.producer_id_manager import ProducerIdUnavailable
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.tests.coordinator_runtime_fixture import FailingReplica

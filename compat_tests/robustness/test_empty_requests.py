@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from compat_tests.support.processes import OTTLA, OttlaProcess, free_port
 from compat_tests.support.raw_client import RawClient
-from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
-from ottla.broker.dispatch.dispatcher import BROKER_APIS
+from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
 from ottla.wire.api_keys import ApiKey, request_class, request_spec
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import create_topics as ct

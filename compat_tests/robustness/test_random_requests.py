@@ -16,8 +16,7 @@ import ottla
 from compat_tests.robustness.test_malformed_input import alive, rss_bytes
 from compat_tests.support.random_requests import RandomRequestGenerator
 from compat_tests.support.raw_client import RawClient, wait_until
-from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
-from ottla.broker.dispatch.dispatcher import BROKER_APIS
+from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
 from ottla.cluster import ClusterNode
 from ottla.wire.api_keys import ApiKey, request_class
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

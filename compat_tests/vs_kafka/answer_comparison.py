@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from compat_tests.vs_kafka.malformed_frames import exchange, malformed_frames
 from compat_tests.vs_kafka.scenarios.all_scenarios import ScenarioAnswers, run_scenarios
 from compat_tests.vs_kafka.sessions.api_session import run_session
-from ottla.broker.dispatch.dispatcher import BROKER_APIS
+from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.tools.dump import to_json_value
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message

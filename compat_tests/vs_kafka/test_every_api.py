@@ -17,7 +17,7 @@ from compat_tests.vs_kafka.answer_comparison import (
 )
 from compat_tests.vs_kafka.golden_answers import build_recording, load_recording
 from compat_tests.vs_kafka.sessions.api_session import APIS_TESTED_ELSEWHERE
-from ottla.broker.dispatch.dispatcher import BROKER_APIS
+from ottla.broker.dispatch.api_registry import BROKER_APIS
 
 
 @pytest.fixture(scope="module")

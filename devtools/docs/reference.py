@@ -19,7 +19,7 @@ from ottla.broker.config.key_docs import (
     TOPIC_DOCS,
     explain_no_effect,
 )
-from ottla.broker.dispatch.dispatcher import BROKER_APIS
+from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.security.authz.authorization_rules import BROKER_RULES, CONTROLLER_RULES
 from ottla.cli.main import COMMANDS
 from ottla.controller.config.broker_config_keys import BROKER_KEYS

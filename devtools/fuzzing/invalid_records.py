@@ -20,7 +20,8 @@ import trio.testing
 from compat_tests.support.random_requests import CORRUPTIBLE_FIELDS, RandomRequestGenerator
 from devtools.fuzzing.likely_requests import LIKELY, T, U
 from ottla.broker.coordinator import errors
-from ottla.broker.dispatch.dispatcher import BROKER_APIS, load_handler
+from ottla.broker.dispatch.api_registry import BROKER_APIS
+from ottla.broker.dispatch.dispatcher import load_handler
 from ottla.broker.groups import records as group_records
 from ottla.broker.tests.handler_fixture import HandlerFixture, as_decoded, resolve
 from ottla.jobs.supervision import is_broken_invariant

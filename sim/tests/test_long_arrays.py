@@ -21,8 +21,7 @@ import trio
 from compat_tests.support.long_array_requests import KINDS, RequestArray, find_arrays, long_request
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.dispatch import dispatcher
-from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
-from ottla.broker.dispatch.dispatcher import BROKER_APIS
+from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
 from ottla.broker.handlers.groups import list_groups
 from ottla.broker.handlers.transactions import list_transactions
 from ottla.broker.node import Node

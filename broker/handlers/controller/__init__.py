@@ -1,1 +1,1 @@
-"""Handlers of the controller listener; `dispatch.controller_apis` says which API each one answers."""
+"""Handlers of the controller listener; `CONTROLLER_APIS` in `dispatch.api_registry` lists them."""

@@ -16,14 +16,8 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.dispatch.dispatcher import (
-    ApiSpec,
-    HandlerResult,
-    RequestContext,
-    is_large,
-    load_handler,
-    with_authorization,
-)
+from ottla.broker.dispatch.api_registry import ApiSpec
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, is_large, load_handler, with_authorization
 from ottla.broker.requests.error_responses import contains_error_steps
 from ottla.broker.requests.peer import Peer
 from ottla.env.hosts import canonical_host

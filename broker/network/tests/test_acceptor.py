@@ -11,7 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.dispatch.dispatcher import BROKER_APIS, ApiSpec, Dispatcher
+from ottla.broker.dispatch.api_registry import BROKER_APIS, ApiSpec
+from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.requests.peer import ANONYMOUS, Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time

@@ -15,7 +15,8 @@ import trio
 import trio.testing
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.dispatch.dispatcher import BROKER_APIS, Dispatcher, RequestContext
+from ottla.broker.dispatch.api_registry import BROKER_APIS
+from ottla.broker.dispatch.dispatcher import Dispatcher, RequestContext
 from ottla.broker.fetch_sessions.fetch_session_cache import FetchSessionCache
 from ottla.broker.handlers.produce import produce
 from ottla.broker.metadata.cache import MetadataCache

@@ -10,7 +10,7 @@ from compat_tests.support.raw_client import RawClient, wait_until
 from compat_tests.vs_kafka.sessions import admin_session as admin
 from compat_tests.vs_kafka.sessions.token_session import TOKENS, tokens
 from compat_tests.vs_kafka.sessions.transaction_session import TRANSACTIONS, transactions
-from ottla.broker.dispatch.dispatcher import BROKER_APIS
+from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.messages import (

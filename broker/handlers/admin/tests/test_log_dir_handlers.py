@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.broker.dispatch.dispatcher import BROKER_APIS, RequestContext
+from ottla.broker.dispatch.api_registry import BROKER_APIS
+from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.handlers.admin import alter_replica_log_dirs, describe_log_dirs
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.handler_fixture import resolve

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
-from ottla.broker.dispatch.dispatcher import BROKER_APIS, Dispatcher, load_handler
+from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
+from ottla.broker.dispatch.dispatcher import Dispatcher, load_handler
 from ottla.broker.handlers.controller.envelope import FORWARDABLE
 from ottla.broker.requests.error_responses import contains_error
 from ottla.broker.requests.peer import Peer

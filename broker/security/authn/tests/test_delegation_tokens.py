@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
-from ottla.broker.dispatch.dispatcher import BROKER_APIS, Dispatcher
+from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
+from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.handlers.controller.envelope import FORWARDABLE
 from ottla.broker.handlers.controller.tests.test_envelope import ADDRESS, enveloped
 from ottla.broker.handlers.security.describe_delegation_token import _describe_all

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.dispatch.controller_apis import CONTROLLER_APIS
-from ottla.broker.dispatch.dispatcher import BROKER_APIS, with_authorization
+from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
+from ottla.broker.dispatch.dispatcher import with_authorization
 from ottla.broker.handlers.controller.envelope import FORWARDABLE
 from ottla.broker.requests.error_responses import contains_error
 from ottla.broker.security.authz.authorization_rules import (
