@@ -20,6 +20,9 @@ MAX_FUNCTION_LINES = 60
 LONG_FILES = {
     "broker/replication/hosted_partition.py": "a hosted partition and the change of its ISR refer to each other",
 }
+# Below each field of a message class stands its explanation, which the compiler drops: such a module is as long as the
+# message has fields, and no code in it grows with that.
+MESSAGE_MODULES = "wire/messages/"
 # Only these may ask the machine for clock, chance or threads; everything else goes through `Env`.
 ENV_MODULES = {
     "ottla/runtime/system_env.py",
@@ -75,7 +78,8 @@ def test_files_and_functions_keep_to_their_budget() -> None:
     for path in sources():
         name = str(path.relative_to(ROOT))
         text = path.read_text()
-        if text.count("\n") > MAX_FILE_LINES and name not in LONG_FILES:
+        is_exempt = name in LONG_FILES or name.startswith(MESSAGE_MODULES)
+        if text.count("\n") > MAX_FILE_LINES and not is_exempt:
             over.append(f"{name}: {text.count(chr(10))} lines")
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

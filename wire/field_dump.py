@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ottla.wire.api_keys import ApiKey, request_class, request_header_version, response_class, response_header_version
 from ottla.wire.codec import interpreter
+from ottla.wire.codec.explain import explain, format_comment, resolve_path
 from ottla.wire.codec.primitives import Buffer, read_bytes
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
@@ -24,22 +25,57 @@ from ottla.wire.record_batch.batch_header import (
 from ottla.wire.record_batch.records import iterate_records
 
 
+class FrameFields(NamedTuple):
+    """Parts of a frame that are no field of a message."""
+
+    size: int
+    """Length of the frame in bytes, these four left out."""
+    tags: int
+    """Number of tagged fields at the end of a struct in flexible versions (KIP-482); each has tag, size and value."""
+    records: bytes
+    """Records of the batch; compressed together when the attributes name a codec."""
+    record: bytes
+    """Record of a batch: its timestamp and offset are stored as differences from those of the batch."""
+    trailing_bytes: bytes
+    """Bytes after the last field."""
+
+
 class FieldSpan(NamedTuple):
-    """A run of bytes and what it is."""
+    """Range of bytes with the field it holds."""
 
     start: int
     stop: int
     path: str
     value: Any
+    owner: type | None = None
+    """Class of the field, whose source explains it."""
+    field: str = ""
+
+
+class Explainer:
+    """Explanations of fields, each given once, so that an array of structs does not repeat them."""
+
+    def __init__(self) -> None:
+        self._shown: set[tuple[type, str]] = set()
+
+    def explain_once(self, owner: type | None, field: str) -> str:
+        """Return the explanation of a field, or ``""`` if it has none or has been returned before."""
+        if owner is None or (owner, field) in self._shown:
+            return ""
+        self._shown.add((owner, field))
+        return explain(owner).fields.get(field, "")
 
 
 class _SpanCollector:
-    def __init__(self, prefix: str = "") -> None:
+    def __init__(self, cls: type[Message], prefix: str = "") -> None:
         self.spans: list[FieldSpan] = []
+        self.cls = cls
         self.prefix = prefix
 
     def __call__(self, path: str, start: int, stop: int, value: Any) -> None:
-        self.spans.append(FieldSpan(start, stop, self.prefix + path, value))
+        cls, field = resolve_path(self.cls, path)
+        owner = FrameFields if field == "tags" else cls
+        self.spans.append(FieldSpan(start, stop, self.prefix + path, value, owner, field))
 
 
 def message_spans(
@@ -50,7 +86,7 @@ def message_spans(
     Raises:
         WireError: the bytes are not this message.
     """
-    collector = _SpanCollector(prefix)
+    collector = _SpanCollector(cls, prefix)
     _, end = interpreter.decode(cls, version, raw, pos, collector)
     out: list[FieldSpan] = []
     for span in collector.spans:
@@ -73,7 +109,7 @@ def request_spans(raw: Buffer) -> list[FieldSpan]:
     view = memoryview(raw)
     size, _ = read_bytes(view, 0, 4)
     request = parse_request(view[4:])
-    out = [FieldSpan(0, 4, "size", int.from_bytes(size, "big"))]
+    out = [FieldSpan(0, 4, "size", int.from_bytes(size, "big"), FrameFields, "size")]
     header, pos = message_spans(RequestHeader, request_header_version(request.key, request.version), view, 4, "header.")
     out += header
     body, pos = message_spans(request_class(request.key), request.version, view, pos, f"{request.key.name}.")
@@ -88,14 +124,14 @@ def response_spans(key: ApiKey, version: int, raw: Buffer) -> list[FieldSpan]:
     """
     view = memoryview(raw)
     size, _ = read_bytes(view, 0, 4)
-    out = [FieldSpan(0, 4, "size", int.from_bytes(size, "big"))]
+    out = [FieldSpan(0, 4, "size", int.from_bytes(size, "big"), FrameFields, "size")]
     header, pos = message_spans(ResponseHeader, response_header_version(key, version), view, 4, "header.")
     body, pos = message_spans(response_class(key), version, view, pos, f"{key.name}.")
     return out + header + body + _trailing_span(view, pos)
 
 
 def _trailing_span(view: memoryview, pos: int) -> list[FieldSpan]:
-    return [FieldSpan(pos, len(view), "left over", "")] if pos < len(view) else []
+    return [FieldSpan(pos, len(view), "left over", "", FrameFields, "trailing_bytes")] if pos < len(view) else []
 
 
 _BATCH_FIELDS = (
@@ -143,10 +179,11 @@ def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "") -> Iterator[FieldSp
                 shown = f"{value:#010x} ({'right' if crc_matches(raw, header, at) else 'WRONG'})"
             elif field == "attributes":
                 shown = f"{value:#06x} ({describe_attributes(value)})"
-            yield FieldSpan(at + start, at + stop, name + field, shown)
+            yield FieldSpan(at + start, at + stop, name + field, shown, BatchHeader, field)
         end = at + header.size_bytes
         if header.attributes & 7:
-            yield FieldSpan(at + HEADER_BYTES, end, name + "records", f"{header.records_count} records, compressed")
+            count = f"{header.records_count} records, compressed"
+            yield FieldSpan(at + HEADER_BYTES, end, name + "records", count, FrameFields, "records")
         else:
             yield from _record_spans(raw, header, at, name)
 
@@ -157,13 +194,17 @@ def _record_spans(raw: Buffer, header: BatchHeader, at: int, name: str) -> Itera
     pos = at + HEADER_BYTES
     for number, record in enumerate(iterate_records(raw, header, at)):
         size, start = read_varlong(raw, pos)
-        yield FieldSpan(pos, start + size, f"{name}record[{number}]", record._asdict())
+        yield FieldSpan(pos, start + size, f"{name}record[{number}]", record._asdict(), FrameFields, "record")
         pos = start + size
 
 
-def format_spans(spans: list[FieldSpan], raw: Buffer, width: int = 12) -> Iterator[str]:
-    """Lines of ``position  bytes  field = value``."""
+def format_spans(
+    spans: list[FieldSpan], raw: Buffer, width: int = 12, explainer: Explainer | None = None
+) -> Iterator[str]:
+    """Yield lines of ``position  bytes  field = value``; an explainer adds explanations of the fields above them."""
     for span in spans:
+        if explainer is not None:
+            yield from format_comment(explainer.explain_once(span.owner, span.field), 8)
         data = bytes(memoryview(raw)[span.start : span.stop])
         text = data[:width].hex(" ") + (" .." if len(data) > width else "")
         value = span.value
@@ -171,4 +212,13 @@ def format_spans(spans: list[FieldSpan], raw: Buffer, width: int = 12) -> Iterat
         yield f"{span.start:6d}  {text:<{width * 3 + 2}} {span.path} = {shown}"
 
 
-__all__ = ["FieldSpan", "WireError", "batch_spans", "message_spans", "format_spans", "request_spans", "response_spans"]
+__all__ = [
+    "Explainer",
+    "FieldSpan",
+    "WireError",
+    "batch_spans",
+    "format_spans",
+    "message_spans",
+    "request_spans",
+    "response_spans",
+]

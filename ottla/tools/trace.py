@@ -17,6 +17,7 @@ from ottla.tools.dump import REDACTED, is_secret, to_json_value
 from ottla.wire import field_dump
 from ottla.wire.api_keys import ApiKey, request_class, response_class, response_header_version
 from ottla.wire.codec import compiler
+from ottla.wire.codec.explain import format_comment
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Message, fields_of
 from ottla.wire.errors import ErrorCode, WireError
@@ -49,8 +50,13 @@ class TracedRequest:
     at_ms: float
 
 
-def format_message(value: Any, version: int, indent: int = 1, name: str = "") -> Iterator[str]:
-    """A message's fields of this version, a line each; small structs take one line, what is empty none."""
+def format_message(
+    value: Any, version: int, indent: int = 1, name: str = "", explainer: field_dump.Explainer | None = None
+) -> Iterator[str]:
+    """Yield the fields of a message in a version, a line each; small structs take one line, empty fields none.
+
+    With an explainer each field has a line of its own, with its explanation above.
+    """
     pad = "    " * indent
     if isinstance(value, Message):
         fields = [(s.name, getattr(value, s.name)) for s in fields_of(type(value)) if version in s.versions]
@@ -58,16 +64,19 @@ def format_message(value: Any, version: int, indent: int = 1, name: str = "") ->
         fields = [(n, _redact(value, n, v)) for n, v in fields]
         texts = [f"{n}={_scalar(n, v)}" for n, v in fields if not isinstance(v, Message | list | memoryview)]
         line = f"{pad}{name}: {' '.join(texts)}"
-        if name and len(texts) == len(fields) and len(line) <= LINE_WIDTH:
+        if name and explainer is None and len(texts) == len(fields) and len(line) <= LINE_WIDTH:
             yield line
             return
         if name:
             yield f"{pad}{name}:"
         for field, item in fields:
-            yield from format_message(item, version, indent + bool(name), field)
+            if explainer is not None:
+                text = explainer.explain_once(type(value), field)
+                yield from format_comment(text, 4 * (indent + bool(name)), LINE_WIDTH)
+            yield from format_message(item, version, indent + bool(name), field, explainer)
     elif isinstance(value, list) and value and isinstance(value[0], Message):
         for number, item in enumerate(value):
-            yield from format_message(item, version, indent, f"{name}[{number}]")
+            yield from format_message(item, version, indent, f"{name}[{number}]", explainer)
     elif isinstance(value, memoryview) or (name == "records" and isinstance(value, bytes)):
         yield f"{pad}{name}: {_batches(value)}"
     else:
@@ -126,11 +135,20 @@ def _map_addresses(value: Any, place: AddressMapper) -> bool:
 class ConnectionTrace:
     """One client's connection."""
 
-    def __init__(self, who: str, place: AddressMapper, say: Callable[[str], None], *, show_bytes: bool) -> None:
+    def __init__(
+        self,
+        who: str,
+        place: AddressMapper,
+        say: Callable[[str], None],
+        *,
+        show_bytes: bool,
+        explainer: field_dump.Explainer | None = None,
+    ) -> None:
         self._who = who
         self._place = place
         self._print = say
         self._bytes = show_bytes
+        self._explainer = explainer
         self._pending: dict[int, TracedRequest] = {}
 
     def request(self, frame: bytes, now_ms: float) -> None:
@@ -209,9 +227,9 @@ class ConnectionTrace:
         return out
 
     def _fields(self, body: Message, version: int) -> None:
-        for line in format_message(body, version):
+        for line in format_message(body, version, explainer=self._explainer):
             self._print(line)
 
     def _spans(self, spans: list[field_dump.FieldSpan], frame: bytes) -> None:
-        for line in field_dump.format_spans(spans, frame):
+        for line in field_dump.format_spans(spans, frame, explainer=self._explainer):
             self._print(line)

@@ -45,18 +45,33 @@ class BatchHeader(NamedTuple):
     """The header's fields, in their order on disk."""
 
     base_offset: int
+    """Offset of the first record. A producer writes 0; the leader sets it. Not covered by the CRC."""
     batch_length: int
+    """Length of the batch in bytes, counted from the field after this one."""
     partition_leader_epoch: int
+    """Epoch of the leader that appended the batch, -1 from a producer. Not covered by the CRC."""
     magic: int
+    """Format version of the batch; always 2 here. Versions 0 and 1 are those of Kafka before 0.11."""
     crc: int
+    """CRC-32C of all bytes from the attributes to the end of the batch."""
     attributes: int
+    """Bits 0 to 2: compression codec; 3: append time instead of create time; 4: transactional; 5: control batch; 6: the
+    base timestamp is a delete horizon (KIP-534).
+    """
     last_offset_delta: int
+    """Offset of the last record minus the base offset. Compaction may remove the record, but keeps the number."""
     base_timestamp: int
+    """Timestamp of the first record in ms since the epoch, or the delete horizon if bit 6 of the attributes is set."""
     max_timestamp: int
+    """Largest timestamp of the records in ms since the epoch; the append time if bit 3 of the attributes is set."""
     producer_id: int
+    """Id of an idempotent or transactional producer (KIP-98), -1 for any other."""
     producer_epoch: int
+    """Epoch of the producer id; the leader rejects batches of an older epoch. -1 without a producer id."""
     base_sequence: int
+    """Sequence number of the first record for its producer and partition; detects duplicates and gaps. -1 without."""
     records_count: int
+    """Number of records in the batch."""
 
     @property
     def size_bytes(self) -> int:

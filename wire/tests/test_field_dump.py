@@ -114,7 +114,7 @@ def test_every_header_field_of_a_batch_has_its_place() -> None:
 def test_compressed_records_are_counted_only() -> None:
     raw = build_batch([NewRecord(b"k", b"v", 1)] * 3, codec=CompressionType.GZIP)
     spans = list(batch_spans(raw))
-    assert spans[-1] == FieldSpan(61, len(raw), "batch[0].records", "3 records, compressed")
+    assert spans[-1][:4] == (61, len(raw), "batch[0].records", "3 records, compressed")
     assert told(spans)["batch[0].attributes"] == "0x0001 (gzip)"
 
 

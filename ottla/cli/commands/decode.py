@@ -8,7 +8,8 @@ import sys
 from ottla.cli.common import command_parser
 from ottla.log.file_dump import file_spans
 from ottla.wire import field_dump
-from ottla.wire.api_keys import ApiKey
+from ottla.wire.api_keys import ApiKey, request_class, response_class
+from ottla.wire.codec.explain import annotate_source, format_message_layout
 from ottla.wire.errors import WireError
 
 TEXT = """Takes hex digits, a file that holds a frame, or a segment file, and shows what each byte is for.
@@ -19,6 +20,8 @@ examples:
   ottla decode --response API_VERSIONS:3 HEX
   ottla decode ottla-data/events-0/00000000000000000000.log
   ottla decode --source FETCH:12                    the generated decoder of a message version
+  ottla decode --explain HEX                        what each field of the frame means
+  ottla decode --explain FETCH:12                   the same for all fields of a request and its response
 """
 
 
@@ -46,23 +49,39 @@ def _api(text: str) -> tuple[ApiKey, int]:
         raise WireError(f"{text!r}: write API:VERSION, such as FETCH:12") from None
 
 
+def _names_api(text: str) -> bool:
+    """Return whether an argument is ``API:VERSION`` and no file."""
+    return ":" in text and not os.path.exists(text)
+
+
+def _print_source(key: ApiKey, version: int, *, explained: bool) -> None:
+    """Print the generated decoder of a request, with the explanations of its fields if they are wanted."""
+    from ottla.wire.codec.compiler import generated_source
+
+    cls = request_class(key)
+    source = generated_source(cls, version, "decode")
+    print("\n".join(annotate_source(cls, version, source)) if explained else source)
+
+
 def run(arguments: list[str]) -> int:
     """Print fields; gives the exit status."""
     parser = command_parser("decode", TEXT)
     parser.add_argument("what", nargs="?", help="hex digits, a file, or - for standard input")
     parser.add_argument("--response", metavar="API:VERSION", help="the frame is a response of this api")
     parser.add_argument("--source", metavar="API:VERSION", help="print the codec that Ottla generates for a request")
+    parser.add_argument("--explain", action="store_true", help="explain each field where it first appears")
     options = parser.parse_args(arguments)
     try:
         if options.source:
-            from ottla.wire.api_keys import request_class
-            from ottla.wire.codec.compiler import generated_source
-
-            key, version = _api(options.source)
-            print(generated_source(request_class(key), version, "decode"))
+            _print_source(*_api(options.source), explained=options.explain)
             return 0
         if options.what is None:
             parser.error("what shall be decoded?")
+        if options.explain and _names_api(options.what):
+            key, version = _api(options.what)
+            for cls in (request_class(key), response_class(key)):
+                print("\n".join(format_message_layout(cls, version)))
+            return 0
         raw = _bytes(options.what)
         known = file_spans(raw, os.path.splitext(options.what)[1])
         if known is not None:
@@ -76,7 +95,8 @@ def run(arguments: list[str]) -> int:
             spans = list(field_dump.batch_spans(raw))
         else:
             spans = field_dump.request_spans(raw)
-        for line in field_dump.format_spans(spans, raw):
+        explainer = field_dump.Explainer() if options.explain else None
+        for line in field_dump.format_spans(spans, raw, explainer=explainer):
             print(line)
     except (WireError, ValueError, OSError) as error:
         print(f"ottla decode: {error}", file=sys.stderr)

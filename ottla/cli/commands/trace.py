@@ -14,6 +14,7 @@ from ottla.env.env import Stream
 from ottla.runtime.real_env import RealEnv
 from ottla.tools.trace import Address, ConnectionTrace
 from ottla.wire.errors import WireError
+from ottla.wire.field_dump import Explainer
 from ottla.wire.framing import parse_frame_size
 
 TEXT = """Point a client at the address this listens at: what it says and hears is printed as fields. Brokers that the
@@ -22,6 +23,7 @@ cluster names are given listening addresses of their own, so the whole cluster s
 examples:
   ottla trace --listen 9192 --to 127.0.0.1:9092
   ottla trace --listen 9192 --to kafka.example.org:9092 --bytes
+  ottla trace --listen 9192 --to 127.0.0.1:9092 --explain      each field with what it means
 """
 IDLE_S = 24 * 3600.0
 
@@ -35,11 +37,12 @@ async def _frame(stream: Stream) -> bytes:
 class TracingProxy:
     """Listening addresses that stand for brokers, and the connections between them."""
 
-    def __init__(self, nursery: trio.Nursery, host: str, *, show_bytes: bool) -> None:
+    def __init__(self, nursery: trio.Nursery, host: str, *, show_bytes: bool, explained: bool = False) -> None:
         self._env = RealEnv()
         self._nursery = nursery
         self._host = host
         self._bytes = show_bytes
+        self._explainer = Explainer() if explained else None
         self._proxied: dict[Address, Address] = {}
         self._count = 0
 
@@ -66,7 +69,9 @@ class TracingProxy:
             print(f"{who} {broker[0]}:{broker[1]}: {error}", flush=True)
             client.close()
             return
-        talk = ConnectionTrace(who, self._proxy_address, partial(print, flush=True), show_bytes=self._bytes)
+        talk = ConnectionTrace(
+            who, self._proxy_address, partial(print, flush=True), show_bytes=self._bytes, explainer=self._explainer
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._requests, client, server, talk, nursery.cancel_scope)
             nursery.start_soon(self._answers, client, server, talk, nursery.cancel_scope)
@@ -104,9 +109,9 @@ class TracingProxy:
                 await self.proxy_broker(broker)
 
 
-async def _main(host: str, port: int, target: Address, *, show_bytes: bool) -> None:
+async def _main(host: str, port: int, target: Address, *, show_bytes: bool, explained: bool) -> None:
     async with trio.open_nursery() as nursery:
-        proxy = TracingProxy(nursery, host, show_bytes=show_bytes)
+        proxy = TracingProxy(nursery, host, show_bytes=show_bytes, explained=explained)
         place = await proxy.proxy_broker(target, port)
         print(f"listening at {place[0]}:{place[1]} for {target[0]}:{target[1]}", flush=True)
 
@@ -117,12 +122,14 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--listen", required=True, metavar="[HOST:]PORT", help="where clients come in; 0 takes a port")
     parser.add_argument("--to", required=True, metavar="HOST:PORT", help="a broker of any Kafka")
     parser.add_argument("--bytes", action="store_true", help="show each field beside its bytes")
+    parser.add_argument("--explain", action="store_true", help="explain each field where it first appears")
     options = parser.parse_args(arguments)
     listen = options.listen if ":" in options.listen else f"127.0.0.1:{options.listen}"
     try:
         _, host, port = parse_listener(listen)
         _, to_host, to_port = parse_listener(options.to)
-        trio.run(partial(_main, host, port, (to_host, to_port), show_bytes=options.bytes))
+        run_proxy = partial(_main, host, port, (to_host, to_port))
+        trio.run(partial(run_proxy, show_bytes=options.bytes, explained=options.explain))
     except KeyboardInterrupt:
         return 0
     except BaseExceptionGroup as group:

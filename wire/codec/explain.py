@@ -1,0 +1,143 @@
+"""Explanations of message classes and their fields, read from the source on demand.
+
+A class is explained by its docstring, a field by a string directly below it (an attribute docstring, PEP 257), the
+history of a message's versions by the string below ``SPEC``. The compiler drops all but the docstring of the class, so
+that a node holds none of them in memory. Only tools import this module: it parses source text.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from ottla.wire.codec.interpreter import check_version
+from ottla.wire.codec.schema import FieldSpec, Message, fields_of
+
+
+class Explanation(NamedTuple):
+    """Explanation of a class and its fields; texts are empty where the source has none or is not available."""
+
+    summary: str
+    versions: str
+    fields: dict[str, str]
+
+
+@cache
+def _module_tree(module: str) -> ast.Module | None:
+    """Return the syntax tree of an imported module, or None if only its bytecode is installed."""
+    try:
+        return ast.parse(inspect.getsource(sys.modules[module]))
+    except OSError:
+        return None
+
+
+def _string(node: ast.stmt | None) -> str:
+    """Return the text of a string expression on one line, or ``""`` for any other statement."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return " ".join(node.value.value.split())
+    return ""
+
+
+def _class_explanation(node: ast.ClassDef) -> Explanation:
+    texts = {}
+    for statement, below in pairwise([*node.body, None]):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            texts[statement.target.id] = _string(below)
+    return Explanation(_string(node.body[0]), texts.pop("SPEC", ""), texts)
+
+
+@cache
+def explain(cls: type) -> Explanation:
+    """Return the explanation of a message class, or of any other class with annotated fields."""
+    tree = _module_tree(cls.__module__)
+    for node in tree.body if tree is not None else ():
+        if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
+            return _class_explanation(node)
+    return Explanation("", "", {})
+
+
+def resolve_path(cls: type[Message], path: str) -> tuple[type[Message], str]:
+    """Return the class and the field at the end of a path of `interpreter.Trace`.
+
+    Args:
+        cls: The message that the path starts in.
+        path: Such as ``topics[0].partitions.count``; the count of an array belongs to the array's field, and the
+            tagged section of a struct is its field ``tags``.
+    """
+    owner, field = cls, ""
+    struct: type[Message] | None = cls
+    for part in path.split("."):
+        name, is_element, _ = part.partition("[")
+        spec = next((x for x in fields_of(struct) if x.name == name), None) if struct is not None else None
+        if spec is not None:
+            assert struct is not None
+            owner, field = struct, spec.name
+            struct = spec.struct if is_element or not spec.is_array else None
+        elif name == "tags" and struct is not None:
+            owner, field = struct, "tags"
+    return owner, field
+
+
+def _type(spec: FieldSpec, version: int) -> str:
+    kind = spec.kind.replace("struct", spec.struct.__name__) if spec.struct else spec.kind
+    notes = ["nullable"] if version in spec.nullable else []
+    notes += [f"tag {spec.tag}"] if version in spec.tagged else []
+    return f"{kind} ({', '.join(notes)})" if notes else kind
+
+
+def format_comment(text: str, indent: int = 0, width: int = 100) -> list[str]:
+    """Return a text as comment lines of at most ``width`` characters; no line for an empty text."""
+    start = " " * indent + "# "
+    return textwrap.wrap(text, width, initial_indent=start, subsequent_indent=start, break_on_hyphens=False)
+
+
+def format_layout(cls: type[Message], version: int, indent: int = 0) -> Iterator[str]:
+    """Yield the fields of a message in a version with types and explanations; fields of a struct are indented."""
+    explanation = explain(cls)
+    for spec in fields_of(cls):
+        if version in spec.versions:
+            yield from format_comment(explanation.fields.get(spec.name, ""), indent)
+            yield f"{' ' * indent}{spec.name}: {_type(spec, version)}"
+            if spec.struct is not None:
+                yield from format_layout(spec.struct, version, indent + 4)
+
+
+def format_message_layout(cls: type[Message], version: int) -> Iterator[str]:
+    """Yield name, version, summary and version history of a message, then its `format_layout`.
+
+    Raises:
+        WireError: The message has no such version.
+    """
+    check_version(cls, version)
+    explanation = explain(cls)
+    for text in (explanation.summary, explanation.versions):
+        yield from format_comment(text)
+    yield f"{cls.__name__} v{version}"
+    yield from format_layout(cls, version, 4)
+
+
+def annotate_source(cls: type[Message], version: int, source: str) -> Iterator[str]:
+    """Yield the lines of a generated codec with each struct's explanation above its function."""
+    structs = {struct.__name__: struct for struct in _structs(cls)}
+    for line in source.splitlines():
+        struct = structs.get(line.partition("_")[2].rpartition("_v")[0]) if line.startswith("def ") else None
+        if struct is not None:
+            explanation = explain(struct)
+            yield from format_comment(f"{struct.__name__}: {explanation.summary}")
+            for spec in fields_of(struct):
+                if version in spec.versions:
+                    yield from format_comment(f"{spec.name}: {explanation.fields.get(spec.name, '')}".rstrip(": "))
+        yield line
+
+
+def _structs(cls: type[Message]) -> Iterator[type[Message]]:
+    yield cls
+    for spec in fields_of(cls):
+        if spec.struct is not None:
+            yield from _structs(spec.struct)
