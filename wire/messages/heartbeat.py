@@ -1,7 +1,4 @@
-"""Heartbeat (api 12): stay in a classic group.
-
-Version 3 brings static members (KIP-345).
-"""
+"""Heartbeat (API 12): keep-alive of the members of a classic group."""
 
 from __future__ import annotations
 
@@ -12,14 +9,38 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class HeartbeatRequest(Message):
+    """Heartbeat of a member of a classic group to its coordinator, every `heartbeat.interval.ms`."""
+
     SPEC: ClassVar[MessageSpec] = request(12, "0-4", "4+", "broker")
+    """Version 3 adds static members (KIP-345), version 4 is flexible. Members of a consumer group that use the classic
+    protocol send it as well (KIP-848).
+    """
     group_id: String = ""
+    """`group.id` of the consumer. An empty one is rejected with INVALID_GROUP_ID."""
     generation_id: Int32 = 0
+    """Generation that the member joined, from its JoinGroup response; the member epoch if the group is a consumer
+    group. Any other value than the current one is rejected with ILLEGAL_GENERATION.
+    """
     member_id: String = ""
+    """Id that the coordinator gave the member in its JoinGroup response. The heartbeat restarts the session timeout of
+    this member; an unknown id is rejected with UNKNOWN_MEMBER_ID.
+    """
     group_instance_id: A[str | None, wire_field("string", "3+", nullable="3+")] = None
+    """`group.instance.id` of a static member, null for a dynamic one. If another member id has taken over this
+    instance, the request is rejected with FENCED_INSTANCE_ID.
+    """
 
 
 class HeartbeatResponse(Message):
+    """Response to a heartbeat: the member stays, or rejoins for a rebalance."""
+
     SPEC: ClassVar[MessageSpec] = response(12, "0-4", "4+")
+    """From version 2 on, a client enforces the throttle time itself (KIP-219)."""
     throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     error_code: Int16 = 0
+    """0 if the member is current. REBALANCE_IN_PROGRESS: send JoinGroup again. ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID:
+    the membership is lost. NOT_COORDINATOR: find the coordinator again. While the group is being loaded, the code is 0.
+    """
