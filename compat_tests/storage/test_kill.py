@@ -2,58 +2,24 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from kafka import KafkaConsumer
 
+from compat_tests.support.number_writer import NumberWriter, partitioned
 from compat_tests.support.processes import OttlaProcess, java_tool
-from compat_tests.support.raw_client import wait_until
 
 KILLS = 20
 BETWEEN_S = 0.4
-
-
-class KillTestWriter(threading.Thread):
-    """Produces numbered records with acks=all and idempotence until told to stop."""
-
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__(daemon=True)
-        self.producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 2,
-                "retry.backoff.ms": 20,
-                "reconnect.backoff.ms": 10,
-                "reconnect.backoff.max.ms": 50,
-                "message.timeout.ms": 120_000,
-            }
-        )
-        self.acked: list[int] = []
-        self.failed: list[str] = []
-        self.sent = 0
-        self.stop = threading.Event()
-
-    def _delivered(self, number: int) -> object:
-        def report(error: object, message: object) -> None:
-            if error is None:
-                self.acked.append(number)
-            else:
-                self.failed.append(str(error))
-
-        return report
-
-    def run(self) -> None:
-        while not self.stop.is_set():
-            for _ in range(20):
-                number = self.sent
-                self.sent += 1
-                self.producer.produce("t", b"%d" % number, partition=number % 3, on_delivery=self._delivered(number))
-            self.producer.poll(0.005)
-        self.producer.flush(60)
+CLIENT = {
+    "linger.ms": 2,
+    "retry.backoff.ms": 20,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 50,
+    "message.timeout.ms": 120_000,
+}
 
 
 def read_all(bootstrap: str) -> dict[int, list[int]]:
@@ -86,11 +52,11 @@ def kafka_python_count(bootstrap: str, wanted: int) -> int:
 
 def test_nothing_acknowledged_is_lost_or_doubled_over_20_kills(data_dir: Path) -> None:
     node = OttlaProcess(data_dir, num_partitions="3").start()
-    writer = KillTestWriter(node.bootstrap)
+    writer = NumberWriter(node.bootstrap, "t", partitioned(3), config=CLIENT, burst=20, pause_s=0.005)
     writer.start()
-    wait_until(lambda: len(writer.acked) > 0)
     committed: list[int] = []
     for _ in range(KILLS):
+        writer.wait_for_progress()  # the kill comes while the client has requests under way
         time.sleep(BETWEEN_S)
         committer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "g"})
         high = committer.get_watermark_offsets(TopicPartition("t", 0), 30)[1]
@@ -103,8 +69,8 @@ def test_nothing_acknowledged_is_lost_or_doubled_over_20_kills(data_dir: Path) -
         found = checker.committed([TopicPartition("t", 0)], 30)[0].offset
         checker.close()
         assert found == committed[-1]
-    writer.stop.set()
-    writer.join(90)
+    writer.stop()
+    assert writer.refused == []
     values = read_all(node.bootstrap)
     assert kafka_python_count(node.bootstrap, writer.sent) == writer.sent
     text = java_tool(
@@ -114,9 +80,8 @@ def test_nothing_acknowledged_is_lost_or_doubled_over_20_kills(data_dir: Path) -
     )
     assert sorted(map(int, text.split())) == list(range(writer.sent))
     assert node.stop() == 0
-    assert not writer.failed
     everything = [n for part in values.values() for n in part]
-    assert len(writer.acked) == writer.sent > 1000
+    assert len(writer.acknowledged) == writer.sent > 1000
     assert sorted(everything) == list(range(writer.sent)), "lost or doubled"
     for partition, part in values.items():
         assert part == sorted(part), f"partition {partition} is out of order"
