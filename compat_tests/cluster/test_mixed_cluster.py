@@ -19,8 +19,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla
-from compat_tests.cluster.test_three_nodes import WITHIN_S, NumberWriter, OttlaFromFile, verify_written, wait_for
+from compat_tests.cluster.test_three_nodes import WITHIN_S, OttlaFromFile, verify_written, wait_for
 from compat_tests.support.jars import classpath, jars
+from compat_tests.support.number_writer import NumberWriter
 from compat_tests.support.processes import OTTLA, NodeProcess, free_port, free_ports
 
 FOR_S = float(os.environ.get("OTTLA_MIXED_S", "0"))
@@ -115,15 +116,15 @@ def test_a_kafka_broker_leads_and_follows_under_our_controllers(tmp_path: Path) 
         bootstrap = cluster.bootstrap_servers
         make(bootstrap, "m", [[9, 1, 2], [1, 9, 3]])
         with running_stock_producers(bootstrap), NumberWriter(bootstrap, "m") as writer:
-            assert writer.has_progressed()
+            writer.wait_for_progress()
             wait_for(lambda: partitions(bootstrap, "m") == {0: (9, [1, 2, 9]), 1: (1, [1, 3, 9])})
             for _ in rounds(bootstrap, "m"):
                 kafka.kill()
-                assert writer.has_progressed()
+                writer.wait_for_progress()
                 kafka.start()
                 wait_for(lambda: are_all_in_sync(bootstrap, "m"))
                 cluster.kill(1)
-                assert writer.has_progressed()
+                writer.wait_for_progress()
                 cluster.restart(1)
                 wait_for(lambda: are_all_in_sync(bootstrap, "m"))
         verify_written(bootstrap, "m", writer)
@@ -181,15 +182,15 @@ def test_our_brokers_lead_and_follow_under_a_kafka_controller(
     wait_for(lambda: brokers(bootstrap) == {1, 7, 8})
     make(seven.bootstrap, "m", [[7, 8, 1], [8, 1, 7], [1, 7, 8]])  # through one of ours: in an envelope
     with running_stock_producers(bootstrap), NumberWriter(bootstrap, "m") as writer:
-        assert writer.has_progressed()
+        writer.wait_for_progress()
         wait_for(lambda: {leader for leader, _ in partitions(bootstrap, "m").values()} == {1, 7, 8})
         for _ in rounds(bootstrap, "m"):
             seven.kill()
-            assert writer.has_progressed()
+            writer.wait_for_progress()
             seven.start()
             wait_for(lambda: are_all_in_sync(bootstrap, "m"))
             assert eight.stop() == 0
-            assert writer.has_progressed()
+            writer.wait_for_progress()
             eight.start()
             wait_for(lambda: are_all_in_sync(bootstrap, "m"))
     verify_written(bootstrap, "m", writer)

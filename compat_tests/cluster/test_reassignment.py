@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla
+from compat_tests.support.number_writer import NumberWriter, partitioned
 from compat_tests.support.processes import OTTLA, java_tool
 from compat_tests.support.round_trip import round_trip
 from ottla.cluster import Cluster
@@ -94,42 +93,6 @@ def is_even(cluster: Cluster) -> bool:
     return max(carries.values()) - min(carries[broker] for broker in (1, 2, 3, 4)) <= 1
 
 
-class MovingClusterLoad:
-    """A producer with acks=all that never stops, and what was acknowledged."""
-
-    def __init__(self, cluster: Cluster, topic: str) -> None:
-        self.acknowledged: list[int] = []
-        self.failed: list[str] = []
-        self._topic = topic
-        self._producer = Producer(
-            {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "enable.idempotence": True}
-        )
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> MovingClusterLoad:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *why: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        number = 0
-        while not self._over.is_set():
-            self._producer.produce(self._topic, str(number), on_delivery=self._told)
-            self._producer.poll(0.002)
-            number += 1
-        self._producer.flush(WAIT_S)
-
-    def _told(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.acknowledged.append(int(message.value()))
-        else:
-            self.failed.append(str(error))
-
-
 def everything(cluster: Cluster, topic: str) -> list[int]:
     """All records of a topic, in no order."""
     line = [OTTLA, "consume", topic, "--from-beginning", "--exit", "-b", cluster.nodes[0].bootstrap_servers]
@@ -139,15 +102,14 @@ def everything(cluster: Cluster, topic: str) -> list[int]:
 
 def test_a_broker_is_drained_and_filled_again_while_records_are_written(cluster: Cluster) -> None:
     make(cluster, "busy", 6, 2)
-    with MovingClusterLoad(cluster, "busy") as load:
-        until(lambda: len(load.acknowledged) > 200)
+    with NumberWriter(cluster.bootstrap_servers, "busy", partitioned(6)) as load:
+        load.wait_for_progress(200)
         command(cluster, "drain", "2")
         until(lambda: all(2 not in of and sorted(of) == isr for _, of, isr in replicas(cluster, "busy").values()))
-        before = len(load.acknowledged)
-        until(lambda: len(load.acknowledged) > before + 200)
+        load.wait_for_progress(200)
         command(cluster, "rebalance")
         until(lambda: command(cluster, "rebalance", "--dry-run") == [])
-    assert not load.failed
+    assert load.refused == []
     until(lambda: is_even(cluster))
     until(lambda: all(leader == of[0] for leader, of, _ in replicas(cluster, "busy").values()))
     assert sorted(everything(cluster, "busy")) == sorted(load.acknowledged)
@@ -157,11 +119,10 @@ def test_what_a_lost_node_had_is_made_again_on_the_others() -> None:
     settings = {"auto.replica.recovery.after.ms": "1000", "broker.session.timeout.ms": "6000"}
     with ottla.Cluster(4, settings=settings) as cluster:
         make(cluster, "kept", 4, 3)
-        with MovingClusterLoad(cluster, "kept") as load:
-            until(lambda: len(load.acknowledged) > 100)
+        with NumberWriter(cluster.bootstrap_servers, "kept", partitioned(4)) as load:
+            load.wait_for_progress(100)
             cluster.kill(4)
             until(lambda: all(4 not in of and len(isr) == 3 for _, of, isr in replicas(cluster, "kept").values()))
-            before = len(load.acknowledged)
-            until(lambda: len(load.acknowledged) > before + 50)
-        assert not load.failed
+            load.wait_for_progress(50)
+        assert load.refused == []
         assert sorted(everything(cluster, "kept")) == sorted(load.acknowledged)

@@ -12,7 +12,8 @@ import trio
 from confluent_kafka import Producer
 
 import ottla
-from compat_tests.cluster.test_three_nodes import WITHIN_S, NumberWriter, make_topic, read, verify_written, wait_for
+from compat_tests.cluster.test_three_nodes import WITHIN_S, make_topic, read, verify_written, wait_for
+from compat_tests.support.number_writer import NumberWriter
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime.real_env import RealEnv
 from ottla.wire.messages import alter_partition_reassignments as ar
@@ -77,7 +78,7 @@ def test_replicas_move_away_and_back_while_records_come(cluster: ottla.Cluster) 
             move(cluster, "moving", {0: members})
             wait_for(lambda: has_moved(cluster))
             wait_for(lambda members=members: copies(cluster, "moving-0") == sorted(members))
-            assert writer.has_progressed()
+            writer.wait_for_progress()
     verify_written(cluster.bootstrap_servers, "moving", writer)
 
 
@@ -111,7 +112,7 @@ def test_leaders_change_again_and_again_and_each_key_keeps_its_order(cluster: ot
             wanted = el.ElectLeadersRequest(0, [el.TopicPartitions("elected", [0, 1, 2])], 10_000)
             answer = ask(cluster, wanted)
             elected += sum(row.error_code == 0 for r in answer.replica_election_results for row in r.partition_result)
-            assert writer.has_progressed()
+            writer.wait_for_progress()
     assert elected > 12
     verify_written(cluster.bootstrap_servers, "elected", writer)
     by_key: dict[int, list[int]] = {}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla
 from compat_tests.cluster.replica_bytes import verify_replicas
+from compat_tests.support.number_writer import NumberWriter
 from compat_tests.support.processes import OTTLA, NodeProcess, free_ports
 from ottla.tools.cluster_join import LIVENESS_TIMEOUT_MS
 
@@ -60,49 +59,6 @@ def read(bootstrap: str, topic: str, count: int) -> list[int]:
     return out
 
 
-class NumberWriter:
-    """Writes numbers without end until told to stop; knows which of them were acknowledged."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 1}
-        )
-        self._topic = topic
-        self._stop = threading.Event()
-        self.acknowledged: list[int] = []
-        self.refused: list[str] = []
-        self._thread = threading.Thread(target=self._write)
-
-    def _told(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.acknowledged.append(int(message.value()))
-        else:
-            self.refused.append(str(error))
-
-    def _write(self) -> None:
-        for number in itertools.count():
-            if self._stop.is_set():
-                break
-            self._producer.produce(self._topic, str(number).encode(), str(number % 10).encode(), on_delivery=self._told)
-            self._producer.poll(0.002)
-        self._producer.flush(WITHIN_S)
-
-    def __enter__(self) -> NumberWriter:
-        self._thread.start()
-        wait_for(lambda: self.acknowledged)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        del self._producer  # it would look for its brokers for ever
-
-    def has_progressed(self) -> bool:
-        """Whether something new is acknowledged in time."""
-        before = len(self.acknowledged)
-        return bool(wait_for(lambda: len(self.acknowledged) > before))
-
-
 def verify_written(bootstrap: str, topic: str, writer: NumberWriter) -> None:
     """Everything that was acknowledged is there, once, and nothing was refused."""
     assert writer.refused == []
@@ -117,10 +73,10 @@ def test_each_node_may_be_killed_in_turn_and_nothing_is_lost() -> None:
         with NumberWriter(bootstrap, "t") as writer:
             for node in (1, 2, 3):
                 cluster.kill(node)
-                assert writer.has_progressed()
+                writer.wait_for_progress()
                 cluster.restart(node)
                 wait_for(lambda: all_in_sync(bootstrap, "t"))
-                assert writer.has_progressed()
+                writer.wait_for_progress()
         verify_written(bootstrap, "t", writer)
         assert verify_replicas(cluster, "t") > 3, "the leader of no partition changed"
 
@@ -129,7 +85,7 @@ def test_a_cluster_that_was_stopped_comes_back_with_everything(tmp_path: Path) -
     with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
         make_topic(cluster.bootstrap_servers, "t")
         with NumberWriter(cluster.bootstrap_servers, "t") as writer:
-            assert writer.has_progressed()
+            writer.wait_for_progress()
     with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
         verify_written(cluster.bootstrap_servers, "t", writer)
         rows = json.loads(
@@ -242,7 +198,7 @@ def test_files_made_for_kafka_start_as_they_are(tmp_path: Path, kind: str) -> No
         with NumberWriter(bootstrap, "t") as writer:
             for node in {nodes[0], brokers[0]}:
                 node.kill()
-                assert writer.has_progressed()
+                writer.wait_for_progress()
                 node.start()
                 wait_for(lambda: all_in_sync(bootstrap, "t"))
         verify_written(bootstrap, "t", writer)
@@ -289,7 +245,7 @@ def test_two_newcomers_make_one_node_a_cluster(tmp_path: Path, waits: bool) -> N
         wait_for(lambda: len(client.list_topics(timeout=WITHIN_S).brokers) == 3)
         make_topic(bootstrap, "t")
         with NumberWriter(bootstrap, "t") as writer:
-            assert writer.has_progressed()
+            writer.wait_for_progress()
         verify_written(bootstrap, "t", writer)
 
 
@@ -311,15 +267,15 @@ def test_a_node_whose_disk_was_lost_is_filled_again_and_votes_again(tmp_path: Pa
         wait_for(lambda: len(voters(ports[0])) == 3)
         make_topic(bootstrap, "t")
         with NumberWriter(bootstrap, "t") as writer:
-            assert writer.has_progressed()
+            writer.wait_for_progress()
             processes[2].kill()
             processes[2].communicate()
             shutil.rmtree(tmp_path / "3")
-            assert writer.has_progressed()
+            writer.wait_for_progress()
             time.sleep(LIVENESS_TIMEOUT_MS / 1000 + 1)  # a node of that id may be alive before
             processes[2] = start_node(tmp_path, ports, 3)
             assert has_started(processes[2])
             wait_for(lambda: all_in_sync(bootstrap, "t"))
-            assert writer.has_progressed()
+            writer.wait_for_progress()
         verify_written(bootstrap, "t", writer)
         wait_for(lambda: len(found := voters(ports[0])) == 3 and max(found.values()) < 10)

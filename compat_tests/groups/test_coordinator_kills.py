@@ -8,7 +8,6 @@ it took.
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
@@ -17,12 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Producer, ShareConsumer
+from confluent_kafka import AcknowledgeType, Consumer, KafkaException, ShareConsumer
 
 import ottla
 from compat_tests.cluster.test_three_nodes import WITHIN_S, all_in_sync, make_topic, wait_for
 from compat_tests.groups.test_share_cluster import GROUP as SHARED
 from compat_tests.groups.test_share_cluster import from_the_beginning
+from compat_tests.support.number_writer import NumberWriter, partitioned
 from compat_tests.support.raw_client import RawClient
 from compat_tests.vs_kafka.scenarios.consumer_group_scenarios import offset_fetch_request
 from ottla.wire.api_keys import ApiKey
@@ -170,48 +170,8 @@ class StreamsThreadMember(GroupKillMember):
         return error
 
 
-class NumberProducer(threading.Thread):
-    """Numbers, some fifty a second, each to the next partition."""
-
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__()
-        self.bootstrap = bootstrap
-        self.written: set[int] = set()
-        self.failure: BaseException | None = None
-        self._over = threading.Event()
-
-    def run(self) -> None:
-        try:
-            self._write()
-        except BaseException as failure:  # told by whoever ends it
-            self.failure = failure
-
-    def _write(self) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, **QUICK})
-        for number in itertools.count():
-            if self._over.wait(0.02):
-                break
-            producer.produce(TOPIC, str(number), partition=number % PARTITIONS, on_delivery=self._told(number))
-            producer.poll(0)
-        assert producer.flush(60) == 0
-
-    def _told(self, number: int) -> Callable[[Any, Any], None]:
-        return lambda error, _: None if error is not None else self.written.add(number)
-
-    def end(self) -> None:
-        """Write no more.
-
-        Raises:
-            BaseException: what it failed with.
-        """
-        self._over.set()
-        self.join()
-        if self.failure is not None:
-            raise self.failure
-
-
 @contextmanager
-def running_members(cluster: ottla.Cluster) -> Iterator[tuple[NumberProducer, list[GroupKillMember]]]:
+def running_members(cluster: ottla.Cluster) -> Iterator[tuple[NumberWriter, list[GroupKillMember]]]:
     """Somebody writes; two members of each protocol read, two share, and a thread of a streams group commits."""
     bootstrap = cluster.bootstrap_servers
     make_topic(bootstrap, TOPIC, PARTITIONS)
@@ -219,8 +179,10 @@ def running_members(cluster: ottla.Cluster) -> Iterator[tuple[NumberProducer, li
     members: list[GroupKillMember] = [CommittingMember(bootstrap, protocol) for protocol in PROTOCOLS for _ in range(2)]
     members += [*(SharingMember(bootstrap, SHARED) for _ in range(2)), StreamsThreadMember(bootstrap, "of-streams")]
     with ExitStack() as ends:
-        writing = NumberProducer(bootstrap)
-        for one in (writing, *members):
+        writing = ends.enter_context(
+            NumberWriter(bootstrap, TOPIC, partitioned(PARTITIONS), config=QUICK, pause_s=0.02)
+        )
+        for one in members:
             one.start()
             ends.callback(one.end)
         go_on(members, 0.0)
@@ -238,9 +200,9 @@ def group_done(members: list[GroupKillMember], group: str) -> set[int]:
     return set().union(*(member.done for member in members if member.group == group))
 
 
-def unread_numbers(writing: NumberProducer, members: list[GroupKillMember], group: str) -> set[int]:
+def unread_numbers(writing: NumberWriter, members: list[GroupKillMember], group: str) -> set[int]:
     """What a group has not read."""
-    return writing.written - group_done(members, group)
+    return set(writing.acknowledged) - group_done(members, group)
 
 
 def ask(cluster: ottla.Cluster, dead: int, key: ApiKey, version: int, request: Any) -> Any:
@@ -330,7 +292,7 @@ def test_groups_go_on_when_their_coordinator_is_killed() -> None:
             cluster.restart(victim)
             for topic in INTERNAL:
                 wait_for(lambda topic=topic: all_in_sync(cluster.bootstrap_servers, topic))
-        writing.end()
+        writing.stop()
         for group in (SHARED, *(f"of-{protocol}" for protocol in PROTOCOLS)):
             try:
                 wait_for(lambda group=group: not unread_numbers(writing, members, group))

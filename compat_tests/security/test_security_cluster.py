@@ -6,7 +6,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
+from compat_tests.support.number_writer import NumberWriter, partitioned
 from compat_tests.support.processes import OTTLA, OttlaProcess, free_port
 from compat_tests.support.raw_client import wait_until
 from ottla.runtime.system_env import SystemEnv
@@ -146,25 +146,8 @@ def cluster(tmp_path: Path) -> Iterator[SecureCluster]:
 def test_certificates_are_replaced_everywhere_while_a_client_writes(cluster: SecureCluster) -> None:
     admin = AdminClient(cluster.client)
     admin.create_topics([NewTopic("t", 6, 3)])["t"].result()
-    stop, acknowledged, failed = threading.Event(), [], []
-
-    def write() -> None:
-        producer = Producer(cluster.client | {"acks": "all", "enable.idempotence": True})
-
-        def told(error: Any, message: Any) -> None:
-            (failed if error else acknowledged).append(message.value())
-
-        number = 0
-        while not stop.wait(0.002):
-            producer.produce("t", str(number).encode(), on_delivery=told)
-            producer.poll(0)
-            number += 1
-        producer.flush(20)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        wait_until(lambda: len(acknowledged) > 200)
+    with NumberWriter(cluster.client["bootstrap.servers"], "t", partitioned(6), config=cluster.client) as writer:
+        writer.wait_for_progress(200)
         for node in NODES:
             cluster.issue(node, f"/CN=second{node}")
             keys, change = str(cluster.keys(node)), AlterConfigOpType.SET
@@ -177,13 +160,9 @@ def test_certificates_are_replaced_everywhere_while_a_client_writes(cluster: Sec
             for ports in (cluster.clients, cluster.internal, cluster.controllers):
                 port = ports[node - 1]
                 wait_until(lambda port=port, name=f"second{node}": cluster.certificate_subject_at(port) == name)  # type: ignore[misc]
-        before = len(acknowledged)
-        wait_until(lambda: len(acknowledged) > before + 200)
-    finally:
-        stop.set()
-        writer.join()
-    assert failed == []
-    assert sorted(read(cluster, len(acknowledged)), key=int) == sorted(acknowledged, key=int)
+        writer.wait_for_progress(200)
+    assert writer.refused == []
+    assert sorted(map(int, read(cluster, len(writer.acknowledged)))) == sorted(writer.acknowledged)
 
 
 def test_share_groups_keep_their_state_at_brokers_that_ask_who_comes(cluster: SecureCluster) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
+from compat_tests.support.number_writer import NumberWriter, partitioned
 from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, java_tool
 from compat_tests.support.raw_client import RawClient, wait_until_brokers_current
 from ottla.wire.api_keys import ApiKey
@@ -73,41 +73,6 @@ def change(node: NodeProcess, key: str, value: str) -> None:
     wait_until_brokers_current(client)
 
 
-class LogDirMoveLoad(threading.Thread):
-    """A producer that never stops, and what was acknowledged."""
-
-    def __init__(self, node: NodeProcess) -> None:
-        super().__init__(daemon=True)
-        self.acknowledged: dict[tuple[int, int], bytes] = {}
-        self.failed: list[str] = []
-        self._producer = Producer({"bootstrap.servers": node.bootstrap, "acks": "all", "enable.idempotence": True})
-        self._over = threading.Event()
-
-    def __enter__(self) -> LogDirMoveLoad:
-        return self
-
-    def __exit__(self, *why: object) -> None:
-        self._over.set()
-
-    def run(self) -> None:
-        number = 0
-        while not self._over.is_set() and not self.failed:
-            self._producer.produce("t", b"%d" % number * 50, partition=number % PARTITIONS, on_delivery=self._told)
-            self._producer.poll(0.001)
-            number += 1
-        self._producer.flush(WAIT_S)
-
-    def _told(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.acknowledged[message.partition(), message.offset()] = message.value()
-        else:
-            self.failed.append(str(error))
-
-    def end(self) -> None:
-        self._over.set()
-        self.join()
-
-
 def everything(node: NodeProcess, count: int) -> dict[tuple[int, int], bytes]:
     consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "all", "enable.auto.commit": False})
     consumer.assign([TopicPartition("t", n, 0) for n in range(PARTITIONS)])
@@ -122,10 +87,11 @@ def everything(node: NodeProcess, count: int) -> dict[tuple[int, int], bytes]:
 
 
 def test_kafkas_own_tools_move_partitions_between_directories_under_load(tmp_path: Path) -> None:
-    with kind(OttlaProcess, tmp_path) as node, LogDirMoveLoad(node) as load:
+    with kind(OttlaProcess, tmp_path) as node:
         make(node)
+        load = NumberWriter(node.bootstrap, "t", partitioned(PARTITIONS, 50), pause_s=0.001)
         load.start()
-        until(lambda: len(load.acknowledged) > 1000)
+        load.wait_for_progress(1000)
         there = {number: next(name for name, n in lying(node) if n == number) for number in range(PARTITIONS)}
         plan = tmp_path / "plan.json"
         rows = [
@@ -141,11 +107,12 @@ def test_kafkas_own_tools_move_partitions_between_directories_under_load(tmp_pat
         until(lambda: lying(node) == wanted)
         said = java_tool(name, *at, "--verify")
         assert said.count("completed successfully") == PARTITIONS, said
-        before = len(load.acknowledged)
-        until(lambda: len(load.acknowledged) > before + 1000)
-        load.end()
-        assert not load.failed
-        assert everything(node, len(load.acknowledged)) == load.acknowledged
+        load.wait_for_progress(1000)
+        load.stop()
+        assert load.refused == []
+        assert sorted(load.acknowledged) == list(range(load.sent))
+        written = {(n % PARTITIONS, n // PARTITIONS): b"%d" % n * 50 for n in range(load.sent)}
+        assert everything(node, load.sent) == written
         said = java_tool("LogDirsCommand", "--bootstrap-server", node.bootstrap, "--describe", "--topic-list", "t")
         told = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
         found = {
