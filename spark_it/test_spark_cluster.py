@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 import ottla
 from compat_tests.cluster.test_three_nodes import all_in_sync, make_topic, wait_for
+from compat_tests.support.number_writer import NumberWriter
 from spark_it.test_spark import checksum, stream, values_of
 
 pytestmark = pytest.mark.xdist_group("spark")
 RATE = 300
 
 
+def record(number: int) -> dict[str, Any]:
+    """Return the record of a number."""
+    return {"value": b"value %d" % number, "key": b"k%d" % (number % 100)}
+
+
 def test_a_stream_reads_everything_once_while_nodes_are_restarted_and_one_is_killed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    out, written, ended = str(tmp_path / "out"), [], threading.Event()
-
-    def write() -> None:
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "enable.idempotence": True})
-        while not ended.is_set():
-            written.append(b"value %d" % len(written))
-            producer.produce("t", written[-1], b"k%d" % (len(written) % 100))
-            producer.poll(1 / RATE)
-        assert producer.flush(180) == 0
+    out = str(tmp_path / "out")
 
     with ottla.Cluster(3) as cluster:
         bootstrap = cluster.bootstrap_servers
         make_topic(bootstrap, "t")
-        writer = threading.Thread(target=write)
+        writer = NumberWriter(bootstrap, "t", record, pause_s=1 / RATE)
         writer.start()
         query = (
             stream(spark, bootstrap, "t")
@@ -55,9 +52,10 @@ def test_a_stream_reads_everything_once_while_nodes_are_restarted_and_one_is_kil
             cluster.restart(2)
             wait_for(lambda: all_in_sync(bootstrap, "t"))
         finally:
-            ended.set()
-            writer.join()
+            writer.stop()
         query.processAllAvailable()
         query.stop()
         assert query.exception() is None
+    assert writer.refused == []
+    written = [record(number)["value"] for number in range(writer.sent)]
     assert checksum(values_of(spark.read.parquet(out))) == checksum(written)
