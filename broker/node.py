@@ -23,7 +23,6 @@ from ottla.broker.storage.clean_shutdown import close_log_dirs
 from ottla.broker.storage.log_dir_failures import LogDirFailureHandler
 from ottla.broker.storage.log_dirs import LogDirMismatch, LogDirs
 from ottla.broker.storage.node_identity import LogDirsNotFormatted, format_log_dirs, read_previous_voters
-from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.raft.quorum_config import QuorumConfig
 from ottla.env import log_escaping
 from ottla.env.env import Env
@@ -122,8 +121,7 @@ class Node:
     async def _open_partitions(self, made: BrokerComponents, ground: trio.Nursery) -> None:
         """Open what is there, and follow the metadata from here on."""
         image = made.controller.image
-        made.publisher.publish(image, MetadataDelta.from_empty(image))
-        made.controller.listeners.append(made.publisher.publish)  # what comes while the partitions are opened waits
+        made.controller.subscribe(made.publisher.publish)  # what is published while partitions are opened waits
         await made.open_partitions(image)
         ground.start_soon(made.publisher.run)
 

@@ -20,9 +20,10 @@ import trio
 from ottla.controller import activation
 from ottla.controller.control.controller_result import ControllerDefaults
 from ottla.controller.controller_state_machine import ControllerStateMachine
-from ottla.controller.metadata.delta import MetadataDelta, MetadataListener
+from ottla.controller.metadata.delta import MetadataListener
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.record_serde import METADATA_VERSION
+from ottla.controller.metadata.subscriptions import MetadataSubscriptions
 from ottla.controller.metadata_loader import MetadataLoader
 from ottla.controller.periodic_tasks import (
     ERROR_RETRY_MS,
@@ -90,8 +91,7 @@ class QuorumController:
         """Of this process, as a registered controller."""
         self.machine = ControllerStateMachine(defaults, env.uuid, identity.node_id, identity.cluster_id, env.random)
         self.machine.static_voters = tuple(node_id for node_id, _ in quorum.static_voters)
-        self.listeners: list[MetadataListener] = []
-        """Called with the image and its delta after each commit, before the answers leave."""
+        self._subscriptions = MetadataSubscriptions(lambda: self.machine.image)
         settings = MetadataLogConfig.from_config(defaults.static_config)
         self._store = MetadataStore(env.disk, directory.path, identity, env.now_ms(), settings)
         self._loader = MetadataLoader(self.machine, self._store)
@@ -105,8 +105,6 @@ class QuorumController:
         """Every record below must be seen before this node decides again."""
         self._waiting: list[PendingRequest] = []
         self._wakeup = trio.Event()
-        self._has_published = False
-        """Whether listeners have heard of anything yet: the first thing they hear of is everything."""
         self._ready = trio.Event()
         self._published = trio.Event()
         self._stop_reason: Exception | None = None
@@ -164,6 +162,13 @@ class QuorumController:
         """Host and port of the active controller's listener; None where nobody knows."""
         found = self._raft.addresses.endpoint(self.leader_id, self._quorum.listener)
         return None if found is None else (found.host, found.port)
+
+    def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
+        """Call ``listener`` with the committed image now, and after each commit before the responses to its requests.
+
+        The contract is that of `MetadataSubscriptions.subscribe`; the result ends the subscription.
+        """
+        return self._subscriptions.subscribe(listener)
 
     # ------------------------------------------------------------------ life
 
@@ -281,14 +286,7 @@ class QuorumController:
 
     async def _publish(self) -> None:
         image, delta = await run_yielding(self.machine.publish_steps())
-        if not self._has_published:
-            self._has_published = True
-            delta = MetadataDelta.from_empty(image) if self.listeners else delta
-        for listener in self.listeners:
-            try:
-                listener(image, delta)
-            except OSError:  # of a listener's own files; the metadata directory has no part in it
-                logger.exception("a listener of the metadata failed at offset %d", image.offset)
+        self._subscriptions.publish(image, delta)
         self._notify_published()
         if not self.machine.in_transaction and self._store.is_snapshot_due(self._env.now_ms()):
             if self._snapshot_generator is None:

@@ -171,7 +171,7 @@ class BrokerComponents:
             from ottla.broker.interbroker.broker_liveness_probe import BrokerLivenessProbe
 
             self._liveness_probe = BrokerLivenessProbe(self._env, self._config.node_id, self.controller)
-            self.controller.listeners.append(self._liveness_probe.publish)
+            self.controller.subscribe(self._liveness_probe.publish)
         return self._liveness_probe
 
     def transaction_verifier(self) -> TransactionVerifier:
@@ -220,7 +220,7 @@ class BrokerComponents:
             self.log_maintenance.on_flushed.append(coordinator.on_high_watermark_updated)
             self.replica_manager.on_high_watermark_moved.append(coordinator.on_high_watermark_updated)
             self.replica_manager.on_resigned.append(coordinator.on_resignation)
-            self.publisher.listeners.append(coordinator.publish)
+            self.publisher.subscribe(coordinator.publish)
             start(made.run)
         return self._share_partition_manager
 
@@ -235,7 +235,7 @@ class BrokerComponents:
             self._alter_log_dirs = AlterLogDirs(
                 env, storage, replicas, mover, self.log_creator.set_preferred_directory, fail
             )
-            self.publisher.listeners.append(mover.publish)
+            self.publisher.subscribe(mover.publish)
             replicas.on_future_log_resumed = mover.start_copy
             self._nursery.start_soon(supervise, env, "moves between directories", mover.run)
         return self._alter_log_dirs
@@ -253,8 +253,7 @@ class BrokerComponents:
             made = self._client_metrics = ClientMetricsManager(
                 self._env, bool(self._config.values.get(METRICS_LISTENER))
             )
-            made.publish(self.controller.image, MetadataDelta.from_empty(self.controller.image))
-            self.controller.listeners.append(made.publish)
+            self.controller.subscribe(made.publish)
         return self._client_metrics
 
     @property
@@ -298,8 +297,9 @@ class BrokerComponents:
         replicas.on_delete_scheduled.append(self.deleted_log_remover.schedule)
         replicas.on_directory_changed = directories.assign
         replicas.on_future_log_resumed = self._resume_moves
-        self.publisher.listeners += [groups.publish, self.lifecycle.publish]
-        self.controller.listeners.append(self._on_metadata_change)
+        self.publisher.subscribe(groups.publish)
+        self.publisher.subscribe(self.lifecycle.publish)
+        self.controller.subscribe(self._on_metadata_change)
         self.lifecycle.on_registered += [self.producer_ids.set_broker_epoch, lambda _: directories.wake()]
 
     def _stop_following(self, replica: HostedPartition) -> None:
@@ -349,7 +349,7 @@ class BrokerComponents:
 
     def _quota_holder(self) -> QuotaHolder:
         """Who counts what clients bring and take, once there is a quota."""
-        out, controller = QuotaHolder(), self.controller
+        out = QuotaHolder()
         made: list[QuotaManagers] = []
 
         def publish(image: MetadataImage, delta: MetadataDelta) -> None:
@@ -362,8 +362,7 @@ class BrokerComponents:
                 out.quotas = made[0] if made[0].is_enabled else None
                 out.times_requests = made[0].times_requests
 
-        publish(controller.image, MetadataDelta.from_empty(controller.image))
-        controller.listeners.append(publish)
+        self.controller.subscribe(publish)
         return out
 
     def _authorizer(self) -> Authorizer | None:
@@ -372,9 +371,8 @@ class BrokerComponents:
             return None
         from ottla.broker.security.authz.authorizer import Authorizer
 
-        made, controller = Authorizer.from_config(self._config), self.controller
-        made.publish(controller.image, MetadataDelta.from_empty(controller.image))
-        controller.listeners.append(made.publish)
+        made = Authorizer.from_config(self._config)
+        self.controller.subscribe(made.publish)
         return made
 
     def background_tasks(self) -> Iterator[tuple[str, BackgroundTask]]:

@@ -28,12 +28,12 @@ from ottla.env.env import Env
 from ottla.jobs.supervision import supervise
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ottla.broker.network.connection_limiter import ConnectionLimiter
     from ottla.broker.security.authn.listener_security import ListenerSecurity
     from ottla.broker.security.authn.scram_server import DelegationTokenLookup
-    from ottla.controller.metadata.delta import MetadataListener as Follower
+    from ottla.controller.metadata.delta import MetadataListener
     from ottla.env.env import StreamListener
 
 CONNECTION_LIMIT_PREFIX, CONNECTION_RATE_QUOTA = "max.connection", "connection_creation_rate"
@@ -49,7 +49,7 @@ def start_controller_endpoints(
         return
     # A controller tells what is committed, whether or not there is a broker here that has applied it.
     committed = MetadataCache(made.services.config, made.cache.cluster_id, lambda: made.controller.kraft_version)
-    made.controller.listeners.append(committed.set_image)
+    made.controller.subscribe(committed.set_image)
     services = replace(made.services, metadata=committed)
     acceptors = {}
     for name in listening.controllers:
@@ -57,8 +57,8 @@ def start_controller_endpoints(
         acceptors[name] = Acceptor(Dispatcher(services, CONTROLLER_APIS, name, _request_metrics(made, listening)), door)
     _link_acceptors(made, acceptors)
     _limit_connections(env, made, acceptors)
-    controller = made.controller  # of a node that is no broker nobody applies what is committed
-    _reload_certificates(services.config, listening.controllers, controller.listeners, controller.image)
+    # A controller without a broker applies no images: the committed ones count.
+    _reload_certificates(services.config, listening.controllers, made.controller.subscribe)
     for name, listener in listening.controllers.items():
         nursery.start_soon(acceptors[name].run, listener)
     if not listening.clients:
@@ -66,8 +66,7 @@ def start_controller_endpoints(
     nursery.start_soon(supervise, env, "looking after brokers", made.run_liveness_probe)
     if not made.services.config.is_standalone:
         registration = made.controller_registration()
-        registration.publish(made.controller.image, MetadataDelta.from_empty(made.controller.image))
-        made.controller.listeners.append(registration.publish)
+        made.controller.subscribe(registration.publish)
         nursery.start_soon(supervise, env, "registering the controller", registration.run)
 
 
@@ -131,25 +130,22 @@ def _limit_connections(
 
         limiting.append(ConnectionLimiter(env, config, listeners, protected))
 
-    image = made.controller.image
     if any(CONNECTION_LIMIT_PREFIX in key for key in config.values):
         begin()
-        limiting[0].publish(image)
-    publish(image, MetadataDelta.from_empty(image))
-    made.controller.listeners.append(publish)
+        limiting[0].publish(made.controller.image)
+    made.controller.subscribe(publish)
 
 
 def _reload_certificates(
-    config: NodeConfig, listeners: Mapping[str, StreamListener], followers: list[Follower], image: MetadataImage
+    config: NodeConfig, listeners: Mapping[str, StreamListener], subscribe: Callable[[MetadataListener], object]
 ) -> None:
-    """Hear of other stores that are set for a listener with TLS; ``image``: what was set before this start."""
+    """Load the stores that the metadata sets for listeners with TLS, now and whenever they change."""
     secured = {name: x for name, x in listeners.items() if config.security_protocol(name).endswith("SSL")}
     if secured:
         from ottla.broker.security.authn.certificate_reload import CertificateReloader, TlsListener
 
         renewal = CertificateReloader(config, cast("dict[str, TlsListener]", secured))
-        renewal.publish(image, MetadataDelta.from_empty(image))
-        followers.append(renewal.publish)
+        subscribe(renewal.publish)
 
 
 def start_client_endpoints(env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery) -> None:
@@ -166,7 +162,7 @@ def start_client_endpoints(env: Env, made: BrokerComponents, listening: BoundLis
         acceptors[name] = Acceptor(dispatcher, _listener_security(made.services, name, nursery))
     _link_acceptors(made, acceptors)
     _start_metrics_endpoint(env, made, listening, nursery)
-    _reload_certificates(made.services.config, listening.clients, made.publisher.listeners, made.cache.image)
+    _reload_certificates(made.services.config, listening.clients, made.publisher.subscribe)
     _limit_connections(env, made, acceptors, made.services.config.inter_broker_listener)
     for name, listener in listening.clients.items():
         nursery.start_soon(acceptors[name].run, listener)

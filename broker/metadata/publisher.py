@@ -10,6 +10,7 @@ Source: ``BrokerMetadataPublisher.scala`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import trio
 
@@ -27,6 +28,7 @@ from ottla.broker.replication.log_creator import LogCreator
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.controller.metadata.delta import MetadataDelta, MetadataListener
 from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.subscriptions import MetadataSubscriptions
 from ottla.env.env import Env
 from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
 
@@ -51,8 +53,7 @@ class BrokerMetadataPublisher:
         self._applied = 0
         self._wakeup = trio.Event()
         self._progress = trio.Event()
-        self.listeners: list[MetadataListener] = []
-        """Called with each publication once the partitions are as it says."""
+        self._subscriptions = MetadataSubscriptions(lambda: cache.image)
 
     @property
     def offset(self) -> int:
@@ -64,6 +65,13 @@ class BrokerMetadataPublisher:
         self._queue.append((image, delta))
         self._published += 1
         self._wakeup.set()
+
+    def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
+        """Call ``listener`` with the applied image now, and with each publication once the partitions are as it says.
+
+        The contract is that of `MetadataSubscriptions.subscribe`; the result ends the subscription.
+        """
+        return self._subscriptions.subscribe(listener)
 
     async def run(self) -> None:
         """Apply what is published, until cancelled."""
@@ -96,8 +104,7 @@ class BrokerMetadataPublisher:
             await turn.maybe_yield()
         self._log_creator.is_starting = False
         self._cache.image = image
-        for follower in self.listeners:
-            follower(image, delta)
+        self._subscriptions.publish(image, delta)
 
     async def _apply_action(self, step: PartitionAction, image: MetadataImage, turn: TimeSlice) -> None:
         match step:

@@ -43,7 +43,7 @@ class LogDirMovesFixture(BrokerStorageFixture):
             self.failure_handler.handle_failure,
         )
         self.alter_log_dirs = AlterLogDirs(*args)
-        self.publisher.listeners.append(self.copier.publish)
+        self.publisher.subscribe(self.copier.publish)
         self.replica_manager.on_future_log_resumed = self.copier.start_copy
         self.ids = [d.id for d in self.log_dirs.directories]
 

@@ -36,7 +36,9 @@ ME, CONTROLLER_PORT, BROKER_PORT = 2, 9093, 9094
 class RemoteBroker:
     """Node 2: no controller of its own, and metadata that comes to it a moment after it is committed."""
 
-    def __init__(self, ground: ControllerFixture, controller: QuorumController, net: MemoryNet) -> None:
+    def __init__(
+        self, ground: ControllerFixture, controller: QuorumController, net: MemoryNet, nursery: trio.Nursery
+    ) -> None:
         self.env = ground.env
         self.net = net
         self.image = MetadataImage()
@@ -52,9 +54,9 @@ class RemoteBroker:
         self.life = BrokerLifecycleManager(
             self.env, self.config, self.channel, self.cache, node, storage, lambda: self.image
         )
-        self.nursery: trio.Nursery
+        self.nursery = nursery
         self._epoch = 0
-        controller.listeners.append(self._hear)
+        controller.subscribe(self._hear)
 
     def _hear(self, image: MetadataImage, delta: MetadataDelta) -> None:
         async def later() -> None:
@@ -115,7 +117,7 @@ class TwoNodeCluster:
             async with self.ground.controller() as self.controller, trio.open_nursery() as nursery:
                 self.ground.env.net = self.net
                 watch = BrokerLivenessProbe(self.ground.env, 1, self.controller)  # type: ignore[arg-type]
-                self.controller.listeners.append(watch.publish)
+                self.controller.subscribe(watch.publish)
                 metadata = SimpleNamespace(image=self.controller.image, cluster_id="c", kraft_version=1)
                 services: Any = SimpleNamespace(
                     env=self.ground.env,
@@ -131,8 +133,7 @@ class TwoNodeCluster:
                 nursery.start_soon(Acceptor(Dispatcher(services, CONTROLLER_APIS, "CONTROLLER")).run, listener)
                 nursery.start_soon(watch.run)
                 nursery.start_soon(self._own_heartbeats)
-                self.broker = RemoteBroker(self.ground, self.controller, self.net)
-                self.broker.nursery = nursery
+                self.broker = RemoteBroker(self.ground, self.controller, self.net, nursery)
                 with trio.fail_after(1000):
                     await self.broker.live()
                     await story(self)

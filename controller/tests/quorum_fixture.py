@@ -229,7 +229,7 @@ class ControllerQuorum:
             config,
         )
         made.load()
-        made.listeners.append(lambda image, delta: member.published.append((image, delta)))
+        made.subscribe(lambda image, delta: member.published.append((image, delta)))
         async with trio.open_nursery() as nursery:
             member.nursery, member.controller, member.is_starting = nursery, made, False
             nursery.start_soon(made.run)

@@ -50,7 +50,8 @@ async def test_brokers_nobody_hears_are_fenced_after_a_session_and_a_stop_waits_
             nonlocal heard
             heard += 1
 
-        controller.listeners.append(hear)
+        controller.subscribe(hear)
+        heard = 0
         assert await shut_down_broker(controller) == 10, "it would wait for broker 2"
         assert heard == 1
         assert not controller.image.brokers[1].fenced

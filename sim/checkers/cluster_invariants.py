@@ -66,7 +66,7 @@ class ClusterInvariants:
         for parts in living.values():
             if parts not in self._watched:
                 self._watched[parts] = None
-                parts.controller.listeners.append(self._on_publish)
+                parts.controller.subscribe(self._on_publish)
         for rule in RULES:
             for detail in rule(self, living):
                 self.report(rule.__name__, detail)

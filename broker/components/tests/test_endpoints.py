@@ -15,6 +15,7 @@ from ottla.broker.tests.memory_net import MemoryNet
 from ottla.client.channel import Channel
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
+from ottla.controller.metadata.subscriptions import MetadataSubscriptions
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 
 
@@ -27,7 +28,10 @@ class EndpointFixture:
 
     def __init__(self, config: NodeConfig, image: MetadataImage) -> None:
         self.env: Any = VirtualEnv()
-        self.controller: Any = SimpleNamespace(run=_forever, listeners=[], image=image, kraft_version=1)
+        self.subscriptions = MetadataSubscriptions(lambda: image)
+        self.controller: Any = SimpleNamespace(
+            run=_forever, subscribe=self.subscriptions.subscribe, image=image, kraft_version=1
+        )
         idle: Any = SimpleNamespace(publish=lambda image, delta: None, run=_forever)
         parts: Any = dict.fromkeys(BrokerServices.__dataclass_fields__)
         parts |= {"env": self.env, "config": config, "controller": self.controller, "log_creator": ()}
@@ -46,8 +50,7 @@ class EndpointFixture:
         endpoints.start_controller_endpoints(self.env, self.made, listening, nursery)
 
     def commit(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        for hear in self.controller.listeners:
-            hear(image, delta)
+        self.subscriptions.publish(image, delta)
 
 
 def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
@@ -75,7 +78,7 @@ def test_307_a_controller_alone_shows_other_certificates_once_they_are_set() -> 
     settings = {"listeners": "CONTROLLER://h:9093", "controller.listener.names": "CONTROLLER"}
     settings |= {"process.roles": "controller", "listener.security.protocol.map": "CONTROLLER:SSL", keys: "first.pem"}
     own = (RESOURCE_BROKER, "7")
-    stage = EndpointFixture(NodeConfig(settings, node_id=7), MetadataImage(configs={own: {keys: "before.pem"}}))
+    stage = EndpointFixture(NodeConfig(settings, node_id=7), MetadataImage(3, configs={own: {keys: "before.pem"}}))
 
     async def main() -> None:
         listener: Any = SimpleNamespace(reload_tls=lambda tls: shown.append(tls.keystore.location), accept=_forever)

@@ -20,7 +20,7 @@ from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 def test_an_image_is_seen_when_it_is_applied_and_followers_hear_of_each_in_order() -> None:
     ground = BrokerStorageFixture()
     heard: list[tuple[int, bool]] = []
-    ground.publisher.listeners.append(
+    ground.publisher.subscribe(
         lambda image, delta: heard.append((image.offset, ground.cache.image is image is ground.replica_manager.image))
     )
 
@@ -179,7 +179,7 @@ def test_an_error_while_applying_ends_the_node() -> None:
     def broken(image: MetadataImage, delta: MetadataDelta) -> None:
         raise ValueError("a bug")
 
-    ground.publisher.listeners.append(broken)
+    ground.publisher.subscribe(broken)
 
     async def story() -> None:
         ground.commit_topics(led_topic("t", 1))

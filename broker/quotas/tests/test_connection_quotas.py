@@ -25,9 +25,9 @@ from ottla.broker.quotas.connection_quotas import (
 )
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time
 from ottla.broker.tests.run_steps import run_steps
-from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.controller.metadata.subscriptions import MetadataSubscriptions
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import metadata_records
@@ -205,7 +205,8 @@ class ConnectionQuotaNode:
         self.stage.services.config = config
         self.doors = {name: FakeListener() for name in names or ("A",)}
         self.acceptors = {name: self._acceptor(name) for name in self.doors}
-        self.controller: Any = SimpleNamespace(image=MetadataImage(), listeners=[])
+        self.subscriptions = MetadataSubscriptions(lambda: self.controller.image)
+        self.controller: Any = SimpleNamespace(image=MetadataImage(), subscribe=self.subscriptions.subscribe)
         made: Any = SimpleNamespace(services=self.stage.services, controller=self.controller)
         endpoints._limit_connections(self.stage.env, made, self.acceptors, "A")  # type: ignore[arg-type]
 
@@ -233,9 +234,7 @@ class ConnectionQuotaNode:
         for record in records:
             draft.replay(record)
         self.controller.image = after = draft.image(before.offset + 1, 1)
-        delta: MetadataDelta = draft.delta(after)
-        for hear in self.controller.listeners:
-            hear(after, delta)
+        self.subscriptions.publish(after, draft.delta(after))
 
     def set(self, key: str, value: str) -> None:
         self.say(metadata_records.ConfigRecord(RESOURCE_BROKER, "", key, value))

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.controller.metadata.subscriptions import MetadataSubscriptions
 from ottla.controller.raft.state_machine.log_summary import LogSummary
 from ottla.env.memory_disk import MemoryDisk
 from ottla.wire.messages import metadata_records as m
@@ -43,8 +44,11 @@ class FakeNodeComponents:
         self, *, epoch: int = 1, leader: int = 1, image: MetadataImage | None = None, broker_epoch: int = 7
     ) -> None:
         self.raft = SimpleNamespace(log_summary=LogSummary(), high_watermark=-1)
-        told = {"epoch": epoch, "leader_id": leader, "image": image or image_of(), "listeners": []}
-        self.controller = SimpleNamespace(**told, _raft=SimpleNamespace(machine=self.raft))
+        told = {"epoch": epoch, "leader_id": leader, "image": image or image_of()}
+        self.subscriptions = MetadataSubscriptions(MetadataImage)
+        self.controller = SimpleNamespace(
+            **told, subscribe=self.subscriptions.subscribe, _raft=SimpleNamespace(machine=self.raft)
+        )
         self.replica_manager = FakeHostedPartitions()
         self.lifecycle = SimpleNamespace(broker_epoch=broker_epoch)
 
@@ -75,8 +79,7 @@ class FakeNodeComponents:
         vars(self.replica_manager.hosted[AT].log).update(high_watermark=high)
 
     def publish_image(self, image: MetadataImage) -> None:
-        for listener in self.controller.listeners:
-            listener(image, MetadataDelta())
+        self.subscriptions.publish(image, MetadataDelta())
 
 
 def image_of(
