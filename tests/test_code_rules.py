@@ -199,6 +199,50 @@ def test_only_the_log_assigns_a_logs_attributes() -> None:
     assert not found, "\n".join(found)
 
 
+def assignments_to_other_objects(tree: ast.Module) -> list[tuple[int, str]]:
+    """Return line and target of each assignment to an attribute (or to an item of one) not reached from `self`."""
+    found = []
+    for node in ast.walk(tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign | ast.Delete):
+            targets = [t for target in node.targets for t in ast.walk(target) if isinstance(t, ast.expr)]
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For):
+            targets = [t for t in ast.walk(node.target) if isinstance(t, ast.expr)]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
+            found.append((node.lineno, f"{ast.unparse(node.args[0])}.{ast.unparse(node.args[1])}"))
+        for target in targets:
+            if not isinstance(target, ast.Attribute | ast.Subscript) or not isinstance(target.ctx, ast.Store | ast.Del):
+                continue
+            owner: ast.expr = target
+            while isinstance(owner, ast.Attribute | ast.Subscript | ast.Call):
+                owner = owner.func if isinstance(owner, ast.Call) else owner.value
+            is_item_of_local = isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name)
+            if not is_item_of_local and ast.unparse(owner) != "self":
+                found.append((node.lineno, ast.unparse(target)))
+    return found
+
+
+@pytest.mark.parametrize("package", ["state_machine", "driver", "store"])
+def test_only_its_owner_assigns_raft_state(package: str) -> None:
+    planted = ("raft.state = x", "raft.state.deadline_ms = 1", "raft.requests.next_request_ms[2] = 0", "x, a.b = 1, 2")
+    planted += ("leader.fetched_voters &= {1}", "del leader.replicas[key]", "for raft.epoch in x: pass")
+    planted += ("f(raft).state = 1", "raft.epoch: int = 3", "setattr(raft, 'epoch', 3)")
+    for line in planted:
+        assert assignments_to_other_objects(ast.parse(line)), line
+    for line in ("self.state = 1", "self.state.deadline_ms += 1", "votes[3] = True", "x = raft.epoch", "del votes[3]"):
+        assert not assignments_to_other_objects(ast.parse(line)), line
+    exceptions = {
+        ("raft_channel.py", "peer"): "a queue of requests, which belongs to the channel",
+        ("describe_quorum.py", "out"): "a response that is being built",
+    }
+    found = []
+    for path in sorted((ROOT / "controller" / "raft" / package).glob("*.py")):
+        for line, target in assignments_to_other_objects(ast.parse(path.read_text())):
+            if (path.name, target.partition(".")[0]) not in exceptions:
+                found.append(f"{path.relative_to(ROOT)}:{line}: {target}")
+    assert not found, "\n".join(found)
+
+
 def find_import_cycles(graph: dict[str, set[str]]) -> list[list[str]]:
     """Modules that import one another in a ring: what is left when those that import nobody left are taken away."""
     left = {module: set(others) for module, others in graph.items()}

@@ -29,7 +29,7 @@ from ottla.controller.config.config_keys import (
 )
 from ottla.controller.metadata.image import RESOURCE_TOPIC, MetadataImage
 from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
-from ottla.controller.raft.state_machine.raft_state import QuorumTimeouts
+from ottla.controller.raft.state_machine.quorum_timeouts import QuorumTimeouts
 from ottla.env.env import SocketBuffers
 from ottla.log.java_properties import MalformedProperties, load_settings
 from ottla.log.log_config import LogConfig

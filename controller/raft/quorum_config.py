@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.controller.raft.state_machine.raft_state import DEFAULT_TIMEOUTS, QuorumTimeouts
+from ottla.controller.raft.state_machine.quorum_timeouts import DEFAULT_TIMEOUTS, QuorumTimeouts
 
 if TYPE_CHECKING:
     from ottla.client.connection_security import ConnectionSecurity

@@ -16,7 +16,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, encode_snapshot, write_snapshot
 from ottla.controller.quorum_controller import QuorumController
 from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
-from ottla.controller.raft.state_machine.raft_state import QuorumTimeouts
+from ottla.controller.raft.state_machine.quorum_timeouts import QuorumTimeouts
 from ottla.controller.tests.controller_fixture import ControllerTestEnv
 from ottla.env.memory_disk import MemoryDisk
 from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory

@@ -19,7 +19,7 @@ from ottla.controller.control.controller_result import ControllerDefaults
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.quorum_controller import QuorumController
 from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
-from ottla.controller.raft.state_machine.raft_state import QuorumTimeouts
+from ottla.controller.raft.state_machine.quorum_timeouts import QuorumTimeouts
 from ottla.env.env import FOREVER_S, AcceptedStream, Env
 from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory
 from ottla.wire.api_keys import ApiKey, request_class

@@ -15,7 +15,7 @@ from ottla.broker.config.listener_config import (
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.config.startup_checks import check_startup_values
 from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
-from ottla.controller.raft.state_machine.raft_state import QuorumTimeouts
+from ottla.controller.raft.state_machine.quorum_timeouts import QuorumTimeouts
 
 
 def values_of(text: str) -> dict[str, str]:

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.controller.raft.driver.raft_driver import RaftDriver
-from ottla.controller.raft.state_machine.epoch_states import RaftLeaderState, ReplicaProgress
+from ottla.controller.raft.state_machine.epoch_states import (
+    OBSERVER_SESSION_TIMEOUT_MS,
+    RaftLeaderState,
+    ReplicaProgress,
+)
 from ottla.controller.raft.state_machine.events import ReplicaKey
-from ottla.controller.raft.state_machine.leader import OBSERVER_SESSION_TIMEOUT_MS
 from ottla.jobs.steps import YIELD_EVERY_DECODED
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.codec.schema import ZERO_UUID

@@ -99,9 +99,8 @@ class RaftDriver:
             _voter_entry(store.local_replica, quorum),
             listener=quorum.listener,
             auto_join=quorum.auto_join,
+            flushed_offset=store.log.recovery_point,  # a killed process left what is beyond
         )
-        # a killed process left what is beyond
-        self.machine.flushed_offset = min(self.machine.flushed_offset, store.log.recovery_point)
         self.catch_up_offset = -1
         """The first high watermark the leader we follow told: who has come so far is up to date (R308)."""
         self._led_until = (-1, -1)
@@ -299,7 +298,7 @@ class RaftDriver:
             await retry_call_on_shortage(self._env, partial(store.append, append, now_ms))
         news = ready.truncate is not None or ready.truncate_to_snapshot is not None
         if news or any(a.controls or a.verbatim for a in ready.appends):
-            self.machine.first_records = store.first_records(self._quorum)
+            self.machine.set_first_records(store.first_records(self._quorum))
 
     def _maybe_flush(self) -> None:
         """Make what was appended durable, unless that goes on already."""
@@ -352,7 +351,8 @@ class RaftDriver:
         number = self._load_count = self._load_count + 1
 
         def is_wanted() -> bool:
-            return self._load_count == number and machine.loading_snapshot == name and machine.leader_id == leader_id
+            current = self._load_count, machine.requests.loading_snapshot, machine.leader_id
+            return current == (number, name, leader_id)
 
         module = import_module("ottla.controller.raft.driver.snapshot_fetch")
         lost_disk = import_module("ottla.controller.raft.state_machine.lost_disk")
@@ -378,4 +378,4 @@ class RaftDriver:
         """Somebody says where the leader of an epoch is reached."""
         if epoch >= self.machine.epoch:
             self.addresses.learn(leader_id, [e for e in endpoints if e is not None])
-            self.machine.reachable_replicas |= self.addresses.learned_node_ids
+            self.machine.add_reachable_replicas(self.addresses.learned_node_ids)

@@ -9,6 +9,7 @@ from ottla.controller.raft.state_machine.epoch_states import (
     NO_DEADLINE_MS,
     CandidateState,
     EpochElection,
+    EpochState,
     ProspectiveState,
     RaftFollowerState,
     RaftLeaderState,
@@ -41,49 +42,46 @@ def initialize(raft: RaftState) -> None:
     Who voted for itself and then followed another in the same epoch follows it again. Kafka's node asks for votes then,
     with a log that reaches into the epoch it asks for, and ends by the answer it gets (R254).
     """
-    hard, me = raft.hard_state, raft.local_replica
-    raft.started_ms = raft.now_ms
+    hard = raft.hard_state
     if hard.voter_state != VoterState.GROWN:
-        raft.leader_search_deadline_ms = raft.now_ms + LEADER_SEARCH_TIMEOUT_MS
-    election_ms = raft.random_election_deadline_ms()
+        raft.set_leader_search_deadline(raft.now_ms + LEADER_SEARCH_TIMEOUT_MS)
     if hard.epoch < raft.log_summary.last_epoch:
-        raft.hard_state = HardState(raft.log_summary.last_epoch, voter_state=hard.voter_state)
-        raft.state = UnattachedState(election_ms)
-    elif hard.leader_id == me.id:
-        raft.state = ResignedState(election_ms)
-    elif (
-        hard.leader_id == NO_NODE_ID
-        and hard.voted_key is not None
-        and hard.voted_key.identifies(me)
-        and raft.can_be_candidate
-    ):
-        raft.state = CandidateState(election_ms, EpochElection(raft.own_vote))
-    elif hard.leader_id >= 0 and raft.can_reach(hard.leader_id):
+        hard = HardState(raft.log_summary.last_epoch, voter_state=hard.voter_state)
+    raft.initialize(_initial_state(raft, hard, raft.random_election_deadline_ms()), hard)
+    if isinstance(raft.state, CandidateState):
+        evaluate_votes(raft)
+    elif _is_sole_voter(raft):
+        transition_to_prospective(raft)
+
+
+def _initial_state(raft: RaftState, hard: HardState, election_ms: float) -> EpochState:
+    me, voted = raft.local_replica, hard.voted_key
+    if hard.leader_id == NO_NODE_ID and voted is not None and voted.identifies(me) and raft.can_be_candidate:
+        return CandidateState(election_ms, EpochElection(raft.own_vote))
+    if _is_sole_voter(raft):
+        return UnattachedState(election_ms)
+    if hard.leader_id == me.id:
+        return ResignedState(election_ms)
+    if hard.leader_id >= 0 and raft.can_reach(hard.leader_id):
         later = raft.now_ms + raft.timeouts.fetch_ms
-        raft.state = RaftFollowerState(hard.leader_id, later, voter_request_due_ms=later)
-    else:
-        raft.state = UnattachedState(election_ms)
+        return RaftFollowerState(hard.leader_id, later, voter_request_due_ms=later)
     if not raft.can_be_candidate:
-        if isinstance(raft.state, UnattachedState):
-            raft.state.deadline_ms = raft.leader_search_deadline_ms
-    elif [v.id for v in raft.voters.current] == [me.id]:
-        if isinstance(raft.state, CandidateState):
-            evaluate_votes(raft)
-        else:
-            raft.state = UnattachedState(election_ms)
-            transition_to_prospective(raft)
-    elif isinstance(raft.state, UnattachedState) and hard.epoch == 0 and raft.log_summary.end_offset == 0:
-        raft.state.deadline_ms = raft.now_ms + election_delay_ms(raft)  # nobody has ever led: there is none to wait for
+        return UnattachedState(raft.leader_search_deadline_ms)
+    is_new = hard.epoch == 0 and raft.log_summary.end_offset == 0  # there never was a leader to wait for
+    return UnattachedState(raft.now_ms + election_delay_ms(raft) if is_new else election_ms)
+
+
+def _is_sole_voter(raft: RaftState) -> bool:
+    return raft.can_be_candidate and [v.id for v in raft.voters.current] == [raft.local_replica.id]
 
 
 def tick(raft: RaftState) -> None:
     """Whoever's time is over gives up what it was."""
     raft.expire_delayed_fetches()
-    under_way = raft.pending_fetch is not None or raft.pending_voter_request is not None
-    if under_way and raft.now_ms >= raft.fetch_deadline_ms:
+    if raft.requests.is_fetching and raft.now_ms >= raft.requests.fetch_deadline_ms:
         from ottla.controller.raft.state_machine import follower_fetch  # a node alone does without
 
-        follower_fetch.handle_fetch_failure(raft, raft.fetch_peer)
+        follower_fetch.handle_fetch_failure(raft, raft.requests.fetch_peer)
     state = raft.state
     if raft.now_ms < state.deadline_ms:
         return
@@ -97,8 +95,7 @@ def tick(raft: RaftState) -> None:
                 from ottla.controller.raft.state_machine import lost_disk
 
                 lost_disk.report_missing_leader(raft)
-            state.deadline_ms = raft.now_ms + raft.timeouts.fetch_ms  # an observer goes on asking
-            raft.pending_fetch = raft.loading_snapshot = raft.pending_voter_request = None
+            raft.restart_fetching()  # an observer goes on asking
         case ProspectiveState(election=election) if election.is_vote_granted(raft.voters.majority_size):
             transition_to_candidate(raft)  # a newborn has waited long enough for the others
         case ProspectiveState():
@@ -135,8 +132,7 @@ def handle_fetch_timeout(raft: RaftState, follower: RaftFollowerState) -> None:
     if wait_ms == 0:
         transition_to_prospective(raft)
         return
-    follower.skips_election_delay, follower.has_fetched_from_leader = True, False
-    follower.deadline_ms = raft.now_ms + wait_ms
+    follower.override_fetch_timeout(raft.now_ms + wait_ms, leader_lost=True)
 
 
 def handle_leader_refused(raft: RaftState, peer: int) -> None:
@@ -151,7 +147,7 @@ def handle_leader_refused(raft: RaftState, peer: int) -> None:
         and raft.can_be_candidate
         and not state.skips_election_delay
     ):
-        raft.refused_leader_id = peer
+        raft.set_refused_leader(peer)
         handle_fetch_timeout(raft, state)
 
 
@@ -207,12 +203,14 @@ def _have_all_responded(raft: RaftState, state: ProspectiveState) -> bool:
 
 def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
     """Begin an epoch: the first record says who leads it, and by whose votes (R229)."""
-    state = RaftLeaderState(raft.log_summary.end_offset, raft.now_ms + raft.timeouts.check_quorum_ms, granted)
-    if len(raft.voters.current) == 1:
-        state.deadline_ms = NO_DEADLINE_MS
-    if raft.voters.kraft_version < 1 and raft.voter_entry is not None:
-        state.voter_updates[raft.local_replica.id] = raft.voter_entry
-    state.replicas = {v: ReplicaProgress() for v in raft.voters.current}
+    entry = raft.voter_entry
+    state = RaftLeaderState(
+        raft.log_summary.end_offset,
+        NO_DEADLINE_MS if len(raft.voters.current) == 1 else raft.now_ms + raft.timeouts.check_quorum_ms,
+        granted,
+        {v: ReplicaProgress() for v in raft.voters.current},
+        voter_updates={} if entry is None or raft.voters.kraft_version >= 1 else {entry.voter_id: entry},
+    )
     raft.transition_to(state, HardState(raft.epoch, raft.local_replica.id))
     voters = [LeaderChangeMessageVoter(v.id) for v in raft.voters.current]
     yes = [v for v in voters if v.voter_id in granted]
@@ -222,7 +220,7 @@ def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
         record = raft.first_records[-1]
         assert isinstance(record, VotersRecord)
         raft.voters.add(first + len(controls) - 1, voter_keys(record), record)
-        raft.first_records = ()
+        raft.set_first_records(())
 
 
 def transition_to_resigned(raft: RaftState) -> None:
@@ -268,11 +266,11 @@ def send_pending_requests(raft: RaftState) -> None:
     ):
         return
     for voter in raft.voters.current:
-        if voter.id == raft.local_replica.id or raft.next_request_ms.get(voter.id, 0) > raft.now_ms:
+        if voter.id == raft.local_replica.id or not raft.requests.is_backoff_over(voter.id, raft.now_ms):
             continue
         request = request_for_voter(raft, voter.id)
         if request is not None:
-            raft.next_request_ms[voter.id] = NO_DEADLINE_MS
+            raft.requests.back_off(voter.id, NO_DEADLINE_MS)
             raft.ready.sends.append(OutboundRequest(voter.id, request))
         elif isinstance(raft.state, RaftLeaderState):
-            raft.next_request_ms[voter.id] = raft.now_ms + raft.timeouts.fetch_ms / 2
+            raft.requests.back_off(voter.id, raft.now_ms + raft.timeouts.fetch_ms / 2)

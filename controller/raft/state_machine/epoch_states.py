@@ -8,10 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.controller.raft.state_machine.events import NO_NODE_ID, AddVoter, QueryKRaftVersions, RemoveVoter, ReplicaKey
+from ottla.controller.raft.state_machine.events import (
+    NO_NODE_ID,
+    AddVoter,
+    Fetch,
+    QueryKRaftVersions,
+    RemoveVoter,
+    ReplicaKey,
+)
+from ottla.controller.raft.state_machine.log_summary import VoterSetHistory
+from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.messages.control_records import VotersRecordVoter
 
 NO_DEADLINE_MS = float("inf")
+OBSERVER_SESSION_TIMEOUT_MS = 300_000
+"""An observer that did not fetch for so long is forgotten, and listed no more (``OBSERVER_SESSION_TIMEOUT_MS``)."""
+MAX_OBSERVERS = 1000
+"""How many are remembered at once: ids are invented easily. Kafka bounds them by time only, when somebody asks."""
 
 
 @dataclass(slots=True)
@@ -22,11 +35,19 @@ class EpochElection:
     unreachable_voters: set[int] = field(default_factory=set)
     """Who could not be asked."""
 
-    def clear_rejection(self, voter: int, asked: dict[int, float]) -> None:
-        """Who refused, now asks itself and cannot win has lost the leader as well by now: it may answer otherwise."""
-        if self.votes.get(voter) is False:
-            del self.votes[voter]
-            asked.pop(voter, None)
+    def record_vote(self, voter: int, *, granted: bool) -> None:
+        """Record the answer of a voter; a later one replaces it."""
+        self.votes[voter] = granted
+
+    def clear_rejection(self, voter: int) -> bool:
+        """Forget the rejection of a voter that asks for votes itself and cannot win; return whether there was one.
+
+        It has lost the leader as well by now, and may answer otherwise.
+        """
+        if self.votes.get(voter) is not False:
+            return False
+        del self.votes[voter]
+        return True
 
     def is_vote_granted(self, majority: int) -> bool:
         """Whether enough said yes."""
@@ -71,6 +92,17 @@ class ReplicaProgress:
     last_fetch_leader_end_offset: int = -1
     """Where the leader's log ended at the last fetch."""
 
+    def record_fetch(self, offset: int, leader_end_offset: int, now_ms: float) -> None:
+        """Record a fetch from ``offset``, which may be lower than that of the fetch before (R219)."""
+        if offset >= leader_end_offset:
+            self.last_caught_up_ms = now_ms
+        elif 0 < self.last_fetch_leader_end_offset <= offset:
+            # it has what there was then
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.last_fetch_leader_end_offset = leader_end_offset
+        self.end_offset = offset
+        self.last_fetch_ms = now_ms
+
 
 @dataclass(slots=True)
 class PendingVoterChange:
@@ -84,6 +116,22 @@ class PendingVoterChange:
     """What the new voter is being asked, until it has answered."""
     offset: int = -1
     """Where the Voters record stands that makes the change, once it does."""
+
+    def complete_query(self, query: QueryKRaftVersions) -> bool:
+        """Return whether ``query`` is the one that is under way; it is not any more."""
+        if self.versions_query is not query:
+            return False
+        self.versions_query = None
+        return True
+
+    def record_append(self, offset: int) -> None:
+        """Record the offset of the Voters record."""
+        self.offset = offset
+
+    def pop_request(self) -> Any:
+        """Return the request that waits for a response; None where it was answered. It is answered from now on."""
+        request, self.pending_request = self.pending_request, None
+        return request
 
 
 @dataclass(slots=True)
@@ -101,6 +149,86 @@ class RaftLeaderState:
     voter_updates: dict[int, VotersRecordVoter] = field(default_factory=dict)
     """kraft.version 0: what the voters said of themselves; it takes all of them to raise the version (R244)."""
 
+    def extend_check_quorum(self, deadline_ms: float) -> None:
+        """Move the deadline of the check quorum; a sole voter has none."""
+        if self.deadline_ms < NO_DEADLINE_MS:
+            self.deadline_ms = deadline_ms
+
+    def record_voter_update(self, voter: VotersRecordVoter) -> None:
+        """Record what a voter says of itself (kraft.version 0)."""
+        self.voter_updates[voter.voter_id] = voter
+
+    def start_change(self, change: PendingVoterChange) -> None:
+        """Start a change of the voters: no other is accepted until it is completed."""
+        self.pending_change = change
+
+    def complete_change(self) -> PendingVoterChange | None:
+        """End the change that is under way, if any, and return it."""
+        change, self.pending_change = self.pending_change, None
+        return change
+
+    def update_voters(self, voters: tuple[ReplicaKey, ...], check_quorum_deadline_ms: float) -> None:
+        """Keep what is known of the replicas under a new set of voters; a sole voter needs no check quorum."""
+        for voter in voters:
+            unnamed = self.replicas.pop(ReplicaKey(voter.id), None)
+            if unnamed is not None:
+                self.replicas[voter] = unnamed
+        self.fetched_voters &= {v.id for v in voters}
+        if len(voters) == 1:
+            self.deadline_ms = NO_DEADLINE_MS
+        elif self.deadline_ms == NO_DEADLINE_MS:
+            self.deadline_ms = check_quorum_deadline_ms
+
+    def update_replica_progress(self, fetch: Fetch, end: int, now_ms: float, voters: VoterSetHistory) -> None:
+        """Record that a replica's log reaches to where it fetches from; ``end``: of the log here."""
+        if fetch.replica.id < 0:
+            return
+        at = voters.find_voter(fetch.replica.id)
+        key = at if at is not None and at.identifies(fetch.replica) else fetch.replica
+        progress = self.replicas.get(key)
+        if progress is None:
+            self._remove_inactive_observers(now_ms, voters)
+            progress = self.replicas[key] = ReplicaProgress()
+        progress.record_fetch(fetch.offset, end, now_ms)
+
+    def _remove_inactive_observers(self, now_ms: float, voters: VoterSetHistory) -> None:
+        """Make room for one more: those silent for long are removed, and the longest silent where there are too many.
+
+        A live observer fetches at least every half second, and so is never the longest silent.
+        """
+        observers = sorted((p.last_fetch_ms, k) for k, p in self.replicas.items() if k not in voters.current)
+        too_many = len(observers) - MAX_OBSERVERS + 1
+        for number, (fetched_ms, key) in enumerate(observers):
+            if number >= too_many and now_ms - fetched_ms < OBSERVER_SESSION_TIMEOUT_MS:
+                break
+            del self.replicas[key]
+
+    def remove_former_directories(self, replica: ReplicaKey, voters: VoterSetHistory) -> None:
+        """Forget other directories of the replica's id: what one of them had is no reason to make it a voter.
+
+        Kafka adds a replica that had everything within the last hour and asks only whether there is an answer at its
+        address: also one whose disk was emptied meanwhile. Where that makes two voters of one, nothing is ever
+        committed again.
+        """
+        if replica.id < 0 or replica.directory_id == ZERO_UUID:
+            return
+        for key in [
+            k for k in self.replicas if k.id == replica.id and not k.may_be_same(replica) and k not in voters.current
+        ]:
+            del self.replicas[key]
+
+    def record_fetched_voter(self, me: ReplicaKey, voters: VoterSetHistory, replica: ReplicaKey) -> bool:
+        """Record a fetch; return whether a majority has fetched since the check quorum began (R228)."""
+        voter = voters.find_voter(replica.id)
+        if voter is None or not voter.identifies(replica) or replica.id == me.id:
+            return False
+        self.fetched_voters.add(replica.id)
+        needed = voters.majority_size - (1 if voters.is_voter(me) else 0)
+        if len(self.fetched_voters) < needed:
+            return False
+        self.fetched_voters.clear()
+        return True
+
 
 @dataclass(slots=True)
 class RaftFollowerState:
@@ -116,6 +244,24 @@ class RaftFollowerState:
     """When it may tell the leader again where it listens, or ask to become a voter (R249, R250)."""
     has_updated_leader: bool = False
     """kraft.version 0: the leader knows where this node listens."""
+
+    def reset_fetch_timeout(self, deadline_ms: float) -> None:
+        """Record a successful fetch: the leader is alive."""
+        self.deadline_ms, self.has_fetched_from_leader, self.skips_election_delay = deadline_ms, True, False
+
+    def override_fetch_timeout(self, deadline_ms: float, *, leader_lost: bool) -> None:
+        """Ask for votes at ``deadline_ms`` without a further delay, unless the leader is heard of before."""
+        self.deadline_ms, self.skips_election_delay = deadline_ms, True
+        if leader_lost:
+            self.has_fetched_from_leader = False
+
+    def reset_update_voter_set_period(self, due_ms: float) -> None:
+        """Set when the leader may be told again of this node."""
+        self.voter_request_due_ms = due_ms
+
+    def set_has_updated_leader(self) -> None:
+        """Record that the leader knows where this node listens, or does not want to know."""
+        self.has_updated_leader = True
 
 
 @dataclass(slots=True)

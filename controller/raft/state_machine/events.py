@@ -388,3 +388,11 @@ class Ready:
     """(level, text): what is worth a line in the log besides."""
     truncate_to_snapshot: tuple[int, int] | None = None
     """(end offset, epoch) of the snapshot that was loaded: the log is emptied, and begins and ends there."""
+
+    def report(self, level: int, text: str) -> None:
+        """Have a line logged."""
+        self.log_message = (level, text)
+
+    def report_violation(self, text: str) -> None:
+        """Have it logged that another node broke the protocol."""
+        self.protocol_violation = text

@@ -9,6 +9,7 @@ from ottla.controller.raft.state_machine import lost_disk, voter_join
 from ottla.controller.raft.state_machine.epoch_states import EpochState, RaftFollowerState, UnattachedState
 from ottla.controller.raft.state_machine.events import (
     NO_NODE_ID,
+    AddVoter,
     Fetch,
     FetchedRaftBatch,
     FetchSnapshot,
@@ -16,6 +17,8 @@ from ottla.controller.raft.state_machine.events import (
     OutboundRequest,
     RaftFetchResponse,
     RaftFetchSnapshotResponse,
+    RemoveVoter,
+    UpdateVoter,
     VoterState,
 )
 from ottla.controller.raft.state_machine.log_summary import voter_keys
@@ -28,37 +31,32 @@ def maybe_send_fetch(raft: RaftState) -> None:
 
     One fetch is under way at a time. Who knows no leader asks others for it in the same way (R223).
     """
-    under_way = (
-        raft.pending_fetch is not None or raft.loading_snapshot is not None or raft.pending_voter_request is not None
-    )
     if (
         not isinstance(raft.state, RaftFollowerState | UnattachedState)
-        or under_way
+        or raft.requests.is_fetching
+        or raft.requests.loading_snapshot is not None
         or raft.flushed_offset < raft.log_summary.end_offset
     ):
         return
     peer = _fetch_destination(raft)
     if peer == NO_NODE_ID:
         return
-    raft.next_request_ms.pop(peer, None)
-    raft.fetch_peer = peer
-    raft.fetch_deadline_ms = raft.now_ms + raft.timeouts.request_ms
+    request: Fetch | AddVoter | RemoveVoter | UpdateVoter | None = None
     if isinstance(raft.state, RaftFollowerState) and peer == raft.state.leader_id:
-        raft.pending_voter_request = voter_join.next_voter_request(raft)
-        if raft.pending_voter_request is not None:
-            raft.ready.sends.append(OutboundRequest(peer, raft.pending_voter_request))
-            return
-    chain = raft.log_summary
-    raft.pending_fetch = Fetch(
-        lost_disk.fetch_replica_key(raft),
-        raft.epoch,
-        chain.end_offset,
-        chain.last_epoch,
-        raft.high_watermark,
-        raft.timeouts.max_wait_ms,
-        raft.timeouts.fetch_bytes,
-    )
-    raft.ready.sends.append(OutboundRequest(peer, raft.pending_fetch))
+        request = voter_join.next_voter_request(raft)
+    if request is None:
+        chain = raft.log_summary
+        request = Fetch(
+            lost_disk.fetch_replica_key(raft),
+            raft.epoch,
+            chain.end_offset,
+            chain.last_epoch,
+            raft.high_watermark,
+            raft.timeouts.max_wait_ms,
+            raft.timeouts.fetch_bytes,
+        )
+    raft.requests.start(peer, request, raft.now_ms + raft.timeouts.request_ms)
+    raft.ready.sends.append(OutboundRequest(peer, request))
 
 
 def _fetch_destination(raft: RaftState) -> int:
@@ -70,18 +68,18 @@ def _fetch_destination(raft: RaftState) -> int:
 
 
 def _is_backoff_over(raft: RaftState, peer: int) -> bool:
-    return raft.next_request_ms.get(peer, 0) <= raft.now_ms
+    return raft.requests.is_backoff_over(peer, raft.now_ms)
 
 
 def handle_fetch_failure(raft: RaftState, peer: int) -> None:
     """What is under way failed, or came to nothing: its peer rests a little."""
-    raft.pending_fetch = raft.pending_voter_request = None
+    raft.requests.complete()
     back_off(raft, peer)
 
 
 def back_off(raft: RaftState, peer: int) -> None:
     """Ask a peer nothing for a while."""
-    raft.next_request_ms[peer] = raft.now_ms + raft.timeouts.retry_ms
+    raft.requests.back_off(peer, raft.now_ms + raft.timeouts.retry_ms)
 
 
 def handle_fetch_response(
@@ -104,7 +102,7 @@ def handle_fetch_response(
         return
     raft.reset_fetch_timeout()
     if answer.snapshot is not None:
-        raft.loading_snapshot = raft.ready.load_snapshot = answer.snapshot  # nothing else until it is there
+        raft.load_snapshot(answer.snapshot)
         return
     if answer.diverging is not None:
         epoch, end = answer.diverging
@@ -118,7 +116,7 @@ def handle_fetch_response(
             raft.truncate(own_end)
             return
         committed = raft.high_watermark
-        raft.ready.protocol_violation = (
+        raft.ready.report_violation(
             f"{peer} wants the log cut at {end} of epoch {epoch}, but it is committed to {committed}"
         )
         back_off(raft, peer)
@@ -144,17 +142,17 @@ def handle_fetch_snapshot_response(raft: RaftState, request: FetchSnapshot, answ
     asking anew loses nothing.
     """
     state = raft.state
-    current = request.epoch == answer.epoch == raft.epoch and request.snapshot == raft.loading_snapshot
+    current = request.epoch == answer.epoch == raft.epoch and request.snapshot == raft.requests.loading_snapshot
     if not isinstance(state, RaftFollowerState) or not current:
         return
     right = (answer.snapshot, answer.position) == (request.snapshot, request.position)
     if answer.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
-        raft.loading_snapshot = None
+        raft.requests.complete_snapshot()
         raft.reset_fetch_timeout()
     elif answer.error == ErrorCode.NONE and right:
         raft.reset_fetch_timeout()
     elif answer.error == ErrorCode.NONE:
-        raft.loading_snapshot = None
+        raft.requests.complete_snapshot()
 
 
 def _append_fetched_batch(raft: RaftState, batch: FetchedRaftBatch) -> None:

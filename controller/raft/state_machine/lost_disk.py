@@ -54,7 +54,7 @@ def start_recovery(raft: RaftState) -> None:
     """There was a quorum before: wait for its leader, and ask the others only how far they are."""
     if raft.hard_state.voter_state != VoterState.NEWBORN:
         return
-    raft.hard_state = raft.hard_state._replace(voter_state=VoterState.LEARNING)
+    raft.set_voter_state(VoterState.LEARNING)
     if isinstance(raft.state, UnattachedState | ProspectiveState | CandidateState):
         raft.transition_to(UnattachedState(raft.leader_search_deadline_ms), raft.hard_state)
 
@@ -101,7 +101,7 @@ def record_response(raft: RaftState, peer: int, answer: LeaderResponse) -> Leade
     """
     raft.responded_voters.add(peer)
     if isinstance(raft.state, RaftFollowerState | UnattachedState):
-        raft.next_request_ms.pop(peer, None)
+        raft.requests.clear_backoff(peer)
     if answer.leader_id != raft.local_replica.id:
         return answer
     start_recovery(raft)
@@ -111,26 +111,26 @@ def record_response(raft: RaftState, peer: int, answer: LeaderResponse) -> Leade
 def maybe_complete_recovery(raft: RaftState, request: Fetch, answer: RaftFetchResponse, *, nothing_new: bool) -> None:
     """All that the leader had when it was asked lies on the disk here: this voter is as good as any other again."""
     if request.replica == raft.local_replica and nothing_new and answer.offset < 0:
-        raft.hard_state = raft.hard_state._replace(voter_state=VoterState.GROWN)
+        raft.set_voter_state(VoterState.GROWN)
 
 
 def report_state_change(raft: RaftState, before: VoterState) -> None:
     """What a change of the age means, for the log; who learns looks for a leader from now on."""
     if raft.hard_state.voter_state == VoterState.LEARNING:
-        raft.leader_search_deadline_ms = raft.now_ms + LEADER_SEARCH_TIMEOUT_MS
+        raft.set_leader_search_deadline(raft.now_ms + LEADER_SEARCH_TIMEOUT_MS)
         text = "this voter's metadata log is new, the quorum is not: it does not vote before a leader has filled it"
-        raft.ready.log_message = (logging.INFO, text)
+        raft.ready.report(logging.INFO, text)
     elif before == VoterState.LEARNING:
-        raft.ready.log_message = (logging.INFO, "this voter has everything that its leader has: it votes")
+        raft.ready.report(logging.INFO, "this voter has everything that its leader has: it votes")
 
 
 def report_missing_leader(raft: RaftState) -> None:
     """No leader is found: where most voters are like this one nobody can be elected any more. It is said once."""
-    raft.leader_search_deadline_ms = NO_DEADLINE_MS
+    raft.set_leader_search_deadline(NO_DEADLINE_MS)
     if raft.hard_state.voter_state == VoterState.LEARNING and isinstance(raft.state, UnattachedState):
         text = (
             "this voter's metadata log is new and no leader is found that could fill it. Where most voters lost their "
             "disks none is elected: start one that has its data with controller.quorum.voters naming it alone "
             "(see ottla cluster recover)"
         )
-        raft.ready.log_message = (logging.WARNING, text)
+        raft.ready.report(logging.WARNING, text)

@@ -6,8 +6,7 @@ Source: ``QuorumState.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Set
 
 from ottla.controller.raft.state_machine import events
 from ottla.controller.raft.state_machine.epoch_states import (
@@ -26,44 +25,22 @@ from ottla.controller.raft.state_machine.epoch_states import (
 )
 from ottla.controller.raft.state_machine.events import (
     NO_NODE_ID,
-    AddVoter,
-    Fetch,
     HardState,
     OutboundResponse,
     RaftFetchResponse,
     Ready,
-    RemoveVoter,
     ReplicaKey,
-    UpdateVoter,
     VoterChangeResponse,
     VoterState,
 )
 from ottla.controller.raft.state_machine.leader import DelayedRaftFetch, majority_end_offset, read_for_fetch
 from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory
+from ottla.controller.raft.state_machine.quorum_timeouts import DEFAULT_TIMEOUTS, QuorumTimeouts
+from ottla.controller.raft.state_machine.request_manager import RaftRequestManager
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.control_records import VotersRecordVoter
 
-
-class QuorumTimeouts(NamedTuple):
-    """Kafka's settings ``controller.quorum.*`` and constants, milliseconds but for the last."""
-
-    election_ms: float = 1000
-    fetch_ms: float = 2000
-    backoff_max_ms: float = 1000
-    retry_ms: float = 20
-    max_wait_ms: int = 500
-    request_ms: float = 2000
-    fetch_bytes: int = 1024 * 1024
-    """So much of the log is asked for at a time, a batch at least."""
-
-    @property
-    def check_quorum_ms(self) -> float:
-        """How long a leader goes on without a majority (R228)."""
-        return self.fetch_ms * 1.5
-
-
-DEFAULT_TIMEOUTS = QuorumTimeouts()
 LEADER_SEARCH_TIMEOUT_MS = 10_000
 """How long a voter that lost its disk looks for a leader before it says that there is none."""
 
@@ -88,23 +65,24 @@ class RaftState:
         *,
         listener: str = "CONTROLLER",
         auto_join: bool = False,
+        flushed_offset: int | None = None,
     ) -> None:
+        """``flushed_offset``: where the log on disk ends that survives a crash; None for all of it."""
         self.local_replica = me
         self.voters = voters
         self.hard_state = hard
         self.log_summary = chain
         self.timeouts = timeouts
         self.high_watermark = -1
-        self.flushed_offset = chain.end_offset
+        self.flushed_offset = chain.end_offset if flushed_offset is None else min(chain.end_offset, flushed_offset)
         """Everything below is on disk here."""
         self.state: EpochState = UnattachedState(NO_DEADLINE_MS)
-        self.next_request_ms: dict[int, float] = {}
-        """Voter -> when it may be asked (again); never, while a request to it is under way."""
+        self.requests = RaftRequestManager()
         self.bootstrap = tuple(peer for peer in bootstrap if peer != me.id)
         """Who may be asked for the leader: -2, -3, ... for bootstrap servers, ids of static voters (R223)."""
         self.reachable_replicas: set[int] = set()
-        """Replicas outside the voter set whose address the shell has, who puts them here before the step that names
-        them as leader: nobody follows a leader it cannot reach (R256). Who was followed once stays here."""
+        """Replicas outside the voter set whose address the driver has: a leader that cannot be reached is not followed
+        (R256). One that was followed once stays here."""
         self.refused_leader_id = NO_NODE_ID
         """A leader whose process was seen gone: nobody goes back to it before it is heard of."""
         self.voter_entry = entry
@@ -112,21 +90,12 @@ class RaftState:
         self.listener = listener
         """Every voter has an endpoint of that name: the first of ``controller.listener.names``."""
         self.auto_join = auto_join
-        self.pending_voter_request: AddVoter | RemoveVoter | UpdateVoter | None = None
-        """What the leader is being told of this node; nothing is fetched meanwhile."""
-        self.pending_fetch: Fetch | None = None
-        """The fetch that is under way: answers to any other come too late."""
-        self.fetch_peer = NO_NODE_ID
-        self.fetch_deadline_ms = NO_DEADLINE_MS
-        """When the peer that was asked last is taken for dumb."""
         self.responded_voters: set[int] = set()
         """Who answered since this life began, while the voter is not grown."""
         self.started_ms = 0.0
         """When this life began."""
         self.leader_search_deadline_ms = NO_DEADLINE_MS
         """When a voter that is not grown says that no leader is found."""
-        self.loading_snapshot: tuple[int, int] | None = None
-        """The snapshot that is being fetched from the leader."""
         self.delayed_fetches: list[DelayedRaftFetch] = []
         self.ready = Ready()
         self.now_ms = 0.0
@@ -159,9 +128,7 @@ class RaftState:
     @property
     def deadline_ms(self) -> float:
         """When the next `Tick` is due at the latest."""
-        waits = [at for at in self.next_request_ms.values() if at > self.now_ms]
-        if self.pending_fetch is not None or self.pending_voter_request is not None:
-            waits.append(self.fetch_deadline_ms)
+        waits = list(self.requests.deadlines_ms(self.now_ms))
         if isinstance(self.state, RaftLeaderState) and self.state.pending_change is not None:
             waits.append(self.state.pending_change.deadline_ms)
         return min([self.state.deadline_ms, *waits, *(p.deadline_ms for p in self.delayed_fetches)])
@@ -170,7 +137,19 @@ class RaftState:
         """Whether a leader of that id could be followed: a voter, or one whose address the shell has (R256)."""
         return replica_id in self.reachable_replicas or self.voters.find_voter(replica_id) is not None
 
+    def add_reachable_replicas(self, replica_ids: Set[int]) -> None:
+        """Add replicas whose address the driver has, before the step that names one of them as leader."""
+        self.reachable_replicas |= replica_ids
+
+    def set_first_records(self, records: tuple[Message, ...]) -> None:
+        """Set the first records of a leader, after a follower's log was written."""
+        self.first_records = records
+
     # ------------------------------------------------------------------ transitions
+
+    def initialize(self, state: EpochState, hard: HardState) -> None:
+        """Enter the first state, whatever it is."""
+        self.started_ms, self.state, self.hard_state = self.now_ms, state, hard
 
     def random_election_deadline_ms(self) -> float:
         """Between once and twice the election timeout from now."""
@@ -217,8 +196,7 @@ class RaftState:
                 gone = VoterChangeResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, NO_NODE_ID)
                 self.ready.replies.append(OutboundResponse(change.pending_request, gone))
         self.state = state
-        self.next_request_ms.clear()
-        self.pending_fetch = self.loading_snapshot = self.pending_voter_request = None
+        self.requests.reset()
 
     def _next_voter_state(self, state: EpochState, hard: HardState) -> VoterState:
         """Newborns that elect one of them are grown; who hears of a leader they did not elect has to learn."""
@@ -253,11 +231,38 @@ class RaftState:
             RaftFollowerState(leader_id, later, voter_request_due_ms=later), HardState(epoch, leader_id, voted)
         )
 
+    def add_voted_state(self, candidate: ReplicaKey) -> None:
+        """Vote for a candidate of this epoch; the election timer begins anew."""
+        self.hard_state = HardState(self.epoch, self.hard_state.leader_id, candidate)
+        assert isinstance(self.state, UnattachedState | ProspectiveState)
+        self.state.deadline_ms = self.random_election_deadline_ms()
+
+    def set_voter_state(self, voter_state: VoterState) -> None:
+        """Set how much this voter remembers of the quorum."""
+        self.hard_state = self.hard_state._replace(voter_state=voter_state)
+
+    def set_refused_leader(self, leader_id: int) -> None:
+        """Record that the process of a leader is gone."""
+        self.refused_leader_id = leader_id
+
+    def set_leader_search_deadline(self, deadline_ms: float) -> None:
+        """Set when a voter that is not grown reports that no leader is found."""
+        self.leader_search_deadline_ms = deadline_ms
+
     def reset_fetch_timeout(self) -> None:
-        """The leader this node follows lives: its time begins anew."""
+        """Record that the leader this node follows is alive."""
         assert isinstance(self.state, RaftFollowerState)
+        self.state.reset_fetch_timeout(self.now_ms + self.timeouts.fetch_ms)
+
+    def load_snapshot(self, snapshot: tuple[int, int]) -> None:
+        """Fetch a snapshot of the leader: nothing else is fetched until it is there."""
+        self.requests.start_snapshot(snapshot)
+        self.ready.load_snapshot = snapshot
+
+    def restart_fetching(self) -> None:
+        """Give up what is under way and fetch for another fetch timeout, as a node that cannot stand."""
         self.state.deadline_ms = self.now_ms + self.timeouts.fetch_ms
-        self.state.has_fetched_from_leader, self.state.skips_election_delay = True, False
+        self.requests.cancel()
 
     def maybe_transition(self, epoch: int, leader_id: int) -> None:
         """Another node names an epoch and perhaps its leader (R209). Who says it is this node is wrong.
@@ -279,15 +284,13 @@ class RaftState:
             if known in (NO_NODE_ID, leader_id):
                 self.transition_to_follower(epoch, leader_id)
             else:
-                self.ready.protocol_violation = (
-                    f"two leaders in epoch {epoch}: {known}, and now {leader_id} is said to lead"
-                )
+                self.ready.report_violation(f"two leaders in epoch {epoch}: {known} and {leader_id}")
 
     def report_duplicate_id(self, epoch: int, text: str) -> None:
         """Another node seems to have this one's id: said once an epoch, for what it asks is asked again and again."""
         if epoch > self.duplicate_id_epoch:
             self.duplicate_id_epoch = epoch
-            self.ready.log_message = (logging.WARNING, f"{text}: each node needs an id of its own")
+            self.ready.report(logging.WARNING, f"{text}: each node needs an id of its own")
 
     # ------------------------------------------------------------------ fetches that wait here
 

@@ -77,15 +77,17 @@ class RaftStateMachine(RaftState):
             self.update_local_end_offset()
 
     def _check_heard_leader(self) -> None:
-        if self.loading_snapshot is not None:
+        if self.requests.loading_snapshot is not None:
             self.reset_fetch_timeout()
 
     def _snapshot_loaded(self, event: events.SnapshotLoaded) -> None:
         """A snapshot replaces the log, unless it was asked for in a state that is over (R235)."""
-        if self.loading_snapshot != (event.end_offset, event.epoch):
+        snapshot = (event.end_offset, event.epoch)
+        if self.requests.loading_snapshot != snapshot:
             return
         assert isinstance(self.state, RaftFollowerState)
-        self.ready.truncate_to_snapshot, self.loading_snapshot = self.loading_snapshot, None
+        self.requests.complete_snapshot()
+        self.ready.truncate_to_snapshot = snapshot
         self.log_summary.truncate_to_snapshot(event.end_offset, event.epoch)
         self.flushed_offset = event.end_offset
         self.high_watermark = max(self.high_watermark, event.end_offset)

@@ -21,7 +21,6 @@ from ottla.controller.raft.state_machine.epoch_states import (
     RaftFollowerState,
     RaftLeaderState,
     ResignedState,
-    UnattachedState,
 )
 from ottla.controller.raft.state_machine.events import (
     AddVoter,
@@ -31,7 +30,6 @@ from ottla.controller.raft.state_machine.events import (
     Fetch,
     FetchedRaftBatch,
     FetchSnapshot,
-    HardState,
     KRaftVersionsResponse,
     OutboundResponse,
     QueryKRaftVersions,
@@ -112,12 +110,11 @@ def _evaluate_vote(raft: RaftState, vote: Vote) -> tuple[ErrorCode, bool]:
     granted = up_to_date and vote.candidate.id != raft.local_replica.id  # nobody else has this node's id
     if raft.hard_state.voter_state != VoterState.GROWN:
         granted = lost_disk.can_grant_vote_before_recovery(raft, vote) and granted
-    if vote.pre_vote and not granted and isinstance(raft.state, ProspectiveState):
-        raft.state.election.clear_rejection(vote.candidate.id, raft.next_request_ms)
+    refused = vote.pre_vote and not granted
+    if refused and isinstance(raft.state, ProspectiveState) and raft.state.election.clear_rejection(vote.candidate.id):
+        raft.requests.clear_backoff(vote.candidate.id)
     if granted and not vote.pre_vote and raft.hard_state.voted_key is None:
-        raft.hard_state = HardState(raft.epoch, raft.hard_state.leader_id, vote.candidate)
-        assert isinstance(raft.state, UnattachedState | ProspectiveState)
-        raft.state.deadline_ms = raft.random_election_deadline_ms()
+        raft.add_voted_state(vote.candidate)
     return ErrorCode.NONE, granted
 
 
@@ -139,10 +136,9 @@ def _handle_end_epoch(raft: RaftState, end: EndEpoch) -> RaftResponse:
         return _response(raft, wrong)
     raft.maybe_transition(end.epoch, end.leader_id)
     if isinstance(raft.state, RaftFollowerState) and raft.state.leader_id == end.leader_id:
-        raft.state.skips_election_delay = True  # by its place among the successors
-        raft.state.deadline_ms = raft.now_ms + successor_wait_ms(
-            [s.identifies(raft.local_replica) for s in end.preferred_successors], raft.timeouts.backoff_max_ms
-        )
+        is_me = [s.identifies(raft.local_replica) for s in end.preferred_successors]
+        deadline_ms = raft.now_ms + successor_wait_ms(is_me, raft.timeouts.backoff_max_ms)
+        raft.state.override_fetch_timeout(deadline_ms, leader_lost=False)
     return _response(raft)
 
 
@@ -165,15 +161,15 @@ def successor_wait_ms(is_me: list[bool], max_ms: float) -> float:
 
 def handle_failure(raft: RaftState, peer: int, request: RaftRequest) -> None:
     """Try again a little later; a leader makes itself known in its own time (R214)."""
-    if request is raft.pending_fetch or request is raft.pending_voter_request:
+    if request is raft.requests.pending_fetch or request is raft.requests.pending_voter_request:
         follower_fetch.handle_fetch_failure(raft, peer)
     elif isinstance(request, QueryKRaftVersions):
         voter_changes.handle_versions_response(raft, request, KRaftVersionsResponse(ErrorCode.BROKER_NOT_AVAILABLE))
     elif isinstance(request, Fetch | FetchSnapshot):
         pass  # the one was given up, the other is the shell's to repeat
-    elif peer in raft.next_request_ms:
+    elif peer in raft.requests.next_request_ms:
         wait_ms = raft.timeouts.fetch_ms / 2 if isinstance(request, BeginEpoch) else raft.timeouts.retry_ms
-        raft.next_request_ms[peer] = raft.now_ms + wait_ms
+        raft.requests.back_off(peer, raft.now_ms + wait_ms)
         if isinstance(raft.state, ProspectiveState) and raft.hard_state.voter_state == VoterState.NEWBORN:
             raft.state.election.unreachable_voters.add(peer)
             elections.evaluate_votes(raft)
@@ -185,12 +181,12 @@ def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: Er
     if asks and isinstance(raft.state, ProspectiveState) and error == ErrorCode.UNSUPPORTED_VERSION:
         elections.transition_to_candidate(raft)
     elif (
-        request is raft.pending_voter_request
+        request is raft.requests.pending_voter_request
         and error == ErrorCode.UNSUPPORTED_VERSION
         and isinstance(raft.state, RaftFollowerState)
     ):
-        raft.pending_voter_request = None
-        raft.state.has_updated_leader = True  # it does not want to know (R249)
+        raft.requests.complete()
+        raft.state.set_has_updated_leader()  # it does not want to know (R249)
     else:
         handle_failure(raft, peer, request)
 
@@ -206,11 +202,10 @@ def handle_response(
     assert not isinstance(answer, KRaftVersionsResponse)
     if raft.hard_state.voter_state != VoterState.GROWN:
         answer = lost_disk.record_response(raft, peer, answer)
-    before, fetched, offered = raft.state, request is raft.pending_fetch, request is raft.pending_voter_request
-    if fetched:
-        raft.pending_fetch = None
-    if offered:
-        raft.pending_voter_request = None
+    before, requests = raft.state, raft.requests
+    fetched, offered = request is requests.pending_fetch, request is requests.pending_voter_request
+    if fetched or offered:
+        requests.complete()
     if answer.error != ErrorCode.UNKNOWN_LEADER_EPOCH and (answer.epoch > raft.epoch or answer.leader_id >= 0):
         raft.maybe_transition(answer.epoch, answer.leader_id)
     match request, answer:
@@ -243,7 +238,7 @@ def _handle_epoch_response(
         case Vote(), ProspectiveState() | CandidateState() if answer.error != ErrorCode.NONE:
             handle_failure(raft, peer, request)  # neither a yes nor a no
         case Vote(pre_vote=True), ProspectiveState(election=election):
-            election.votes[peer] = answer.vote_granted
+            election.record_vote(peer, granted=answer.vote_granted)
             if not answer.vote_granted:
                 lost_disk.start_recovery(raft)  # who refuses an empty log has one, or follows somebody who has
             elections.evaluate_votes(raft)
@@ -251,10 +246,10 @@ def _handle_epoch_response(
             peer not in election.votes
         ):
             if raft.now_ms < deadline_ms:  # after a pause an old vote may be of a voter that lost its disk since
-                election.votes[peer] = answer.vote_granted
+                election.record_vote(peer, granted=answer.vote_granted)
                 elections.evaluate_votes(raft)
         case BeginEpoch(), RaftLeaderState():
-            raft.next_request_ms[peer] = raft.now_ms + raft.timeouts.fetch_ms / 2
+            raft.requests.back_off(peer, raft.now_ms + raft.timeouts.fetch_ms / 2)
         case EndEpoch(), ResignedState(acknowledged_voters=told):
             told.add(peer)
         case _:

@@ -15,7 +15,6 @@ from typing import Any
 
 from ottla.controller.raft.state_machine import fetch_handlers
 from ottla.controller.raft.state_machine.epoch_states import (
-    NO_DEADLINE_MS,
     PendingVoterChange,
     RaftLeaderState,
     ReplicaProgress,
@@ -121,7 +120,7 @@ def _add(raft: RaftState, ticket: Any, request: AddVoter) -> VoterChangeResponse
         message = f"The voter id for {_replica_text(voter)} is already part of the set of voters {_voters_text(raft)}."
         return _response(raft, ErrorCode.DUPLICATE_VOTER, message)
     ask = QueryKRaftVersions(voter, request.endpoints)
-    state.pending_change = PendingVoterChange(ticket, request, raft.now_ms + raft.timeouts.request_ms, ask)
+    state.start_change(PendingVoterChange(ticket, request, raft.now_ms + raft.timeouts.request_ms, ask))
     raft.ready.sends.append(OutboundRequest(voter.id, ask))
     return None
 
@@ -129,9 +128,8 @@ def _add(raft: RaftState, ticket: Any, request: AddVoter) -> VoterChangeResponse
 def handle_versions_response(raft: RaftState, ask: QueryKRaftVersions, answer: KRaftVersionsResponse) -> None:
     """The new voter said what it speaks: it is added now if it can follow at once (R248)."""
     change = raft.state.pending_change if isinstance(raft.state, RaftLeaderState) else None
-    if change is None or change.versions_query is not ask:
+    if change is None or not change.complete_query(ask):
         return
-    change.versions_query = None
     request, level = change.request, raft.voters.kraft_version
     assert isinstance(request, AddVoter)
     if answer.error != ErrorCode.NONE:
@@ -145,10 +143,9 @@ def handle_versions_response(raft: RaftState, ask: QueryKRaftVersions, answer: K
     else:
         feature = KRaftVersionFeature(answer.min_version, answer.max_version)
         entry = VotersRecordVoter(request.voter.id, request.voter.directory_id, list(request.endpoints), feature)
-        change.offset = _append(raft, [*_entries(raft), entry])
+        change.record_append(_append(raft, [*_entries(raft), entry]))
         if not request.ack_when_committed:
-            raft.ready.replies.append(OutboundResponse(change.pending_request, _response(raft, ErrorCode.NONE)))
-            change.pending_request = None
+            raft.ready.replies.append(OutboundResponse(change.pop_request(), _response(raft, ErrorCode.NONE)))
 
 
 def _caught_up(raft: RaftState, voter: ReplicaKey) -> bool:
@@ -167,8 +164,9 @@ def _remove(raft: RaftState, ticket: Any, request: RemoveVoter) -> VoterChangeRe
     if not left or len(left) == len(entries):
         message = f"Cannot remove voter {_replica_text(request.voter)} from the set of voters {_voters_text(raft)}"
         return _response(raft, ErrorCode.VOTER_NOT_FOUND, message)
-    state.pending_change = PendingVoterChange(ticket, request, raft.now_ms + raft.timeouts.request_ms)
-    state.pending_change.offset = _append(raft, left)
+    change = PendingVoterChange(ticket, request, raft.now_ms + raft.timeouts.request_ms)
+    state.start_change(change)
+    change.record_append(_append(raft, left))
     return None
 
 
@@ -207,7 +205,7 @@ def _update(raft: RaftState, request: UpdateVoter) -> VoterChangeResponse:
     feature = KRaftVersionFeature(request.min_version, request.max_version)
     row = VotersRecordVoter(key.id, key.directory_id, list(request.endpoints), feature)
     if raft.voters.kraft_version < 1:
-        state.voter_updates[key.id] = row
+        state.record_voter_update(row)
     else:
         _append(raft, [row if e.voter_id == key.id else e for e in _entries(raft)])
     fetch_handlers.update_check_quorum(raft, state, key)
@@ -248,23 +246,9 @@ def _append(raft: RaftState, voters: list[VotersRecordVoter], *before: Message) 
     offset = raft.append(len(controls), controls=controls) + len(before)
     raft.voters.add(offset, voter_keys(record), record)
     assert isinstance(raft.state, RaftLeaderState)
-    _carry_progress_over(raft, raft.state)
-    return offset
-
-
-def _carry_progress_over(raft: RaftState, leader: RaftLeaderState) -> None:
-    """What is known of the replicas goes on under the new set."""
-    current = raft.voters.current
-    for voter in current:
-        unnamed = leader.replicas.pop(ReplicaKey(voter.id), None)
-        if unnamed is not None:
-            leader.replicas[voter] = unnamed
-    leader.fetched_voters &= {v.id for v in current}
-    if len(current) == 1:
-        leader.deadline_ms = NO_DEADLINE_MS
-    elif leader.deadline_ms == NO_DEADLINE_MS:
-        leader.deadline_ms = raft.now_ms + raft.timeouts.check_quorum_ms
+    raft.state.update_voters(raft.voters.current, raft.now_ms + raft.timeouts.check_quorum_ms)
     raft.update_high_watermark()
+    return offset
 
 
 def maybe_complete_change(raft: RaftState) -> None:
@@ -280,9 +264,10 @@ def maybe_complete_change(raft: RaftState) -> None:
 
 def _complete_change(raft: RaftState, error: ErrorCode, message: str | None = None) -> None:
     assert isinstance(raft.state, RaftLeaderState)
-    change, raft.state.pending_change = raft.state.pending_change, None
-    if change is not None and change.pending_request is not None:
-        raft.ready.replies.append(OutboundResponse(change.pending_request, _response(raft, error, message)))
+    change = raft.state.complete_change()
+    request = None if change is None else change.pop_request()
+    if request is not None:
+        raft.ready.replies.append(OutboundResponse(request, _response(raft, error, message)))
 
 
 def is_own_removal_committed(raft: RaftState) -> bool:

@@ -43,7 +43,7 @@ def next_voter_request(raft: RaftState) -> AddVoter | RemoveVoter | UpdateVoter 
         before = raft.voters.find_voter(raft.local_replica.id)
         joins = AddVoter(raft.local_replica, tuple(entry.endpoints), ack_when_committed=False)
         out = joins if before is None else RemoveVoter(before)
-    state.voter_request_due_ms = raft.now_ms + raft.timeouts.fetch_ms
+    state.reset_update_voter_set_period(raft.now_ms + raft.timeouts.fetch_ms)
     return out
 
 
@@ -67,6 +67,6 @@ def handle_voter_response(
         return False
     if answer.error not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
         return False
-    state.has_updated_leader = True
+    state.set_has_updated_leader()
     raft.reset_fetch_timeout()
     return True

@@ -257,12 +257,8 @@ class MetadataStore:
 
     def prepare_state_write(self, hard: HardState, voters: VoterSetHistory) -> Callable[[], None]:
         """What writes quorum-state: call it in a thread, before anything else is done (R202). Raises OSError: final."""
-        state = self._state
-        state.hard_state = hard
-        state.data_version = min(self.kraft_version, 1)
-        if state.data_version == 0:
-            state.preserved_fields["currentVoters"] = [{"voterId": v.id} for v in voters.current]
-        return partial(state.write, self.disk, f"{self.directory}/{QUORUM_STATE}")
+        self._state.update(hard, self.kraft_version, [v.id for v in voters.current])
+        return partial(self._state.write, self.disk, f"{self.directory}/{QUORUM_STATE}")
 
     def append(self, append: LogAppend, now_ms: int) -> None:
         """Append a batch, our own as leader or another leader's as it is; not yet synced. Raises OSError: final."""

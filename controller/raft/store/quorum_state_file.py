@@ -62,6 +62,12 @@ class QuorumStateFile:
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise CorruptFile(f"{path}: {error!r}") from None
 
+    def update(self, hard: HardState, kraft_version: int, voter_ids: list[int]) -> None:
+        """Take over what is to be written next."""
+        self.hard_state, self.data_version = hard, min(kraft_version, 1)
+        if self.data_version == 0:
+            self.preserved_fields["currentVoters"] = [{"voterId": voter_id} for voter_id in voter_ids]
+
     def write(self, disk: Disk, path: str) -> None:
         """Write it aside, sync it, give it its name (R202)."""
         hard = self.hard_state

@@ -286,15 +286,16 @@ class SimulatedQuorum:
 
     def _load(self, host: SimulatedHost, position: int) -> None:
         machine = host.machine
-        if machine is None or machine.loading_snapshot is None or not isinstance(machine.state, RaftFollowerState):
+        snapshot = None if machine is None else machine.requests.loading_snapshot
+        if machine is None or snapshot is None or not isinstance(machine.state, RaftFollowerState):
             return
-        request = FetchSnapshot(host.key, machine.epoch, machine.loading_snapshot, position, 1)
+        request = FetchSnapshot(host.key, machine.epoch, snapshot, position, 1)
         self._send(host, machine.state.leader_id, request)
 
     def _continue_loading(self, host: SimulatedHost, event: ResponseReceived | RequestFailed) -> None:
         machine, request = host.machine, event.request
         assert isinstance(request, FetchSnapshot)
-        if machine is None or machine.loading_snapshot != request.snapshot or machine.epoch != request.epoch:
+        if machine is None or machine.requests.loading_snapshot != request.snapshot or machine.epoch != request.epoch:
             return
         if isinstance(event, RequestFailed) or event.response.error != ErrorCode.NONE:
             self._load(host, request.position)

@@ -80,8 +80,8 @@ async def test_a_snapshot_that_is_asked_for_once_more_is_not_written_by_two_at_o
         for _ in range(6):
             await trio.sleep(0.011)
             raft = quorum.nodes[4].running_controller._raft
-            assert raft.machine.loading_snapshot is not None
-            raft._nursery.start_soon(raft._load_snapshot, SnapshotId(*raft.machine.loading_snapshot))
+            assert raft.machine.requests.loading_snapshot is not None
+            raft._nursery.start_soon(raft._load_snapshot, SnapshotId(*raft.machine.requests.loading_snapshot))
         await quorum.wait_converged()
         assert not quorum.nodes[4].failures
         assert set(quorum.nodes[4].running_controller.image.topics) == {f"t{n}" for n in range(40)}

@@ -58,8 +58,8 @@ def fetched(
 
 
 def pending_fetch(raft: RaftStateMachine) -> Fetch:
-    assert raft.pending_fetch is not None
-    return raft.pending_fetch
+    assert raft.requests.pending_fetch is not None
+    return raft.requests.pending_fetch
 
 
 def test_r222_a_follower_says_where_its_log_ends() -> None:
@@ -311,8 +311,8 @@ def test_followers_that_lost_their_leader_take_turns(
     voters = VoterSetHistory(KEYS[n] for n in range(1, count + 1))
     raft = RaftStateMachine(KEYS[number], voters, HardState(5, leader), LogSummary(), lambda: 0.5)
     raft.step(0, RaftStarted())
-    assert raft.pending_fetch is not None
-    raft.step(10, ResponseReceived(leader, raft.pending_fetch, RaftFetchResponse(OK, 5, leader, offset=0)))
+    assert raft.requests.pending_fetch is not None
+    raft.step(10, ResponseReceived(leader, raft.requests.pending_fetch, RaftFetchResponse(OK, 5, leader, offset=0)))
     other = next(k for k in voters.current if k.id not in (number, leader)) if count > 2 else KEYS[leader]
     pre_vote = RequestReceived("t", Vote(other, 5, 0, 0, pre_vote=True))
     assert [r.response.vote_granted for r in raft.step(1_000, pre_vote).replies] == [False]  # type: ignore[union-attr]
@@ -332,8 +332,8 @@ def test_a_turn_is_over_when_the_leader_is_heard_again() -> None:
     raft.step(0, RaftStarted())
     raft.step(100, PeerConnectionRefused(2))
     assert raft.state.deadline_ms == 175
-    assert raft.pending_fetch is not None
-    raft.step(150, ResponseReceived(2, raft.pending_fetch, RaftFetchResponse(OK, 5, 2, offset=0)))
+    assert raft.requests.pending_fetch is not None
+    raft.step(150, ResponseReceived(2, raft.requests.pending_fetch, RaftFetchResponse(OK, 5, 2, offset=0)))
     assert raft.state == RaftFollowerState(2, 2_150, has_fetched_from_leader=True, voter_request_due_ms=2_000)
     raft.step(2_150, Tick())
     assert raft.state.deadline_ms == 2_225, "another time, another turn"

@@ -55,15 +55,15 @@ def requested_peers(ready: Ready) -> list[int]:
 
 
 def in_flight(raft: RaftStateMachine) -> Fetch:
-    assert raft.pending_fetch is not None
-    return raft.pending_fetch
+    assert raft.requests.pending_fetch is not None
+    return raft.requests.pending_fetch
 
 
 def fetch_response(
     raft: RaftStateMachine, now_ms: float, error: ErrorCode, epoch: int, leader_id: int, **values: Any
 ) -> Ready:
     said = RaftFetchResponse(error, epoch, leader_id)._replace(**values)
-    return raft.step(now_ms, ResponseReceived(raft.fetch_peer, in_flight(raft), said))
+    return raft.step(now_ms, ResponseReceived(raft.requests.fetch_peer, in_flight(raft), said))
 
 
 @pytest.mark.parametrize(("chance", "peer"), [(0.0, -2), (0.49, -2), (0.5, -3), (0.99, -3)])
@@ -192,7 +192,7 @@ def test_r256_nobody_follows_a_leader_it_cannot_reach(epoch: int, how: str) -> N
     raft.reachable_replicas.add(4)
     naming(raft, epoch, how)
     assert isinstance(raft.state, RaftFollowerState)
-    assert (raft.epoch, raft.leader_id, raft.fetch_peer) == (epoch, 4, 4)
+    assert (raft.epoch, raft.leader_id, raft.requests.fetch_peer) == (epoch, 4, 4)
 
 
 def test_r256_the_address_may_come_later() -> None:

@@ -104,7 +104,7 @@ def test_who_knows_of_a_quorum_does_not_stand_and_asks_the_others_how_far_they_a
         raft.step(at, Tick())
         assert isinstance(raft.state, UnattachedState)
     raft = voter(WIPED)
-    assert raft.next_request_ms.keys() == {2, 3}
+    assert raft.requests.next_request_ms.keys() == {2, 3}
     raft.step(10, ResponseReceived(2, Vote(FIRST, 0, 0, 0, True), RaftResponse(OK, 4, -1)))
     assert (raft.epoch, raft.responded_voters) == (4, {2})
 
@@ -167,8 +167,8 @@ def learns(raft: RaftStateMachine, at: float = 100) -> Fetch:
     raft.step(at, RequestReceived("t", BeginEpoch(2, 7)))
     assert isinstance(raft.state, RaftFollowerState)
     assert raft.hard_state.voter_state == WIPED
-    assert raft.pending_fetch is not None
-    return raft.pending_fetch
+    assert raft.requests.pending_fetch is not None
+    return raft.requests.pending_fetch
 
 
 def nothing(raft: RaftStateMachine, high_watermark: int = 0) -> RaftFetchResponse:
@@ -189,14 +189,14 @@ def test_once_all_have_answered_and_the_leader_has_nothing_more_it_votes_again()
     fetch = learns(raft)
     assert fetch.replica == NOBODY, "its leader did not answer yet"
     raft.step(110, ResponseReceived(2, fetch, nothing(raft)._replace(offset=0), (FetchedRaftBatch(0, 4, 7, b""),)))
-    fetch = raft.pending_fetch or next_fetch(raft)
+    fetch = raft.requests.pending_fetch or next_fetch(raft)
     assert fetch.replica == FIRST
     raft.step(120, ResponseReceived(2, fetch, nothing(raft)._replace(offset=5), (FetchedRaftBatch(5, 6, 7, b""),)))
     assert raft.hard_state.voter_state == WIPED, "there was more"
-    fetch = raft.pending_fetch or next_fetch(raft)
+    fetch = raft.requests.pending_fetch or next_fetch(raft)
     raft.step(130, ResponseReceived(2, fetch, nothing(raft)._replace(offset=7)))
     assert raft.hard_state.voter_state == WIPED, "what came was damaged"
-    fetch = raft.pending_fetch or next_fetch(raft)
+    fetch = raft.requests.pending_fetch or next_fetch(raft)
     ready = raft.step(140, ResponseReceived(2, fetch, nothing(raft)))
     assert ready.hard_state == HardState(7, 2)
     assert response_to(raft, Vote(THIRD, 8, 7, 7)).vote_granted
@@ -205,8 +205,8 @@ def test_once_all_have_answered_and_the_leader_has_nothing_more_it_votes_again()
 def next_fetch(raft: RaftStateMachine) -> Fetch:
     """The one that is sent once what came lies on the disk."""
     raft.step(115, LogFlushed(raft.log_summary.end_offset))
-    assert raft.pending_fetch is not None
-    return raft.pending_fetch
+    assert raft.requests.pending_fetch is not None
+    return raft.requests.pending_fetch
 
 
 def test_where_not_all_answer_it_is_silent_until_nothing_can_rest_on_what_it_said_before() -> None:
@@ -216,8 +216,8 @@ def test_where_not_all_answer_it_is_silent_until_nothing_can_rest_on_what_it_sai
     while raft.hard_state.voter_state == WIPED and at < 12_000:
         at += 400
         raft.step(at, ResponseReceived(2, fetch, nothing(raft)))
-        assert raft.pending_fetch is not None
-        fetch = raft.pending_fetch
+        assert raft.requests.pending_fetch is not None
+        fetch = raft.requests.pending_fetch
         sent.append((at, fetch.replica))
     first = next(t for t, replica in sent if replica == FIRST)
     assert 2 * (1000 + 3000) * 1.1 <= first < 2 * (1000 + 3000) * 1.1 + 400
@@ -227,7 +227,7 @@ def test_where_not_all_answer_it_is_silent_until_nothing_can_rest_on_what_it_sai
 def test_a_question_is_not_asked_again_of_who_answered_and_again_of_who_did_not() -> None:
     raft = voter(NEW)
     learns(raft)
-    assert raft.next_request_ms[3] == float("inf")
+    assert raft.requests.next_request_ms[3] == float("inf")
     vote = Vote(FIRST, 7, 0, 0, True, ReplicaKey(3))
     ready = raft.step(200, RequestFailed(3, vote))
     assert 3 not in requests_by_peer(ready)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.controller.raft.state_machine.epoch_states import MAX_OBSERVERS, OBSERVER_SESSION_TIMEOUT_MS
 from ottla.controller.raft.state_machine.events import Fetch, ReplicaKey, RequestReceived, ResponseReceived
-from ottla.controller.raft.state_machine.leader import MAX_OBSERVERS, OBSERVER_SESSION_TIMEOUT_MS
 from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMachine
 from ottla.controller.raft.state_machine.tests.test_voter_changes import SPEAKS, adding, said
 from ottla.controller.raft.tests.raft_fixture import KEYS, leader_of_voters, replica_fetches

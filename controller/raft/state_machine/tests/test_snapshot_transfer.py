@@ -72,9 +72,9 @@ def test_r228_a_voter_that_fetches_a_snapshot_lives() -> None:
 def loading() -> tuple[RaftStateMachine, FetchSnapshot]:
     """A follower of 2 in epoch 5 that was told to load a snapshot, and what it asks for first."""
     raft = follower()
-    assert raft.pending_fetch is not None
-    raft.step(100, ResponseReceived(2, raft.pending_fetch, RaftFetchResponse(OK, 5, 2, snapshot=(90, 4))))
-    assert raft.loading_snapshot == (90, 4)
+    assert raft.requests.pending_fetch is not None
+    raft.step(100, ResponseReceived(2, raft.requests.pending_fetch, RaftFetchResponse(OK, 5, 2, snapshot=(90, 4))))
+    assert raft.requests.loading_snapshot == (90, 4)
     return raft, FetchSnapshot(FIRST, 5, (90, 4), 0)
 
 
@@ -87,7 +87,7 @@ def test_r235_each_part_shows_that_the_leader_lives() -> None:
         at = ask._replace(position=position)
         assert not raft.step(now, ResponseReceived(2, at, PART._replace(position=position))).sends
         assert raft.state.deadline_ms == now + 2000
-        assert raft.loading_snapshot == (90, 4)
+        assert raft.requests.loading_snapshot == (90, 4)
     raft.step(2600, SnapshotLoaded(90, 4))
     assert raft.log_summary.end_offset == 90
 
@@ -105,7 +105,7 @@ def test_r235_what_the_leader_does_not_have_is_forgotten_and_the_log_asked_for(s
     raft, ask = loading()
     (send,) = raft.step(1000, ResponseReceived(2, ask, said)).sends
     assert isinstance(send.request, Fetch)
-    assert raft.loading_snapshot is None
+    assert raft.requests.loading_snapshot is None
     assert raft.step(1100, SnapshotLoaded(90, 4)).truncate_to_snapshot is None
 
 
@@ -114,7 +114,7 @@ def test_r209_another_error_changes_nothing_and_the_shell_asks_again(error: Erro
     raft, ask = loading()
     assert not raft.step(1000, ResponseReceived(2, ask, RaftFetchSnapshotResponse(error, 5, 2))).sends
     assert not raft.step(1000, RequestFailed(2, ask)).sends
-    assert (raft.loading_snapshot, raft.state.deadline_ms) == ((90, 4), 2100)
+    assert (raft.requests.loading_snapshot, raft.state.deadline_ms) == ((90, 4), 2100)
 
 
 def test_r209_an_answer_that_names_another_leader_ends_the_loading() -> None:
@@ -124,7 +124,7 @@ def test_r209_an_answer_that_names_another_leader_ends_the_loading() -> None:
     ):
         raft, ask = loading()
         (send,) = raft.step(1000, ResponseReceived(2, ask, said)).sends
-        assert (raft.epoch, raft.leader_id, send.peer, raft.loading_snapshot) == (8, 3, 3, None)
+        assert (raft.epoch, raft.leader_id, send.peer, raft.requests.loading_snapshot) == (8, 3, 3, None)
         assert isinstance(send.request, Fetch)
         raft.step(1010, ResponseReceived(2, ask, PART))
         assert raft.state.deadline_ms == 3000, "an old answer"
@@ -140,8 +140,8 @@ def test_an_observer_whose_leader_is_gone_asks_others_instead_of_waiting_for_the
         bootstrap=(-2,),
     )
     raft.step(0, RaftStarted())
-    assert raft.pending_fetch is not None
-    raft.step(100, ResponseReceived(2, raft.pending_fetch, RaftFetchResponse(OK, 5, 2, snapshot=(90, 4))))
+    assert raft.requests.pending_fetch is not None
+    raft.step(100, ResponseReceived(2, raft.requests.pending_fetch, RaftFetchResponse(OK, 5, 2, snapshot=(90, 4))))
     ready = raft.step(2100, Tick())
-    assert raft.loading_snapshot is None
+    assert raft.requests.loading_snapshot is None
     assert [type(s.request) for s in ready.sends] == [Fetch]

@@ -55,14 +55,18 @@ def follows(mine: VotersRecordVoter | None, voters: VotersRecord | None, *, join
     history = VoterSetHistory(keys, voters, 0 if voters else -1)
     raft = RaftStateMachine(FIRST, history, HardState(5, 2), LogSummary(), lambda: 0.5, entry=mine, auto_join=joins)
     raft.step(0, RaftStarted())
-    assert raft.pending_fetch is not None
+    assert raft.requests.pending_fetch is not None
     return raft
+
+
+def in_flight(raft: RaftStateMachine) -> Fetch:
+    assert raft.requests.pending_fetch is not None
+    return raft.requests.pending_fetch
 
 
 def next_request(raft: RaftStateMachine, now_ms: float) -> Any:
     """What is sent once the fetch that is under way has brought nothing."""
-    assert raft.pending_fetch is not None
-    (send,) = raft.step(now_ms, ResponseReceived(2, raft.pending_fetch, RaftFetchResponse(OK, 5, 2, offset=0))).sends
+    (send,) = raft.step(now_ms, ResponseReceived(2, in_flight(raft), RaftFetchResponse(OK, 5, 2, offset=0))).sends
     assert send.peer == 2
     return send.request
 
@@ -75,7 +79,7 @@ def test_r249_a_voter_whose_entry_differs_tells_the_leader_each_fetch_timeout() 
     assert isinstance(next_request(raft, 1999), Fetch)
     own = next_request(raft, 2000)
     assert own == OWN
-    assert raft.pending_fetch is None, "nothing is fetched meanwhile"
+    assert raft.requests.pending_fetch is None, "nothing is fetched meanwhile"
     (send,) = raft.step(2010, ResponseReceived(2, own, VoterChangeResponse(OK, 5, 2))).sends
     assert isinstance(send.request, Fetch)
     assert raft.state.deadline_ms == 4010, "the leader lives"
@@ -114,8 +118,9 @@ def test_r249_at_kraft_version_0_each_leader_is_told_once() -> None:
         for now in (3000, 4001, 5000):
             assert isinstance(next_request(raft, now), Fetch), how
         raft.step(5100, RequestReceived("t", BeginEpoch(2, 6)))
-        raft.step(6000, ResponseReceived(2, raft.pending_fetch, RaftFetchResponse(OK, 6, 2, offset=0)))  # type: ignore[arg-type]
-        (send,) = raft.step(7100, ResponseReceived(2, raft.pending_fetch, RaftFetchResponse(OK, 6, 2, offset=0))).sends  # type: ignore[arg-type]
+        answer = RaftFetchResponse(OK, 6, 2, offset=0)
+        raft.step(6000, ResponseReceived(2, in_flight(raft), answer))
+        (send,) = raft.step(7100, ResponseReceived(2, in_flight(raft), answer)).sends
         assert send.request == OWN._replace(epoch=6), "a new leader"
 
 
@@ -159,8 +164,8 @@ def test_r250_who_may_joins_by_itself() -> None:
     for error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER, OK):
         (send,) = raft.step(2010, ResponseReceived(2, wish, VoterChangeResponse(error))).sends
         assert isinstance(send.request, Fetch)
-        raft.pending_voter_request = wish
-        raft.pending_fetch = None
+        raft.requests.pending_voter_request = wish
+        raft.requests.pending_fetch = None
     assert not raft.step(2020, ResponseReceived(2, wish, VoterChangeResponse(ErrorCode.UNKNOWN_SERVER_ERROR))).sends, (
         "the leader rests"
     )
@@ -218,18 +223,12 @@ def test_r249_names_of_hosts_and_listeners_are_the_same_in_any_letters() -> None
 def test_r201_a_cut_takes_a_change_back() -> None:
     raft = follows(voter_entry(1), voters_record(1, 2))
     four = voters_record(1, 2, 4)
-    assert raft.pending_fetch is not None
-    said_ = RaftFetchResponse(OK, 5, 2, offset=0)
-    raft.step(
-        10,
-        ResponseReceived(
-            2, raft.pending_fetch, said_, (FetchedRaftBatch(0, 0, 4, "raw"), FetchedRaftBatch(1, 1, 4, "raw", four))
-        ),
-    )
+    batches = FetchedRaftBatch(0, 0, 4, "raw"), FetchedRaftBatch(1, 1, 4, "raw", four)
+    raft.step(10, ResponseReceived(2, in_flight(raft), RaftFetchResponse(OK, 5, 2, offset=0), batches))
     assert (raft.voters.record, raft.voters.offset) == (four, 1)
     raft.step(20, LogFlushed(2))
-    assert raft.pending_fetch is not None
-    raft.step(30, ResponseReceived(2, raft.pending_fetch, RaftFetchResponse(OK, 5, 2, diverging=(4, 1))))
+    assert raft.requests.pending_fetch is not None
+    raft.step(30, ResponseReceived(2, raft.requests.pending_fetch, RaftFetchResponse(OK, 5, 2, diverging=(4, 1))))
     assert (raft.voters.record, raft.voters.offset) == (voters_record(1, 2), 0)
 
 

@@ -1,0 +1,83 @@
+"""Requests of a raft node to its peers: which are under way, and when each peer may be asked again.
+
+Source: ``RequestManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.controller.raft.state_machine.epoch_states import NO_DEADLINE_MS
+from ottla.controller.raft.state_machine.events import NO_NODE_ID, AddVoter, Fetch, RemoveVoter, UpdateVoter
+
+
+class RaftRequestManager:
+    """The fetch, voter request or snapshot that a follower has under way, and the backoff of each peer."""
+
+    def __init__(self) -> None:
+        self.next_request_ms: dict[int, float] = {}
+        """Voter -> when it may be asked (again); never, while a request to it is under way."""
+        self.pending_fetch: Fetch | None = None
+        """The fetch that is under way: answers to any other come too late."""
+        self.pending_voter_request: AddVoter | RemoveVoter | UpdateVoter | None = None
+        """What the leader is being told of this node; nothing is fetched meanwhile."""
+        self.fetch_peer = NO_NODE_ID
+        """The peer that the request under way was sent to."""
+        self.fetch_deadline_ms = NO_DEADLINE_MS
+        """When the request under way is given up."""
+        self.loading_snapshot: tuple[int, int] | None = None
+        """The snapshot that is being fetched from the leader."""
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether a fetch or a voter request is under way."""
+        return self.pending_fetch is not None or self.pending_voter_request is not None
+
+    def deadlines_ms(self, now_ms: float) -> Iterator[float]:
+        """Return when there may be something to do for a request."""
+        yield from (at for at in self.next_request_ms.values() if at > now_ms)
+        if self.is_fetching:
+            yield self.fetch_deadline_ms
+
+    def is_backoff_over(self, peer: int, now_ms: float) -> bool:
+        """Return whether a peer may be asked."""
+        return self.next_request_ms.get(peer, 0) <= now_ms
+
+    def back_off(self, peer: int, until_ms: float) -> None:
+        """Ask a peer nothing until then."""
+        self.next_request_ms[peer] = until_ms
+
+    def clear_backoff(self, peer: int) -> None:
+        """Let a peer be asked at once."""
+        self.next_request_ms.pop(peer, None)
+
+    def start(self, peer: int, request: Fetch | AddVoter | RemoveVoter | UpdateVoter, deadline_ms: float) -> None:
+        """Record a fetch, or a voter request to the leader, that is sent: no other is sent meanwhile."""
+        self.clear_backoff(peer)
+        self.fetch_peer, self.fetch_deadline_ms = peer, deadline_ms
+        if isinstance(request, Fetch):
+            self.pending_fetch = request
+        else:
+            self.pending_voter_request = request
+
+    def complete(self) -> None:
+        """Record that the fetch or voter request is not under way any more."""
+        self.pending_fetch = self.pending_voter_request = None
+
+    def start_snapshot(self, snapshot: tuple[int, int]) -> None:
+        """Record a snapshot that is fetched from the leader: nothing else is fetched meanwhile."""
+        self.loading_snapshot = snapshot
+
+    def complete_snapshot(self) -> None:
+        """Record that the snapshot is there, or is given up."""
+        self.loading_snapshot = None
+
+    def cancel(self) -> None:
+        """Give up what is under way: a response to it has no effect."""
+        self.complete()
+        self.complete_snapshot()
+
+    def reset(self) -> None:
+        """Give up what is under way, and the backoffs."""
+        self.next_request_ms.clear()
+        self.cancel()
