@@ -89,12 +89,27 @@ def test_the_story_of_a_transaction_is_the_one_the_machine_tells() -> None:
     assert transactions.render_page(text) == text, "run python -m devtools.docs.transactions"
 
 
-def test_links_lead_somewhere() -> None:
+_LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of a page: those written as HTML, and those of its headings as GitHub makes them."""
+    text = _FENCE.sub("", page.read_text())
+    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    made = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return made | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+def test_links_lead_to_pages_and_anchors_that_exist() -> None:
     broken = []
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
-            if "://" not in target and not (page.parent / target).exists():
-                broken.append(f"{page.relative_to(ROOT)}: {target}")
+        text = re.sub(r"`[^`\n]+`", "", _FENCE.sub("", page.read_text()))
+        for target, anchor in _LINK.findall(text):
+            if "://" in target:
+                continue
+            to = page.parent / target if target else page
+            if not to.exists() or (anchor and to.suffix == ".md" and anchor not in _anchors(to)):
+                broken.append(f"{page.relative_to(ROOT)}: {target}#{anchor}")
     assert not broken, "\n".join(broken)
 
 
