@@ -18,6 +18,7 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 # Longer than the budget, with its reason.
 LONG_FILES = {
+    "broker/dispatch/api_registry.py": "one table: a row for each of Kafka's 89 APIs",
     "broker/replication/hosted_partition.py": "a hosted partition and the change of its ISR refer to each other",
 }
 # Below each field of a message class stands its explanation, which the compiler drops: such a module is as long as the

@@ -1,148 +1,658 @@
-"""Registry of the APIs that the broker and controller listeners serve.
+"""Registry of the APIs that this node serves: one row for each API of Apache Kafka.
 
-Source: ``ApiKeys.java``, the schemas' ``listeners``, ``ControllerApis.scala`` (apache/kafka 4.3.1).
+Source: ``ApiKeys.java``, the schemas' ``listeners``, ``KafkaApis.scala``, ``ControllerApis.scala``,
+``AuthHelper.scala``, the ``getErrorResponse`` of each request class in ``clients`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ottla.broker.api_spec import (
+    ApiSpec,
+    AuthorizationRule,
+    ConfigResourceRule,
+    CoordinatorPartitions,
+    CreatedConfigsRule,
+    DeleteTopicsRule,
+    Endpoint,
+    ErrorMessage,
+    ErrorResponse,
+    ErrorRows,
+    Forwarding,
+    ForwardingTarget,
+    MutationQuota,
+    NamedPartitions,
+    Permission,
+    QuotaKind,
+    RequestRule,
+    ResourceRule,
+)
+from ottla.controller.config.config_keys import METRICS_LISTENER
+from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode
+
+ALTER, ALTER_CONFIGS, CLUSTER_ACTION = AclOperation.ALTER, AclOperation.ALTER_CONFIGS, AclOperation.CLUSTER_ACTION
+CREATE, CREATE_TOKENS, DELETE = AclOperation.CREATE, AclOperation.CREATE_TOKENS, AclOperation.DELETE
+DESCRIBE, DESCRIBE_CONFIGS = AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS
+DESCRIBE_TOKENS, IDEMPOTENT_WRITE = AclOperation.DESCRIBE_TOKENS, AclOperation.IDEMPOTENT_WRITE
+READ, WRITE = AclOperation.READ, AclOperation.WRITE
+CLUSTER, DELEGATION_TOKEN, GROUP = ResourceType.CLUSTER, ResourceType.DELEGATION_TOKEN, ResourceType.GROUP
+TOPIC, TRANSACTIONAL_ID, USER = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID, ResourceType.USER
+
+READ_GROUP = RequestRule(READ, GROUP, "group_id")
+WRITE_TRANSACTIONAL_ID = RequestRule(WRITE, TRANSACTIONAL_ID, "transactional_id")
+ALTER_CLUSTER, DESCRIBE_CLUSTER = RequestRule(ALTER), RequestRule(DESCRIBE)
+CLUSTER_MEMBERS_ONLY = RequestRule(CLUSTER_ACTION)
+GROUP_AND_TOPICS = Permission(DESCRIBE, GROUP), Permission(DESCRIBE, TOPIC)
+READ_GROUP_AND_TOPICS = Permission(READ, GROUP), Permission(READ, TOPIC)
+
+FORWARD = Endpoint("admin.forward_to_controller")
+"""A broker's part in a request that only the controller authorizes and decides."""
+FORWARDED = Forwarding()
+FORWARDED_TO_QUORUM = Forwarding(ForwardingTarget.QUORUM)
+FORWARDED_WITH_REQUESTER = Forwarding(ForwardingTarget.CONTROLLER_WITH_REQUESTER)
+
+PARTITION_ROWS = ErrorRows("partitions", "partitions", ("partition_index",))
+CONFIG_ROWS = ErrorRows("resources", "responses", ("resource_type", "resource_name"))
+ERROR_TEXT = ErrorResponse(message=ErrorMessage.ERROR_TEXT)
 
 
-class ApiSpec(NamedTuple):
-    """Versions we speak and advertise, the oldest that is really answered, and where the handler is."""
-
-    min_version: int
-    max_version: int
-    handler_module: str
-    oldest_supported: int | None = None
-    cancel_on_disconnect: bool = False
-    """Whether its waiting is given up when the client leaves: nothing but the answer hangs on it."""
-    retains_buffer: bool = False
-    """Whether parts of the request are kept beyond its answer."""
+def _rows(rows: ErrorRows) -> ErrorResponse:
+    """Return the layout of a response that has its errors in one list of rows."""
+    return ErrorResponse((rows,))
 
 
-BROKER_APIS: dict[ApiKey, ApiSpec] = {
-    # Advertised from 0 so that old librdkafka does not give up; 0 to 2 close the connection, as in Kafka.
-    ApiKey.PRODUCE: ApiSpec(0, 13, "produce.produce", oldest_supported=3, cancel_on_disconnect=True),
-    ApiKey.FETCH: ApiSpec(4, 18, "fetch.fetch", cancel_on_disconnect=True),
-    ApiKey.LIST_OFFSETS: ApiSpec(1, 11, "offsets.list_offsets"),
-    ApiKey.METADATA: ApiSpec(0, 13, "admin.metadata"),
-    ApiKey.OFFSET_COMMIT: ApiSpec(2, 10, "offsets.offset_commit"),
-    ApiKey.OFFSET_FETCH: ApiSpec(1, 10, "offsets.offset_fetch"),
-    ApiKey.FIND_COORDINATOR: ApiSpec(0, 6, "groups.find_coordinator"),
-    ApiKey.JOIN_GROUP: ApiSpec(0, 9, "groups.join_group", cancel_on_disconnect=True, retains_buffer=True),
-    ApiKey.HEARTBEAT: ApiSpec(0, 4, "groups.heartbeat"),
-    ApiKey.LEAVE_GROUP: ApiSpec(0, 5, "groups.leave_group", retains_buffer=True),
-    ApiKey.SYNC_GROUP: ApiSpec(0, 5, "groups.sync_group", cancel_on_disconnect=True, retains_buffer=True),
-    ApiKey.DESCRIBE_GROUPS: ApiSpec(0, 6, "groups.describe_groups"),
-    ApiKey.LIST_GROUPS: ApiSpec(0, 5, "groups.list_groups"),
-    ApiKey.SASL_HANDSHAKE: ApiSpec(0, 1, "security.sasl_handshake"),
-    ApiKey.API_VERSIONS: ApiSpec(0, 4, "admin.api_versions"),
-    ApiKey.CREATE_TOPICS: ApiSpec(2, 7, "admin.forward_to_controller"),
-    ApiKey.DELETE_TOPICS: ApiSpec(1, 6, "admin.delete_topics"),
-    ApiKey.DELETE_RECORDS: ApiSpec(0, 2, "admin.delete_records"),
-    ApiKey.INIT_PRODUCER_ID: ApiSpec(0, 5, "transactions.init_producer_id"),
-    ApiKey.ADD_PARTITIONS_TO_TXN: ApiSpec(0, 5, "transactions.add_partitions_to_txn"),
-    ApiKey.ADD_OFFSETS_TO_TXN: ApiSpec(0, 4, "transactions.add_offsets_to_txn"),
-    ApiKey.END_TXN: ApiSpec(0, 5, "transactions.end_txn"),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiSpec(2, 4, "offsets.offset_for_leader_epoch"),
-    ApiKey.WRITE_TXN_MARKERS: ApiSpec(1, 2, "transactions.write_txn_markers"),
-    ApiKey.TXN_OFFSET_COMMIT: ApiSpec(0, 5, "transactions.txn_offset_commit"),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: ApiSpec(0, 1, "admin.describe_client_quotas"),
-    ApiKey.ALTER_CLIENT_QUOTAS: ApiSpec(0, 1, "admin.forward_to_controller"),
-    ApiKey.DESCRIBE_ACLS: ApiSpec(1, 3, "security.describe_acls"),
-    ApiKey.CREATE_ACLS: ApiSpec(1, 3, "admin.forward_to_controller"),
-    ApiKey.DELETE_ACLS: ApiSpec(1, 3, "admin.forward_to_controller"),
-    ApiKey.DESCRIBE_CONFIGS: ApiSpec(1, 4, "admin.describe_configs"),
-    ApiKey.ALTER_CONFIGS: ApiSpec(0, 2, "admin.alter_configs"),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: ApiSpec(1, 2, "admin.alter_replica_log_dirs"),
-    ApiKey.DESCRIBE_LOG_DIRS: ApiSpec(1, 5, "admin.describe_log_dirs"),
-    ApiKey.SASL_AUTHENTICATE: ApiSpec(0, 2, "security.sasl_authenticate"),
-    ApiKey.CREATE_PARTITIONS: ApiSpec(0, 3, "admin.forward_to_controller"),
-    ApiKey.CREATE_DELEGATION_TOKEN: ApiSpec(1, 3, "security.delegation_tokens"),
-    ApiKey.RENEW_DELEGATION_TOKEN: ApiSpec(1, 2, "security.delegation_tokens"),
-    ApiKey.EXPIRE_DELEGATION_TOKEN: ApiSpec(1, 2, "security.delegation_tokens"),
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: ApiSpec(1, 3, "security.describe_delegation_token"),
-    ApiKey.DELETE_GROUPS: ApiSpec(0, 2, "groups.delete_groups"),
-    ApiKey.ELECT_LEADERS: ApiSpec(0, 2, "admin.forward_to_controller"),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: ApiSpec(0, 1, "admin.incremental_alter_configs"),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ApiSpec(0, 1, "admin.forward_to_controller"),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: ApiSpec(0, 0, "admin.forward_to_controller"),
-    ApiKey.OFFSET_DELETE: ApiSpec(0, 0, "offsets.offset_delete"),
-    ApiKey.DESCRIBE_QUORUM: ApiSpec(0, 2, "admin.forward_to_controller"),
-    ApiKey.UPDATE_FEATURES: ApiSpec(0, 2, "admin.forward_to_controller"),
-    ApiKey.DESCRIBE_CLUSTER: ApiSpec(0, 2, "admin.describe_cluster"),
-    ApiKey.UNREGISTER_BROKER: ApiSpec(0, 0, "admin.forward_to_controller"),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ApiSpec(0, 0, "security.describe_user_scram_credentials"),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ApiSpec(0, 0, "admin.forward_to_controller"),
-    ApiKey.DESCRIBE_PRODUCERS: ApiSpec(0, 0, "transactions.describe_producers"),
-    ApiKey.SHARE_GROUP_HEARTBEAT: ApiSpec(1, 1, "share.share_group_heartbeat", retains_buffer=True),
-    ApiKey.SHARE_GROUP_DESCRIBE: ApiSpec(1, 1, "share.share_group_describe"),
-    ApiKey.SHARE_FETCH: ApiSpec(1, 2, "share.share_fetch", cancel_on_disconnect=True),
-    ApiKey.SHARE_ACKNOWLEDGE: ApiSpec(1, 2, "share.share_acknowledge"),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ApiSpec(0, 1, "share.describe_share_group_offsets"),
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ApiSpec(0, 0, "share.alter_share_group_offsets", retains_buffer=True),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ApiSpec(0, 0, "share.delete_share_group_offsets", retains_buffer=True),
-    ApiKey.INITIALIZE_SHARE_GROUP_STATE: ApiSpec(0, 0, "share.initialize_share_group_state"),
-    ApiKey.READ_SHARE_GROUP_STATE: ApiSpec(0, 0, "share.read_share_group_state"),
-    ApiKey.WRITE_SHARE_GROUP_STATE: ApiSpec(0, 1, "share.write_share_group_state"),
-    ApiKey.DELETE_SHARE_GROUP_STATE: ApiSpec(0, 0, "share.delete_share_group_state"),
-    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: ApiSpec(0, 1, "share.read_share_group_state_summary"),
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: ApiSpec(0, 0, "admin.get_telemetry_subscriptions"),
-    ApiKey.PUSH_TELEMETRY: ApiSpec(0, 0, "admin.push_telemetry"),
-    ApiKey.LIST_CONFIG_RESOURCES: ApiSpec(0, 1, "admin.list_config_resources"),
-    ApiKey.DESCRIBE_TRANSACTIONS: ApiSpec(0, 0, "transactions.describe_transactions"),
-    ApiKey.LIST_TRANSACTIONS: ApiSpec(0, 2, "transactions.list_transactions"),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiSpec(0, 1, "groups.consumer_group_heartbeat", retains_buffer=True),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: ApiSpec(0, 1, "groups.consumer_group_describe"),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiSpec(0, 0, "admin.describe_topic_partitions"),
-    ApiKey.STREAMS_GROUP_HEARTBEAT: ApiSpec(0, 0, "groups.streams_group_heartbeat", retains_buffer=True),
-    ApiKey.STREAMS_GROUP_DESCRIBE: ApiSpec(0, 0, "groups.streams_group_describe"),
-    ApiKey.ADD_RAFT_VOTER: ApiSpec(0, 1, "admin.forward_to_controller"),
-    ApiKey.REMOVE_RAFT_VOTER: ApiSpec(0, 0, "admin.forward_to_controller"),
-}
+def _controller(*rules: AuthorizationRule) -> Endpoint:
+    """Return the endpoint of a request that the active controller decides."""
+    return Endpoint("controller.controller_requests", rules)
+
+
+def _raft(*rules: AuthorizationRule) -> Endpoint:
+    """Return the endpoint of a request that this node's Raft replica answers."""
+    return Endpoint("controller.raft_requests", rules)
+
+
+API_SPECS: tuple[ApiSpec, ...] = (
+    ApiSpec(
+        ApiKey.PRODUCE,
+        0,  # advertised so that old librdkafka does not give up; 0 to 2 close the connection, as in Kafka
+        13,
+        Endpoint("produce.produce", (Permission(WRITE, TRANSACTIONAL_ID), Permission(WRITE, TOPIC))),
+        oldest_supported=3,
+        quota=QuotaKind.PRODUCE,
+        partitions=NamedPartitions("topic_data", "name", "topic_id", "partition_data", "index"),
+        cancel_on_disconnect=True,
+    ),
+    ApiSpec(
+        ApiKey.FETCH,
+        4,
+        18,
+        Endpoint("fetch.fetch", (Permission(READ, TOPIC), Permission(CLUSTER_ACTION, CLUSTER))),
+        _raft(CLUSTER_MEMBERS_ONLY),
+        quota=QuotaKind.FETCH,
+        partitions=NamedPartitions("topics", "topic", "topic_id", "partitions", "partition"),
+        cancel_on_disconnect=True,
+    ),
+    ApiSpec(
+        ApiKey.LIST_OFFSETS,
+        1,
+        11,
+        Endpoint("offsets.list_offsets", (ResourceRule(DESCRIBE, TOPIC),)),
+        error_response=_rows(ErrorRows("topics", "topics", ("name",), nested=PARTITION_ROWS)),
+        partitions=NamedPartitions(),
+    ),
+    ApiSpec(
+        ApiKey.METADATA,
+        0,
+        13,
+        Endpoint(
+            "admin.metadata",
+            (
+                Permission(DESCRIBE, TOPIC),
+                Permission(CREATE, TOPIC),
+                Permission(CREATE, CLUSTER, logs_denial=False),
+                Permission(DESCRIBE, CLUSTER),
+            ),
+        ),
+    ),
+    ApiSpec(
+        ApiKey.OFFSET_COMMIT,
+        2,
+        10,
+        Endpoint("offsets.offset_commit", (READ_GROUP, ResourceRule(READ, TOPIC, ids_since=10))),
+        error_response=_rows(ErrorRows("topics", "topics", ("name", "topic_id"), nested=PARTITION_ROWS)),
+    ),
+    ApiSpec(ApiKey.OFFSET_FETCH, 1, 10, Endpoint("offsets.offset_fetch", GROUP_AND_TOPICS)),
+    ApiSpec(
+        ApiKey.FIND_COORDINATOR,
+        0,
+        6,
+        Endpoint(
+            "groups.find_coordinator",
+            (Permission(DESCRIBE, GROUP), Permission(DESCRIBE, TRANSACTIONAL_ID), Permission(CLUSTER_ACTION, CLUSTER)),
+        ),
+        partitions=CoordinatorPartitions(),
+    ),
+    ApiSpec(
+        ApiKey.JOIN_GROUP,
+        0,
+        9,
+        Endpoint("groups.join_group", (READ_GROUP,)),
+        error_response=ErrorResponse(values=(("protocol_name", None),)),
+        cancel_on_disconnect=True,
+        retains_buffer=True,
+    ),
+    ApiSpec(ApiKey.HEARTBEAT, 0, 4, Endpoint("groups.heartbeat", (READ_GROUP,))),
+    ApiSpec(ApiKey.LEAVE_GROUP, 0, 5, Endpoint("groups.leave_group", (READ_GROUP,)), retains_buffer=True),
+    ApiSpec(
+        ApiKey.SYNC_GROUP,
+        0,
+        5,
+        Endpoint("groups.sync_group", (READ_GROUP,)),
+        cancel_on_disconnect=True,
+        retains_buffer=True,
+    ),
+    ApiSpec(ApiKey.DESCRIBE_GROUPS, 0, 6, Endpoint("groups.describe_groups", (Permission(DESCRIBE, GROUP),))),
+    ApiSpec(
+        ApiKey.LIST_GROUPS,
+        0,
+        5,
+        Endpoint(
+            "groups.list_groups",
+            (Permission(DESCRIBE, CLUSTER, logs_denial=False), Permission(DESCRIBE, GROUP, logs_denial=False)),
+        ),
+    ),
+    ApiSpec(ApiKey.SASL_HANDSHAKE, 0, 1, Endpoint("security.sasl_handshake"), Endpoint("security.sasl_handshake")),
+    ApiSpec(ApiKey.API_VERSIONS, 0, 4, Endpoint("admin.api_versions"), Endpoint("admin.api_versions")),
+    ApiSpec(
+        ApiKey.CREATE_TOPICS,
+        2,
+        7,
+        FORWARD,
+        _controller(
+            ResourceRule(
+                CREATE, TOPIC, cluster_operation=CREATE, denial_message="Authorization failed.", rejects_duplicates=True
+            ),
+            CreatedConfigsRule(),
+        ),
+        forwarding=FORWARDED,
+        error_response=_rows(ErrorRows("topics", "topics", ("name",))),
+        quota=MutationQuota(strict_since=6),
+    ),
+    ApiSpec(
+        ApiKey.DELETE_TOPICS,
+        1,
+        6,
+        Endpoint("admin.delete_topics"),
+        Endpoint("controller.delete_topics", (DeleteTopicsRule(),)),
+        forwarding=FORWARDED,
+        error_response=ErrorResponse(
+            (ErrorRows("topic_names", "responses", ("name",)), ErrorRows("topics", "responses", ("name", "topic_id"))),
+            message=ErrorMessage.NONE,
+        ),
+        quota=MutationQuota(strict_since=5),
+    ),
+    ApiSpec(
+        ApiKey.DELETE_RECORDS,
+        0,
+        2,
+        Endpoint("admin.delete_records", (ResourceRule(DELETE, TOPIC),)),
+        error_response=_rows(
+            ErrorRows("topics", "topics", ("name",), nested=PARTITION_ROWS._replace(values=(("low_watermark", -1),)))
+        ),
+        partitions=NamedPartitions(),
+    ),
+    ApiSpec(
+        ApiKey.INIT_PRODUCER_ID,
+        0,
+        5,
+        Endpoint(
+            "transactions.init_producer_id",
+            (
+                Permission(WRITE, TRANSACTIONAL_ID),
+                Permission(IDEMPOTENT_WRITE, CLUSTER, logs_denial=False),
+                Permission(WRITE, TOPIC),
+            ),
+        ),
+    ),
+    ApiSpec(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        2,
+        4,
+        Endpoint("offsets.offset_for_leader_epoch", (ResourceRule(DESCRIBE, TOPIC, cluster_operation=CLUSTER_ACTION),)),
+        error_response=_rows(
+            ErrorRows("topics", "topics", ("topic",), nested=ErrorRows("partitions", "partitions", ("partition",)))
+        ),
+        partitions=NamedPartitions("topics", "topic", None, "partitions", "partition"),
+    ),
+    ApiSpec(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        0,
+        5,
+        Endpoint(
+            "transactions.add_partitions_to_txn",
+            (Permission(CLUSTER_ACTION, CLUSTER), Permission(WRITE, TRANSACTIONAL_ID), Permission(WRITE, TOPIC)),
+        ),
+    ),
+    ApiSpec(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        0,
+        4,
+        Endpoint("transactions.add_offsets_to_txn", (WRITE_TRANSACTIONAL_ID, READ_GROUP)),
+    ),
+    ApiSpec(ApiKey.END_TXN, 0, 5, Endpoint("transactions.end_txn", (WRITE_TRANSACTIONAL_ID,))),
+    ApiSpec(
+        ApiKey.WRITE_TXN_MARKERS,
+        1,
+        2,
+        Endpoint(
+            "transactions.write_txn_markers",
+            (Permission(ALTER, CLUSTER, logs_denial=False), Permission(CLUSTER_ACTION, CLUSTER)),
+        ),
+        quota=QuotaKind.EXEMPT,
+    ),
+    ApiSpec(
+        ApiKey.TXN_OFFSET_COMMIT,
+        0,
+        5,
+        Endpoint(
+            "transactions.txn_offset_commit",
+            (Permission(WRITE, TRANSACTIONAL_ID), Permission(READ, GROUP), Permission(READ, TOPIC)),
+        ),
+    ),
+    ApiSpec(ApiKey.DESCRIBE_ACLS, 1, 3, Endpoint("security.describe_acls", (DESCRIBE_CLUSTER,))),
+    ApiSpec(
+        ApiKey.CREATE_ACLS,
+        1,
+        3,
+        FORWARD,
+        _controller(ALTER_CLUSTER),
+        forwarding=FORWARDED,
+        error_response=_rows(ErrorRows("creations", "results")),
+    ),
+    ApiSpec(
+        ApiKey.DELETE_ACLS,
+        1,
+        3,
+        FORWARD,
+        _controller(ALTER_CLUSTER),
+        forwarding=FORWARDED,
+        error_response=_rows(ErrorRows("filters", "filter_results")),
+    ),
+    ApiSpec(
+        ApiKey.DESCRIBE_CONFIGS,
+        1,
+        4,
+        Endpoint("admin.describe_configs", (ConfigResourceRule(DESCRIBE_CONFIGS),)),
+        Endpoint("admin.describe_configs", (ConfigResourceRule(DESCRIBE_CONFIGS),)),
+        error_response=_rows(CONFIG_ROWS._replace(response_list="results")),
+    ),
+    ApiSpec(
+        ApiKey.ALTER_CONFIGS,
+        0,
+        2,
+        Endpoint("admin.alter_configs"),
+        _controller(ConfigResourceRule(ALTER_CONFIGS)),
+        forwarding=FORWARDED,
+        error_response=_rows(CONFIG_ROWS),
+    ),
+    ApiSpec(
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        1,
+        2,
+        Endpoint("admin.alter_replica_log_dirs", (ALTER_CLUSTER,)),
+        error_response=_rows(
+            ErrorRows("topics", "results", ("topic_name",), ("name",), nested=PARTITION_ROWS, request_parent="dirs")
+        ),
+    ),
+    ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, Endpoint("admin.describe_log_dirs", (DESCRIBE_CLUSTER,))),
+    ApiSpec(
+        ApiKey.SASL_AUTHENTICATE, 0, 2, Endpoint("security.sasl_authenticate"), Endpoint("security.sasl_authenticate")
+    ),
+    ApiSpec(
+        ApiKey.CREATE_PARTITIONS,
+        0,
+        3,
+        FORWARD,
+        _controller(ResourceRule(ALTER, TOPIC, rejects_duplicates=True)),
+        forwarding=FORWARDED,
+        error_response=_rows(ErrorRows("topics", "results", ("name",))),
+        quota=MutationQuota(strict_since=3),
+    ),
+    ApiSpec(
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        1,
+        3,
+        Endpoint("security.delegation_tokens", (Permission(CREATE_TOKENS, USER),)),
+        Endpoint("controller.delegation_tokens", (Permission(CREATE_TOKENS, USER),)),
+        forwarding=FORWARDED_WITH_REQUESTER,
+        error_response=ErrorResponse(
+            values=(
+                ("principal_type", "User"),
+                ("principal_name", "ANONYMOUS"),
+                ("token_requester_principal_type", "User"),
+                ("token_requester_principal_name", "ANONYMOUS"),
+                ("issue_timestamp_ms", -1),
+                ("expiry_timestamp_ms", -1),
+                ("max_timestamp_ms", -1),
+            )
+        ),
+    ),
+    ApiSpec(
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        1,
+        2,
+        Endpoint("security.delegation_tokens"),
+        Endpoint("controller.delegation_tokens"),
+        forwarding=FORWARDED_WITH_REQUESTER,
+    ),
+    ApiSpec(
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        1,
+        2,
+        Endpoint("security.delegation_tokens"),
+        Endpoint("controller.delegation_tokens"),
+        forwarding=FORWARDED_WITH_REQUESTER,
+    ),
+    ApiSpec(
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        1,
+        3,
+        Endpoint(
+            "security.describe_delegation_token",
+            (Permission(DESCRIBE, DELEGATION_TOKEN), Permission(DESCRIBE_TOKENS, USER)),
+        ),
+    ),
+    ApiSpec(
+        ApiKey.DELETE_GROUPS,
+        0,
+        2,
+        Endpoint("groups.delete_groups", (ResourceRule(DELETE, GROUP),)),
+        error_response=_rows(ErrorRows("groups_names", "results", ("group_id",))),
+    ),
+    ApiSpec(
+        ApiKey.ELECT_LEADERS,
+        0,
+        2,
+        FORWARD,
+        _controller(ALTER_CLUSTER),
+        forwarding=FORWARDED,
+        error_response=_rows(
+            ErrorRows(
+                "topic_partitions",
+                "replica_election_results",
+                ("topic",),
+                nested=ErrorRows("partitions", "partition_result", ("partition_id",)),
+            )
+        ),
+    ),
+    ApiSpec(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        0,
+        1,
+        Endpoint("admin.incremental_alter_configs", (Permission(ALTER_CONFIGS, CLUSTER),)),
+        Endpoint(
+            "controller.incremental_alter_configs",
+            (ConfigResourceRule(ALTER_CONFIGS), Permission(CLUSTER_ACTION, CLUSTER)),
+        ),
+        forwarding=FORWARDED,
+        error_response=_rows(CONFIG_ROWS),
+    ),
+    ApiSpec(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        0,
+        1,
+        FORWARD,
+        _controller(ALTER_CLUSTER),
+        forwarding=FORWARDED,
+        error_response=_rows(ErrorRows("topics", "responses", ("name",), nested=PARTITION_ROWS)),
+    ),
+    ApiSpec(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        0,
+        FORWARD,
+        _controller(DESCRIBE_CLUSTER),
+        forwarding=FORWARDED,
+        error_response=_rows(
+            ErrorRows("topics", "topics", ("name",), nested=PARTITION_ROWS._replace(request_list="partition_indexes"))
+        ),
+    ),
+    ApiSpec(
+        ApiKey.OFFSET_DELETE,
+        0,
+        0,
+        Endpoint("offsets.offset_delete", (RequestRule(DELETE, GROUP, "group_id"), ResourceRule(READ, TOPIC))),
+        error_response=ErrorResponse(
+            (ErrorRows("topics", "topics", ("name",), nested=PARTITION_ROWS),), rows_only_for_denied=True
+        ),
+    ),
+    ApiSpec(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        0,
+        1,
+        Endpoint("admin.describe_client_quotas", (RequestRule(DESCRIBE_CONFIGS),)),
+        error_response=ErrorResponse(values=(("entries", None),)),
+    ),
+    ApiSpec(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        0,
+        1,
+        FORWARD,
+        _controller(RequestRule(ALTER_CONFIGS)),
+        forwarding=FORWARDED,
+        error_response=_rows(
+            ErrorRows("entries", "entries", nested=ErrorRows("entity", "entity", ("entity_type", "entity_name")))
+        ),
+    ),
+    ApiSpec(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        0,
+        Endpoint("security.describe_user_scram_credentials", (DESCRIBE_CLUSTER,)),
+        error_response=_rows(ErrorRows("users", "results")),
+    ),
+    ApiSpec(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        0,
+        FORWARD,
+        _controller(ALTER_CLUSTER),
+        forwarding=FORWARDED,
+        error_response=ErrorResponse(
+            (
+                ErrorRows("deletions", "results", ("user",), ("name",)),
+                ErrorRows("upsertions", "results", ("user",), ("name",)),
+            ),
+            has_unique_rows=True,
+        ),
+    ),
+    ApiSpec(ApiKey.VOTE, 0, 2, controller=_raft(CLUSTER_MEMBERS_ONLY)),
+    ApiSpec(ApiKey.BEGIN_QUORUM_EPOCH, 0, 1, controller=_raft(CLUSTER_MEMBERS_ONLY)),
+    ApiSpec(ApiKey.END_QUORUM_EPOCH, 0, 1, controller=_raft(CLUSTER_MEMBERS_ONLY)),
+    ApiSpec(
+        ApiKey.DESCRIBE_QUORUM,
+        0,
+        2,
+        FORWARD,
+        _raft(DESCRIBE_CLUSTER),
+        forwarding=Forwarding(ForwardingTarget.QUORUM, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        error_response=ERROR_TEXT,
+    ),
+    ApiSpec(ApiKey.ALTER_PARTITION, 2, 3, controller=_controller(CLUSTER_MEMBERS_ONLY)),
+    ApiSpec(ApiKey.UPDATE_FEATURES, 0, 2, FORWARD, _controller(ALTER_CLUSTER), forwarding=FORWARDED),
+    ApiSpec(ApiKey.ENVELOPE, 0, 0, controller=Endpoint("controller.envelope", (CLUSTER_MEMBERS_ONLY,))),
+    ApiSpec(ApiKey.FETCH_SNAPSHOT, 0, 1, controller=_raft(CLUSTER_MEMBERS_ONLY)),
+    ApiSpec(
+        ApiKey.DESCRIBE_CLUSTER,
+        0,
+        2,
+        Endpoint("admin.describe_cluster", (Permission(DESCRIBE, CLUSTER),)),
+        Endpoint("controller.describe_cluster", (ALTER_CLUSTER, Permission(DESCRIBE, CLUSTER))),
+    ),
+    ApiSpec(
+        ApiKey.DESCRIBE_PRODUCERS,
+        0,
+        0,
+        Endpoint(
+            "transactions.describe_producers",
+            (ResourceRule(READ, TOPIC, denial_message=ErrorCode.TOPIC_AUTHORIZATION_FAILED.text),),
+        ),
+        error_response=_rows(
+            ErrorRows("topics", "topics", ("name",), nested=PARTITION_ROWS._replace(request_list="partition_indexes"))
+        ),
+        partitions=NamedPartitions("topics", "name", None, "partition_indexes", None),
+    ),
+    ApiSpec(ApiKey.BROKER_REGISTRATION, 0, 4, controller=_controller(CLUSTER_MEMBERS_ONLY)),
+    ApiSpec(ApiKey.BROKER_HEARTBEAT, 0, 2, controller=Endpoint("controller.broker_heartbeat", (CLUSTER_MEMBERS_ONLY,))),
+    ApiSpec(ApiKey.UNREGISTER_BROKER, 0, 0, FORWARD, _controller(ALTER_CLUSTER), forwarding=FORWARDED),
+    ApiSpec(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        0,
+        0,
+        Endpoint(
+            "transactions.describe_transactions", (Permission(DESCRIBE, TRANSACTIONAL_ID), Permission(DESCRIBE, TOPIC))
+        ),
+    ),
+    ApiSpec(
+        ApiKey.LIST_TRANSACTIONS,
+        0,
+        2,
+        Endpoint("transactions.list_transactions", (Permission(DESCRIBE, TRANSACTIONAL_ID),)),
+    ),
+    ApiSpec(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, controller=_controller(CLUSTER_MEMBERS_ONLY), forwarding=FORWARDED),
+    ApiSpec(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        0,
+        1,
+        Endpoint("groups.consumer_group_heartbeat", (READ_GROUP, Permission(DESCRIBE, TOPIC))),
+        retains_buffer=True,
+    ),
+    ApiSpec(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, Endpoint("groups.consumer_group_describe", GROUP_AND_TOPICS)),
+    ApiSpec(
+        ApiKey.CONTROLLER_REGISTRATION, 0, 0, controller=_controller(CLUSTER_MEMBERS_ONLY), error_response=ERROR_TEXT
+    ),
+    ApiSpec(
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        0,
+        0,
+        Endpoint("admin.get_telemetry_subscriptions"),
+        required_config=METRICS_LISTENER,
+    ),
+    ApiSpec(ApiKey.PUSH_TELEMETRY, 0, 0, Endpoint("admin.push_telemetry"), required_config=METRICS_LISTENER),
+    ApiSpec(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, 0, controller=_controller(CLUSTER_MEMBERS_ONLY)),
+    ApiSpec(
+        ApiKey.LIST_CONFIG_RESOURCES, 0, 1, Endpoint("admin.list_config_resources", (RequestRule(DESCRIBE_CONFIGS),))
+    ),
+    ApiSpec(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        0,
+        Endpoint("admin.describe_topic_partitions", (Permission(DESCRIBE, TOPIC),)),
+    ),
+    ApiSpec(
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        1,
+        1,
+        Endpoint("share.share_group_heartbeat", (Permission(READ, GROUP), Permission(DESCRIBE, TOPIC))),
+        retains_buffer=True,
+    ),
+    ApiSpec(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, Endpoint("share.share_group_describe", GROUP_AND_TOPICS)),
+    ApiSpec(
+        ApiKey.SHARE_FETCH,
+        1,
+        2,
+        Endpoint("share.share_fetch", READ_GROUP_AND_TOPICS),
+        quota=QuotaKind.SHARE_FETCH,
+        cancel_on_disconnect=True,
+    ),
+    ApiSpec(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, Endpoint("share.share_acknowledge", READ_GROUP_AND_TOPICS)),
+    ApiSpec(
+        ApiKey.ADD_RAFT_VOTER,
+        0,
+        1,
+        FORWARD,
+        _raft(ALTER_CLUSTER),
+        forwarding=FORWARDED_TO_QUORUM,
+        error_response=ERROR_TEXT,
+    ),
+    ApiSpec(
+        ApiKey.REMOVE_RAFT_VOTER,
+        0,
+        0,
+        FORWARD,
+        _raft(ALTER_CLUSTER),
+        forwarding=FORWARDED_TO_QUORUM,
+        error_response=ERROR_TEXT,
+    ),
+    ApiSpec(ApiKey.UPDATE_RAFT_VOTER, 0, 0, controller=_raft(CLUSTER_MEMBERS_ONLY)),
+    ApiSpec(
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        0,
+        0,
+        Endpoint("share.initialize_share_group_state", (Permission(CLUSTER_ACTION, CLUSTER),)),
+    ),
+    ApiSpec(
+        ApiKey.READ_SHARE_GROUP_STATE,
+        0,
+        0,
+        Endpoint("share.read_share_group_state", (Permission(CLUSTER_ACTION, CLUSTER),)),
+    ),
+    ApiSpec(
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        0,
+        1,
+        Endpoint("share.write_share_group_state", (Permission(CLUSTER_ACTION, CLUSTER),)),
+    ),
+    ApiSpec(
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        0,
+        0,
+        Endpoint("share.delete_share_group_state", (Permission(CLUSTER_ACTION, CLUSTER),)),
+    ),
+    ApiSpec(
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        0,
+        1,
+        Endpoint("share.read_share_group_state_summary", (Permission(CLUSTER_ACTION, CLUSTER),)),
+    ),
+    ApiSpec(
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        0,
+        0,
+        Endpoint(
+            "groups.streams_group_heartbeat",
+            (
+                Permission(READ, GROUP),
+                Permission(DESCRIBE, TOPIC),
+                Permission(CREATE, CLUSTER, logs_denial=False),
+                Permission(CREATE, TOPIC),
+            ),
+        ),
+        retains_buffer=True,
+    ),
+    ApiSpec(ApiKey.STREAMS_GROUP_DESCRIBE, 0, 0, Endpoint("groups.streams_group_describe", GROUP_AND_TOPICS)),
+    ApiSpec(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, Endpoint("share.describe_share_group_offsets", GROUP_AND_TOPICS)
+    ),
+    ApiSpec(
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        0,
+        0,
+        Endpoint("share.alter_share_group_offsets", READ_GROUP_AND_TOPICS),
+        retains_buffer=True,
+    ),
+    ApiSpec(
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+        0,
+        0,
+        Endpoint("share.delete_share_group_offsets", (Permission(DELETE, GROUP), Permission(READ, TOPIC))),
+        retains_buffer=True,
+    ),
+)
+
+BROKER_APIS: dict[ApiKey, ApiSpec] = {spec.key: spec for spec in API_SPECS if spec.broker is not None}
 """APIs of listeners for clients and brokers; ApiVersions is computed from them."""
 
-CONTROLLER_APIS: dict[ApiKey, ApiSpec] = {
-    ApiKey.FETCH: ApiSpec(4, 18, "controller.raft_requests", cancel_on_disconnect=True),
-    ApiKey.SASL_HANDSHAKE: ApiSpec(0, 1, "security.sasl_handshake"),
-    ApiKey.API_VERSIONS: ApiSpec(0, 4, "admin.api_versions"),
-    ApiKey.CREATE_TOPICS: ApiSpec(2, 7, "controller.controller_requests"),
-    ApiKey.DELETE_TOPICS: ApiSpec(1, 6, "controller.delete_topics"),
-    ApiKey.ALTER_CLIENT_QUOTAS: ApiSpec(0, 1, "controller.controller_requests"),
-    ApiKey.CREATE_ACLS: ApiSpec(1, 3, "controller.controller_requests"),
-    ApiKey.DELETE_ACLS: ApiSpec(1, 3, "controller.controller_requests"),
-    ApiKey.DESCRIBE_CONFIGS: ApiSpec(1, 4, "admin.describe_configs"),
-    ApiKey.ALTER_CONFIGS: ApiSpec(0, 2, "controller.controller_requests"),
-    ApiKey.SASL_AUTHENTICATE: ApiSpec(0, 2, "security.sasl_authenticate"),
-    ApiKey.CREATE_PARTITIONS: ApiSpec(0, 3, "controller.controller_requests"),
-    ApiKey.CREATE_DELEGATION_TOKEN: ApiSpec(1, 3, "controller.delegation_tokens"),
-    ApiKey.RENEW_DELEGATION_TOKEN: ApiSpec(1, 2, "controller.delegation_tokens"),
-    ApiKey.EXPIRE_DELEGATION_TOKEN: ApiSpec(1, 2, "controller.delegation_tokens"),
-    ApiKey.ELECT_LEADERS: ApiSpec(0, 2, "controller.controller_requests"),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: ApiSpec(0, 1, "controller.incremental_alter_configs"),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ApiSpec(0, 1, "controller.controller_requests"),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: ApiSpec(0, 0, "controller.controller_requests"),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ApiSpec(0, 0, "controller.controller_requests"),
-    ApiKey.VOTE: ApiSpec(0, 2, "controller.raft_requests"),
-    ApiKey.BEGIN_QUORUM_EPOCH: ApiSpec(0, 1, "controller.raft_requests"),
-    ApiKey.END_QUORUM_EPOCH: ApiSpec(0, 1, "controller.raft_requests"),
-    ApiKey.DESCRIBE_QUORUM: ApiSpec(0, 2, "controller.raft_requests"),
-    ApiKey.ALTER_PARTITION: ApiSpec(2, 3, "controller.controller_requests"),
-    ApiKey.UPDATE_FEATURES: ApiSpec(0, 2, "controller.controller_requests"),
-    ApiKey.ENVELOPE: ApiSpec(0, 0, "controller.envelope"),
-    ApiKey.FETCH_SNAPSHOT: ApiSpec(0, 1, "controller.raft_requests"),
-    ApiKey.DESCRIBE_CLUSTER: ApiSpec(0, 2, "controller.describe_cluster"),
-    ApiKey.BROKER_REGISTRATION: ApiSpec(0, 4, "controller.controller_requests"),
-    ApiKey.BROKER_HEARTBEAT: ApiSpec(0, 2, "controller.broker_heartbeat"),
-    ApiKey.UNREGISTER_BROKER: ApiSpec(0, 0, "controller.controller_requests"),
-    ApiKey.ALLOCATE_PRODUCER_IDS: ApiSpec(0, 0, "controller.controller_requests"),
-    ApiKey.CONTROLLER_REGISTRATION: ApiSpec(0, 0, "controller.controller_requests"),
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: ApiSpec(0, 0, "controller.controller_requests"),
-    ApiKey.ADD_RAFT_VOTER: ApiSpec(0, 1, "controller.raft_requests"),
-    ApiKey.REMOVE_RAFT_VOTER: ApiSpec(0, 0, "controller.raft_requests"),
-    ApiKey.UPDATE_RAFT_VOTER: ApiSpec(0, 0, "controller.raft_requests"),
-}
+CONTROLLER_APIS: dict[ApiKey, ApiSpec] = {spec.key: spec for spec in API_SPECS if spec.controller is not None}
 """APIs of controller listeners: requests of nodes to the quorum and the active controller, and forwarded requests."""

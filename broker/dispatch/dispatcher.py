@@ -13,8 +13,9 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.dispatch.api_registry import BROKER_APIS, ApiSpec
-from ottla.broker.dispatch.request_partitions import PARTITION_APIS, partitions_to_create
+from ottla.broker.api_spec import ApiSpec
+from ottla.broker.dispatch.api_registry import BROKER_APIS
+from ottla.broker.dispatch.request_partitions import partitions_to_create
 from ottla.broker.observability.request_metrics import RequestObserver
 from ottla.broker.requests.peer import Peer
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType, supported_operation_bits
@@ -72,6 +73,11 @@ class RequestContext:
     """The whole request with its header, as it came: it lies in the receive buffer until the answer is given."""
 
     @property
+    def spec(self) -> ApiSpec:
+        """The API of the request."""
+        return self.apis[self.key]
+
+    @property
     def image(self) -> MetadataImage:
         """The newest committed metadata."""
         return self.services.metadata.image
@@ -98,7 +104,7 @@ class RequestContext:
         if audit is not None:
             at = operation, resource, name
             why = lambda: authorizer.deciding_rule(self.peer, *at)  # noqa: E731 - asked only for a line that is written
-            audit.log_decision(self.peer, self.key, *at, why, allowed=said, is_look=is_look)
+            audit.log_decision(self.peer, self.spec, *at, why, allowed=said, is_look=is_look)
         return said
 
     def may_any(self, operation: AclOperation, resource: ResourceType) -> bool:
@@ -109,7 +115,9 @@ class RequestContext:
     def mutation_quota(self) -> ControllerMutationQuota | None:
         """What counts the partitions this request makes or removes; None: nobody does."""
         quotas = self.services.quota_holder.quotas
-        return None if quotas is None else quotas.new_mutation_quota(self.peer, self.client_id, self.key, self.version)
+        if quotas is None:
+            return None
+        return quotas.new_mutation_quota(self.peer, self.client_id, self.spec.quota, self.version)
 
     def authorized_operations(self, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
         """All that who asks may do to what has this name, as the bits of ``authorized_operations``."""
@@ -134,11 +142,11 @@ def load_handler(module: str) -> Handler:
 
 
 @cache
-def with_authorization(handler: Handler, key: ApiKey, *, at_controller: bool) -> Handler:
-    """The handler, behind what stands before it where there is an authorizer."""
-    from ottla.broker.security.authz.request_authorization import authorize_and_handle, needs_no_authorization
+def with_authorization(handler: Handler, spec: ApiSpec, *, at_controller: bool) -> Handler:
+    """Return the handler of an API behind the rules of its endpoint."""
+    from ottla.broker.security.authz.request_authorization import authorize_and_handle, is_authorized_by_handler
 
-    if needs_no_authorization(key, at_controller=at_controller):
+    if is_authorized_by_handler(spec, at_controller=at_controller):
         return handler
     return lambda context, body: authorize_and_handle(context, body, handler, at_controller=at_controller)
 
@@ -206,15 +214,15 @@ class Dispatcher:
 
     def _handler(self, key: ApiKey, route: ApiSpec) -> Handler:
         """An API's handler, loaded on first use; whether there is an authorizer does not change."""
-        handler = load_handler(route.handler_module)
+        handler = load_handler(route.endpoint(at_controller=self.serves_controllers).handler_module)
         if self.services.authorizer is not None:
-            handler = with_authorization(handler, key, at_controller=self.serves_controllers)
+            handler = with_authorization(handler, route, at_controller=self.serves_controllers)
         self._handlers[key] = handler
         return handler
 
     def _call_handler(self, context: RequestContext, handler: Handler, body: Any) -> HandlerResult | Uncancellable:
         # a topic of many partitions was made a moment ago
-        if self.services.log_creator and context.key in PARTITION_APIS:
+        if self.services.log_creator and context.spec.partitions is not None:
             return Uncancellable(self._handle_after_creation(context, handler, body))
         return handler(context, body)
 
@@ -243,7 +251,7 @@ class Dispatcher:
         self, context: RequestContext, handler: Handler, body: Any
     ) -> HandlerResult | Uncancellable:
         """Have the partitions asked for made first; one that is not in time is told as one that is not led."""
-        asked = await context.time_slice.run(partitions_to_create(context.key, body, self.services))
+        asked = await context.time_slice.run(partitions_to_create(context.spec, body, self.services))
         if asked:
             await self.services.log_creator.wait_created(asked, LOG_CREATION_TIMEOUT_S)
             context.now_ms = self._env.now_ms()

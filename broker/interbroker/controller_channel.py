@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
+from ottla.broker.api_spec import ApiSpec, ForwardingTarget
 from ottla.broker.requests.peer import Peer
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.controller.metadata.image import MetadataImage
@@ -42,12 +43,6 @@ LEADER_CHECK_INTERVAL_S = 0.25
 """So often somebody who waits for an answer looks whether the controller has moved."""
 FORWARDING_TIMEOUT_S = 60.0
 REGISTRATION_TIMEOUT_S = 5.0
-_RAFT_APIS = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
-"""Clients' requests that the quorum's leader answers, and not the controller's rules."""
-_REQUESTER_APIS = frozenset(
-    {ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN}
-)
-"""Those whose rules ask who sent them."""
 
 
 class LocalController(Protocol):
@@ -85,6 +80,10 @@ class ForwardableRequest(Protocol):
     peer: Peer
     time_slice: TimeSlice
     frame: Buffer
+
+    @property
+    def spec(self) -> ApiSpec:
+        """The API of the request."""
 
     @property
     def has_authorizer(self) -> bool:
@@ -154,9 +153,7 @@ class ControllerChannel:
                 raise WireError(f"the controller: {error.message}") from None
             from ottla.broker.requests.error_responses import build_error_response_steps
 
-            return await asking.time_slice.run(
-                build_error_response_steps(request, asking.version, error.code, error.message)
-            )
+            return await asking.time_slice.run(build_error_response_steps(asking, request, error.code, error.message))
         return answer
 
     def close(self) -> None:
@@ -207,13 +204,15 @@ class ControllerChannel:
         """The answer of the controller in this process; None where it is not active any more."""
         if request.SPEC.key == ApiKey.BROKER_HEARTBEAT:
             self._controller.record_heartbeat(request.broker_id, request.broker_epoch)
+        forwarding = None if asking is None else asking.spec.forwarding
+        target = None if forwarding is None else forwarding.target
         try:
-            if asking is not None and request.SPEC.key in _REQUESTER_APIS:
+            if asking is not None and target is ForwardingTarget.CONTROLLER_WITH_REQUESTER:
                 from ottla.controller.control.delegation_tokens import TokenRequestContext
 
                 asked = TokenRequestContext(request, asking.peer.principal, self._env.now_ms())
                 return await self._controller.submit(asked, version)
-            if request.SPEC.key not in _RAFT_APIS:
+            if target is not ForwardingTarget.QUORUM:
                 changes = None if asking is None else asking.mutation_quota()
                 if changes is None:
                     return await self._controller.submit(request, version)
@@ -225,10 +224,10 @@ class ControllerChannel:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
             return None
-        if asking is not None and request.SPEC.key == ApiKey.DESCRIBE_QUORUM:  # voter changes tell their client (R246)
+        if asking is not None and forwarding is not None:  # an error of a change of voters goes to the client
             from ottla.broker.requests.error_responses import contains_error_steps
 
-            if await asking.time_slice.run(contains_error_steps(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
+            if await asking.time_slice.run(contains_error_steps(answer, forwarding.moved_error)):
                 return None
         return answer
 

@@ -254,7 +254,7 @@ class Connection:
                 await self._mute()
             return is_light
         if self._peer.request_timer is not None:
-            self._peer.request_timer.set_throttle_time(self._peer, request, result)
+            self._peer.request_timer.set_throttle_time(self._peer, request, result, self._dispatcher.apis[key].quota)
         version = request.version if is_light else self._dispatcher.response_version(request)
         if (not is_light or (key is _FETCH and _is_session_fetch(result))) and has_more_elements_than(
             result, _MANY_ELEMENTS

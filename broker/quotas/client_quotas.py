@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.api_spec import MutationQuota, QuotaKind
 from ottla.broker.quotas.quota_table import (
     MAX_CACHED_NAME_CHARS,
     MAX_THROTTLE_MS,
@@ -28,7 +29,6 @@ from ottla.controller.control.client_quotas import CONTROLLER_MUTATION, FETCH, P
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env
-from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import metadata_records
 
 if TYPE_CHECKING:
@@ -172,9 +172,15 @@ class QuotaManagers:
             self._request.record_no_throttle(peer, client_id, peer.request_timer.lap_ms() / 10)
 
     def new_mutation_quota(
-        self, peer: QuotaClient, client_id: str, key: ApiKey, version: int
+        self, peer: QuotaClient, client_id: str, kind: QuotaKind | MutationQuota, version: int
     ) -> ControllerMutationQuota | None:
-        """What counts the partitions a request makes or removes; None where nobody counts them."""
-        if self._controller_mutation is None or not self._controller_mutation.limits:
+        """Return the quota of the partitions that a request creates or deletes; None where there is none."""
+        if (
+            self._controller_mutation is None
+            or not self._controller_mutation.limits
+            or not isinstance(kind, MutationQuota)
+        ):
             return None
-        return self._controller_mutation.new_quota_for(peer, client_id, key, version, self._env.monotonic_ms)
+        return self._controller_mutation.new_quota_for(
+            peer, client_id, self._env.monotonic_ms, strict=version >= kind.strict_since
+        )

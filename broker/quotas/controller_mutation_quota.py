@@ -17,11 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.quotas.quota_table import MAX_THROTTLE_MS, SAMPLES, UNLIMITED, QuotaBinding, QuotaClient, QuotaTable
-from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
-
-STRICT_FROM_VERSION = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
-"""The first version of each request that is refused; nothing else is counted."""
 
 
 class TokenBucket:
@@ -103,12 +99,11 @@ class ControllerMutationQuotaManager(QuotaTable[TokenBucket]):
         super().__init__(TokenBucket)
 
     def new_quota_for(
-        self, peer: QuotaClient, client_id: str, key: ApiKey, version: int, now_ms: Callable[[], float]
+        self, peer: QuotaClient, client_id: str, now_ms: Callable[[], float], *, strict: bool
     ) -> ControllerMutationQuota | None:
-        """What counts one request's changes; None where it makes none, or nothing bounds who asks."""
-        since = STRICT_FROM_VERSION.get(key)
-        bound = None if since is None else self.binding(peer.principal, client_id)
-        if since is None or bound is None or bound.limit == UNLIMITED:
+        """Return the quota of one request; None where the client has no limit."""
+        bound = self.binding(peer.principal, client_id)
+        if bound.limit == UNLIMITED:
             return None
         bucket = self.counter(bound.counter_key, now_ms())
-        return ControllerMutationQuota(peer, bound, bucket, now_ms, strict=version >= since)
+        return ControllerMutationQuota(peer, bound, bucket, now_ms, strict=strict)

@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Protocol, TypeVar
 
-from ottla.wire.api_keys import ApiKey
+from ottla.broker.api_spec import MutationQuota, QuotaKind
 from ottla.wire.framing import RequestFrame
 
 T = TypeVar("T")
@@ -65,13 +65,15 @@ class RequestTimer:
             self._since_ms = now_ms
         return spent_ms
 
-    def set_throttle_time(self, peer: Peer, request: RequestFrame, answer: Any) -> None:
-        """Say in an answer how long who asked must wait for the time it took; fetches have told it."""
+    def set_throttle_time(
+        self, peer: Peer, request: RequestFrame, answer: Any, kind: QuotaKind | MutationQuota
+    ) -> None:
+        """Set the throttle time of a response for the time its request took; the handler of Fetch has set it."""
         quotas = self._quota_source.quotas
-        if self.is_exempt or request.key is ApiKey.WRITE_TXN_MARKERS or quotas is None:
+        if self.is_exempt or kind is QuotaKind.EXEMPT or quotas is None:
             return
         self.client_id = request.client_id
-        if request.key is not ApiKey.FETCH:
+        if kind is not QuotaKind.FETCH:
             delay_ms = quotas.request_throttle_ms(peer, request.client_id)
             if delay_ms and hasattr(answer, "throttle_time_ms"):
                 answer.throttle_time_ms = max(answer.throttle_time_ms, delay_ms)

@@ -1,262 +1,116 @@
-"""What a refusal looks like: every API has its own place for errors, at the top of the answer or in each row.
+"""Error responses: the response that answers a whole request with one error, and rows with an error.
 
-One table for whoever answers a whole request with one error: a controller that is not the active one, a limit that has
-passed, a principal that may not. Messages load with their API, so the rows' classes are found beside the request's.
+Their layout is `ottla.broker.api_spec.ErrorResponse`; classes and versions of their fields are those of the messages.
 
 Source: the ``getErrorResponse`` of each request class in ``clients``, ``ApiError.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from itertools import chain
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Protocol
 
+from ottla.broker.api_spec import ApiSpec, ErrorMessage, ErrorRows
 from ottla.jobs.steps import run_to_end
 from ottla.jobs.time_slice import Job
-from ottla.wire.api_keys import ApiKey, response_class
-from ottla.wire.codec.schema import Message
+from ottla.wire.api_keys import response_class
+from ottla.wire.codec.schema import Message, fields_of
 from ottla.wire.errors import ErrorCode
 
 
-class _RowLayout(NamedTuple):
-    """An answer with a row for each row of the request, and the error in every one of them."""
+class RespondableRequest(Protocol):
+    """A request being handled: the dispatcher's `RequestContext`."""
 
-    request_list: str
-    response_list: str
-    row_class: str
-    copied_fields: tuple[str, ...]
-    """What a row repeats of what was asked."""
+    version: int
 
-
-_RESOURCE_LAYOUT = _RowLayout(
-    "resources", "responses", "AlterConfigsResourceResponse", ("resource_type", "resource_name")
-)
-_ROW_LAYOUTS: dict[ApiKey, _RowLayout] = {
-    ApiKey.CREATE_TOPICS: _RowLayout("topics", "topics", "CreatableTopicResult", ("name",)),
-    ApiKey.CREATE_PARTITIONS: _RowLayout("topics", "results", "CreatePartitionsTopicResult", ("name",)),
-    ApiKey.ALTER_CONFIGS: _RESOURCE_LAYOUT,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _RESOURCE_LAYOUT,
-    ApiKey.CREATE_ACLS: _RowLayout("creations", "results", "AclCreationResult", ()),
-    ApiKey.DELETE_ACLS: _RowLayout("filters", "filter_results", "DeleteAclsFilterResult", ()),
-}
-_STANDARD_MESSAGE_APIS = frozenset(
-    {
-        ApiKey.DESCRIBE_QUORUM,
-        ApiKey.ADD_RAFT_VOTER,
-        ApiKey.REMOVE_RAFT_VOTER,
-        ApiKey.CONTROLLER_REGISTRATION,
-    }
-)
-"""Their message is the error's own, whatever else there would be to say."""
+    @property
+    def spec(self) -> ApiSpec:
+        """The API of the request."""
 
 
-def build_error_response_steps(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Job[Message]:
-    """The answer that refuses a whole request, row by row where the API has its errors there."""
-    key = ApiKey(request.SPEC.key)
-    answer: Any = response_class(key)()
-    rows = _ROW_LAYOUTS.get(key)
-    if rows is not None:
-        kind = _sibling_class(request, rows.row_class)
-        out = getattr(answer, rows.response_list)
-        for asked in getattr(request, rows.request_list):
-            row = kind(error_code=code, error_message=message)
-            for name in rows.copied_fields:
-                setattr(row, name, getattr(asked, name))
-            out.append(row)
+class ErrorRowBuilder:
+    """Builder of the rows of a response that answer elements of a request with one error."""
+
+    def __init__(
+        self, response: type[Message], layout: ErrorRows, version: int, code: ErrorCode, message: str | None
+    ) -> None:
+        """``response``: the class that has the list of rows."""
+        row_class = next(field.struct for field in fields_of(response) if field.name == layout.response_list)
+        assert row_class is not None, f"{response.__name__}.{layout.response_list} has no rows"
+        self._row_class = row_class
+        self._layout = layout
+        self._copied = tuple(zip(layout.copied, layout.copied_from or layout.copied, strict=True))
+        self._values = _fields_in_version(row_class, version, code, message, layout.values)
+        nested = layout.nested
+        self._nested = None if nested is None else ErrorRowBuilder(row_class, nested, version, code, message)
+
+    def build(self, element: Any) -> Job[Any]:
+        """Return the row of an element, with a step for each row in it and one for itself."""
+        row = self._row_class()
+        for name, source in self._copied:
+            setattr(row, name, getattr(element, source) if isinstance(element, Message) else element)
+        for name, value in self._values:
+            setattr(row, name, value)
+        nested = self._nested
+        if nested is not None:
+            rows = getattr(row, nested._layout.response_list)
+            for part in getattr(element, nested._layout.request_list):
+                rows.append((yield from nested.build(part)))
+        yield
+        return row
+
+
+def build_error_response_steps(
+    asking: RespondableRequest, request: Any, code: ErrorCode, message: str | None = None
+) -> Job[Message]:
+    """Return the response that answers all of a request with an error."""
+    layout, version = asking.spec.error_response, asking.version
+    if layout.message is not ErrorMessage.REASON:
+        message = code.text if layout.message is ErrorMessage.ERROR_TEXT else None
+    cls = response_class(asking.spec.key)
+    response = cls()
+    for name, value in _fields_in_version(cls, version, code, message, layout.values):
+        setattr(response, name, value)
+    named: set[str] = set()
+    for rows in () if layout.rows_only_for_denied else layout.rows:
+        builder, out = ErrorRowBuilder(cls, rows, version, code, message), getattr(response, rows.response_list)
+        parents = (request,) if rows.request_parent is None else getattr(request, rows.request_parent)
+        for parent in parents:
+            for element in getattr(parent, rows.request_list) or ():
+                row = yield from builder.build(element)
+                if layout.has_unique_rows:
+                    name = getattr(row, rows.copied[0])
+                    if name in named:
+                        continue
+                    named.add(name)
+                out.append(row)
             yield
-        return answer  # type: ignore[no-any-return]
-    if hasattr(answer, "error_code") and (key is not ApiKey.ELECT_LEADERS or version > 0):
-        answer.error_code = code
-    if hasattr(answer, "error_message"):
-        answer.error_message = code.text if key in _STANDARD_MESSAGE_APIS else message
-    special = _SPECIAL_LAYOUTS.get(key)
-    if special is not None:
-        yield from special(request, answer, code, message, version)
-    return answer  # type: ignore[no-any-return]
+    return response
 
 
-def build_error_response(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Message:
+def build_error_response(
+    asking: RespondableRequest, request: Any, code: ErrorCode, message: str | None = None
+) -> Message:
     """As `build_error_response_steps`, at once."""
-    return run_to_end(build_error_response_steps(request, version, code, message))
+    return run_to_end(build_error_response_steps(asking, request, code, message))
 
 
-def _sibling_class(request: Any, name: str) -> Any:
-    """A class out of the module of a request."""
-    return getattr(sys.modules[type(request).__module__], name)
-
-
-def _fill_delete_topics(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Job[None]:
-    """By name before version 6, by name or id from then on; without a message."""
-    kind = _sibling_class(request, "DeletableTopicResult")
-    for name in request.topic_names:
-        answer.responses.append(kind(name, error_code=code))
-        yield
-    for topic in request.topics:
-        answer.responses.append(kind(topic.name, topic.topic_id, code))
-        yield
-
-
-def _fill_elect_leaders(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Job[None]:
-    """One row a partition; none where all partitions were meant."""
-    topic_row, row = _sibling_class(request, "ReplicaElectionResult"), _sibling_class(request, "PartitionResult")
-    for topic in request.topic_partitions or ():
-        told = topic_row(topic.topic)
-        answer.replica_election_results.append(told)
-        for number in topic.partitions:
-            told.partition_result.append(row(number, code, message))
-            yield
-        yield
-
-
-def _fill_alter_reassignments(
-    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
-) -> Job[None]:
-    """At the top, and again in each row."""
-    topic_row, row = (
-        _sibling_class(request, "ReassignableTopicResponse"),
-        _sibling_class(request, "ReassignablePartitionResponse"),
-    )
-    for topic in request.topics:
-        told = topic_row(topic.name)
-        answer.responses.append(told)
-        for part in topic.partitions:
-            told.partitions.append(row(part.partition_index, code, message))
-            yield
-        yield
-
-
-def _fill_list_reassignments(
-    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
-) -> Job[None]:
-    """At the top; what was asked for is repeated empty."""
-    topic_row, row = (
-        _sibling_class(request, "OngoingTopicReassignment"),
-        _sibling_class(request, "OngoingPartitionReassignment"),
-    )
-    for topic in request.topics or ():
-        told = topic_row(topic.name)
-        answer.topics.append(told)
-        for number in topic.partition_indexes:
-            told.partitions.append(row(number))
-            yield
-        yield
-
-
-def _fill_alter_scram_credentials(
-    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
-) -> Job[None]:
-    """One row a user."""
-    kind = _sibling_class(request, "AlterUserScramCredentialsResult")
-    told: set[str] = set()
-    for x in chain(request.deletions, request.upsertions):
-        if x.name not in told:
-            told.add(x.name)
-            answer.results.append(kind(x.name, code, message))
-        yield
-
-
-def _fill_describe_scram_credentials(
-    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
-) -> Job[None]:
-    """At the top, and once for each user who was asked for, without a name."""
-    kind = _sibling_class(request, "DescribeUserScramCredentialsResult")
-    for _ in request.users or ():
-        answer.results.append(kind("", code, message))
-        yield
-
-
-def _fill_alter_log_dirs(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Job[None]:
-    """One row a partition, in the order of the request."""
-    topic_row, row = (
-        _sibling_class(request, "AlterReplicaLogDirTopicResult"),
-        _sibling_class(request, "AlterReplicaLogDirPartitionResult"),
-    )
-    for directory in request.dirs:
-        for topic in directory.topics:
-            told = topic_row(topic.name)
-            answer.results.append(told)
-            for number in topic.partitions:
-                told.partitions.append(row(number, code))
-                yield
-            yield
-        yield
-
-
-def _fill_join_group(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Job[None]:
-    """A protocol name that is empty before version 7, and null from then on."""
-    answer.protocol_name = None if version >= 7 else ""
-    yield
-
-
-def _fill_offset_commit(request: Any, answer: Any, code: ErrorCode, message: str | None, version: int) -> Job[None]:
-    """One row a partition."""
-    topic_row, row = (
-        _sibling_class(request, "OffsetCommitResponseTopic"),
-        _sibling_class(request, "OffsetCommitResponsePartition"),
-    )
-    for topic in request.topics:
-        told = topic_row(topic.name, topic.topic_id)
-        answer.topics.append(told)
-        for part in topic.partitions:
-            told.partitions.append(row(part.partition_index, code))
-            yield
-        yield
-
-
-def _fill_alter_client_quotas(
-    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
-) -> Job[None]:
-    """One row an entity."""
-    row = _sibling_class(request, "AlterClientQuotasResponseEntryData")
-    named = _sibling_class(request, "AlterClientQuotasResponseEntityData")
-    for entry in request.entries:
-        told: list[Any] = []
-        answer.entries.append(row(code, message, told))
-        for x in entry.entity:
-            told.append(named(x.entity_type, x.entity_name))
-            yield
-        yield
-
-
-def _fill_describe_client_quotas(
-    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
-) -> Job[None]:
-    """Null, and not an empty list."""
-    answer.entries = None
-    yield
-
-
-def _fill_create_delegation_token(
-    request: Any, answer: Any, code: ErrorCode, message: str | None, version: int
-) -> Job[None]:
-    """Nobody's, and without a time."""
-    answer.principal_type, answer.principal_name = "User", "ANONYMOUS"
-    if version >= 3:
-        answer.token_requester_principal_type, answer.token_requester_principal_name = "User", "ANONYMOUS"
-    answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = -1
-    yield
-
-
-_SPECIAL_LAYOUTS: dict[ApiKey, Callable[[Any, Any, ErrorCode, str | None, int], Job[None]]] = {
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _fill_alter_scram_credentials,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _fill_describe_scram_credentials,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: _fill_alter_log_dirs,
-    ApiKey.CREATE_DELEGATION_TOKEN: _fill_create_delegation_token,
-    ApiKey.DELETE_TOPICS: _fill_delete_topics,
-    ApiKey.ALTER_CLIENT_QUOTAS: _fill_alter_client_quotas,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: _fill_describe_client_quotas,
-    ApiKey.JOIN_GROUP: _fill_join_group,
-    ApiKey.OFFSET_COMMIT: _fill_offset_commit,
-    ApiKey.ELECT_LEADERS: _fill_elect_leaders,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _fill_alter_reassignments,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: _fill_list_reassignments,
-}
+def _fields_in_version(
+    cls: type[Message], version: int, code: ErrorCode, message: str | None, values: Iterable[tuple[str, Any]]
+) -> list[tuple[str, Any]]:
+    """Return the fields to set: those that the class has in this version, null ones where they are nullable in it."""
+    every = {"error_code": code, "error_message": message, **dict(values)}
+    return [
+        (field.name, every[field.name])
+        for field in fields_of(cls)
+        if field.name in every
+        and version in field.versions
+        and (every[field.name] is not None or version in field.nullable)
+    ]
 
 
 def contains_error_steps(answer: Message, code: ErrorCode) -> Job[bool]:
-    """Whether an answer that came over the wire says an error anywhere, at the top or in a row."""
+    """Return whether a response has an error anywhere, at the top or in a row."""
     for name in answer.__struct_fields__:
         value = getattr(answer, name)
         if name == "error_code":

@@ -11,9 +11,9 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.broker.api_spec import ApiSpec, Endpoint
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.dispatch import dispatcher
-from ottla.broker.dispatch.api_registry import ApiSpec
 from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.network.connection import Connection
 from ottla.broker.services import QuotaHolder
@@ -154,7 +154,7 @@ class DispatcherFixture:
         monkeypatch.setattr(dispatcher, "load_handler", self.handlers.__getitem__)
 
     def serve(self, key: ApiKey, handler: Callable[[Any, Any], Any], low: int = 0, high: int = 9, **more: Any) -> None:
-        self.apis[key] = ApiSpec(low, high, key.name, **more)
+        self.apis[key] = ApiSpec(key, low, high, Endpoint(key.name), Endpoint(key.name), **more)
         self.handlers[key.name] = handler
 
     def connection(self, line: ClientStream) -> Connection:

@@ -10,9 +10,10 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.broker.api_spec import ApiSpec, Endpoint
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.dispatch import dispatcher
-from ottla.broker.dispatch.api_registry import ApiSpec
+from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.interbroker.controller_channel import FORWARDING_TIMEOUT_S, ControllerChannel
 from ottla.broker.network.acceptor import Acceptor
@@ -77,7 +78,7 @@ class FakeRemoteController:
         self.responses: list[Any] = []
         self.versions = {ApiKey.API_VERSIONS: (0, 4), ApiKey.BROKER_HEARTBEAT: (0, 2), ApiKey.ENVELOPE: (0, 0)}
         self.versions[ApiKey.ALTER_PARTITION] = (2, 3)
-        apis = {key: ApiSpec(0, 9, f"remote-{port}") for key in self.versions}
+        apis = {key: ApiSpec(key, 0, 9, controller=Endpoint(f"remote-{port}")) for key in self.versions}
         services: Any = SimpleNamespace(
             env=env, config=NodeConfig(), log_creator=(), authorizer=None, quota_holder=QuotaHolder()
         )
@@ -134,6 +135,7 @@ class ControllerChannelFixture:
         peer.principal = principal
         return SimpleNamespace(
             version=version,
+            spec=BROKER_APIS[ApiKey(request.SPEC.key)],
             peer=peer,
             time_slice=TimeSlice(self.env),
             frame=frame,

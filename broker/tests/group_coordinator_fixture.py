@@ -45,7 +45,7 @@ class GroupCoordinatorNode:
         context = self.stage.context(key, version)
         if each_ms:
             context.time_slice = TimeSlice(AdvancingClock(each_ms))  # type: ignore[arg-type]
-        return load_handler(BROKER_APIS[key].handler_module)(context, request)
+        return load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(context, request)
 
     def commit(self, group: str = "g", offset: int = 5, partition: int = 0, topic: str = "t") -> None:
         new = [OffsetToCommit(topic, topic_id_of(topic), partition, offset, 3, "meta")]

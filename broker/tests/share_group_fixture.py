@@ -76,7 +76,7 @@ class ShareGroupNode:
         return context
 
     async def ask(self, key: ApiKey, request: Any) -> Any:
-        answer: Any = load_handler(BROKER_APIS[key].handler_module)(
+        answer: Any = load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(
             self.context(key, BROKER_APIS[key].max_version), request
         )
         return answer if isinstance(answer, Message) else await answer

@@ -18,7 +18,7 @@ for name, module in sorted(sys.modules.items()):
 """
 MOST_MODULES = 188
 """Besides packages, whose own module is a line."""
-MOST_SOURCE_BYTES = 1_300_000
+MOST_SOURCE_BYTES = 1_320_000
 """Each kilobyte of source is some three of memory."""
 NOT_BEFORE_ASKED = (
     "ottla.broker.groups.consumer",

@@ -173,7 +173,9 @@ class TransactionCoordinatorNode:
 
     def api(self, key: ApiKey, version: int, request: Any) -> Any:
         """The answer of a handler, or what it is waited for with."""
-        return load_handler(BROKER_APIS[key].handler_module)(self.stage.context(key, version), request)
+        return load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(
+            self.stage.context(key, version), request
+        )
 
     def commit_log(self) -> None:
         self.replica.log.set_high_watermark(self.replica.log.log_end_offset)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from compat_tests.support.random_requests import LIKELY_VALUES
-from ottla.broker.dispatch.api_registry import ApiSpec
+from ottla.broker.api_spec import ApiSpec
 from ottla.wire.api_keys import ApiKey, request_class
 from ottla.wire.codec.interpreter import spec_of
 from ottla.wire.codec.schema import FieldSpec, Message, fields_of

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from devtools.docs.limits_page import limits_page
+from ottla.broker.api_spec import ApiSpec, MutationQuota
 from ottla.broker.config.key_docs import (
     AUTHORIZER_DOCS,
     BROKER_DOCS,
@@ -19,12 +20,11 @@ from ottla.broker.config.key_docs import (
     TOPIC_DOCS,
     explain_no_effect,
 )
-from ottla.broker.dispatch.api_registry import BROKER_APIS
-from ottla.broker.security.authz.authorization_rules import BROKER_RULES, CONTROLLER_RULES
+from ottla.broker.dispatch.api_registry import API_SPECS
 from ottla.cli.main import COMMANDS
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_keys import AUTHORIZER_KEYS, GROUP_KEYS, OWN_BROKER_KEYS, OWN_TOPIC_KEYS, TOPIC_KEYS
-from ottla.wire.api_keys import ApiKey, request_spec
+from ottla.wire.api_keys import request_spec
 
 WHERE = Path(__file__).parent.parent.parent / "docs" / "reference"
 NOTE = "<!-- written by python -m devtools.docs.reference -->"
@@ -94,37 +94,59 @@ def config() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rights(key: ApiKey) -> str:
-    """What an authorizer is asked for: by a broker, and where that passes it on, by the controller."""
-    asked = [
-        f"{need.operation.name} {need.resource.name}"
-        for need in (*BROKER_RULES.get(key, ()), *CONTROLLER_RULES.get(key, ()))
-    ]
+def _listeners(spec: ApiSpec) -> str:
+    """Return the types of listeners that serve an API, and whether brokers forward it."""
+    ends = {"broker": spec.broker, "controller": spec.controller}
+    listeners = " and ".join(name for name, endpoint in ends.items() if endpoint is not None)
+    return f"{listeners}, forwarded" if spec.broker is not None and spec.forwarding is not None else listeners
+
+
+def _quota(spec: ApiSpec) -> str:
+    """Return the client quota of an API."""
+    if isinstance(spec.quota, MutationQuota):
+        return f"time, and partitions changed; strict from v{spec.quota.strict_since}"
+    return spec.quota.value
+
+
+def _permissions(spec: ApiSpec) -> str:
+    """Return what an authorizer is asked by a broker, and for a forwarded request by the controller."""
+    asked = [f"{permission.operation.name} {permission.resource.name}" for permission in spec.permissions]
     return ", ".join(text.lower().replace("_", " ") for text in dict.fromkeys(asked))
 
 
+def api_row(spec: ApiSpec) -> str:
+    """Return the row of an API on the reference page."""
+    schema = request_spec(spec.key)
+    newest = schema.versions.high - (1 if schema.latest_unstable else 0)
+    name = "".join(part.capitalize() for part in spec.key.name.split("_"))
+    cells = (
+        str(int(spec.key)),
+        name,
+        f"{spec.min_version}-{spec.max_version}",
+        f"{schema.versions.low}-{newest}",
+        _listeners(spec),
+        _quota(spec),
+        _permissions(spec),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
 def apis() -> str:
-    """API by version: what Kafka has, what is answered here, and who may ask it."""
+    """Every API: its versions, the listeners that serve it, its quota and the permissions it needs."""
     lines = [
         "# APIs and versions",
         NOTE,
         "",
-        "What a node answers, beside what Kafka 4.3.1's schemas define for a broker's listener. An API without",
-        "versions in the third column is not advertised, and a request for it ends the connection. The last column is",
-        "what rules may be asked for on the way, as at Kafka: which of it, hangs on what the request names.",
+        "This page lists the APIs that a node serves, with the versions it advertises and those of Kafka 4.3.1's",
+        "schemas. A request for another API or version closes the connection. A forwarded request is authorized and",
+        "answered by the active controller. The last column has the permissions that a request may need; which of them",
+        "it needs depends on the resources it names. The quota is what counts for the quotas of a client: time on the",
+        "event loop, bytes, or partitions that are created and deleted.",
         "",
-        "| key | API | Ottla | Kafka 4.3.1 | rights |",
-        "|---|---|---|---|---|",
+        "| key | API | Ottla | Kafka 4.3.1 | listeners | quota | permissions |",
+        "|---|---|---|---|---|---|---|",
+        *map(api_row, API_SPECS),
     ]
-    for key in ApiKey:
-        spec = request_spec(key)
-        if "broker" not in spec.listeners:
-            continue
-        route = BROKER_APIS.get(key)
-        newest = spec.versions.high - (1 if spec.latest_unstable else 0)
-        name = "".join(part.capitalize() for part in key.name.split("_"))
-        ours = "" if route is None else f"{route.min_version}-{route.max_version}"
-        lines.append(f"| {int(key)} | {name} | {ours} | {spec.versions.low}-{newest} | {_rights(key)} |")
     return "\n".join(lines) + "\n"
 
 

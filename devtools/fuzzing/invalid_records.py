@@ -277,7 +277,9 @@ async def send_random_requests(
     found.requests += 1
     try:
         with trio.move_on_after(ANSWER_S) as limit:
-            answer = await resolve(load_handler(BROKER_APIS[key].handler_module)(context, request))
+            answer = await resolve(
+                load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(context, request)
+            )
         if not limit.cancelled_caught:
             odd.learn_from(as_decoded(answer, version))
         else:

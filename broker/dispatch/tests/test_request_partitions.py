@@ -9,8 +9,9 @@ import msgspec
 import pytest
 import trio
 
+from ottla.broker.dispatch.api_registry import API_SPECS, BROKER_APIS
 from ottla.broker.dispatch.dispatcher import LOG_CREATION_TIMEOUT_S, Uncancellable
-from ottla.broker.dispatch.request_partitions import PARTITION_APIS, partitions_to_create
+from ottla.broker.dispatch.request_partitions import partitions_to_create
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.connection_fixture import DispatcherFixture, frame, in_virtual_time
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
@@ -85,14 +86,14 @@ ROWS = [(*row, [("t", 1)]) for row in NAMED] + [(*row, [(OFFSETS.name, 0)]) for 
 def test_what_a_request_names_is_made_before_it_goes_on(
     monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int, body: Any, asked: list[Any], left: str
 ) -> None:
-    assert {row[0] for row in ROWS} == PARTITION_APIS
+    assert {row[0] for row in ROWS} == {spec.key for spec in API_SPECS if spec.partitions is not None}
 
     async def run() -> None:
         stage, making = DispatcherFixture(monkeypatch), PendingLogCreator()
         if left == "others":
             making.left -= set(asked)
         stage.services.log_creator, stage.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
-        stage.serve(key, lambda context, request: context.now_ms, 0, 20)
+        stage.serve(key, lambda context, request: context.now_ms, 0, 20, partitions=BROKER_APIS[key].partitions)
         peer, turn = Peer("h", ("a", 1)), TimeSlice(stage.env)  # type: ignore[arg-type]
         result: Any = stage.dispatcher.handle_request(
             peer, parse_request(memoryview(frame(key, version, 1, body))[4:]), turn
@@ -111,7 +112,8 @@ def test_other_requests_and_times_when_nothing_is_to_be_made_wait_for_nothing(mo
         stage, making = DispatcherFixture(monkeypatch), PendingLogCreator()
         stage.services.log_creator, stage.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
         stage.serve(ApiKey.HEARTBEAT, lambda context, request: "at once")
-        stage.serve(ApiKey.FETCH, lambda context, request: "at once", 0, 20)
+        fields = BROKER_APIS[ApiKey.FETCH].partitions
+        stage.serve(ApiKey.FETCH, lambda context, request: "at once", 0, 20, partitions=fields)
         peer, turn = Peer("h", ("a", 1)), TimeSlice(stage.env)  # type: ignore[arg-type]
 
         def answer(key: ApiKey, version: int, body: Any) -> Any:
@@ -134,4 +136,4 @@ def test_partitions_of_topics_without_partitions_yields_for_each_topic(key: ApiK
     topic = msgspec.structs.replace(topics[0], **{field: []})
     services: Any = SimpleNamespace(log_creator=PendingLogCreator(), replica_manager=SimpleNamespace(image=IMAGE))
     request: Any = SimpleNamespace(topics=[topic] * 100, topic_data=[topic] * 100)
-    assert sum(1 for _ in partitions_to_create(key, request, services)) >= 100
+    assert sum(1 for _ in partitions_to_create(BROKER_APIS[key], request, services)) >= 100

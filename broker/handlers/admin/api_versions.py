@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
-from ottla.controller.config.config_keys import METRICS_LISTENER
 from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
 from ottla.controller.metadata.record_serde import KRAFT_VERSION
 from ottla.wire.api_keys import ApiKey
@@ -28,8 +27,6 @@ from ottla.wire.messages.api_versions import (
 )
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
-"""Told only where clients' metrics are shown to somebody: else they would push for nobody (KIP-714)."""
 MAX_SOFTWARE_CHARS = 1000
 """A name may be as long as a request, is looked at before anybody logged in, and is kept as long as the connection."""
 
@@ -51,13 +48,13 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> HandlerResul
         context.peer.software_name, context.peer.software_version = names
     image = context.image
     levels = dict(image.features)
-    hidden = () if context.services.config.values.get(METRICS_LISTENER) else _TELEMETRY
+    settings = context.services.config.values
     levels[KRAFT_VERSION] = context.services.metadata.kraft_version
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(key, route.min_version, route.max_version)
             for key, route in sorted(context.apis.items())
-            if key not in hidden
+            if route.required_config is None or settings.get(route.required_config)
         ],
         supported_features=[
             SupportedFeatureKey(name, low, high)

@@ -23,4 +23,4 @@ def topic_deletion_disabled(context: RequestContext, request: DeleteTopicsReques
     if context.services.config.flag("delete.topic.enable"):
         return None
     code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
-    return context.time_slice.start(build_error_response_steps(request, context.version, code))
+    return context.time_slice.start(build_error_response_steps(context, request, code))

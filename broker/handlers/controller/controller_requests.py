@@ -34,7 +34,7 @@ async def submit_to_controller(context: RequestContext, request: Message, event:
         text = error.message
         if error.code is ErrorCode.NOT_CONTROLLER:
             text = not_controller_message(controller.leader_id)
-        return await context.time_slice.run(build_error_response_steps(request, context.version, error.code, text))
+        return await context.time_slice.run(build_error_response_steps(context, request, error.code, text))
     return answer
 
 

@@ -16,12 +16,12 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.dispatch.api_registry import ApiSpec
+from ottla.broker.api_spec import ApiSpec, Forwarding
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, is_large, load_handler, with_authorization
 from ottla.broker.requests.error_responses import contains_error_steps
 from ottla.broker.requests.peer import Peer
 from ottla.env.hosts import canonical_host
-from ottla.wire.api_keys import ApiKey, request_class
+from ottla.wire.api_keys import request_class
 from ottla.wire.codec import compiler
 from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.schema import Message
@@ -30,32 +30,6 @@ from ottla.wire.framing import RequestFrame, encode_response_job, parse_request
 from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
-FORWARDABLE = frozenset(
-    {
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.CREATE_ACLS,
-        ApiKey.DELETE_ACLS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.CREATE_DELEGATION_TOKEN,
-        ApiKey.RENEW_DELEGATION_TOKEN,
-        ApiKey.EXPIRE_DELEGATION_TOKEN,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        ApiKey.DESCRIBE_QUORUM,
-        ApiKey.UPDATE_FEATURES,
-        ApiKey.UNREGISTER_BROKER,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-        ApiKey.ADD_RAFT_VOTER,
-        ApiKey.REMOVE_RAFT_VOTER,
-    }
-)
-"""``ApiKeys.forwardable``."""
 _PRINCIPAL_VERSION = bytes(2)
 _SIZE_BYTES = 4
 
@@ -75,7 +49,7 @@ async def _open_envelope(context: RequestContext, envelope: EnvelopeRequest) -> 
 async def _handle_inner_request(context: RequestContext, envelope: EnvelopeRequest) -> EnvelopeResponse:
     """Raises ProtocolError: what is wrong with the envelope."""
     peer = _peer(context, envelope)
-    request, route = _parse_inner_request(context, envelope.request_data)
+    request, route, forwarding = _parse_inner_request(context, envelope.request_data)
     inner = replace(
         context,
         key=request.key,
@@ -84,15 +58,14 @@ async def _handle_inner_request(context: RequestContext, envelope: EnvelopeReque
         peer=peer,
         frame=request.frame,
     )
-    handler = load_handler(route.handler_module)
+    handler = load_handler(route.endpoint(at_controller=True).handler_module)
     if context.has_authorizer:
-        handler = with_authorization(handler, request.key, at_controller=True)
+        handler = with_authorization(handler, route, at_controller=True)
     answer: Any = handler(inner, await _decode_inner_body(context, request))
     if isinstance(answer, Awaitable):
         answer = await answer
     assert isinstance(answer, Message), "a request that may be forwarded has an answer"
-    moved = ErrorCode.NOT_LEADER_OR_FOLLOWER if request.key is ApiKey.DESCRIBE_QUORUM else ErrorCode.NOT_CONTROLLER
-    if await context.time_slice.run(contains_error_steps(answer, moved)):
+    if await context.time_slice.run(contains_error_steps(answer, forwarding.moved_error)):
         raise ProtocolError(ErrorCode.NOT_CONTROLLER)
     chunks = await context.time_slice.run(
         encode_response_job(request.key, request.version, request.correlation_id, answer)
@@ -118,18 +91,18 @@ def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
     return peer
 
 
-def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestFrame, ApiSpec]:
+def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestFrame, ApiSpec, Forwarding]:
     """The request inside, and how it is answered here."""
     try:
         request = parse_request(memoryview(data))
     except WireError as error:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
-    if request.key not in FORWARDABLE:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{request.key.name} is not forwarded")
     route = context.apis.get(request.key)
-    if route is None or not route.min_version <= request.version <= route.max_version:
+    if route is None or route.forwarding is None:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{request.key.name} is not forwarded")
+    if not route.min_version <= request.version <= route.max_version:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"{request.key.name} v{request.version} is not served here")
-    return request, route
+    return request, route, route.forwarding
 
 
 async def _decode_inner_body(context: RequestContext, request: RequestFrame) -> Any:

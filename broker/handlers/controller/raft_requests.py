@@ -24,6 +24,4 @@ async def _ask_raft(context: RequestContext, request: Message) -> Message:
     try:
         return await context.services.controller.handle_raft_request(request, context.version, context.peer.listener)
     except ProtocolError as error:
-        return await context.time_slice.run(
-            build_error_response_steps(request, context.version, error.code, error.message)
-        )
+        return await context.time_slice.run(build_error_response_steps(context, request, error.code, error.message))

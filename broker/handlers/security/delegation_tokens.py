@@ -58,18 +58,18 @@ def error_response(context: RequestContext, request: Any) -> Message | None:
     if not isinstance(request, CreateDelegationTokenRequest):
         if may_use_tokens(context):
             return None
-        answer: Any = build_error_response(request, context.version, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        answer: Any = build_error_response(context, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
         answer.expiry_timestamp_ms = NO_TIME_MS
         return answer  # type: ignore[no-any-return]
     if request.owner_principal_name and request.owner_principal_type is None:
-        return build_error_response(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return build_error_response(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     if not may_use_tokens(context):
         return _create_error_response(context, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     owner = owner_principal(request, context.peer.principal)
     if owner != context.peer.principal and not context.may(AclOperation.CREATE_TOKENS, ResourceType.USER, owner):
         return _create_error_response(context, request, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     if len(request.renewers) > MAX_RENEWERS or sum(len(x.principal_name) for x in request.renewers) > MAX_RENEWER_CHARS:
-        return build_error_response(request, context.version, ErrorCode.RECORD_LIST_TOO_LARGE)
+        return build_error_response(context, request, ErrorCode.RECORD_LIST_TOO_LARGE)
     return None
 
 

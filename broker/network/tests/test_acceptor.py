@@ -11,7 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.dispatch.api_registry import BROKER_APIS, ApiSpec
+from ottla.broker.api_spec import ApiSpec
+from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.requests.peer import ANONYMOUS, Peer
@@ -118,7 +119,8 @@ def test_what_is_not_in_the_listeners_table_is_not_served(monkeypatch: pytest.Mo
 def test_trap_1_an_unknown_version_of_api_versions_is_answered_in_v0(
     monkeypatch: pytest.MonkeyPatch, version: int, answered: int
 ) -> None:
-    dispatcher = Dispatcher(DispatcherFixture(monkeypatch).services, {ApiKey.API_VERSIONS: ApiSpec(0, 4, "x")})
+    key = ApiKey.API_VERSIONS
+    dispatcher = Dispatcher(DispatcherFixture(monkeypatch).services, {key: ApiSpec(key, 0, 4)})
     assert dispatcher.response_version(request(version, ApiKey.API_VERSIONS)) == answered
     assert dispatcher.response_version(request(version)) == version
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.api_spec import MutationQuota
 from ottla.broker.quotas.client_quotas import QuotaManagers
 from ottla.broker.quotas.quota_table import COUNTER_EXPIRY_MS, MAX_COUNTERS, UNLIMITED, Rate
 from ottla.broker.requests.peer import UNKNOWN_QUOTA
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
-from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import metadata_records
 from ottla.wire.messages.create_topics import CreateTopicsResponse
 
@@ -189,7 +189,7 @@ def test_nobody_waits_longer_than_an_answer_can_say(rate: float) -> None:
     assert stage.produce(100_000_000) == 2**31 - 1
     stage.set(rate, key="controller_mutation_rate", user="u")
     answer = CreateTopicsResponse()
-    changes = stage.quotas.new_mutation_quota(QuotaUser(), "c", ApiKey.CREATE_TOPICS, 5)
+    changes = stage.quotas.new_mutation_quota(QuotaUser(), "c", MutationQuota(strict_since=6), 5)
     assert changes is not None
     changes.record(10_000_000)
     changes.set_throttle_time(answer)

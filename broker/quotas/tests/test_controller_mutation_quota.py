@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.quotas.controller_mutation_quota import STRICT_FROM_VERSION, TokenBucket
+from ottla.broker.api_spec import MutationQuota
+from ottla.broker.dispatch.api_registry import API_SPECS
+from ottla.broker.quotas.controller_mutation_quota import TokenBucket
 from ottla.broker.quotas.quota_table import COUNTER_EXPIRY_MS
 from ottla.broker.quotas.tests.test_client_quotas import QuotaFixture, QuotaUser
 from ottla.controller.control.controller_result import ControllerDefaults
@@ -26,10 +28,12 @@ from ottla.wire.messages import metadata_records
 
 RATE = "controller_mutation_rate"
 CREATE = ApiKey.CREATE_TOPICS
+QUOTAS = {spec.key: spec.quota for spec in API_SPECS}
+STRICT_SINCE = {key: kind.strict_since for key, kind in QUOTAS.items() if isinstance(kind, MutationQuota)}
 
 
 def begun(stage: QuotaFixture, key: ApiKey = CREATE, version: int = 7, who: QuotaUser | None = None) -> Any:
-    return stage.quotas.new_mutation_quota(who or QuotaUser(), "c", key, version)
+    return stage.quotas.new_mutation_quota(who or QuotaUser(), "c", QUOTAS[key], version)
 
 
 def told(changes: Any, before_ms: int = 0) -> int:
@@ -48,17 +52,17 @@ def test_a_bucket_is_full_at_first_and_holds_eleven_seconds() -> None:
     assert bucket.measure(5, 10**9 + 1000) == 5, "another rate holds at once"
 
 
-@pytest.mark.parametrize("key", list(STRICT_FROM_VERSION))
+@pytest.mark.parametrize("key", list(STRICT_SINCE))
 @pytest.mark.parametrize("strict", [False, True])
 def test_what_goes_below_none_is_carried_out_and_what_comes_after_is_refused_or_not(key: ApiKey, strict: bool) -> None:
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(2, key=RATE, user="u")
-    first = begun(stage, key, STRICT_FROM_VERSION[key] - (not strict), who)
+    first = begun(stage, key, STRICT_SINCE[key] - (not strict), who)
     first.record(20)
     first.record(10)
     if strict:
         assert told(first) == 0, "nobody was refused: the charge itself is not held against him"
-        second = begun(stage, key, STRICT_FROM_VERSION[key], who)
+        second = begun(stage, key, STRICT_SINCE[key], who)
         for _ in range(2):
             with pytest.raises(ProtocolError) as refused:
                 second.record(1)
@@ -69,7 +73,7 @@ def test_what_goes_below_none_is_carried_out_and_what_comes_after_is_refused_or_
         assert told(first) == 4500
     assert who.throttle_ms in (4000, 4500)
     stage.clock.ms += 4500
-    again = begun(stage, key, STRICT_FROM_VERSION[key], who)
+    again = begun(stage, key, STRICT_SINCE[key], who)
     again.record(1)
     assert told(again) == 0
 
@@ -105,7 +109,7 @@ def test_buckets_nobody_used_for_an_hour_are_forgotten() -> None:
     stage = QuotaFixture()
     stage.set(1, key=RATE, client_id=None)
     for number in range(5):
-        stage.quotas.new_mutation_quota(QuotaUser(), f"c{number}", CREATE, 7).record(1)  # type: ignore[union-attr]
+        stage.quotas.new_mutation_quota(QuotaUser(), f"c{number}", QUOTAS[CREATE], 7).record(1)  # type: ignore[union-attr]
     mutations = stage.quotas._controller_mutation
     assert mutations is not None
     assert len(mutations._counters) == 5

@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.quotas.client_quotas import QuotaManagers
 from ottla.broker.quotas.request_timer import RequestTimer
 from ottla.broker.services import QuotaHolder
@@ -176,7 +177,7 @@ def test_the_markers_of_transactions_are_exempt(monkeypatch: pytest.MonkeyPatch)
         stage.env.work(5_000)
         return WriteTxnMarkersResponse()
 
-    stage.serve(ApiKey.WRITE_TXN_MARKERS, handler)
+    stage.serve(ApiKey.WRITE_TXN_MARKERS, handler, quota=BROKER_APIS[ApiKey.WRITE_TXN_MARKERS].quota)
     line = ClientStream()
     line.send_bytes(frame(ApiKey.WRITE_TXN_MARKERS, 1, 1, WriteTxnMarkersRequest()) * 2)
     line.disconnect()

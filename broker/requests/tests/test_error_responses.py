@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ottla.broker.dispatch.api_registry import API_SPECS
 from ottla.broker.requests.error_responses import (
     build_error_response,
     build_error_response_steps,
@@ -19,6 +21,7 @@ from ottla.wire.messages import (
     alter_client_quotas,
     alter_configs,
     alter_partition,
+    alter_replica_log_dirs,
     alter_user_scram_credentials,
     create_partitions,
     create_topics,
@@ -27,6 +30,7 @@ from ottla.wire.messages import (
     describe_user_scram_credentials,
     elect_leaders,
     incremental_alter_configs,
+    offset_delete,
     update_features,
 )
 from ottla.wire.messages import alter_partition_reassignments as apr
@@ -35,6 +39,17 @@ from ottla.wire.messages import list_partition_reassignments as lpr
 WHO = "The active controller appears to be node 2."
 CODE = ErrorCode.NOT_CONTROLLER
 ID = b"i" * 16
+
+
+SPECS = {spec.key: spec for spec in API_SPECS}
+
+
+def asking(request: Any, version: int) -> Any:
+    return SimpleNamespace(spec=SPECS[request.SPEC.key], version=version)
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    return build_error_response(asking(request, version), request, code, message)
 
 
 def two(row: Any) -> list[Any]:
@@ -160,7 +175,7 @@ def two(row: Any) -> list[Any]:
     ids=lambda x: type(x).__name__ if hasattr(x, "SPEC") else str(x),
 )
 def test_an_error_lies_where_the_api_has_it(request_: Any, version: int, answer: Any) -> None:
-    refused = build_error_response(request_, version, CODE, WHO)
+    refused = refuse(request_, version, CODE, WHO)
     assert refused == answer
     assert contains_error(refused, CODE)
     assert not contains_error(refused, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -197,15 +212,22 @@ OWN_NAME = {
 
 @pytest.mark.parametrize("key", AT_THE_TOP, ids=lambda key: str(key.name))
 def test_what_has_no_rows_says_it_at_the_top_and_every_version_can_carry_it(key: ApiKey) -> None:
-    answer: Any = build_error_response(request_class(key)(), 0, CODE, WHO)
+    answer = refuse(request_class(key)(), SPECS[key].max_version, CODE, WHO)
     assert type(answer) is response_class(key)
     assert answer.error_code == CODE
     assert getattr(answer, "error_message", WHO) == ("Not controller." if key in OWN_NAME else WHO)
     versions = request_spec(key).versions
     for version in range(versions.low, versions.high + 1):
-        refused = build_error_response(request_class(key)(), version, CODE)
+        refused = refuse(request_class(key)(), version, CODE)
         back = compiler.decode_exact(response_class(key), version, compiler.encode(refused, version))
         assert contains_error(back, CODE) == (key is not ApiKey.FETCH or version >= 7)
+
+
+def test_offset_delete_error_response_has_its_error_at_the_top_alone() -> None:
+    request = offset_delete.OffsetDeleteRequest(
+        "g", [offset_delete.OffsetDeleteRequestTopic("t", [offset_delete.OffsetDeleteRequestPartition(1)])]
+    )
+    assert refuse(request, 0, CODE) == offset_delete.OffsetDeleteResponse(CODE)
 
 
 def test_an_answer_without_errors_tells_none() -> None:
@@ -224,29 +246,41 @@ def test_an_answer_without_errors_tells_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "request_",
+    ("request_", "steps"),
     [
-        create_topics.CreateTopicsRequest([create_topics.CreatableTopic(str(n)) for n in range(50)]),
-        alter_user_scram_credentials.AlterUserScramCredentialsRequest(
-            [alter_user_scram_credentials.ScramCredentialDeletion(str(n)) for n in range(50)]
+        (create_topics.CreateTopicsRequest([create_topics.CreatableTopic(str(n)) for n in range(50)]), 50 + 1),
+        (
+            alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+                [alter_user_scram_credentials.ScramCredentialDeletion(str(n)) for n in range(50)]
+            ),
+            50 + 2,
         ),
-        alter_client_quotas.AlterClientQuotasRequest(
-            [
-                alter_client_quotas.AlterClientQuotasRequestEntryData(
-                    [alter_client_quotas.AlterClientQuotasRequestEntityData(str(n)) for n in range(49)]
-                )
-            ]
+        (
+            alter_client_quotas.AlterClientQuotasRequest(
+                [
+                    alter_client_quotas.AlterClientQuotasRequestEntryData(
+                        [alter_client_quotas.AlterClientQuotasRequestEntityData(str(n)) for n in range(49)]
+                    )
+                ]
+            ),
+            49 + 1 + 1,
+        ),
+        (
+            alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+                [alter_replica_log_dirs.AlterReplicaLogDir(str(n)) for n in range(50)]
+            ),
+            50,
         ),
     ],
     ids=lambda x: type(x).__name__,
 )
-def test_many_rows_are_refused_step_by_step(request_: Any) -> None:
-    assert sum(1 for _ in build_error_response_steps(request_, 7, CODE)) == 50
+def test_error_response_has_a_step_for_each_row_and_each_list(request_: Any, steps: int) -> None:
+    assert sum(1 for _ in build_error_response_steps(asking(request_, 7), request_, CODE)) == steps
 
 
 def test_a_user_who_is_named_often_is_refused_once() -> None:
     downs = [alter_user_scram_credentials.ScramCredentialDeletion(name) for name in "bab"]
-    refused: Any = build_error_response(
+    refused = refuse(
         alter_user_scram_credentials.AlterUserScramCredentialsRequest(
             downs, [alter_user_scram_credentials.ScramCredentialUpsertion("a")]
         ),

@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from ottla.broker.api_spec import ApiSpec, Permission
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.env.env import Env
 from ottla.env.log_escaping import escape
-from ottla.wire.api_keys import ApiKey
 
 logger = logging.getLogger("ottla.audit")
 
@@ -32,21 +32,6 @@ MAX_NAME_CHARS = 255
 """Of a name."""
 _MINUTE_MS = 60_000.0
 _LEVELS = {"INFO": logging.INFO, "DEBUG": logging.DEBUG}
-_LOG_ONLY_IF_ALLOWED = frozenset(
-    {
-        (ApiKey.METADATA, AclOperation.CREATE, ResourceType.CLUSTER),
-        (ApiKey.LIST_GROUPS, AclOperation.DESCRIBE, ResourceType.CLUSTER),
-        (ApiKey.LIST_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP),
-        (ApiKey.INIT_PRODUCER_ID, AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
-        (ApiKey.WRITE_TXN_MARKERS, AclOperation.ALTER, ResourceType.CLUSTER),
-        (ApiKey.OFFSET_FOR_LEADER_EPOCH, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
-        (ApiKey.STREAMS_GROUP_HEARTBEAT, AclOperation.CREATE, ResourceType.CLUSTER),
-        (ApiKey.CREATE_TOPICS, AclOperation.CREATE, ResourceType.CLUSTER),
-        (ApiKey.CREATE_TOPICS, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
-        (ApiKey.DELETE_TOPICS, AclOperation.DELETE, ResourceType.CLUSTER),
-    }
-)
-"""What a request tries first, or only leaves something out for: nobody was refused anything (``logIfDenied``)."""
 
 
 class AuditSubject(Protocol):
@@ -96,7 +81,7 @@ class AuditLog:
     def log_decision(
         self,
         peer: AuditSubject,
-        key: ApiKey,
+        spec: ApiSpec,
         operation: AclOperation,
         resource: ResourceType,
         name: str,
@@ -106,14 +91,15 @@ class AuditLog:
         is_look: bool = False,
     ) -> None:
         """Somebody was allowed or refused something; ``rule``: by what. ``is_look``: a refusal leaves something out."""
-        if not self.logs_allowed if allowed else is_look or (key, operation, resource) in _LOG_ONLY_IF_ALLOWED:
+        silent = Permission(operation, resource, logs_denial=False)
+        if not self.logs_allowed if allowed else is_look or silent in spec.permissions:
             return
         self._log(
             logging.DEBUG if allowed else logging.INFO,
             f"Principal = {escape_name(peer.principal)} is {'Allowed' if allowed else 'Denied'} "
             f"operation = {operation.name} from host = {peer.host} "
             f"on resource = {_camel_case(resource.name)}:LITERAL:{escape_name(name)} "
-            f"for request = {_camel_case(key.name)} "
+            f"for request = {_camel_case(spec.key.name)} "
             f"with resourceRefCount = 1 based on rule {rule()}",
         )
 

@@ -9,9 +9,8 @@ import pytest
 import trio
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
+from ottla.broker.dispatch.api_registry import API_SPECS, CONTROLLER_APIS
 from ottla.broker.dispatch.dispatcher import Dispatcher, load_handler
-from ottla.broker.handlers.controller.envelope import FORWARDABLE
 from ottla.broker.requests.error_responses import contains_error
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.handler_fixture import VirtualEnv, resolve, run_virtual
@@ -165,14 +164,11 @@ def test_what_is_advertised_is_a_controllers_and_in_the_versions_there_are() -> 
         assert "controller" in spec.listeners, key.name
         newest = spec.versions.high - (1 if spec.latest_unstable else 0)
         assert (route.min_version, route.max_version) == (spec.versions.low, newest), key.name
-        assert callable(load_handler(route.handler_module))
+        assert callable(load_handler(route.endpoint(at_controller=True).handler_module))
 
 
 def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
-    names = ("forward_to_controller", "delete_topics", "alter_configs", "incremental_alter_configs")
-    modules = {f"admin.{name}" for name in names}
-    passed_on = {key for key, route in BROKER_APIS.items() if route.handler_module in modules}
-    assert set() < passed_on <= set(CONTROLLER_APIS) & FORWARDABLE
+    assert {spec.key for spec in API_SPECS if spec.forwarding is not None} < set(CONTROLLER_APIS)
 
 
 def test_the_rest_ends_the_connection() -> None:

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
+from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS, FORWARDED_WITH_REQUESTER
 from ottla.broker.dispatch.dispatcher import Dispatcher
-from ottla.broker.handlers.controller.envelope import FORWARDABLE
 from ottla.broker.handlers.controller.tests.test_envelope import ADDRESS, enveloped
 from ottla.broker.handlers.security.describe_delegation_token import _describe_all
 from ottla.broker.requests.peer import ANONYMOUS, Peer
@@ -149,9 +148,14 @@ def test_333_who_may_ask(
 
 
 def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
-    passed_on = {key for key, route in BROKER_APIS.items() if route.handler_module == "security.delegation_tokens"}
+    passed_on = {
+        key
+        for key, route in BROKER_APIS.items()
+        if route.endpoint(at_controller=False).handler_module == "security.delegation_tokens"
+    }
     assert len(passed_on) == 3
-    assert passed_on <= set(CONTROLLER_APIS) & FORWARDABLE
+    assert passed_on <= set(CONTROLLER_APIS)
+    assert all(BROKER_APIS[key].forwarding == FORWARDED_WITH_REQUESTER for key in passed_on)
 
 
 def test_333_a_controller_hears_who_asks() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.dispatch.api_registry import API_SPECS
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.network.secure_connection import SecureConnection
 from ottla.broker.network.tests.test_secure_connection import SETTINGS, login
@@ -26,6 +27,8 @@ from ottla.broker.tests.connection_fixture import DispatcherFixture as LineStage
 from ottla.controller.config.config_keys import AUDIT_LOG, broker_key, check_value
 from ottla.controller.metadata.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.wire.api_keys import ApiKey
+
+SPECS = {spec.key: spec for spec in API_SPECS}
 
 
 class AuditClock:
@@ -51,7 +54,7 @@ class AuditFixture:
         peer = Peer(more.pop("host", "10.0.0.7"), ("here", 9092))
         peer.principal = more.pop("who", "User:bob")
         services: Any = SimpleNamespace(authorizer=self.authorizer, audit=self.audit)
-        context: Any = SimpleNamespace(services=services, peer=peer, key=key)
+        context: Any = SimpleNamespace(services=services, peer=peer, spec=SPECS[key])
         return RequestContext.may(context, operation, resource, name, **more)
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.requests.peer import Peer
 from ottla.broker.security.authz.acl_index import AclIndex
@@ -212,7 +213,7 @@ def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_writ
     audit = SimpleNamespace(log_decision=lambda *what, **how: None) if is_written_down else None
     services: Any = SimpleNamespace(authorizer=authorizer, audit=audit)
     env: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
-    context = RequestContext(services, peer, ApiKey.PRODUCE, 9, "c", 0, TimeSlice(env), {})
+    context = RequestContext(services, peer, ApiKey.PRODUCE, 9, "c", 0, TimeSlice(env), BROKER_APIS)
     asked = [(authorizer.may_write(context, name), authorizer.may_read(context, name)) for name in ("t", "u", "v")]
     assert asked == [(True, False), (False, True), (False, False)]
     assert (peer.writable_topics, peer.readable_topics) == ((set(), set()) if is_written_down else ({"t"}, {"u"}))

@@ -8,19 +8,12 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
+from ottla.broker.api_spec import ApiSpec, AuthorizationRule, ErrorRows, Permission, RequestRule, ResourceRule
+from ottla.broker.dispatch.api_registry import API_SPECS, FORWARD
 from ottla.broker.dispatch.dispatcher import with_authorization
-from ottla.broker.handlers.controller.envelope import FORWARDABLE
 from ottla.broker.requests.error_responses import contains_error
-from ottla.broker.security.authz.authorization_rules import (
-    BROKER_RULES,
-    CONTROLLER_RULES,
-    DENIAL_ERRORS,
-    RequestRule,
-    ResourceRule,
-)
-from ottla.broker.security.authz.mixed_resource_rules import REQUEST_SPLITTERS
 from ottla.broker.security.authz.request_authorization import authorize_and_handle
+from ottla.broker.security.authz.resource_rules import DENIAL_ERRORS
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.controller.metadata.image import MetadataImage, TopicImage
@@ -32,9 +25,22 @@ from ottla.wire.errors import ErrorCode
 
 Right = tuple[AclOperation, ResourceType, str]
 ID = b"t" * 16
-_NAMES = ("forward_to_controller", "delete_topics", "alter_configs", "incremental_alter_configs")
-_MODULES = {f"admin.{name}" for name in _NAMES}
-PASSED_ON = {key for key, route in BROKER_APIS.items() if route.handler_module in _MODULES}
+SPECS = {spec.key: spec for spec in API_SPECS}
+ENDPOINTS = [
+    (at_controller, spec.key)
+    for at_controller in (False, True)
+    for spec in API_SPECS
+    if (spec.controller if at_controller else spec.broker) is not None
+]
+
+
+def rules_of(key: ApiKey, *, at_controller: bool) -> tuple[AuthorizationRule, ...]:
+    return SPECS[key].endpoint(at_controller=at_controller).authorization
+
+
+def resource_rule(key: ApiKey, *, at_controller: bool) -> tuple[ResourceRule, ErrorRows]:
+    rule = next(x for x in rules_of(key, at_controller=at_controller) if isinstance(x, ResourceRule))
+    return rule, SPECS[key].error_response.rows[0]
 
 
 class AllowedClient:
@@ -42,6 +48,7 @@ class AllowedClient:
 
     def __init__(self, version: int, *rights: Right) -> None:
         self.version = version
+        self.spec: ApiSpec
         self.rights = rights
         self.time_slice = TimeSlice(VirtualEnv())  # type: ignore[arg-type]
         self.image = MetadataImage(topics={"t": TopicImage("t", ID)}, topic_names={ID: "t"})
@@ -51,6 +58,8 @@ class AllowedClient:
 
 
 def ask(asking: AllowedClient, request: Any, handler: Callable[[Any, Any], Any], *, at_controller: bool) -> Any:
+    asking.spec = SPECS[request.SPEC.key]
+
     async def story() -> Any:
         answer = authorize_and_handle(asking, request, handler, at_controller=at_controller)
         return await answer if hasattr(answer, "__await__") else answer
@@ -72,40 +81,33 @@ def empty(request: Any) -> Any:
     return response_class(ApiKey(request.SPEC.key))()
 
 
-# ---------------------------------------------------------------- the table itself
+# ---------------------------------------------------------------- the rules of the rows
 
 
-def test_every_api_that_is_served_has_its_place_in_the_table() -> None:
-    assert set(BROKER_APIS) - PASSED_ON - set(BROKER_RULES) == set()
-    assert PASSED_ON - set(CONTROLLER_RULES) == set()
-    assert set(CONTROLLER_APIS) - set(CONTROLLER_RULES) == set()
-
-
-def test_what_is_passed_on_is_looked_at_where_it_is_decided() -> None:
-    assert set(BROKER_RULES) & PASSED_ON == {ApiKey.INCREMENTAL_ALTER_CONFIGS}  # a broker changes its own loggers
-    assert PASSED_ON <= FORWARDABLE
+def test_forward_only_endpoints_have_their_rules_at_the_controller() -> None:
+    forwarding = [spec for spec in API_SPECS if spec.broker == FORWARD]
+    assert forwarding
+    for spec in forwarding:
+        assert spec.forwarding is not None, spec.key.name
+        assert rules_of(spec.key, at_controller=True), spec.key.name
 
 
 @pytest.mark.parametrize("at_controller", [False, True])
-def test_a_handler_stands_bare_where_it_asks_everything_itself(*, at_controller: bool) -> None:
+def test_endpoints_whose_handler_checks_all_permissions_have_a_bare_handler(*, at_controller: bool) -> None:
     _, handler = handed(empty)
-    table, routes = (CONTROLLER_RULES, CONTROLLER_APIS) if at_controller else (BROKER_RULES, BROKER_APIS)
-    bare = {key for key in routes if with_authorization(handler, key, at_controller=at_controller) is handler}
+    keys = [key for place, key in ENDPOINTS if place == at_controller]
+    bare = {key for key in keys if with_authorization(handler, SPECS[key], at_controller=at_controller) is handler}
     assert bare == {
-        key
-        for key in routes
-        if key not in REQUEST_SPLITTERS
-        and not any(isinstance(need, (RequestRule, ResourceRule)) for need in table.get(key, ()))
+        key for key in keys if all(type(x) is Permission for x in rules_of(key, at_controller=at_controller))
     }
     assert (ApiKey.FETCH in bare, ApiKey.PRODUCE in bare) == (not at_controller, not at_controller)
 
 
 WHOLE = [
     (at_controller, key, version)
-    for at_controller, table, routes in ((False, BROKER_RULES, BROKER_APIS), (True, CONTROLLER_RULES, CONTROLLER_APIS))
-    for key, needs in table.items()
-    if key in routes and any(isinstance(need, RequestRule) for need in needs)
-    for version in range(routes[key].min_version, routes[key].max_version + 1)
+    for at_controller, key in ENDPOINTS
+    if any(isinstance(rule, RequestRule) for rule in rules_of(key, at_controller=at_controller))
+    for version in range(SPECS[key].min_version, SPECS[key].max_version + 1)
 ]
 
 
@@ -132,9 +134,8 @@ def rows_in(request: Any) -> Any:
 
 @pytest.mark.parametrize(("at_controller", "key", "version"), WHOLE, ids=str)
 def test_what_a_request_needs_as_a_whole(at_controller: bool, key: ApiKey, version: int) -> None:
-    table = CONTROLLER_RULES if at_controller else BROKER_RULES
     request = rows_in(request_class(key)())
-    needs = [need for need in table[key] if isinstance(need, RequestRule)]
+    needs = [rule for rule in rules_of(key, at_controller=at_controller) if isinstance(rule, RequestRule)]
     rights = [(n.operation, n.resource, CLUSTER_NAME if n.field is None else getattr(request, n.field)) for n in needs]
     seen, handler = handed(empty)
     ask(
@@ -170,15 +171,15 @@ _PARTS = {
 }
 ROWS = [
     (at_controller, key)
-    for at_controller, table in ((False, BROKER_RULES), (True, CONTROLLER_RULES))
-    for key, needs in table.items()
-    if any(isinstance(need, ResourceRule) for need in needs)
+    for at_controller, key in ENDPOINTS
+    if any(isinstance(rule, ResourceRule) for rule in rules_of(key, at_controller=at_controller))
 ]
 
 
-def naming(key: ApiKey, need: ResourceRule, *names: str) -> Any:
+def naming(key: ApiKey, *names: str) -> Any:
     request: Any = request_class(key)()
     module = sys.modules[type(request).__module__]
+    layout = SPECS[key].error_response.rows[0]
     rows: list[Any] = []
     for name in names:
         if key not in _PARTS:
@@ -187,13 +188,13 @@ def naming(key: ApiKey, need: ResourceRule, *names: str) -> Any:
         row_class, part_class = _PARTS[key]
         row = getattr(module, row_class)()
         setattr(row, "topic" if hasattr(row, "topic") else "name", name)
-        if need.partition_list is not None:
+        if layout.nested is not None:
             part = 3 if part_class is None else getattr(module, part_class)()
             if part_class is not None:
                 setattr(part, "partition" if hasattr(part, "partition") else "partition_index", 3)
-            setattr(row, need.partition_list, [part])
+            setattr(row, layout.nested.request_list, [part])
         rows.append(row)
-    setattr(request, need.request_list, rows)
+    setattr(request, layout.request_list, rows)
     return request
 
 
@@ -209,20 +210,20 @@ def name_of(row: Any) -> str:
 
 @pytest.mark.parametrize(("at_controller", "key"), ROWS, ids=str)
 def test_what_a_request_needs_for_each_thing_it_names(at_controller: bool, key: ApiKey) -> None:
-    table, routes = (CONTROLLER_RULES, CONTROLLER_APIS) if at_controller else (BROKER_RULES, BROKER_APIS)
-    need = next(n for n in table[key] if isinstance(n, ResourceRule))
-    version = min(routes[key].max_version, 9)
-    wholes = [(n.operation, n.resource, "") for n in table[key] if isinstance(n, RequestRule)]
-    request = naming(key, need, "a", "b", "c")
+    need, layout = resource_rule(key, at_controller=at_controller)
+    version = min(SPECS[key].max_version, 9)
+    rules = rules_of(key, at_controller=at_controller)
+    wholes = [(rule.operation, rule.resource, "") for rule in rules if isinstance(rule, RequestRule)]
+    request = naming(key, "a", "b", "c")
     seen, handler = handed(empty)
     asking = AllowedClient(version, *wholes, (need.operation, need.resource, "b"))
     answer = ask(asking, request, handler, at_controller=at_controller)
-    assert [name_of(x) for x in getattr(seen[0], need.request_list)] == ["b"]
-    rows = getattr(answer, need.response_list)
+    assert [name_of(x) for x in getattr(seen[0], layout.request_list)] == ["b"]
+    rows = getattr(answer, layout.response_list)
     assert [name_of(x) for x in rows] == ["a", "c"]
     code = DENIAL_ERRORS[need.resource]
     for row in rows:
-        if need.partition_list is None:
+        if layout.nested is None:
             assert row.error_code == code
         else:
             (part,) = row.partitions
@@ -232,7 +233,7 @@ def test_what_a_request_needs_for_each_thing_it_names(at_controller: bool, key: 
     every = [(need.operation, need.resource, name) for name in "abc"]
     answer = ask(AllowedClient(version, *wholes, *every), request, handler, at_controller=at_controller)
     assert seen[1] is request
-    assert len(getattr(answer, need.response_list)) == 0
+    assert len(getattr(answer, layout.response_list)) == 0
     if need.cluster_operation is not None:
         asking = AllowedClient(version, *wholes, (need.cluster_operation, ResourceType.CLUSTER, CLUSTER_NAME))
         ask(asking, request, handler, at_controller=at_controller)
@@ -259,19 +260,16 @@ def test_a_topic_named_by_id_is_judged_by_its_name() -> None:
 
 
 def test_an_answer_that_comes_later_gets_its_rows_then() -> None:
-    need = next(n for n in CONTROLLER_RULES[ApiKey.CREATE_PARTITIONS] if isinstance(n, ResourceRule))
-
     async def later(_: Any, request: Any) -> Any:
         return empty(request)
 
-    request = naming(ApiKey.CREATE_PARTITIONS, need, "a", "b", "b")
+    request = naming(ApiKey.CREATE_PARTITIONS, "a", "b", "b")
     answer = ask(AllowedClient(3), request, later, at_controller=True)
     assert [row.name for row in answer.results] == ["a"]  # what is named twice is wrong in any case
 
 
 def test_a_topic_is_told_with_its_settings_only_to_who_may_see_them() -> None:
-    need = next(n for n in CONTROLLER_RULES[ApiKey.CREATE_TOPICS] if isinstance(n, ResourceRule))
-    request = naming(ApiKey.CREATE_TOPICS, need, "a", "b")
+    request = naming(ApiKey.CREATE_TOPICS, "a", "b")
     module = sys.modules[type(request).__module__]
 
     def made(request: Any) -> Any:
