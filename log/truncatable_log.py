@@ -22,32 +22,22 @@ from ottla.log.segment.log_segment import SEGMENT_START, IndexedBatch, LogSegmen
 from ottla.wire.errors import WireError
 
 
-def _no_checkpoints() -> None:
+def _no_checkpoints(offset: int) -> None:
     """A log on its own has no checkpoints."""
 
 
 class TruncatableLog(ReadableLog):
     """A log that can be cut."""
 
-    _write_checkpoints: Callable[[], None] = staticmethod(_no_checkpoints)
-    _checkpointed: tuple[int, int] = (0, 0)
-    """What the checkpoints on disk say at most: recovery point, log start."""
+    _lower_checkpoints: Callable[[int], None] = staticmethod(_no_checkpoints)
 
     def set_offline(self) -> None:
         """Out of service: nothing is written to this log any more, and nothing of it synced or sealed."""
         self.closed = True
 
-    def set_checkpoint_writer(
-        self, write_points: Callable[[], None], recovery_point: int, log_start_offset: int
-    ) -> None:
-        """Whoever keeps the checkpoints tells how they are written, and what they say of this log now."""
-        self._write_checkpoints = write_points
-        self._checkpointed = (recovery_point, log_start_offset)
-
-    def on_checkpointed(self) -> None:
-        """The checkpoints on disk say of this log what it says itself, or are about to."""
-        noted, start = self._checkpointed
-        self._checkpointed = (max(noted, self.recovery_point), max(start, self.log_start_offset))
+    def set_checkpoints(self, lower_checkpoints: Callable[[int], None]) -> None:
+        """Have ``lower_checkpoints`` called with the offset of each truncation, before anything is removed."""
+        self._lower_checkpoints = lower_checkpoints
 
     def lower_recovery_point(self, offset: int) -> None:
         """Recovery point and log start come down to ``offset`` at least; their files follow with the next writing."""
@@ -106,9 +96,7 @@ class TruncatableLog(ReadableLog):
     def _prepare_truncation(self, offset: int) -> None:
         """No checkpoint may name an offset above the cut: what is written there later would be believed unread."""
         self.lower_recovery_point(offset)
-        if max(self._checkpointed) > offset:
-            self._write_checkpoints()
-            self._checkpointed = (self.recovery_point, self.log_start_offset)
+        self._lower_checkpoints(offset)
         self.truncations += 1
         self.sealed_end_offset = -1
         # An exchange may be under way: a crash would bring back what is cut now.

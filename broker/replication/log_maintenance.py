@@ -19,7 +19,6 @@ from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
 from ottla.env.disk import is_transient
 from ottla.env.env import Env, ThreadPool
 from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
-from ottla.log.directory.checkpoint_writer import CheckpointWriter
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.log_state import remove_files
 from ottla.log.partition_log import PartitionLog
@@ -53,7 +52,6 @@ class LogMaintenance:
         self._start = start
         self.on_flushed: list[Callable[[HostedPartition], None]] = []
         self._last_sync_ms: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
-        self._checkpoint_writers: dict[str, CheckpointWriter] = {}
 
     async def run_retention(self) -> None:
         """Remove what retention no longer keeps, until cancelled."""
@@ -159,16 +157,13 @@ class LogMaintenance:
 
     async def _checkpoint(self, directory: LogDirectory) -> bool:
         """Write and sync the checkpoints where they changed; False where that failed."""
-        writer = self._checkpoint_writers.get(directory.path)
-        if writer is None:
-            writer = self._checkpoint_writers[directory.path] = CheckpointWriter(directory)
+        checkpoints = directory.checkpoints
         turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
         try:
-            for _ in writer.write_job():
+            for _ in checkpoints.write_job():
                 await turn.maybe_yield()
-            if writer.has_unsynced_files:
-                await self._env.in_thread(writer.prepare_sync(), ThreadPool.SYNC)
-                writer.complete_sync()
+            if checkpoints.has_unsynced_files:
+                checkpoints.complete_sync(await self._env.in_thread(checkpoints.prepare_sync(), ThreadPool.SYNC))
         except OSError as error:
             self._fail(error, directory)
             return False

@@ -117,7 +117,7 @@ class ShareCoordinator:
         log = replica.log
         try:
             if log.maybe_increment_log_start_offset(offset):
-                self._storage.directory_of(log).write_log_start_offsets([log])
+                self._storage.directory_of(log).checkpoints.write_log_start_offsets([log])
                 for _ in log.delete_segments_below_start_job(self._env.now_ms()):
                     pass
                 replica.notify_waiters()

@@ -1,8 +1,4 @@
-"""How far the logs of a directory are compacted, brought to the disk while everybody else goes on.
-
-Who reads the file after a power cut must find what was written last or before, and nothing torn: else offsets that are
-missing in a log that is compacted no more would count as damage. So it is written aside and synced, in a thread, before
-it takes the old one's place.
+"""Writes of the cleaner offsets of a log directory that wait for the disk without blocking the event loop.
 
 Source: ``LogCleanerManager.updateCheckpoints``, ``CheckpointFile.write`` (apache/kafka 4.3.1).
 """
@@ -13,28 +9,28 @@ from functools import partial
 
 from ottla.broker.storage.log_dirs import LogDirs
 from ottla.env.env import Env, ThreadPool
-from ottla.log.directory.cleaner_checkpoint import on_checkpoint_synced, replace_checkpoint, write_temporary_file
 from ottla.log.directory.log_directory import LogDirectory
 
 MAX_WRITES = 2
-"""How often at most for one who waits."""
+"""Writes for one caller at most: a log with many gaps that is being copied would keep it waiting for ever."""
 
 
 async def write_cleaner_checkpoint(env: Env, storage: LogDirs, directory: LogDirectory) -> None:
-    """Wait until the disk knows how far each log of a directory is compacted: what is so now, at least.
+    """Wait until the disk has the cleaner offsets of a directory, those of now at least.
 
-    What changes meanwhile is written once more, and then it is left to whoever asks next: a log with many holes that is
-    being copied would keep everybody else waiting.
+    Offsets that change meanwhile are written once more, then left to the next caller.
 
     Raises:
-        OSError: final, unless the process is only short of something.
+        OSError: final, unless the process is short of a resource.
     """
-    writings = 0
+    checkpoints, writes = directory.checkpoints, 0
     async with storage.checkpoint_locks[directory.path]:
-        while writings < MAX_WRITES and (points := directory.cleaner_offsets()) != directory.synced_cleaner_offsets:
-            before = directory.written_cleaner_offsets
-            await env.in_thread(partial(write_temporary_file, directory, points), ThreadPool.SYNC)
-            if replace_checkpoint(directory, points, before):  # else there is something newer to write
+        while writes < MAX_WRITES:
+            write = checkpoints.cleaner.prepare_write(checkpoints.cleaner_offsets())
+            if write is None:
+                break
+            await env.in_thread(write, ThreadPool.SYNC)
+            if checkpoints.cleaner.replace(write, checkpoints.cleaner_offsets()):  # else the file is newer by now
                 await env.in_thread(partial(directory.disk.fsync_dir, directory.path), ThreadPool.SYNC)
-                on_checkpoint_synced(directory, points)
-                writings += 1
+                checkpoints.cleaner.complete_write(write)
+                writes += 1

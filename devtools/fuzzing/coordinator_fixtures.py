@@ -194,7 +194,8 @@ def share_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
         replica.log.set_high_watermark(replica.log.log_end_offset)
     env: Any = stage.env
     timers = Timers(env)
-    storage: Any = SimpleNamespace(directory_of=lambda log: SimpleNamespace(write_log_start_offsets=lambda logs: None))
+    checkpoints = SimpleNamespace(write_log_start_offsets=lambda logs: None)
+    storage: Any = SimpleNamespace(directory_of=lambda log: SimpleNamespace(checkpoints=checkpoints))
     coordinator = ShareCoordinator(env, stage.config, timers, _failed, lambda: stage.hosted.image, storage)
     coordinator.partition_for = lambda at: 0  # type: ignore[method-assign]
     stage.services.share_partition_manager = SharePartitionManager(

@@ -1,7 +1,7 @@
-"""Where a directory's logs start, as its checkpoint says: a writing that a power cut tears leaves the one before it.
+"""``log-start-offset-checkpoint`` of a log directory, written without waiting for the disk.
 
-Who notes a start does not wait for the disk. So what the disk is known to have is kept beside the file under another
-name until the disk has something newer. Without it one deletion, noted and torn, would bring all deleted records back.
+A power cut may tear an unsynced write. The last synced file is therefore kept under another name until the disk has a
+newer one: without it a torn write of one DeleteRecords would bring all deleted records of the directory back.
 
 Source: ``LogManager.checkpointLogStartOffsetsInDir`` (apache/kafka 4.3.1), which waits for the disk each time.
 """
@@ -12,35 +12,33 @@ from collections.abc import Callable, Collection, Mapping
 
 from ottla.env.disk import Disk, sync_file
 from ottla.log.checkpoints import checkpoint_files
+from ottla.log.file_names import TopicPartition
 
-TopicPartition = tuple[str, int]
 BACKUP_FILE = f"{checkpoint_files.LOG_START_OFFSET_CHECKPOINT}.kept"
 
 
 class LogStartOffsetCheckpoint:
-    """The checkpoint, and what is kept of it."""
+    """The checkpoint file, its backup and their state on the disk."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
-        self._path, self._backup_path = (
-            f"{directory}/{checkpoint_files.LOG_START_OFFSET_CHECKPOINT}",
-            f"{directory}/{BACKUP_FILE}",
-        )
+        self._path = f"{directory}/{checkpoint_files.LOG_START_OFFSET_CHECKPOINT}"
+        self._backup_path = f"{directory}/{BACKUP_FILE}"
         self.offsets: Mapping[TopicPartition, int] = {}
-        """What was written last, or is about to be."""
-        self.is_file_current = True
-        """Whether the file says just that: whoever was about to write it may have failed."""
+        """Offsets of the last write, also of one that failed."""
+        self._is_file_current = True
+        """Whether the file holds ``offsets``: the last write may have failed."""
         self.backup_partitions: Collection[TopicPartition] = ()
-        """Whom the former writing names, where a power cut may bring it back."""
+        """Partitions that the backup names, while a power cut may bring it back."""
         self._written: Mapping[TopicPartition, int] = {}
         self._has_backup = False
         self._is_synced = True
-        """Whether the disk has all of the newest file, whatever it has of its name."""
-        self.write_count = 0
+        """Whether the contents of the newest file are on the disk; its name may not be."""
+        self._write_count = 0
 
     def load(self) -> None:
-        """Read it, and what is kept instead where a power cut, or an end between two names, took it.
+        """Read the file, or the backup where a power cut or a crash between two renames took the file.
 
         Raises:
             OSError: the disk failed.
@@ -65,75 +63,72 @@ class LogStartOffsetCheckpoint:
         return self._disk.exists(self._path) and self._disk.stat(self._path).size_bytes > 0
 
     def needs_write(self, starts: Mapping[TopicPartition, int]) -> bool:
-        """Whether the file, or what may come in its place, says anything else."""
-        return starts != self.offsets or not self.is_file_current or bool(self.backup_partitions)
+        """Return whether the file, or the backup that may take its place, differs from ``starts``."""
+        return starts != self.offsets or not self._is_file_current or bool(self.backup_partitions)
 
-    def write(self, starts: Mapping[TopicPartition, int], *, sync: bool, sync_dir: bool = False) -> None:
-        """Say where these logs start, and of no others.
-
-        Raises:
-            OSError: the file is as it was.
-        """
-        self.prepare_write(starts)
-        self.write_entries([f"{topic} {number} {start}" for (topic, number), start in starts.items()], sync=sync)
-        if sync_dir:
-            self._disk.fsync_dir(self._directory)
-            self.complete_sync(self.write_count)
-
-    def prepare_write(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Somebody is to `write_entries` this."""
-        self.offsets, self.is_file_current = starts, False
-
-    def write_entries(self, lines: list[str], *, sync: bool = False) -> None:
-        """Write what is to be said, in a checkpoint's own lines.
+    def write(
+        self,
+        starts: Mapping[TopicPartition, int],
+        lines: list[str] | None = None,
+        *,
+        sync: bool,
+        sync_dir: bool = False,
+    ) -> None:
+        """Write these log start offsets and no others; ``lines`` are their lines, where the caller has them.
 
         Raises:
-            OSError: the file is as it was.
+            OSError: the file is unchanged.
         """
+        self.offsets, self._is_file_current = starts, False
+        if lines is None:
+            lines = [f"{topic} {number} {start}" for (topic, number), start in starts.items()]
         keeps = not sync and self._is_synced and self._disk.exists(self._path)
-        self.write_count += 1
+        self._write_count += 1
         checkpoint_files.write_entries(
             self._disk, self._path, lines, sync=sync, sync_dir=False, keep=self._backup_path if keeps else None
         )
         if keeps:
             self._has_backup, self.backup_partitions = True, self._written.keys()
         elif sync:
-            self.backup_partitions = ()  # whoever has the new name has all that stands under it
-        self._written, self.is_file_current, self._is_synced = self.offsets, True, sync
+            self.backup_partitions = ()  # the new name never appears without the new contents
+        self._written, self._is_file_current, self._is_synced = starts, True, sync
+        if sync_dir:
+            self._disk.fsync_dir(self._directory)
+            self.complete_sync(self._write_count)
 
     @property
     def is_durable(self) -> bool:
-        """Whether a power cut leaves what was written last."""
+        """Whether a power cut leaves the last write."""
         return self._is_synced and not self._has_backup
 
     def prepare_sync(self) -> Callable[[], int]:
-        """What waits until the disk has the file as it is now, and gives what `complete_sync` needs: for a thread.
+        """Return the sync of the file as it is now, for a thread; its result is for `complete_sync`.
 
         Raises:
-            OSError: final, unless the process is only short of something; also in the thread.
+            OSError: final, unless the process is short of a resource; also in the thread.
         """
-        writings = self.write_count
-        # by its name a thread could look between two renamings
+        write_count = self._write_count
+        # opened here: a thread that opens it by name could look between two renames
         file = self._disk.open(self._path, readonly=True) if self._disk.exists(self._path) else None
 
-        def settle() -> int:
+        def sync() -> int:
             if file is not None:
                 try:
                     file.fsync()
                 finally:
                     file.close()
             self._disk.fsync_dir(self._directory)
-            return writings
+            return write_count
 
-        return settle
+        return sync
 
-    def complete_sync(self, writings: int) -> None:
-        """The disk has what was written so far, and its name.
+    def complete_sync(self, write_count: int) -> None:
+        """Record that the disk has the file as of ``write_count`` and its name, and remove the backup.
 
         Raises:
-            OSError: the former one is kept.
+            OSError: the backup stays.
         """
-        if writings == self.write_count:
+        if write_count == self._write_count:
             self._is_synced, self.backup_partitions = True, ()
             if self._has_backup:
                 self._disk.unlink(self._backup_path)

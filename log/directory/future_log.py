@@ -165,15 +165,17 @@ def rename_to_current(directory: LogDirectory, future: PartitionLog) -> None:
     """A future log becomes the partition's log: one renaming.
 
     Its start is noted first: until then it was the other directory that knew of records that are deleted. The disk
-    knows already where offsets may be missing (`LogDirectory.is_cleaner_offset_synced`): a crash would take that for
+    knows already where offsets may be missing (`CheckpointStore.is_cleaner_offset_synced`): a crash would take that for
     damage.
 
     Raises:
         OSError: the disk failed; it is a future log still.
     """
-    assert directory.is_cleaner_offset_synced(future), f"{future.describe()}, compacted below {future.cleaner_offset}"
+    assert directory.checkpoints.is_cleaner_offset_synced(future), (
+        f"{future.describe()}, compacted below {future.cleaner_offset}"
+    )
     if future.log_start_offset > future.base_offsets[0]:
-        directory.write_log_start_offsets([future])
+        directory.checkpoints.write_log_start_offsets([future])
     path = f"{directory.path}/{future.label}"
     directory.disk.rename(future.directory, path)
     future.set_directory(path)

@@ -58,7 +58,7 @@ def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
             continue
         yield from log.recovery_notes
         log.close()
-    directory.write_checkpoints()
+    directory.checkpoints.write()
 
 
 def check(disk: Disk, data_dir: str, now_ms: int, *, deep: bool = True) -> Iterator[PartitionReport]:

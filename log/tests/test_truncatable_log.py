@@ -107,14 +107,14 @@ def test_a_cut_that_a_power_cut_takes_back_is_made_again(synced: int) -> None:
         append_batches(log, 30)
         log.flush()
         log.recovery_point = synced
-        directory.write_checkpoints()
+        directory.checkpoints.write()
         log.truncate_to(30, NOW)
         log.roll(NOW)
         assert log.base_offsets[-1] == 30
         append_batches(log, 3, epoch=1)
         if seed % 2:
             log.flush()
-            directory.write_checkpoints()
+            directory.checkpoints.write()
         memory.lose_power()
         again = again_in_directory(memory)
         assert record_offsets(again) == list(range(again.log_end_offset)), seed
@@ -199,7 +199,7 @@ def test_a_cut_below_the_first_segment_starts_over() -> None:
     append_batches(log, 30)
     log.flush()
     log.maybe_increment_log_start_offset(60)
-    directory.write_checkpoints()
+    directory.checkpoints.write()
     log.delete_segments_below_start(NOW)
     assert log.base_offsets[0] > 30
     assert log.truncate_to(30, NOW) == 30
@@ -232,7 +232,7 @@ def test_a_power_cut_after_a_cut_never_brings_unsynced_records_back_as_believed(
         directory, log = in_directory(memory)
         append_batches(log, 40)
         log.flush()
-        directory.write_checkpoints()
+        directory.checkpoints.write()
         log.truncate_to(30, NOW)
         append_batches(log, 30, epoch=1)
         memory.lose_power()
@@ -241,17 +241,17 @@ def test_a_power_cut_after_a_cut_never_brings_unsynced_records_back_as_believed(
         assert again.log_end_offset >= 30, seed
 
 
-def test_checkpoints_are_written_for_a_cut_only_where_they_say_more() -> None:
+def test_checkpoints_are_written_for_a_cut_only_where_they_say_more(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = memory_disk()
     directory, log = in_directory(memory)
     append_batches(log, 30)
-    written = []
-    real = directory.write_checkpoints
-    log.set_checkpoint_writer(lambda: (written.append(1), real())[1], 0, 0)
+    written: list[int] = []
+    real = directory.checkpoints.write
+    monkeypatch.setattr(directory.checkpoints, "write", lambda: (written.append(1), real()))
     log.truncate_to(60, NOW)
     assert written == []
     log.flush()
-    directory.write_checkpoints()
+    real()
     log.truncate_to(45, NOW)
     assert written == [1]
     log.truncate_to(44, NOW)

@@ -74,7 +74,7 @@ def _delete_segments(context: RequestContext, rows: list[PendingDeletion]) -> Jo
     failed: set[PartitionLog] = set()
     for directory, logs in by_directory.items():
         try:
-            directory.write_log_start_offsets(logs)
+            directory.checkpoints.write_log_start_offsets(logs)
         except OSError as error:
             context.services.fail(error, directory)
             failed.update(logs)

@@ -258,7 +258,7 @@ class FutureReplicaCopier:
         here = self._log_dirs.directory_of(move.future_log)
         # it forgets where it begins anew, or is cut
         move.future_log.raise_cleaner_offset(move.current_log.cleaner_offset)
-        if here.is_cleaner_offset_synced(move.future_log):
+        if here.checkpoints.is_cleaner_offset_synced(move.future_log):
             return True
         try:
             await write_cleaner_checkpoint(self._env, self._log_dirs, here)
@@ -291,6 +291,7 @@ class FutureReplicaCopier:
         current.set_being_replaced(begins=True)
         self._delay(move, SWAP_RETRY_MS)
         here = self._log_dirs.directory_of(future)
+        is_offset_synced = here.checkpoints.is_cleaner_offset_synced
         try:
             for _ in range(SWAP_ATTEMPTS):
                 if not (
@@ -299,7 +300,7 @@ class FutureReplicaCopier:
                     return
                 if not self._catch_up(move):
                     return
-                if future.recovery_point >= current.recovery_point and here.is_cleaner_offset_synced(future):
+                if future.recovery_point >= current.recovery_point and is_offset_synced(future):
                     self._swap(move)
                     break
         finally:
@@ -361,9 +362,8 @@ class FutureReplicaCopier:
             if directory.path in self._log_dirs.offline:
                 continue
             try:
-                directory.log_start_checkpoint.complete_sync(
-                    await self._env.in_thread(directory.log_start_checkpoint.prepare_sync(), ThreadPool.SYNC)
-                )
+                log_starts = directory.checkpoints.log_starts
+                log_starts.complete_sync(await self._env.in_thread(log_starts.prepare_sync(), ThreadPool.SYNC))
                 if directory is there:
                     await write_cleaner_checkpoint(self._env, self._log_dirs, directory)
             except OSError as error:

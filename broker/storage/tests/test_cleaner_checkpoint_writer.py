@@ -39,7 +39,7 @@ def test_what_changes_while_it_is_written_is_written_too() -> None:
         ground.env.in_thread = meanwhile
         await write_cleaner_checkpoint(ground.env, ground.log_dirs, ground.log_dirs.directories[0])
         assert durable(ground) == b"0\n1\nt 0 9\n"
-        assert ground.log_dirs.directories[0].is_cleaner_offset_synced(ground.replica.log)
+        assert ground.log_dirs.directories[0].checkpoints.is_cleaner_offset_synced(ground.replica.log)
 
     ground.run_moves(story)
 
@@ -63,7 +63,7 @@ def test_a_log_that_gets_more_holes_all_the_time_keeps_nobody_waiting() -> None:
         assert int(durable(ground).split()[-1]) >= 7
         ground.env.in_thread = in_thread
         await write_cleaner_checkpoint(ground.env, ground.log_dirs, directory)
-        assert directory.is_cleaner_offset_synced(ground.replica.log)
+        assert directory.checkpoints.is_cleaner_offset_synced(ground.replica.log)
 
     ground.run_moves(story)
 
@@ -79,7 +79,7 @@ def test_what_is_older_than_what_the_file_says_never_takes_its_place(how: str) -
         done = await in_thread(work, lane)
         if how == "others wrote":
             ground.replica.log.raise_cleaner_offset(9)
-            directory.write_checkpoints()
+            directory.checkpoints.write()
         elif how == "cut":
             ground.replica.log.truncate_to(5, ground.env.now_ms())
         else:
@@ -98,7 +98,7 @@ def test_what_is_older_than_what_the_file_says_never_takes_its_place(how: str) -
         await write_cleaner_checkpoint(ground.env, ground.log_dirs, directory)
         wanted: dict[str, list[bytes]] = {"others wrote": [], "cut": [b"0\n1\nt 0 5\n"], "gone": []}
         assert said == wanted[how]
-        assert directory.synced_cleaner_offsets == directory.cleaner_offsets()
+        assert directory.checkpoints.cleaner.synced_offsets == directory.checkpoints.cleaner_offsets()
 
     ground.run_moves(story)
 
@@ -142,10 +142,12 @@ def test_what_could_not_be_synced_counts_as_unknown_until_it_is() -> None:
         ground.env.disk.fault = fault
         with pytest.raises(OSError, match="too many"):
             await write_cleaner_checkpoint(ground.env, ground.log_dirs, directory)
-        assert not directory.is_cleaner_offset_synced(ground.replica.log), "a power cut may take the new name back"
+        assert not directory.checkpoints.is_cleaner_offset_synced(ground.replica.log), (
+            "a power cut may take the new name back"
+        )
         await write_cleaner_checkpoint(ground.env, ground.log_dirs, directory)
         assert synced == ["/a", "/a"]
-        assert directory.is_cleaner_offset_synced(ground.replica.log)
+        assert directory.checkpoints.is_cleaner_offset_synced(ground.replica.log)
 
     ground.run_moves(story)
 
@@ -159,20 +161,20 @@ def test_what_was_written_for_a_new_log_alone_is_brought_to_the_disk(when: str) 
         done = await in_thread(work, lane)
         ground.env.in_thread = in_thread
         ground.replica.log.raise_cleaner_offset(9)
-        directory.write_checkpoints(sync=False)
+        directory.checkpoints.write(sync=False)
         return done
 
     async def story() -> None:
         ground.write(20)
         ground.replica.log.raise_cleaner_offset(7)
         if when == "before":
-            directory.write_checkpoints(sync=False)
+            directory.checkpoints.write(sync=False)
         else:
             ground.env.in_thread = meanwhile
-        assert not directory.is_cleaner_offset_synced(ground.replica.log)
+        assert not directory.checkpoints.is_cleaner_offset_synced(ground.replica.log)
         await write_cleaner_checkpoint(ground.env, ground.log_dirs, directory)
         assert durable(ground) == (b"0\n1\nt 0 7\n" if when == "before" else b"0\n1\nt 0 9\n")
-        assert directory.is_cleaner_offset_synced(ground.replica.log)
+        assert directory.checkpoints.is_cleaner_offset_synced(ground.replica.log)
 
     ground.run_moves(story)
 
@@ -190,7 +192,7 @@ def test_nobody_waits_for_the_disk_on_the_loop_while_a_log_moves_that_was_compac
     async def story() -> None:
         ground.write(20)
         ground.replica.log.raise_cleaner_offset(7)
-        ground.log_dirs.directories[0].write_checkpoints()
+        ground.log_dirs.directories[0].checkpoints.write()
         assert noted("a") == {TOPIC_PARTITION: 7}
         waited, ground.replica_manager.on_directory_changed = ground.watch_disk(), durable
         await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")

@@ -109,7 +109,7 @@ def test_how_far_it_came_is_brought_to_the_disk_beside_the_loop(monkeypatch: pyt
     assert house.once() is True
     assert waited == []
     directory = house.log_dirs.directories[0]
-    assert directory.synced_cleaner_offsets == {("t", 0): house.log.cleaner_offset}
+    assert directory.checkpoints.cleaner.synced_offsets == {("t", 0): house.log.cleaner_offset}
     on_disk = disk.disk.durable_files["/data/cleaner-offset-checkpoint"].durable
     assert on_disk == b"0\n1\nt 0 %d\n" % house.log.cleaner_offset
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from ottla.env.memory_disk import DiskSession, MemoryDisk
-from ottla.log.directory.cleaner_checkpoint import on_checkpoint_synced, replace_checkpoint, write_temporary_file
 from ottla.log.directory.future_log import (
     append_missing,
     create_future_log,
@@ -69,11 +68,13 @@ class FutureLogFixture:
         return done
 
     def swap(self) -> None:
-        points, before = self.here.cleaner_offsets(), self.here.written_cleaner_offsets
-        write_temporary_file(self.here, points)
-        assert replace_checkpoint(self.here, points, before)
-        self.here.disk.fsync_dir(self.here.path)
-        on_checkpoint_synced(self.here, points)
+        checkpoints = self.here.checkpoints
+        write = checkpoints.cleaner.prepare_write(checkpoints.cleaner_offsets())
+        if write is not None:
+            write()
+            assert checkpoints.cleaner.replace(write, checkpoints.cleaner_offsets())
+            self.here.disk.fsync_dir(self.here.path)
+            checkpoints.cleaner.complete_write(write)
         replace_current_with_future_log(self.here, self.future, self.current, NOW)
 
     def same(self) -> bool:

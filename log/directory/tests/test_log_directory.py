@@ -185,7 +185,7 @@ def test_checkpoints_say_what_a_start_needs() -> None:
     second.maybe_increment_log_start_offset(second.base_offsets[1])
     second.delete_segments_below_start(NOW)
     third.raise_cleaner_offset(12)
-    directory.write_checkpoints()
+    directory.checkpoints.write()
     assert saying(memory, RECOVERY_POINT_CHECKPOINT) == {("t", 0): 60, ("t", 1): 0, ("t", 2): 0}
     assert saying(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 30}, (
         "where the first segment says it there is no need"
@@ -214,16 +214,16 @@ def test_log_starts_that_moved_are_noted_without_looking_at_the_others() -> None
     directory = with_logs(memory)
     first, second, third = directory.logs.values()
     first.maybe_increment_log_start_offset(10)
-    directory.write_checkpoints()
+    directory.checkpoints.write()
     second.maybe_increment_log_start_offset(20)
     third.maybe_increment_log_start_offset(5)
     written = calls_of(directory.disk, "rename")  # type: ignore[arg-type]
-    directory.write_log_start_offsets([second])
+    directory.checkpoints.write_log_start_offsets([second])
     assert set(written) == {f"/data/{LOG_START_OFFSET_CHECKPOINT}.tmp", f"/data/{LOG_START_OFFSET_CHECKPOINT}"}, (
         "the former is kept"
     )
     assert saying(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20}
-    directory.write_log_start_offsets([third])
+    directory.checkpoints.write_log_start_offsets([third])
     assert saying(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20, ("t", 2): 5}
 
 
@@ -234,11 +234,11 @@ def test_log_starts_the_disk_has_stay_where_a_newer_one_is_torn() -> None:
         directory = with_logs(memory)
         first, second, _ = directory.logs.values()
         first.maybe_increment_log_start_offset(10)
-        directory.write_checkpoints()
+        directory.checkpoints.write()
         second.maybe_increment_log_start_offset(20)
-        directory.write_log_start_offsets([second])
+        directory.checkpoints.write_log_start_offsets([second])
         memory.lose_power()
-        assert opened_again(memory)[0].log_start_checkpoint.offsets["t", 0] == 10
+        assert opened_again(memory)[0].checkpoints.log_starts.offsets["t", 0] == 10
 
 
 @pytest.mark.parametrize("noted", ["whole", "starts"])
@@ -251,12 +251,12 @@ def test_a_log_made_anew_under_an_old_name_is_not_taken_for_the_old_one(noted: s
         old.flush()
         old.maybe_increment_log_start_offset(50)
         if noted == "whole":
-            directory.write_checkpoints(sync=seed % 2 == 0)
+            directory.checkpoints.write(sync=seed % 2 == 0)
         else:
-            directory.write_log_start_offsets([old])
+            directory.checkpoints.write_log_start_offsets([old])
         directory.rename_for_deletion("t", 0, "x")
         if seed % 3 == 0:
-            directory.write_checkpoints(sync=False)  # what names it no more may not be on the disk
+            directory.checkpoints.write(sync=False)  # what names it no more may not be on the disk
         new = directory.create_partition("t", 0, OTHER_ID, SMALL, NOW)
         append_batches(new, 8)
         new.flush()
@@ -277,7 +277,7 @@ def test_a_power_cut_behind_a_new_log_takes_nothing_of_what_is_known_of_the_othe
             log.raise_cleaner_offset(12)
             log.maybe_increment_log_start_offset(number)
         directory.sync_new_partition_directories()
-        directory.write_checkpoints()
+        directory.checkpoints.write()
         if how == "compacted meanwhile":
             directory.logs["t", 1].raise_cleaner_offset(15)
         directory.rename_for_deletion("t", 0, "x")
@@ -296,7 +296,7 @@ def test_a_log_made_anew_syncs_nothing_where_nothing_was_compacted_or_deleted() 
     for log in directory.logs.values():
         log.flush()
     directory.logs["t", 1].raise_cleaner_offset(12)
-    directory.write_checkpoints()
+    directory.checkpoints.write()
     directory.rename_for_deletion("t", 0, "x")
     log = directory.create_partition_files("t", 0, OTHER_ID, SMALL, NOW)
     synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
@@ -307,7 +307,7 @@ def test_a_log_made_anew_syncs_nothing_where_nothing_was_compacted_or_deleted() 
 def test_making_logs_writes_no_checkpoint_for_names_nobody_had() -> None:
     memory = memory_disk()
     directory = with_logs(memory, 2)
-    directory.write_checkpoints()
+    directory.checkpoints.write()
     written = calls_of(directory.disk, "rename")  # type: ignore[arg-type]
     directory.create_partition("u", 0, TOPIC_ID, SMALL, NOW)
     assert not [path for path in written if path.endswith("checkpoint.tmp") and path.count("/") == 2]
@@ -317,7 +317,7 @@ def test_a_checkpoint_that_cannot_be_read_is_as_if_it_were_missing() -> None:
     memory = memory_disk()
     directory = with_logs(memory, 1)
     directory.logs["t", 0].flush()
-    directory.write_checkpoints()
+    directory.checkpoints.write()
     for name in (
         RECOVERY_POINT_CHECKPOINT,
         LOG_START_OFFSET_CHECKPOINT,
@@ -355,7 +355,7 @@ def test_many_logs_made_anew_cost_one_writing_of_the_checkpoints() -> None:
     directory = with_logs(memory, 5)
     for log in directory.logs.values():
         log.flush()
-    directory.write_checkpoints()
+    directory.checkpoints.write()
     for number in range(5):
         directory.rename_for_deletion("t", number, "x")
     written = calls_of(directory.disk, "rename")  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ class PowerLossHistory:
 
     def note(self) -> None:
         """The checkpoints are written."""
-        self.directory.write_checkpoints(sync=True)
+        self.directory.checkpoints.write(sync=True)
 
     def live(self, steps: int) -> None:
         """Some of everything."""

@@ -304,7 +304,7 @@ def test_a_cut_of_a_recovery_that_a_power_cut_takes_back_does_not_end_in_the_mid
         directory, log = in_directory(memory)
         append_batches(log, 3)
         log.flush()
-        directory.write_checkpoints()
+        directory.checkpoints.write()
         log.active_segment.file.pwrite(bytes(161), log.active_segment.size_bytes)  # the rest of a batch
         log.active_segment.file.fsync()
         memory.lose_power()

@@ -101,7 +101,7 @@ def reuse_checkpoints_of_deleted_topic() -> None:
 
     def make(real: Any) -> Any:
         def adopt(self: LogDirectory, log: PartitionLog) -> None:
-            self._checkpointed_partitions.clear()
+            self.checkpoints._bounds.clear()
             real(self, log)
 
         return adopt

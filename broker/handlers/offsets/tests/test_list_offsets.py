@@ -153,4 +153,8 @@ class FakeLogDirs:
     def directory_of(self, _log: Any) -> FakeLogDirs:
         return self
 
+    @property
+    def checkpoints(self) -> FakeLogDirs:
+        return self
+
     def write_log_start_offsets(self, logs: Any) -> None: ...

@@ -196,6 +196,10 @@ def test_r337_what_lies_at_too_few_replicas_by_now_says_so(replicated: HandlerFi
 
 
 class AcksLogDirectory:
+    @property
+    def checkpoints(self) -> AcksLogDirectory:
+        return self
+
     def write_log_start_offsets(self, logs: Any) -> None:
         pass
 

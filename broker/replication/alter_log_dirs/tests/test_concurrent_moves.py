@@ -218,7 +218,7 @@ def test_a_move_that_cannot_be_begun_now_leaves_nothing_behind(where: str) -> No
     async def story() -> None:
         ground.write(3)
         # its checkpoints are written before a copy counts
-        ground.log_dirs.directories[1].complete_checkpoint_write({TOPIC_PARTITION})
+        ground.log_dirs.directories[1].checkpoints._bounds[TOPIC_PARTITION] = 1
         ground.break_disk(where, errno.EMFILE, times=1)
         assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
         assert ground.directory_names("/b") == ["delete"]

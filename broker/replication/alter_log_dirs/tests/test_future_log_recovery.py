@@ -130,7 +130,7 @@ def test_what_a_copy_lost_in_a_power_cut_it_copies_again_wherever_the_log_is_com
         made.roll(NOW_MS)
     filled(made, (1,) if told else ())
     there.disk.unlink(f"{made.directory}/{1:020d}.log")
-    there.written_cleaner_offsets = {("t", 0): 3}
+    there.checkpoints.cleaner.offsets = {("t", 0): 3}
     start(ground, 1 if told else 0)
     log = ground.replica.log if told else ground.future_log
     assert (log.directory[:2], log.log_end_offset, log.base_offsets) == ("/b", *((4, [0, 2, 3]) if told else (1, [0])))
@@ -255,7 +255,7 @@ def test_a_copy_that_waited_for_a_directory_is_whole_once_that_is_no_more_among_
     whole(ground, 1, 1, 1, 1, 1, 1)
     ground.break_disk("/b/t-0")
     start(ground, 2)
-    there.write_checkpoints()
+    there.checkpoints.write()
     there.unlock()
     ground.log_dirs.directories[0].unlock()
     ground.break_disk("nowhere")
@@ -335,7 +335,7 @@ def test_a_copy_that_was_lost_before_it_counted_costs_no_other_copy_its_files() 
     ground = LogDirMovesFixture()
     copy(ground, 1, 1, 1)
     copy(ground, 2, 1, 1)
-    ground.log_dirs.directories[1].are_cleaner_offsets_synced = False  # a power cut might take the file
+    ground.log_dirs.directories[1].checkpoints.cleaner._is_synced = False  # a power cut might take the file
     ground.break_disk(f"/b/{CLEANER_OFFSET_CHECKPOINT}")
     start(ground, 1)
     assert set(ground.log_dirs.offline) == {"/b"}

@@ -10,12 +10,13 @@ import pytest
 
 from ottla.env.memory_disk import DiskSession, MemoryDisk
 from ottla.log.checkpoints.checkpoint_files import (
+    CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     read_offsets,
 )
-from ottla.log.directory.checkpoint_writer import LOGS_PER_STEP, CheckpointWriter
+from ottla.log.directory.checkpoint_store import LOGS_PER_STEP
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.log_config import LogConfig
@@ -37,7 +38,7 @@ class CheckpointFixture:
         self.directory.load_checkpoints()
         for number in range(LOGS):
             self.make(number)
-        self.writer = CheckpointWriter(self.directory)
+        self.store = self.directory.checkpoints
 
     def make(self, number: int) -> PartitionLog:
         log = self.directory.create_partition("t", number, bytes(16), LogConfig(segment_bytes=400), NOW)
@@ -53,7 +54,7 @@ class CheckpointFixture:
     def write(self, *between: Callable[[], object]) -> int:
         """Go through the steps, doing something after each of the first; gives how many steps there were."""
         count = 0
-        for count, _ in enumerate(self.writer.write_job(), 1):
+        for count, _ in enumerate(self.store.write_job(), 1):
             if count <= len(between):
                 between[count - 1]()
         return count
@@ -128,7 +129,7 @@ def test_a_log_that_goes_between_two_steps_is_not_named(when: int) -> None:
     stage.write(*[nothing] * when, lambda: stage.directory.rename_for_deletion("t", 1, "tag"))
     assert ("t", 1) not in stage.read(RECOVERY_POINT_CHECKPOINT)
     assert ("t", 1) not in stage.read(REPLICATION_OFFSET_CHECKPOINT)
-    assert ("t", 1) not in stage.directory._checkpointed_partitions
+    assert ("t", 1) not in stage.store._bounds
 
 
 def test_a_cut_behind_the_steps_rewrites_what_they_wrote() -> None:
@@ -184,14 +185,13 @@ def test_a_namesake_from_an_earlier_life_is_not_believed_either() -> None:
 def test_files_that_were_written_are_synced_as_a_whole() -> None:
     """``CheckpointFile.write`` syncs. A file put over another unsynced may be lost with it: then all is read again."""
     stage = CheckpointFixture()
-    assert not stage.writer.has_unsynced_files
+    assert not stage.store.has_unsynced_files
     stage.write()
-    assert stage.writer.has_unsynced_files
-    stage.writer.prepare_sync()()
-    stage.writer.complete_sync()
-    assert not stage.writer.has_unsynced_files
+    assert stage.store.has_unsynced_files
+    stage.store.complete_sync(stage.store.prepare_sync()())
+    assert not stage.store.has_unsynced_files
     stage.write()
-    assert not stage.writer.has_unsynced_files, "nothing changed"
+    assert not stage.store.has_unsynced_files, "nothing changed"
     disk = stage.directory.disk
     assert isinstance(disk, DiskSession)
     before = {
@@ -206,31 +206,30 @@ def test_files_that_were_written_are_synced_as_a_whole() -> None:
 def test_a_start_that_is_noted_alone_is_synced_with_the_next_round() -> None:
     stage = CheckpointFixture()
     stage.write()
-    stage.writer.prepare_sync()()
-    stage.writer.complete_sync()
+    stage.store.complete_sync(stage.store.prepare_sync()())
     stage.log(7).maybe_increment_log_start_offset(1)
-    stage.directory.write_log_start_offsets([stage.log(7)])
-    assert stage.writer.has_unsynced_files
+    stage.store.write_log_start_offsets([stage.log(7)])
+    assert stage.store.has_unsynced_files
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_where_a_deleted_namesake_began_is_not_believed_where_only_what_is_kept_names_it(seed: int) -> None:
     stage = CheckpointFixture(seed)
     stage.log(1).maybe_increment_log_start_offset(2)
-    stage.directory.write_checkpoints()
+    stage.store.write()
     stage.directory.rename_for_deletion("t", 1, "tag")
     stage.write()
-    assert ("t", 1) not in stage.directory._checkpointed_partitions
+    assert ("t", 1) not in stage.store._bounds
     stage.make(1)
     stage.directory.disk.fsync_dir("/d")
     stage.log(2).maybe_increment_log_start_offset(1)
-    stage.directory.write_log_start_offsets([stage.log(2)])
+    stage.store.write_log_start_offsets([stage.log(2)])
     disk = stage.directory.disk
     assert isinstance(disk, DiskSession)
     disk.disk.lose_power()
     again = LogDirectory(disk.disk.session(), "/d")
     again.load_checkpoints()
-    assert again.log_start_checkpoint.offsets.get(("t", 1), 0) == 0
+    assert again.checkpoints.log_starts.offsets.get(("t", 1), 0) == 0
 
 
 def test_log_starts_that_were_written_stay_when_another_is_noted_alone() -> None:
@@ -241,5 +240,74 @@ def test_log_starts_that_were_written_stay_when_another_is_noted_alone() -> None
     stage.write()
     assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 1, ("t", 4): 1}
     stage.log(7).maybe_increment_log_start_offset(1)
-    stage.directory.write_log_start_offsets([stage.log(7)])
+    stage.store.write_log_start_offsets([stage.log(7)])
     assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 1, ("t", 4): 1, ("t", 7): 1}
+
+
+def test_truncation_lowers_a_recovery_point_that_a_power_cut_may_bring_back() -> None:
+    for seed in range(20):
+        stage = CheckpointFixture(seed)
+        stage.store.write()
+        stage.log(1).roll(NOW)  # lowers the recovery point to the start of the segment that is rolled
+        assert stage.log(1).recovery_point < 3
+        stage.store.write(sync=False)
+        stage.log(1).truncate_to(2, NOW)
+        disk = stage.directory.disk
+        assert isinstance(disk, DiskSession)
+        disk.disk.lose_power()
+        assert stage.read(RECOVERY_POINT_CHECKPOINT)["t", 1] <= 2, seed
+
+
+def test_truncation_lowers_a_recovery_point_of_a_write_that_failed_half_way() -> None:
+    stage = CheckpointFixture()
+
+    def short(what: str, path: str) -> OSError | None:
+        is_last_file = (what, path) == ("open", f"/d/{REPLICATION_OFFSET_CHECKPOINT}.tmp")
+        return OSError(errno.EMFILE, "too many open files") if is_last_file else None
+
+    stage.directory.disk.fault = short  # type: ignore[attr-defined]
+    with pytest.raises(OSError, match="too many"):
+        stage.store.write()
+    stage.directory.disk.fault = None  # type: ignore[attr-defined]
+    assert stage.read(RECOVERY_POINT_CHECKPOINT)["t", 1] == 3
+    stage.log(1).truncate_to(1, NOW)
+    assert stage.read(RECOVERY_POINT_CHECKPOINT)["t", 1] <= 1
+
+
+def test_a_new_log_does_not_inherit_the_cleaner_offset_of_a_removed_one() -> None:
+    stage = CheckpointFixture()
+    log = stage.directory.create_partition("u", 0, bytes(16), LogConfig(), NOW)
+    log.raise_cleaner_offset(7)
+    stage.store.write()
+    assert stage.read(CLEANER_OFFSET_CHECKPOINT) == {("u", 0): 7}
+    stage.directory.rename_for_deletion("u", 0, "tag")
+    stage.directory.create_partition("u", 0, bytes(16), LogConfig(), NOW)
+    assert stage.read(CLEANER_OFFSET_CHECKPOINT) == {}
+
+
+def test_a_sync_before_the_newest_cleaner_write_does_not_count_for_it() -> None:
+    stage = CheckpointFixture()
+    stage.log(1).raise_cleaner_offset(2)
+    write = stage.store.cleaner.prepare_write(stage.store.cleaner_offsets())
+    assert write is not None
+    write()
+    assert stage.store.cleaner.replace(write, stage.store.cleaner_offsets())
+    stage.log(1).raise_cleaner_offset(3)
+    stage.store.cleaner.write(stage.store.cleaner_offsets(), sync_dir=False)
+    stage.store.cleaner.complete_write(write)
+    assert not stage.store.is_cleaner_offset_synced(stage.log(1))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_truncation_below_a_log_start_that_was_written_alone_lowers_the_checkpoint(seed: int) -> None:
+    stage = CheckpointFixture(seed)
+    stage.log(1).maybe_increment_log_start_offset(3)
+    stage.store.write_log_start_offsets([stage.log(1)])
+    stage.log(1).truncate_to(1, NOW)
+    assert stage.read(LOG_START_OFFSET_CHECKPOINT).get(("t", 1), 0) <= 1
+    disk = stage.directory.disk
+    assert isinstance(disk, DiskSession)
+    disk.disk.lose_power()
+    again = LogDirectory(disk.disk.session(), "/d")
+    again.load_checkpoints()
+    assert again.checkpoints.log_starts.offsets.get(("t", 1), 0) <= 1

@@ -1,0 +1,127 @@
+"""``cleaner-offset-checkpoint`` of a log directory: the offset up to which each log is compacted.
+
+After a power cut the file must hold either its last or its previous contents: offsets that are missing in a log would
+otherwise count as damage. It is therefore always synced before it takes its name. A write that must not block the event
+loop goes to another file name in a thread (`CleanerCheckpointWrite`), and then takes the file's place unless that is
+newer by now.
+
+Source: ``LogCleanerManager.updateCheckpoints``, ``CheckpointFile.write`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ottla.env.disk import Disk
+from ottla.log.checkpoints.checkpoint_files import CLEANER_OFFSET_CHECKPOINT, CorruptFile, read_offsets, write_offsets
+from ottla.log.file_names import TopicPartition
+
+CleanerOffsets = Mapping[TopicPartition, int]
+
+
+class CleanerCheckpointWrite:
+    """A write to the temporary file: call it in a thread, then `CleanerOffsetCheckpoint.replace`."""
+
+    __slots__ = ("_disk", "_path", "offsets", "replaced_offsets")
+
+    def __init__(self, disk: Disk, path: str, offsets: CleanerOffsets, replaced_offsets: CleanerOffsets) -> None:
+        self._disk = disk
+        self._path = path
+        self.offsets = offsets
+        self.replaced_offsets = replaced_offsets
+
+    def __call__(self) -> None:
+        """Write and sync the temporary file.
+
+        Raises:
+            OSError: final, unless the process is short of a resource.
+        """
+        write_offsets(self._disk, self._path, dict(sorted(self.offsets.items())), sync_dir=False)
+
+
+class CleanerOffsetCheckpoint:
+    """The checkpoint file and its state on the disk."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = f"{directory}/{CLEANER_OFFSET_CHECKPOINT}"
+        self.offsets: CleanerOffsets = {}
+        """Contents of the file. Each write assigns another object."""
+        self._is_synced = True
+        """Whether a power cut leaves the file as it is."""
+        self._was_found = False
+        """Whether the file existed at start: a log that it does not name was never compacted."""
+
+    def load(self, has_logs: Callable[[], bool]) -> None:
+        """Read the file. As in Kafka, a directory without logs gets a file without entries.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        if not self._disk.exists(self._path) and not has_logs():
+            write_offsets(self._disk, self._path, {}, sync=False)
+        try:
+            self._was_found = self._disk.exists(self._path)
+            self.offsets = read_offsets(self._disk, self._path)
+        except CorruptFile:
+            self._was_found = False
+
+    def compacted_below(self, at: TopicPartition) -> int | None:
+        """Return the offset below which a log may have gaps; None where the file was missing or corrupt."""
+        return self.offsets.get(at, 0) if self._was_found else None
+
+    def raise_on_recovery(self, at: TopicPartition, below: int) -> None:
+        """Write that a log is compacted below an offset: recovery completes a segment swap that no file records.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        if self._was_found and below > self.offsets.get(at, 0):
+            self.write({**self.offsets, at: below}, sync_dir=True)
+
+    @property
+    def synced_offsets(self) -> CleanerOffsets | None:
+        """Contents that the disk has; None where a power cut may bring the previous contents back."""
+        return self.offsets if self._is_synced else None
+
+    def write(self, offsets: CleanerOffsets, *, sync_dir: bool) -> None:
+        """Write and sync the file now; its name is durable with ``sync_dir`` only.
+
+        Raises:
+            OSError: the file is unchanged.
+        """
+        write_offsets(self._disk, self._path, dict(sorted(offsets.items())), sync_dir=sync_dir)
+        self.offsets, self._is_synced = offsets, sync_dir
+
+    def prepare_write(self, offsets: CleanerOffsets) -> CleanerCheckpointWrite | None:
+        """Return the write of ``offsets`` to the temporary file; None where the disk has them."""
+        if offsets == self.synced_offsets:
+            return None
+        return CleanerCheckpointWrite(self._disk, f"{self._path}.new", offsets, self.offsets)
+
+    def replace(self, write: CleanerCheckpointWrite, current: CleanerOffsets) -> bool:
+        """Rename the temporary file to the checkpoint; return whether it was renamed.
+
+        It is not where the checkpoint was written meanwhile, or where a log was truncated below its entry or removed:
+        ``current`` are the offsets of now. The caller then syncs the directory and calls `complete_write`.
+
+        Raises:
+            OSError: the file is unchanged.
+        """
+        if self.offsets is not write.replaced_offsets:
+            return False
+        if any(current.get(at, 0) < offset for at, offset in write.offsets.items()):
+            return False
+        self._disk.rename(f"{self._path}.new", self._path)
+        self.offsets, self._is_synced = write.offsets, False
+        return True
+
+    def complete_write(self, write: CleanerCheckpointWrite) -> None:
+        """Record that the directory was synced after `replace`, unless the file was written again meanwhile."""
+        if self.offsets is write.offsets:
+            self._is_synced = True
+
+    def create_if_missing(self) -> None:
+        """Create an empty file where there is none, as a clean shutdown of Kafka leaves it."""
+        if not self._disk.exists(self._path):
+            self._disk.open(self._path, create=True).close()

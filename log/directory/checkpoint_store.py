@@ -1,0 +1,268 @@
+"""The four offset checkpoints of a log directory: recovery points, log starts, high watermarks, cleaner offsets.
+
+Logs are appended to, truncated and removed while `CheckpointStore.write_job` pauses. A file must never hold a recovery
+point or high watermark above a truncation, a log start that is too low for records that were deleted, or an entry of a
+removed log. `CheckpointStore` alone knows what the files hold, and what of it the disk has.
+
+Source: ``LogManager.checkpointRecoveryOffsetsInDir``, ``checkpointLogStartOffsetsInDir`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from ottla.env.disk import Disk, sync_file
+from ottla.log.checkpoints.checkpoint_files import (
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CorruptFile,
+    read_offsets,
+    write_entries,
+)
+from ottla.log.checkpoints.cleaner_offset_checkpoint import CleanerOffsetCheckpoint
+from ottla.log.checkpoints.log_start_offset_checkpoint import LogStartOffsetCheckpoint
+from ottla.log.file_names import TopicPartition
+from ottla.log.partition_log import PartitionLog
+
+LOGS_PER_STEP = 100
+
+
+class CheckpointedOffsets(NamedTuple):
+    """Offsets of one log that the checkpoints hold."""
+
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+    starts_inside_segment: bool
+    """Whether the log starts behind the start of its first segment: only then its start is written."""
+
+
+class CheckpointEntries(NamedTuple):
+    """Lines of one log in the three files that name every log; empty for none."""
+
+    recovery_point: str
+    log_start_offset: str
+    high_watermark: str
+
+
+def offsets_to_checkpoint(log: PartitionLog) -> CheckpointedOffsets:
+    """Return what the checkpoints are to hold of a log now."""
+    start = log.log_start_offset
+    return CheckpointedOffsets(log.recovery_point, start, log.high_watermark, start > log.base_offsets[0])
+
+
+def _format_lines(log: PartitionLog, offsets: CheckpointedOffsets) -> CheckpointEntries:
+    at = f"{log.topic} {log.partition}"
+    start = f"{at} {offsets.log_start_offset}" if offsets.starts_inside_segment else ""
+    return CheckpointEntries(f"{at} {offsets.recovery_point}", start, f"{at} {offsets.high_watermark}")
+
+
+class CheckpointStore:
+    """Owner of the checkpoint files of a directory with the logs ``logs``."""
+
+    def __init__(self, disk: Disk, directory: str, logs: Mapping[TopicPartition, PartitionLog]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._logs = logs
+        self.log_starts = LogStartOffsetCheckpoint(disk, directory)
+        self.cleaner = CleanerOffsetCheckpoint(disk, directory)
+        self._loaded_recovery_points: dict[TopicPartition, int] = {}
+        self._loaded_high_watermarks: dict[TopicPartition, int] = {}
+        self._bounds: dict[TopicPartition, int] = {}
+        """By partition, the largest recovery point or log start in the files, or in them before an unsynced write."""
+        self._written: dict[PartitionLog, CheckpointedOffsets] = {}
+        """What `write_job` wrote last."""
+        self._has_unsynced_files = False
+
+    # ------------------------------------------------------------------ start
+
+    def load(self, has_logs: Callable[[], bool]) -> None:
+        """Read the files. A corrupt one counts as missing: every log is then scanned from its start.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        self._loaded_recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
+        self.log_starts.load()
+        self._loaded_high_watermarks = self._read(REPLICATION_OFFSET_CHECKPOINT)
+        self.cleaner.load(has_logs)
+        points, starts = self._loaded_recovery_points, self.log_starts.offsets
+        self._bounds = {at: max(points.get(at, 0), starts.get(at, 0)) for at in {*starts, *points}}
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self._disk, f"{self._directory}/{name}")
+        except CorruptFile:
+            return {}
+
+    def forget_recovery_points(self) -> None:
+        """Have every batch of every log read, whatever the file says."""
+        self._loaded_recovery_points.clear()
+
+    def loaded_recovery_point(self, at: TopicPartition) -> int:
+        """Return the recovery point of a partition as of the start."""
+        return self._loaded_recovery_points.get(at, 0)
+
+    def loaded_high_watermark(self, at: TopicPartition) -> int:
+        """Return the high watermark of a partition as of the start."""
+        return self._loaded_high_watermarks.get(at, 0)
+
+    # ------------------------------------------------------------------ writes
+
+    def prepare_new_log(self, at: TopicPartition) -> None:
+        """Write the checkpoints without a removed log of this name: the new log must not inherit its offsets.
+
+        Waits for the contents of the files whose loss is not harmless: log starts and cleaner offsets. Without the
+        other two every log is scanned. The names become durable with that of the new log.
+
+        Raises:
+            OSError: a file is unchanged.
+        """
+        if at in self._bounds or at in self.log_starts.backup_partitions or at in self.cleaner.offsets:
+            self.write(sync=False)
+
+    def prepare_truncation(self, log: PartitionLog, offset: int) -> None:
+        """Write and sync the checkpoints where one may hold an offset of this log above ``offset``.
+
+        Records written behind a truncation would otherwise be believed after a power cut without being read.
+
+        Raises:
+            OSError: a file is unchanged.
+        """
+        at = (log.topic, log.partition)
+        if self._bounds.get(at, 0) > offset:
+            self.write()
+            self._bounds[at] = max(log.recovery_point, log.log_start_offset)
+            if self._bounds[at] == 0:
+                del self._bounds[at]
+
+    def write(self, *, sync: bool = True) -> None:
+        """Write recovery points, log starts and high watermarks, and cleaner offsets where they changed.
+
+        Without ``sync`` a power cut may leave each file as it was, and tear those of recovery points and high
+        watermarks; cleaner offsets then wait for the next write, unless the file names a removed log.
+
+        Raises:
+            OSError: a file is unchanged.
+        """
+        logs = [log for _, log in sorted(self._logs.items())]
+        lines = {log: _format_lines(log, offsets_to_checkpoint(log)) for log in logs}
+        cleaned = self.cleaner_offsets()
+        self._write_files(lines, sync=sync, sync_log_starts=True)
+        if not cleaned.keys() >= self.cleaner.offsets.keys() or (sync and self.cleaner.synced_offsets != cleaned):
+            self.cleaner.write(cleaned, sync_dir=sync)
+
+    def write_job(self) -> Iterator[None]:
+        """Write the three files that name every log, unsynced, where an offset changed since the last time.
+
+        Pauses every `LOGS_PER_STEP` logs. Changes meanwhile are made up for in the last step.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        logs = list(self._logs.values())
+        seen: dict[PartitionLog, CheckpointedOffsets] = {}
+        changed = len(logs) != len(self._written)
+        for first in range(0, len(logs), LOGS_PER_STEP):
+            for log in logs[first : first + LOGS_PER_STEP]:
+                offsets = seen[log] = offsets_to_checkpoint(log)
+                changed = changed or self._written.get(log) != offsets
+            yield
+        if not changed:
+            return
+        lines: dict[PartitionLog, CheckpointEntries] = {}
+        for first in range(0, len(logs), LOGS_PER_STEP):
+            for log in logs[first : first + LOGS_PER_STEP]:
+                lines[log] = _format_lines(log, seen[log])
+            yield
+        for log, offsets in list(seen.items()):
+            if log.closed:
+                del seen[log], lines[log]
+                continue
+            above = log.recovery_point < offsets.recovery_point or log.high_watermark < offsets.high_watermark
+            if above or log.log_start_offset != offsets.log_start_offset:
+                lines[log] = _format_lines(log, offsets_to_checkpoint(log))
+        self._has_unsynced_files = True
+        self._write_files(lines, sync=False, sync_log_starts=False)
+        self._written = seen
+
+    def _write_files(self, lines: dict[PartitionLog, CheckpointEntries], *, sync: bool, sync_log_starts: bool) -> None:
+        """Write the three files that name every log, one after the other and without a pause.
+
+        Raises:
+            OSError: a file is unchanged.
+        """
+        starts: dict[TopicPartition, int] = {}
+        bounds: dict[TopicPartition, int] = {}
+        for log, row in lines.items():
+            at = (log.topic, log.partition)
+            bound = max(self._bounds.get(at, 0), log.recovery_point)
+            if row.log_start_offset:
+                starts[at] = log.log_start_offset
+                bound = max(bound, log.log_start_offset)
+            if bound > 0:
+                bounds[at] = bound
+        self._bounds |= bounds  # a failure leaves some files as they were
+        points, log_starts, watermarks = ([row[n] for row in lines.values() if row[n]] for n in range(3))
+        write_entries(self._disk, f"{self._directory}/{RECOVERY_POINT_CHECKPOINT}", points, sync=sync)
+        if sync or not sync_log_starts or self.log_starts.needs_write(starts):
+            self.log_starts.write(starts, log_starts, sync=sync_log_starts, sync_dir=sync)
+        write_entries(self._disk, f"{self._directory}/{REPLICATION_OFFSET_CHECKPOINT}", watermarks, sync=sync)
+        self._bounds = bounds
+
+    def write_log_start_offsets(self, logs: Iterable[PartitionLog]) -> None:
+        """Write the log starts of ``logs``, which have moved, without waiting for the disk.
+
+        Raises:
+            OSError: the file is unchanged.
+        """
+        starts = dict(self.log_starts.offsets)
+        for log in logs:
+            at = (log.topic, log.partition)
+            starts[at] = log.log_start_offset
+            self._bounds[at] = max(self._bounds.get(at, 0), log.log_start_offset)
+        self.log_starts.write(starts, sync=False)
+
+    # ------------------------------------------------------------------ sync
+
+    @property
+    def has_unsynced_files(self) -> bool:
+        """Whether a power cut could take a file as a whole: every batch of every log would then be read."""
+        return self._has_unsynced_files or not self.log_starts.is_durable
+
+    def prepare_sync(self) -> Callable[[], int]:
+        """Return the sync of the files as they are now or newer, for a thread; its result is for `complete_sync`.
+
+        Raises:
+            OSError: final, unless the process is short of a resource; also in the thread.
+        """
+        sync_log_starts = self.log_starts.prepare_sync()
+        names = (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT) if self._has_unsynced_files else ()
+
+        def sync() -> int:
+            for name in names:
+                sync_file(self._disk, f"{self._directory}/{name}")
+            return sync_log_starts()
+
+        return sync
+
+    def complete_sync(self, write_count: int) -> None:
+        """Record that the sync is done; ``write_count`` is its result.
+
+        Raises:
+            OSError: final, unless the process is short of a resource.
+        """
+        self._has_unsynced_files = False
+        self.log_starts.complete_sync(write_count)
+
+    # ------------------------------------------------------------------ cleaner offsets
+
+    def cleaner_offsets(self) -> dict[TopicPartition, int]:
+        """Return the offset up to which each log is compacted, of those that are."""
+        return {at: log.cleaner_offset for at, log in self._logs.items() if log.cleaner_offset > 0}
+
+    def is_cleaner_offset_synced(self, log: PartitionLog) -> bool:
+        """Return whether the disk has the offset up to which a log is compacted."""
+        synced = self.cleaner.synced_offsets
+        return synced is not None and synced.get((log.topic, log.partition), 0) == log.cleaner_offset
