@@ -23,20 +23,22 @@ class LeaderEpochFileCache:
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
-        self.has_unsaved_entries = False
-        """Whether the file lacks something that is known here."""
         self.is_file_unsynced = True
         """Whether a power cut could take back what the file says."""
         self.write_count = 0
         """How often the file was written: a sync begun before says nothing of the newest."""
         self.is_corrupt = False
         """Whether the file says nothing that can be believed: all batches must tell their epochs again."""
+        is_missing = False
         try:
             self.entries = read_epochs(disk, self.path)
-            self.is_corrupt = not self.entries and disk.exists(self.path) and disk.stat(self.path).size_bytes == 0
+            is_missing = not self.entries and not disk.exists(self.path)
+            self.is_corrupt = not self.entries and not is_missing and disk.stat(self.path).size_bytes == 0
         except CorruptFile:
             self.entries = []
             self.is_corrupt = True
+        self.has_unsaved_entries = is_missing or self.is_corrupt
+        """Whether the file lacks something that is known here, or is missing or damaged."""
 
     def set_directory(self, directory: str) -> None:
         """The partition's directory has another name now."""

@@ -288,7 +288,8 @@ def _recover_segments(log: PartitionLog, recovery_point: int, known: CheckpointS
                 )
             log.remove_segments(at + 1)
             break
-    log.epochs.save()
+    if log.epochs.has_unsaved_entries:  # replacing a file takes milliseconds, and a broker has thousands of logs
+        log.epochs.save()
     return RecoveryScan(log.log_end_offset if first is None else first, producers)
 
 

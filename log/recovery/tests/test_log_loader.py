@@ -8,7 +8,7 @@ import pytest
 
 from ottla.env.disk import write_file
 from ottla.env.memory_disk import MemoryDisk
-from ottla.log.checkpoints.checkpoint_files import CorruptFile, write_partition_metadata
+from ottla.log.checkpoints.checkpoint_files import CorruptFile, read_epochs, write_partition_metadata
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery.log_loader import MAX_UNSYNCED_RECORDS, open_log
@@ -114,6 +114,42 @@ def test_what_an_opened_log_knows_of_the_disk(*, clean: bool) -> None:
     )
     assert again.epochs.is_file_unsynced == (not clean)
     assert not [s for s in again.segments if s.is_open]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "writes"),
+    [
+        (b"0\n1\n0 0\n", 0),  # as the batches say
+        (b"0\n1\n0 3\n", 1),
+        (b"0\n0\n", 1),
+        (b"0\n1\n", 1),  # damaged
+        (b"", 1),
+        (None, 1),
+    ],
+)
+def test_recovery_writes_the_epoch_checkpoint_only_where_batches_or_damage_change_it(
+    checkpoint: bytes | None, writes: int
+) -> None:
+    memory = laid((0, [(0, 3), (3, 2)]))
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    if checkpoint is not None:
+        write_file(memory.session(), path, checkpoint)
+    log = open_it(memory)
+    assert log.epochs.write_count == writes
+    assert log.epochs.entries == [(0, 0)]
+    assert open_it(memory).epochs.write_count == 0, "the file is as the first recovery left it"
+
+
+@pytest.mark.parametrize(("checkpoint", "writes"), [(b"0\n0\n", 0), (b"x", 1), (b"", 1), (None, 1)])
+def test_recovery_of_an_empty_log_leaves_a_readable_epoch_checkpoint(checkpoint: bytes | None, writes: int) -> None:
+    memory = laid((0, []))
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    if checkpoint is not None:
+        write_file(memory.session(), path, checkpoint)
+    log = open_it(memory)
+    assert log.epochs.write_count == writes
+    assert read_epochs(memory.session(), path) == []
+    assert memory.session().exists(path)
 
 
 # ---------------------------------------------------------------- which files count
