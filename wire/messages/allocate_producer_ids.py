@@ -1,7 +1,4 @@
-"""AllocateProducerIds (api 67): a broker fetches a block of producer ids.
-
-Made by KIP-730.
-"""
+"""AllocateProducerIds (API 67): assign a block of producer ids to a broker (KIP-730)."""
 
 from __future__ import annotations
 
@@ -11,14 +8,28 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, r
 
 
 class AllocateProducerIdsRequest(Message):
+    """Request of a broker for a block of producer ids, from which it serves InitProducerId."""
+
     SPEC: ClassVar[MessageSpec] = request(67, "0", "0+", "controller")
     broker_id: Int32 = 0
+    """Node id of the broker."""
     broker_epoch: Int64 = -1
+    """Broker epoch from the registration of the broker. Another one than the current epoch is rejected with
+    STALE_BROKER_EPOCH.
+    """
 
 
 class AllocateProducerIdsResponse(Message):
+    """Block of producer ids. The controller assigns each block once."""
+
     SPEC: ClassVar[MessageSpec] = response(67, "0", "0+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the controller reads no further request from this connection, because a quota is exceeded; 0
+    if none is.
+    """
     error_code: Int16 = 0
+    """0, or STALE_BROKER_EPOCH if the broker is not registered with this epoch, or NOT_CONTROLLER."""
     producer_id_start: Int64 = 0
+    """First producer id of the block."""
     producer_id_len: Int32 = 0
+    """Number of producer ids in the block; 1,000."""

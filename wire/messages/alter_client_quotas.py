@@ -1,7 +1,4 @@
-"""AlterClientQuotas (api 49): change quotas.
-
-Made by KIP-546.
-"""
+"""AlterClientQuotas (API 49): set and remove client quotas (KIP-546)."""
 
 from __future__ import annotations
 
@@ -25,39 +22,78 @@ from ottla.wire.codec.schema import (
 
 
 class AlterClientQuotasRequestEntityData(Message):
+    """Part of the quota entity: its type and its name."""
+
     entity_type: String = ""
+    """`user`, `client-id` or `ip`. User and client id may be combined; an IP address stands alone. Each type may occur
+    once.
+    """
     entity_name: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Principal name, client id or IP address; null for the default of this type. An empty name is rejected."""
 
 
 class OpData(Message):
+    """Change of a quota of the entity."""
+
     key: String = ""
+    """`producer_byte_rate`, `consumer_byte_rate`, `request_percentage` or `controller_mutation_rate`; for an IP address
+    `connection_creation_rate`.
+    """
     value: Float64 = 0.0
+    """New limit, above 0: bytes/s, percent of a request handler thread, or partition changes or connections per second.
+    Only `request_percentage` may have a fraction. Ignored for a removal.
+    """
     remove: Bool = False
+    """True to remove the quota, so that the next default applies; no error if it is not set. False to set `value`."""
 
 
 class AlterClientQuotasRequestEntryData(Message):
+    """Changes of the quotas of an entity. They apply together or not at all."""
+
     entity: A[list[AlterClientQuotasRequestEntityData], wire_field("[]struct")] = field(default_factory=list)
+    """Parts of the entity, such as a user and a client id."""
     ops: A[list[OpData], wire_field("[]struct")] = field(default_factory=list)
+    """Quotas to set or remove. A key that occurs twice is rejected."""
 
 
 class AlterClientQuotasRequest(Message):
+    """Request to set and remove client quotas."""
+
     SPEC: ClassVar[MessageSpec] = request(49, "0-1", "1+", "broker controller")
+    """Version 1 is flexible."""
     entries: A[list[AlterClientQuotasRequestEntryData], wire_field("[]struct")] = field(default_factory=list)
+    """Entities to change, each with its own result."""
     validate_only: Bool = False
+    """True to check the request and change no quota."""
 
 
 class AlterClientQuotasResponseEntityData(Message):
+    """Part of the quota entity, as in the request."""
+
     entity_type: String = ""
+    """`user`, `client-id` or `ip`."""
     entity_name: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Principal name, client id or IP address; null for the default of this type."""
 
 
 class AlterClientQuotasResponseEntryData(Message):
+    """Result for an entity."""
+
     error_code: Int16 = 0
+    """0, or INVALID_REQUEST for an unknown entity type or key, a value out of range or an entity that occurs twice."""
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Text for the error, null if there is none."""
     entity: A[list[AlterClientQuotasResponseEntityData], wire_field("[]struct")] = field(default_factory=list)
+    """Parts of the entity, to match the result with the request."""
 
 
 class AlterClientQuotasResponse(Message):
+    """Results of changes of client quotas."""
+
     SPEC: ClassVar[MessageSpec] = response(49, "0-1", "1+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     entries: A[list[AlterClientQuotasResponseEntryData], wire_field("[]struct")] = field(default_factory=list)
+    """Results, one for each entity."""

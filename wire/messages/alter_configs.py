@@ -1,7 +1,4 @@
-"""AlterConfigs (api 33): replace settings as a whole (the older form).
-
-Made by KIP-133; IncrementalAlterConfigs takes its place (KIP-339).
-"""
+"""AlterConfigs (API 33): replace all settings of a resource (KIP-133). Superseded by IncrementalAlterConfigs (KIP-339)."""
 
 from __future__ import annotations
 
@@ -25,30 +22,60 @@ from ottla.wire.codec.schema import (
 
 
 class AlterableConfig(Message):
+    """Setting with its new value."""
+
     name: String = ""
+    """Name of the setting, such as `retention.ms`."""
     value: A[str | None, wire_field("string", nullable="0+")] = ""
+    """New value as text. Null is rejected with INVALID_REQUEST."""
 
 
 class AlterConfigsResource(Message):
+    """Resource with all settings that it has afterwards."""
+
     resource_type: Int8 = 0
+    """2 topic, 4 broker, 16 client metrics, 32 group. 8, the loggers of a broker, can be changed with
+    IncrementalAlterConfigs only.
+    """
     resource_name: String = ""
+    """Topic name, node id, subscription name or group id. Empty for the default of all brokers."""
     configs: A[list[AlterableConfig], wire_field("[]struct")] = field(default_factory=list)
+    """All settings of the resource. A setting that is not in the list returns to its default."""
 
 
 class AlterConfigsRequest(Message):
+    """Request to replace all settings of resources."""
+
     SPEC: ClassVar[MessageSpec] = request(33, "0-2", "2+", "broker controller")
+    """Version 1 changes when a throttled response is sent (KIP-219), version 2 is flexible."""
     resources: A[list[AlterConfigsResource], wire_field("[]struct")] = field(default_factory=list)
+    """Resources to change. Each is changed as a whole or not at all, and may occur once."""
     validate_only: Bool = False
+    """True to check the request and change no setting."""
 
 
 class AlterConfigsResourceResponse(Message):
+    """Result for a resource."""
+
     error_code: Int16 = 0
+    """0, or INVALID_CONFIG (unknown name or invalid value), INVALID_REQUEST (unknown resource type, or a name twice),
+    UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Text for the error, null if there is none."""
     resource_type: Int8 = 0
+    """Resource type from the request."""
     resource_name: String = ""
+    """Resource name from the request."""
 
 
 class AlterConfigsResponse(Message):
+    """Results of replacing settings."""
+
     SPEC: ClassVar[MessageSpec] = response(33, "0-2", "2+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     responses: A[list[AlterConfigsResourceResponse], wire_field("[]struct")] = field(default_factory=list)
+    """Results, one for each resource."""

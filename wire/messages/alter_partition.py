@@ -1,7 +1,4 @@
-"""AlterPartition (api 56): leader to controller: change the in-sync replicas.
-
-Made by KIP-497; version 2 brings topic ids (KIP-841), 3 the replicas' epochs (KIP-903).
-"""
+"""AlterPartition (API 56): change the in-sync replicas of partitions, sent by their leaders (KIP-497)."""
 
 from __future__ import annotations
 
@@ -14,48 +11,109 @@ from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Int64, Message, Mes
 
 
 class BrokerState(Message):
+    """Member of the proposed ISR with its broker epoch."""
+
     broker_id: A[int, wire_field("int32", "3+")] = 0
+    """Node id of the replica."""
     broker_epoch: A[int, wire_field("int64", "3+")] = -1
+    """Broker epoch from the Fetch requests of the replica, -1 to leave it unchecked. If the broker has registered again
+    since, the controller answers INELIGIBLE_REPLICA (KIP-903).
+    """
 
 
 class AlterPartitionRequestPartitionData(Message):
+    """Proposed ISR of a partition, with the epochs that it is based on."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     leader_epoch: Int32 = 0
+    """Leader epoch of the sender. An older one than that of the controller is rejected with FENCED_LEADER_EPOCH, a
+    newer one with NOT_CONTROLLER.
+    """
     new_isr: A[list[int], wire_field("[]int32", "0-2")] = field(default_factory=list)
+    """Node ids of the proposed ISR, in version 2."""
     new_isr_with_epochs: A[list[BrokerState], wire_field("[]struct", "3+")] = field(default_factory=list)
+    """Proposed ISR with broker epochs, from version 3 on. It has to contain the leader, and replicas of the partition
+    only.
+    """
     leader_recovery_state: A[int, wire_field("int8", "1+")] = 0
+    """1 while the leader recovers from an unclean election, and then the ISR is the leader alone; 0 once it has
+    recovered (KIP-704).
+    """
     partition_epoch: Int32 = 0
+    """Partition epoch that the change is based on. It grows with each change of the partition; an older one is rejected
+    with INVALID_UPDATE_VERSION, so that two changes cannot overlap.
+    """
 
 
 class AlterPartitionRequestTopicData(Message):
+    """Topic with the partitions to change."""
+
     topic_id: A[bytes, wire_field("uuid", "2+", ignorable=True)] = ZERO_UUID
+    """Topic id. An unknown one yields UNKNOWN_TOPIC_ID for each partition."""
     partitions: A[list[AlterPartitionRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions with their proposed ISR."""
 
 
 class AlterPartitionRequest(Message):
+    """Request of a leader to the controller to shrink or expand the ISR of its partitions."""
+
     SPEC: ClassVar[MessageSpec] = request(56, "2-3", "0+", "controller")
+    """Version 2 replaces topic names with topic ids and rejects ineligible replicas (KIP-841), version 3 adds broker
+    epochs of the members (KIP-903). Versions 0 and 1 were removed in Apache Kafka 4.0.
+    """
     broker_id: Int32 = 0
+    """Node id of the sender, which must lead the partitions."""
     broker_epoch: Int64 = -1
+    """Broker epoch from the registration of the sender. Another one than the current epoch is rejected with
+    STALE_BROKER_EPOCH.
+    """
     topics: A[list[AlterPartitionRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
+    """Topics with the partitions to change."""
 
 
 class AlterPartitionResponsePartitionData(Message):
+    """State of a partition after the change, or its error."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     error_code: Int16 = 0
+    """0, or FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION (the leader waits for newer metadata), INELIGIBLE_REPLICA (a
+    member is fenced or shuts down), NEW_LEADER_ELECTED (the change ended a reassignment that moved the leader),
+    INVALID_REQUEST.
+    """
     leader_id: Int32 = 0
+    """Node id of the leader, -1 if there is none."""
     leader_epoch: Int32 = 0
+    """Leader epoch after the change."""
     isr: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    """Node ids of the ISR after the change."""
     leader_recovery_state: A[int, wire_field("int8", "1+", ignorable=True)] = 0
+    """1 while the leader recovers from an unclean election, else 0."""
     partition_epoch: Int32 = 0
+    """Partition epoch after the change; the next change is based on it."""
 
 
 class AlterPartitionResponseTopicData(Message):
+    """Topic with the states of its partitions."""
+
     topic_id: A[bytes, wire_field("uuid", "2+", ignorable=True)] = ZERO_UUID
+    """Topic id from the request."""
     partitions: A[list[AlterPartitionResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
+    """States of the partitions after the change."""
 
 
 class AlterPartitionResponse(Message):
+    """Result of changes of the ISR."""
+
     SPEC: ClassVar[MessageSpec] = response(56, "2-3", "0+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the controller reads no further request from this connection, because a quota is exceeded; 0
+    if none is.
+    """
     error_code: Int16 = 0
+    """Error of the whole request: STALE_BROKER_EPOCH, NOT_CONTROLLER or CLUSTER_AUTHORIZATION_FAILED. 0 if the
+    partitions have their own.
+    """
     topics: A[list[AlterPartitionResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic."""

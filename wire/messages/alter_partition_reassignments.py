@@ -1,7 +1,4 @@
-"""AlterPartitionReassignments (api 45): move replicas between brokers.
-
-Made by KIP-455; version 1 may refuse to change the replication factor (KIP-860).
-"""
+"""AlterPartitionReassignments (API 45): move replicas to other brokers (KIP-455)."""
 
 from __future__ import annotations
 
@@ -14,37 +11,77 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class ReassignablePartition(Message):
+    """Partition with the brokers to move it to."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     replicas: A[list[int] | None, wire_field("[]int32", nullable="0+")] = None
+    """Node ids of the new replicas, the preferred leader first; all must be registered. Null cancels the reassignment
+    in progress.
+    """
 
 
 class ReassignableTopic(Message):
+    """Topic with the partitions to move."""
+
     name: String = ""
+    """Topic name."""
     partitions: A[list[ReassignablePartition], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions to move, or to stop moving."""
 
 
 class AlterPartitionReassignmentsRequest(Message):
+    """Request to start, change or cancel reassignments of partitions."""
+
     SPEC: ClassVar[MessageSpec] = request(45, "0-1", "0+", "broker controller")
+    """Version 1 adds `allow_replication_factor_change` (KIP-860)."""
     timeout_ms: Int32 = 60000
+    """Time in ms that the client waits. Ottla ignores it: the response follows once the start of the reassignments is
+    committed. The copying goes on afterwards.
+    """
     allow_replication_factor_change: A[bool, wire_field("bool", "1+")] = True
+    """True to accept another number of replicas than now, false to reject it with INVALID_REPLICATION_FACTOR."""
     topics: A[list[ReassignableTopic], wire_field("[]struct")] = field(default_factory=list)
+    """Topics with the partitions to move."""
 
 
 class ReassignablePartitionResponse(Message):
+    """Result for a partition."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     error_code: Int16 = 0
+    """0 if the reassignment has started or is cancelled. NO_REASSIGNMENT_IN_PROGRESS: no reassignment to cancel. Else
+    INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR or UNKNOWN_TOPIC_OR_PARTITION.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Text for the error, null if there is none."""
 
 
 class ReassignableTopicResponse(Message):
+    """Topic with the results of its partitions."""
+
     name: String = ""
+    """Topic name."""
     partitions: A[list[ReassignablePartitionResponse], wire_field("[]struct")] = field(default_factory=list)
+    """Results of the partitions."""
 
 
 class AlterPartitionReassignmentsResponse(Message):
+    """Results of starting or cancelling reassignments."""
+
     SPEC: ClassVar[MessageSpec] = response(45, "0-1", "0+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     allow_replication_factor_change: A[bool, wire_field("bool", "1+", ignorable=True)] = True
+    """Value from the request."""
     error_code: Int16 = 0
+    """Error of the whole request, such as NOT_CONTROLLER or CLUSTER_AUTHORIZATION_FAILED. 0 if the partitions have
+    their own.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Text for the error of the whole request, null if there is none."""
     responses: A[list[ReassignableTopicResponse], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic."""

@@ -1,7 +1,4 @@
-"""AlterReplicaLogDirs (api 34): move replicas between directories of one broker.
-
-Made by KIP-113.
-"""
+"""AlterReplicaLogDirs (API 34): move replicas between the log directories of a broker (KIP-113)."""
 
 from __future__ import annotations
 
@@ -14,31 +11,60 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class AlterReplicaLogDirTopic(Message):
+    """Topic with the partitions to move into a directory."""
+
     name: String = ""
+    """Topic name."""
     partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    """Indexes of the partitions to move."""
 
 
 class AlterReplicaLogDir(Message):
+    """Log directory with the partitions to move there."""
+
     path: String = ""
+    """Absolute path of a log directory, as `log.dirs` names it."""
     topics: A[list[AlterReplicaLogDirTopic], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions to move into this directory."""
 
 
 class AlterReplicaLogDirsRequest(Message):
+    """Request to a broker to move its replicas between its log directories."""
+
     SPEC: ClassVar[MessageSpec] = request(34, "1-2", "2+", "broker")
+    """Version 2 is flexible. Version 0 was removed in Apache Kafka 4.0."""
     dirs: A[list[AlterReplicaLogDir], wire_field("[]struct")] = field(default_factory=list)
+    """Target directories. If a partition occurs twice, the last directory counts."""
 
 
 class AlterReplicaLogDirPartitionResult(Message):
+    """Result for a partition."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     error_code: Int16 = 0
+    """0 if the replica is there or the copy has started. REPLICA_NOT_AVAILABLE: not hosted here; a replica created
+    later is placed in this directory. LOG_DIR_NOT_FOUND: no such directory. KAFKA_STORAGE_ERROR: a directory is
+    offline.
+    """
 
 
 class AlterReplicaLogDirTopicResult(Message):
+    """Topic with the results of its partitions."""
+
     topic_name: String = ""
+    """Topic name from the request."""
     partitions: A[list[AlterReplicaLogDirPartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results of the partitions."""
 
 
 class AlterReplicaLogDirsResponse(Message):
+    """Results of starting moves between log directories; DescribeLogDirs shows the progress."""
+
     SPEC: ClassVar[MessageSpec] = response(34, "1-2", "2+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     results: A[list[AlterReplicaLogDirTopicResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic."""

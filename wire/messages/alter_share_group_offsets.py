@@ -1,7 +1,4 @@
-"""AlterShareGroupOffsets (api 91): set start offsets of share groups.
-
-Made by KIP-932.
-"""
+"""AlterShareGroupOffsets (API 91): set the start offsets of an empty share group (KIP-932)."""
 
 from __future__ import annotations
 
@@ -26,36 +23,72 @@ from ottla.wire.codec.schema import (
 
 
 class AlterShareGroupOffsetsRequestPartition(Message):
+    """Partition with its new start offset."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     start_offset: Int64 = 0
+    """Share-partition start offset: the group receives records from this offset on. The state of all records in flight
+    is discarded.
+    """
 
 
 class AlterShareGroupOffsetsRequestTopic(Message):
+    """Topic with the partitions to change."""
+
     topic_name: String = ""
+    """Topic name. Needs the right to read the topic."""
     partitions: A[list[AlterShareGroupOffsetsRequestPartition], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions with their new start offsets."""
 
 
 class AlterShareGroupOffsetsRequest(Message):
+    """Request to set the start offsets of a share group without members."""
+
     SPEC: ClassVar[MessageSpec] = request(91, "0", "0+", "broker")
     group_id: String = ""
+    """Id of the share group. With members in it, the request is rejected with NON_EMPTY_GROUP."""
     topics: A[list[AlterShareGroupOffsetsRequestTopic], wire_field("[]struct")] = field(default_factory=list)
+    """Topics with the partitions to change."""
 
 
 class AlterShareGroupOffsetsResponsePartition(Message):
+    """Result for a partition."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     error_code: Int16 = 0
+    """0, or UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, or the error of the share coordinator that stores
+    the state.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    """Text for the error, null if there is none."""
 
 
 class AlterShareGroupOffsetsResponseTopic(Message):
+    """Topic with the results of its partitions."""
+
     topic_name: String = ""
+    """Topic name from the request."""
     topic_id: Uuid = ZERO_UUID
+    """Topic id, zero if the topic does not exist."""
     partitions: A[list[AlterShareGroupOffsetsResponsePartition], wire_field("[]struct")] = field(default_factory=list)
+    """Results of the partitions."""
 
 
 class AlterShareGroupOffsetsResponse(Message):
+    """Results of setting start offsets."""
+
     SPEC: ClassVar[MessageSpec] = response(91, "0", "0+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     error_code: Int16 = 0
+    """Error of the whole request: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR,
+    COORDINATOR_LOAD_IN_PROGRESS or INVALID_GROUP_ID. 0 if the partitions have their own.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    """Text for the error of the whole request, null if there is none."""
     responses: A[list[AlterShareGroupOffsetsResponseTopic], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic. Empty if the whole request failed."""

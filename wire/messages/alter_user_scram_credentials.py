@@ -1,7 +1,4 @@
-"""AlterUserScramCredentials (api 51): set or remove SCRAM credentials.
-
-Made by KIP-554.
-"""
+"""AlterUserScramCredentials (API 51): set and remove SCRAM credentials (KIP-554)."""
 
 from __future__ import annotations
 
@@ -25,31 +22,63 @@ from ottla.wire.codec.schema import (
 
 
 class ScramCredentialDeletion(Message):
+    """SCRAM credential to remove."""
+
     name: String = ""
+    """User name."""
     mechanism: Int8 = 0
+    """1 SCRAM-SHA-256, 2 SCRAM-SHA-512. A user may have a credential of each."""
 
 
 class ScramCredentialUpsertion(Message):
+    """SCRAM credential to add or replace. The password itself is not sent."""
+
     name: String = ""
+    """User name. An empty one is rejected with UNACCEPTABLE_CREDENTIAL."""
     mechanism: Int8 = 0
+    """1 SCRAM-SHA-256, 2 SCRAM-SHA-512; others are rejected with UNSUPPORTED_SASL_MECHANISM."""
     iterations: Int32 = 0
+    """Iterations of the key derivation, from 4,096 to 16,384. Others are rejected with UNACCEPTABLE_CREDENTIAL."""
     salt: Bytes = b""
+    """Random salt of the client that creates the credential. Each client that logs in receives it."""
     salted_password: Bytes = b""
+    """Password after the key derivation with salt and iterations (Hi of RFC 5802). The controller derives and stores
+    the stored key and the server key, not this value.
+    """
 
 
 class AlterUserScramCredentialsRequest(Message):
+    """Request to set and remove SCRAM credentials of users."""
+
     SPEC: ClassVar[MessageSpec] = request(51, "0", "0+", "broker controller")
     deletions: A[list[ScramCredentialDeletion], wire_field("[]struct")] = field(default_factory=list)
+    """Credentials to remove."""
     upsertions: A[list[ScramCredentialUpsertion], wire_field("[]struct")] = field(default_factory=list)
+    """Credentials to add or replace. A user that occurs twice in the request, in either list, is rejected with
+    DUPLICATE_RESOURCE.
+    """
 
 
 class AlterUserScramCredentialsResult(Message):
+    """Result for a user."""
+
     user: String = ""
+    """User name."""
     error_code: Int16 = 0
+    """0, or RESOURCE_NOT_FOUND (no credential to remove), UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM,
+    DUPLICATE_RESOURCE. With an error in one of its changes, a user keeps all its credentials.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Text for the error, null if there is none."""
 
 
 class AlterUserScramCredentialsResponse(Message):
+    """Results of changes of SCRAM credentials."""
+
     SPEC: ClassVar[MessageSpec] = response(51, "0", "0+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     results: A[list[AlterUserScramCredentialsResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results, one for each user of the request."""

@@ -1,7 +1,4 @@
-"""AssignReplicasToDirs (api 73): a broker tells in which directory a replica lies.
-
-Made by KIP-858.
-"""
+"""AssignReplicasToDirs (API 73): report the log directories of replicas to the controller (KIP-858)."""
 
 from __future__ import annotations
 
@@ -25,45 +22,88 @@ from ottla.wire.codec.schema import (
 
 
 class AssignReplicasToDirsRequestPartitionData(Message):
+    """Partition of the sender in a directory."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
 
 
 class AssignReplicasToDirsRequestTopicData(Message):
+    """Topic with the partitions in a directory."""
+
     topic_id: Uuid = ZERO_UUID
+    """Topic id. An unknown one yields UNKNOWN_TOPIC_ID for each partition."""
     partitions: A[list[AssignReplicasToDirsRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions with a replica in the directory."""
 
 
 class AssignReplicasToDirsRequestDirectoryData(Message):
+    """Log directory with the replicas in it."""
+
     id: Uuid = ZERO_UUID
+    """Directory id. If the directory is not among the online directories of the broker, its replicas leave the ISR and
+    lose their leadership.
+    """
     topics: A[list[AssignReplicasToDirsRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
+    """Replicas in the directory."""
 
 
 class AssignReplicasToDirsRequest(Message):
+    """Report of a broker that replicas are in another directory than the metadata states."""
+
     SPEC: ClassVar[MessageSpec] = request(73, "0", "0+", "controller")
     broker_id: Int32 = 0
+    """Node id of the sender."""
     broker_epoch: Int64 = -1
+    """Broker epoch from the registration of the sender. Another one than the current epoch is rejected with
+    STALE_BROKER_EPOCH.
+    """
     directories: A[list[AssignReplicasToDirsRequestDirectoryData], wire_field("[]struct")] = field(default_factory=list)
+    """Directories with the replicas in them."""
 
 
 class AssignReplicasToDirsResponsePartitionData(Message):
+    """Result for a replica."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     error_code: Int16 = 0
+    """0, or UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the sender has no replica of the
+    partition).
+    """
 
 
 class AssignReplicasToDirsResponseTopicData(Message):
+    """Topic with the results of its replicas."""
+
     topic_id: Uuid = ZERO_UUID
+    """Topic id from the request."""
     partitions: A[list[AssignReplicasToDirsResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
+    """Results of the replicas."""
 
 
 class AssignReplicasToDirsResponseDirectoryData(Message):
+    """Directory with the results of its replicas."""
+
     id: Uuid = ZERO_UUID
+    """Directory id from the request."""
     topics: A[list[AssignReplicasToDirsResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic."""
 
 
 class AssignReplicasToDirsResponse(Message):
+    """Result of the report of directories."""
+
     SPEC: ClassVar[MessageSpec] = response(73, "0", "0+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the controller reads no further request from this connection, because a quota is exceeded; 0
+    if none is.
+    """
     error_code: Int16 = 0
+    """Error of the whole request: STALE_BROKER_EPOCH, NOT_CONTROLLER or CLUSTER_AUTHORIZATION_FAILED. 0 if the replicas
+    have their own.
+    """
     directories: A[list[AssignReplicasToDirsResponseDirectoryData], wire_field("[]struct")] = field(
         default_factory=list
     )
+    """Results by directory."""
