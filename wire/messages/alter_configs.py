@@ -1,4 +1,4 @@
-"""AlterConfigs (API 33): replace all settings of a resource (KIP-133). Superseded by IncrementalAlterConfigs (KIP-339)."""
+"""AlterConfigs (API 33): replace all settings of a resource (KIP-133); superseded by IncrementalAlterConfigs."""
 
 from __future__ import annotations
 

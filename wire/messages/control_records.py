@@ -1,4 +1,4 @@
-"""What control batches hold: transaction markers, leader changes, snapshot ends, quorum membership."""
+"""Control records: transaction markers, and the records of KRaft about leaders, snapshots and voters."""
 
 from __future__ import annotations
 
@@ -23,64 +23,117 @@ from ottla.wire.codec.schema import (
 
 
 class ControlRecordTypeSchema(Message):
+    """Key of a control record, after its version in two bytes."""
+
     SPEC: ClassVar[MessageSpec] = data("data", "0", "none")
     type: Int16 = 0
+    """0 abort, 1 commit, 2 leader change, 3 snapshot header, 4 snapshot footer, 5 KRaft version, 6 voters. Readers skip
+    unknown types.
+    """
 
 
 class EndTxnMarker(Message):
+    """Value of an abort or commit marker, which ends a transaction in a partition."""
+
     SPEC: ClassVar[MessageSpec] = data("data", "0", "none")
     coordinator_epoch: Int32 = 0
+    """Leader epoch of the transaction coordinator in `__transaction_state`. A marker with a lower one than that of the
+    last is rejected with TRANSACTION_COORDINATOR_FENCED.
+    """
 
 
 class KRaftVersionRecord(Message):
+    """Level of `kraft.version` from this record on (KIP-853)."""
+
     SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0
+    """Version of this record's format; 0."""
     k_raft_version: Int16 = 0
+    """0: the voters are fixed by `controller.quorum.voters`. 1: the voters are in voters records and can be changed."""
 
 
 class LeaderChangeMessageVoter(Message):
+    """Voter in an election."""
+
     voter_id: Int32 = 0
+    """Node id of the voter."""
     voter_directory_id: A[bytes, wire_field("uuid", "1+")] = ZERO_UUID
+    """Directory id of the voter, zero if unknown."""
 
 
 class LeaderChangeMessage(Message):
+    """Start of a leader's epoch: its first record in the log."""
+
     SPEC: ClassVar[MessageSpec] = data("data", "0-1", "0+")
+    """Version 1 adds directory ids of voters (KIP-853)."""
     version: Int16 = 0
+    """Version of this record's format; 0 or 1."""
     leader_id: Int32 = 0
+    """Node id of the new leader. Its epoch is that of the batch."""
     voters: A[list[LeaderChangeMessageVoter], wire_field("[]struct")] = field(default_factory=list)
+    """Voters of the quorum at the election."""
     granting_voters: A[list[LeaderChangeMessageVoter], wire_field("[]struct")] = field(default_factory=list)
+    """Voters that granted their vote, the leader among them."""
 
 
 class SnapshotFooterRecord(Message):
+    """Last record of a snapshot; a file without it is incomplete."""
+
     SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0
+    """Version of this record's format; 0."""
 
 
 class SnapshotHeaderRecord(Message):
+    """First record of a snapshot."""
+
     SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0
+    """Version of this record's format; 0."""
     last_contained_log_timestamp: Int64 = 0
+    """Append time of the last record that the snapshot covers, in ms since the epoch. Snapshots are deleted by this
+    age.
+    """
 
 
 class Endpoint(Message):
+    """Endpoint of a voter."""
+
     name: String = ""
+    """Listener name. Other nodes use the endpoint with the name of their own controller listener."""
     host: String = ""
+    """Host name or address of the endpoint."""
     port: Uint16 = 0
+    """Port of the endpoint."""
 
 
 class KRaftVersionFeature(Message):
+    """Range of levels of `kraft.version` that a voter supports."""
+
     min_supported_version: Int16 = 0
+    """Lowest supported level."""
     max_supported_version: Int16 = 0
+    """Highest supported level."""
 
 
 class VotersRecordVoter(Message):
+    """Voter of the metadata quorum."""
+
     voter_id: Int32 = 0
+    """Node id of the voter."""
     voter_directory_id: Uuid = ZERO_UUID
+    """Id of the metadata log directory of the voter; node id and directory id together identify it."""
     endpoints: A[list[Endpoint], wire_field("[]struct")] = field(default_factory=list)
+    """Endpoints of the voter."""
     k_raft_version_feature: A[KRaftVersionFeature, wire_field("struct")] = field(default_factory=KRaftVersionFeature)
+    """Levels of `kraft.version` that the voter supports. An upgrade requires that all voters support the new level."""
 
 
 class VotersRecord(Message):
+    """Complete voter set, which replaces the one before as soon as it is appended (KIP-853)."""
+
     SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0
+    """Version of this record's format; 0."""
     voters: A[list[VotersRecordVoter], wire_field("[]struct")] = field(default_factory=list)
+    """All voters of the quorum."""
