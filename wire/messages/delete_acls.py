@@ -1,7 +1,4 @@
-"""DeleteAcls (api 31): remove access rules.
-
-Made by KIP-140; version 1 brings prefixes (KIP-290).
-"""
+"""DeleteAcls (API 31): remove the ACLs that match filters (KIP-140)."""
 
 from __future__ import annotations
 
@@ -14,39 +11,80 @@ from ottla.wire.codec.schema import Int8, Int16, Int32, Message, MessageSpec, St
 
 
 class DeleteAclsFilter(Message):
+    """Filter of ACLs. All ACLs that match each of its fields are removed."""
+
     resource_type_filter: Int8 = 0
+    """1 any; 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
     resource_name_filter: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Resource name of the ACL; null for any."""
     pattern_type_filter: A[int, wire_field("int8", "1+")] = 3
+    """1 any, 3 literal, 4 prefixed. 2 match: all patterns that cover a resource of this name, `*` and prefixes
+    included.
+    """
     principal_filter: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Principal of the ACL, such as `User:alice`; null for any."""
     host_filter: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Host of the ACL; null for any."""
     operation: Int8 = 0
+    """1 any, or the operation of the ACL, numbered as in CreateAcls."""
     permission_type: Int8 = 0
+    """1 any, 2 deny, 3 allow."""
 
 
 class DeleteAclsRequest(Message):
+    """Request to remove ACLs."""
+
     SPEC: ClassVar[MessageSpec] = request(31, "1-3", "2+", "broker controller")
+    """Version 1 adds prefixed patterns (KIP-290), 2 is flexible, 3 adds users as resources (KIP-373). Version 0 was
+    removed in Apache Kafka 4.0.
+    """
     filters: A[list[DeleteAclsFilter], wire_field("[]struct")] = field(default_factory=list)
+    """Filters, each with its own result."""
 
 
 class DeleteAclsMatchingAcl(Message):
+    """ACL that matched and was removed."""
+
     error_code: Int16 = 0
+    """0: the ACL is removed."""
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Text for the error, null if there is none."""
     resource_type: Int8 = 0
+    """2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
     resource_name: String = ""
+    """Name or prefix of the resources; `*` for all."""
     pattern_type: A[int, wire_field("int8", "1+")] = 3
+    """3 literal, 4 prefixed."""
     principal: String = ""
+    """Principal as type and name, such as `User:alice`."""
     host: String = ""
+    """Address of the client; `*` for all addresses."""
     operation: Int8 = 0
+    """Operation, numbered as in CreateAcls."""
     permission_type: Int8 = 0
+    """2 deny, 3 allow."""
 
 
 class DeleteAclsFilterResult(Message):
+    """Result for a filter, at the position that the filter has in the request."""
+
     error_code: Int16 = 0
+    """0, also if no ACL matched. INVALID_REQUEST for a filter with unknown values, or for too many matches;
+    SECURITY_DISABLED without an authorizer; CLUSTER_AUTHORIZATION_FAILED.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Text for the error, null if there is none."""
     matching_acls: A[list[DeleteAclsMatchingAcl], wire_field("[]struct")] = field(default_factory=list)
+    """ACLs that matched and were removed."""
 
 
 class DeleteAclsResponse(Message):
+    """Results of removing ACLs."""
+
     SPEC: ClassVar[MessageSpec] = response(31, "1-3", "2+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     filter_results: A[list[DeleteAclsFilterResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results in the order of the request."""

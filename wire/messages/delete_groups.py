@@ -1,7 +1,4 @@
-"""DeleteGroups (api 42): delete empty groups.
-
-Made by KIP-229.
-"""
+"""DeleteGroups (API 42): delete groups without members, with their committed offsets (KIP-229)."""
 
 from __future__ import annotations
 
@@ -14,16 +11,32 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class DeleteGroupsRequest(Message):
+    """Request to delete groups of any type."""
+
     SPEC: ClassVar[MessageSpec] = request(42, "0-2", "2+", "broker")
+    """Version 2 is flexible."""
     groups_names: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    """Ids of the groups, all with the same coordinator."""
 
 
 class DeletableGroupResult(Message):
+    """Result for a group."""
+
     group_id: String = ""
+    """Group id from the request."""
     error_code: Int16 = 0
+    """0, or NON_EMPTY_GROUP (stop its members first), GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR,
+    COORDINATOR_LOAD_IN_PROGRESS.
+    """
 
 
 class DeleteGroupsResponse(Message):
+    """Results of deleting groups."""
+
     SPEC: ClassVar[MessageSpec] = response(42, "0-2", "2+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     results: A[list[DeletableGroupResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results. A group that occurs twice in the request has one result."""

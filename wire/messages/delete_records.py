@@ -1,7 +1,4 @@
-"""DeleteRecords (api 21): move the log start forward.
-
-Made by KIP-107.
-"""
+"""DeleteRecords (API 21): delete records below an offset (KIP-107)."""
 
 from __future__ import annotations
 
@@ -14,33 +11,68 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, S
 
 
 class DeleteRecordsPartition(Message):
+    """Partition with its new log start offset."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     offset: Int64 = 0
+    """Offset of the first record to keep; -1 for the high watermark, which deletes all. Above the high watermark it is
+    rejected with OFFSET_OUT_OF_RANGE.
+    """
 
 
 class DeleteRecordsTopic(Message):
+    """Topic with the partitions to delete from."""
+
     name: String = ""
+    """Topic name."""
     partitions: A[list[DeleteRecordsPartition], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions to delete from."""
 
 
 class DeleteRecordsRequest(Message):
+    """Request to the leaders to raise the log start offset of partitions."""
+
     SPEC: ClassVar[MessageSpec] = request(21, "0-2", "2+", "broker")
+    """Version 2 is flexible."""
     topics: A[list[DeleteRecordsTopic], wire_field("[]struct")] = field(default_factory=list)
+    """Topics with the partitions to delete from."""
     timeout_ms: Int32 = 0
+    """Time in ms to wait until the replicas have raised their log start offset too; then REQUEST_TIMED_OUT. The
+    deletion itself is done.
+    """
 
 
 class DeleteRecordsPartitionResult(Message):
+    """Result for a partition."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     low_watermark: Int64 = 0
+    """Lowest log start offset of all replicas; -1 with an error."""
     error_code: Int16 = 0
+    """0, or OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION (compacted
+    topic), INVALID_TOPIC_EXCEPTION (internal topic), REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR,
+    TOPIC_AUTHORIZATION_FAILED.
+    """
 
 
 class DeleteRecordsTopicResult(Message):
+    """Topic with the results of its partitions."""
+
     name: String = ""
+    """Topic name."""
     partitions: A[list[DeleteRecordsPartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results of the partitions."""
 
 
 class DeleteRecordsResponse(Message):
+    """Results of deleting records."""
+
     SPEC: ClassVar[MessageSpec] = response(21, "0-2", "2+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     topics: A[list[DeleteRecordsTopicResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic."""

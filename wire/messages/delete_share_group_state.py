@@ -1,7 +1,4 @@
-"""DeleteShareGroupState (api 86): drop the stored state of a share partition.
-
-Made by KIP-932.
-"""
+"""DeleteShareGroupState (API 86): delete stored state of share-partitions (KIP-932). Sent by brokers."""
 
 from __future__ import annotations
 
@@ -25,31 +22,56 @@ from ottla.wire.codec.schema import (
 
 
 class PartitionData(Message):
+    """Partition with state to delete."""
+
     partition: Int32 = 0
+    """Index of the partition in its topic."""
 
 
 class DeleteStateData(Message):
+    """Topic with the partitions to delete state of."""
+
     topic_id: Uuid = ZERO_UUID
+    """UUID of the topic."""
     partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions with state to delete."""
 
 
 class DeleteShareGroupStateRequest(Message):
+    """Request of a group coordinator to the share coordinator to delete state of a group."""
+
     SPEC: ClassVar[MessageSpec] = request(86, "0", "0+", "broker")
     group_id: String = ""
+    """Id of the share group."""
     topics: A[list[DeleteStateData], wire_field("[]struct")] = field(default_factory=list)
+    """Topics with the partitions to delete state of."""
 
 
 class PartitionResult(Message):
+    """Result for a partition."""
+
     partition: Int32 = 0
+    """Index of the partition in its topic."""
     error_code: Int16 = 0
+    """0, also if there is no state. NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and COORDINATOR_LOAD_IN_PROGRESS: retry.
+    Else UNKNOWN_TOPIC_OR_PARTITION or INVALID_REQUEST.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    """Text for the error, null if there is none."""
 
 
 class DeleteStateResult(Message):
+    """Topic with the results of its partitions."""
+
     topic_id: Uuid = ZERO_UUID
+    """UUID of the topic."""
     partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results of the partitions."""
 
 
 class DeleteShareGroupStateResponse(Message):
+    """Results of deleting state."""
+
     SPEC: ClassVar[MessageSpec] = response(86, "0", "0+")
     results: A[list[DeleteStateResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic."""

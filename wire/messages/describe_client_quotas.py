@@ -1,7 +1,4 @@
-"""DescribeClientQuotas (api 48): read quotas.
-
-Made by KIP-546.
-"""
+"""DescribeClientQuotas (API 48): list client quotas (KIP-546)."""
 
 from __future__ import annotations
 
@@ -26,35 +23,67 @@ from ottla.wire.codec.schema import (
 
 
 class ComponentData(Message):
+    """Condition on a part of the quota entity."""
+
     entity_type: String = ""
+    """`user`, `client-id` or `ip`. Another one is rejected with UNSUPPORTED_VERSION; a type may occur once."""
     match_type: Int8 = 0
+    """0 the name in `match`, 1 the default of this type, 2 any name or default of this type."""
     match: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Principal name, client id or IP address for match type 0; null for the other types."""
 
 
 class DescribeClientQuotasRequest(Message):
+    """Request for the quotas of the entities that meet all conditions."""
+
     SPEC: ClassVar[MessageSpec] = request(48, "0-1", "1+", "broker")
+    """Version 1 is flexible."""
     components: A[list[ComponentData], wire_field("[]struct")] = field(default_factory=list)
+    """Conditions; without any, all entities match unless `strict` is set."""
     strict: Bool = False
+    """True to leave out entities with a type that has no condition."""
 
 
 class EntityData(Message):
+    """Part of a quota entity: its type and its name."""
+
     entity_type: String = ""
+    """`user`, `client-id` or `ip`."""
     entity_name: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Principal name, client id or IP address; null for the default of this type."""
 
 
 class ValueData(Message):
+    """Quota of an entity."""
+
     key: String = ""
+    """`producer_byte_rate`, `consumer_byte_rate`, `request_percentage`, `controller_mutation_rate` or
+    `connection_creation_rate`.
+    """
     value: Float64 = 0.0
+    """Limit: bytes/s, percent of a request handler thread, or partition changes or connections per second."""
 
 
 class EntryData(Message):
+    """Quota entity with its quotas."""
+
     entity: A[list[EntityData], wire_field("[]struct")] = field(default_factory=list)
+    """Parts of the entity, such as a user and a client id."""
     values: A[list[ValueData], wire_field("[]struct")] = field(default_factory=list)
+    """Quotas that are set for this entity."""
 
 
 class DescribeClientQuotasResponse(Message):
+    """Quotas of the entities that match."""
+
     SPEC: ClassVar[MessageSpec] = response(48, "0-1", "1+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     error_code: Int16 = 0
+    """0, or INVALID_REQUEST, UNSUPPORTED_VERSION (unknown entity type), CLUSTER_AUTHORIZATION_FAILED."""
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Text for the error, null if there is none."""
     entries: A[list[EntryData] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
+    """Entities with their quotas; null with an error."""
