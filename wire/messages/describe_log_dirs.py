@@ -1,7 +1,4 @@
-"""DescribeLogDirs (api 35): what lies in a broker's directories.
-
-Made by KIP-113; version 4 brings the space of the volume (KIP-827).
-"""
+"""DescribeLogDirs (API 35): log directories of a broker with their replicas (KIP-113)."""
 
 from __future__ import annotations
 
@@ -25,38 +22,75 @@ from ottla.wire.codec.schema import (
 
 
 class DescribableLogDirTopic(Message):
+    """Topic with the partitions to describe."""
+
     topic: String = ""
+    """Topic name."""
     partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    """Indexes of the partitions to describe."""
 
 
 class DescribeLogDirsRequest(Message):
+    """Request to a broker for its log directories."""
+
     SPEC: ClassVar[MessageSpec] = request(35, "1-5", "2+", "broker")
+    """Version 2 is flexible, 3 adds an error of the whole request, 4 the size of the volume (KIP-827), 5 cordoned
+    directories (KIP-1066). Version 0 was removed in Apache Kafka 4.0.
+    """
     topics: A[list[DescribableLogDirTopic] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
+    """Partitions to describe; null for all, empty for none. Partitions that are not on this broker are left out."""
 
 
 class DescribeLogDirsPartition(Message):
+    """Replica in a log directory."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     partition_size: Int64 = 0
+    """Size of the log segments in bytes."""
     offset_lag: Int64 = 0
+    """For a future replica, number of offsets that it is behind the current one, -1 if that is offline. In Ottla 0 for
+    a current replica.
+    """
     is_future_key: Bool = False
+    """True for the copy that AlterReplicaLogDirs makes and that will replace the current replica."""
 
 
 class DescribeLogDirsTopic(Message):
+    """Topic with its replicas in a log directory."""
+
     name: String = ""
+    """Topic name."""
     partitions: A[list[DescribeLogDirsPartition], wire_field("[]struct")] = field(default_factory=list)
+    """Replicas in the directory, by partition index."""
 
 
 class DescribeLogDirsResult(Message):
+    """Log directory with its replicas."""
+
     error_code: Int16 = 0
+    """0, or KAFKA_STORAGE_ERROR if the directory is offline."""
     log_dir: String = ""
+    """Absolute path of the log directory."""
     topics: A[list[DescribeLogDirsTopic], wire_field("[]struct")] = field(default_factory=list)
+    """Replicas in the directory, by topic."""
     total_bytes: A[int, wire_field("int64", "4+", ignorable=True)] = -1
+    """Size in bytes of the volume that the directory is on; -1 if unknown."""
     usable_bytes: A[int, wire_field("int64", "4+", ignorable=True)] = -1
+    """Free bytes of this volume that the broker may use; -1 if unknown."""
     is_cordoned: A[bool, wire_field("bool", "5+", ignorable=True)] = False
+    """True if new partitions are not placed in this directory (`cordoned.log.dirs`)."""
 
 
 class DescribeLogDirsResponse(Message):
+    """Log directories of a broker."""
+
     SPEC: ClassVar[MessageSpec] = response(35, "1-5", "2+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     error_code: A[int, wire_field("int16", "3+", ignorable=True)] = 0
+    """Error of the whole request: CLUSTER_AUTHORIZATION_FAILED. 0 if the directories have their own."""
     results: A[list[DescribeLogDirsResult], wire_field("[]struct")] = field(default_factory=list)
+    """Log directories of the broker."""

@@ -1,7 +1,4 @@
-"""DescribeShareGroupOffsets (api 90): start offsets of share groups.
-
-Made by KIP-932.
-"""
+"""DescribeShareGroupOffsets (API 90): start offsets and lag of share groups (KIP-932)."""
 
 from __future__ import annotations
 
@@ -26,47 +23,90 @@ from ottla.wire.codec.schema import (
 
 
 class DescribeShareGroupOffsetsRequestTopic(Message):
+    """Topic with the partitions to describe."""
+
     topic_name: String = ""
+    """Name of the topic. Needs the right to describe it."""
     partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    """Indexes of the partitions to describe."""
 
 
 class DescribeShareGroupOffsetsRequestGroup(Message):
+    """Share group with the partitions to describe."""
+
     group_id: String = ""
+    """Id of the share group."""
     topics: A[list[DescribeShareGroupOffsetsRequestTopic] | None, wire_field("[]struct", nullable="0+")] = field(
         default_factory=list
     )
+    """Partitions to describe; null for all that the group has state of."""
 
 
 class DescribeShareGroupOffsetsRequest(Message):
+    """Request for the start offsets of share groups."""
+
     SPEC: ClassVar[MessageSpec] = request(90, "0-1", "0+", "broker")
+    """Version 0 is that of KIP-932, version 1 adds the lag (KIP-1226)."""
     groups: A[list[DescribeShareGroupOffsetsRequestGroup], wire_field("[]struct")] = field(default_factory=list)
+    """Groups to describe, each with its own result."""
 
 
 class DescribeShareGroupOffsetsResponsePartition(Message):
+    """Start offset of a share-partition, or its error."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     start_offset: Int64 = 0
+    """Share-partition start offset: offset of the first record that is not acknowledged or archived. -1 if the group
+    has no state of the partition.
+    """
     leader_epoch: Int32 = 0
+    """Leader epoch of the partition at the last write of the state; 0 if there is none."""
     lag: A[int, wire_field("int64", "1+", ignorable=True)] = -1
+    """Number of records from the start offset to the high watermark, without those that are already acknowledged or
+    archived. -1 if unknown.
+    """
     error_code: Int16 = 0
+    """0, also without state. TOPIC_AUTHORIZATION_FAILED, or an error of finding the high watermark."""
     error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    """Text for the error, null if there is none."""
 
 
 class DescribeShareGroupOffsetsResponseTopic(Message):
+    """Topic with the results of its partitions."""
+
     topic_name: String = ""
+    """Topic name from the request."""
     topic_id: Uuid = ZERO_UUID
+    """UUID of the topic; zero if it does not exist or may not be described."""
     partitions: A[list[DescribeShareGroupOffsetsResponsePartition], wire_field("[]struct")] = field(
         default_factory=list
     )
+    """Results of the partitions."""
 
 
 class DescribeShareGroupOffsetsResponseGroup(Message):
+    """Share group with the results of its partitions."""
+
     group_id: String = ""
+    """Group id from the request."""
     topics: A[list[DescribeShareGroupOffsetsResponseTopic], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic; empty with an error of the group."""
     error_code: Int16 = 0
+    """Error of the whole group: GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or
+    UNSUPPORTED_VERSION if share groups are disabled. 0 if the partitions have their own.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    """Text for the error of the group, null if there is none."""
 
 
 class DescribeShareGroupOffsetsResponse(Message):
+    """Start offsets of share groups."""
+
     SPEC: ClassVar[MessageSpec] = response(90, "0-1", "0+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     groups: A[list[DescribeShareGroupOffsetsResponseGroup], wire_field("[]struct")] = field(default_factory=list)
+    """Results, one for each group."""

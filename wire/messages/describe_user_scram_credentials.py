@@ -1,7 +1,4 @@
-"""DescribeUserScramCredentials (api 50): which SCRAM credentials exist.
-
-Made by KIP-554.
-"""
+"""DescribeUserScramCredentials (API 50): list SCRAM credentials of users, without secrets (KIP-554)."""
 
 from __future__ import annotations
 
@@ -14,29 +11,53 @@ from ottla.wire.codec.schema import Int8, Int16, Int32, Message, MessageSpec, St
 
 
 class UserName(Message):
+    """User to describe."""
+
     name: String = ""
+    """Name of the user."""
 
 
 class DescribeUserScramCredentialsRequest(Message):
+    """Request for the SCRAM credentials of users."""
+
     SPEC: ClassVar[MessageSpec] = request(50, "0", "0+", "broker controller")
     users: A[list[UserName] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
+    """Users to describe; null or empty for all that have credentials."""
 
 
 class CredentialInfo(Message):
+    """SCRAM credential of a user."""
+
     mechanism: Int8 = 0
+    """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
     iterations: Int32 = 0
+    """Iterations of the key derivation."""
 
 
 class DescribeUserScramCredentialsResult(Message):
+    """Result for a user."""
+
     user: String = ""
+    """User name."""
     error_code: Int16 = 0
+    """0, or RESOURCE_NOT_FOUND (no credential), DUPLICATE_RESOURCE (user twice in the request)."""
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Text for the error, null if there is none."""
     credential_infos: A[list[CredentialInfo], wire_field("[]struct")] = field(default_factory=list)
+    """Credentials of the user, by mechanism."""
 
 
 class DescribeUserScramCredentialsResponse(Message):
+    """SCRAM credentials of users."""
+
     SPEC: ClassVar[MessageSpec] = response(50, "0", "0+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     error_code: Int16 = 0
+    """Error of the whole request: CLUSTER_AUTHORIZATION_FAILED. 0 if the users have their own."""
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Text for the error of the whole request, null if there is none."""
     results: A[list[DescribeUserScramCredentialsResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results, one for each user."""

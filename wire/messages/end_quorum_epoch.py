@@ -1,7 +1,4 @@
-"""EndQuorumEpoch (api 54): kRaft: a leader resigns.
-
-Made by KIP-595; version 1 brings candidates' keys and endpoints (KIP-853).
-"""
+"""EndQuorumEpoch (API 54): resignation of the leader of the metadata quorum (KIP-595)."""
 
 from __future__ import annotations
 
@@ -14,62 +11,112 @@ from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Message, MessageSpe
 
 
 class ReplicaInfo(Message):
+    """Voter that may become the next leader."""
+
     candidate_id: A[int, wire_field("int32", "1+")] = 0
+    """Node id of the voter."""
     candidate_directory_id: A[bytes, wire_field("uuid", "1+")] = ZERO_UUID
+    """Id of the metadata log directory of the voter."""
 
 
 class EndQuorumEpochRequestPartitionData(Message):
+    """Resigning leader with the preferred next leaders."""
+
     partition_index: Int32 = 0
+    """Index of the partition; 0, since the log has one partition."""
     leader_id: Int32 = 0
+    """Node id of the leader that resigns. A negative one is rejected with INVALID_REQUEST."""
     leader_epoch: Int32 = 0
+    """Epoch that the leader resigns from. A lower one than the receiver knows is rejected with FENCED_LEADER_EPOCH."""
     preferred_successors: A[list[int], wire_field("[]int32", "0", ignorable=True)] = field(default_factory=list)
+    """Node ids of the other voters, the one with the longest log first, in version 0."""
     preferred_candidates: A[list[ReplicaInfo], wire_field("[]struct", "1+", ignorable=True)] = field(
         default_factory=list
     )
+    """Other voters, the one with the longest log first, from version 1 on. The first starts an election at once, the
+    others after a growing delay.
+    """
 
 
 class EndQuorumEpochRequestTopicData(Message):
+    """Metadata log."""
+
     topic_name: String = ""
+    """`__cluster_metadata`. Any other name is rejected with INVALID_REQUEST."""
     partitions: A[list[EndQuorumEpochRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
+    """Partition of the metadata log, exactly one."""
 
 
 class LeaderEndpoint(Message):
+    """Endpoint of the leader that resigns."""
+
     name: A[str, wire_field("string", "1+")] = ""
+    """Listener name."""
     host: A[str, wire_field("string", "1+")] = ""
+    """Host name or address of the endpoint."""
     port: A[int, wire_field("uint16", "1+")] = 0
+    """Port of the endpoint."""
 
 
 class EndQuorumEpochRequest(Message):
+    """Announcement of a leader that it resigns, so that the next election starts early."""
+
     SPEC: ClassVar[MessageSpec] = request(54, "0-1", "1+", "controller")
+    """Version 1 is flexible, replaces successors with candidates and adds the endpoints of the leader (KIP-853)."""
     cluster_id: A[str | None, wire_field("string", nullable="0+")] = None
+    """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     topics: A[list[EndQuorumEpochRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
+    """Metadata log, exactly one topic."""
     leader_endpoints: A[list[LeaderEndpoint], wire_field("[]struct", "1+", ignorable=True)] = field(
         default_factory=list
     )
+    """Endpoints of the leader. The list may be empty, and Ottla does not use it."""
 
 
 class EndQuorumEpochResponsePartitionData(Message):
+    """Leader that the receiver knows after the request."""
+
     partition_index: Int32 = 0
+    """Index of the partition; 0."""
     error_code: Int16 = 0
+    """0, or FENCED_LEADER_EPOCH, INVALID_REQUEST."""
     leader_id: Int32 = 0
+    """Node id of the leader that the receiver knows, -1 if it knows none."""
     leader_epoch: Int32 = 0
+    """Highest epoch that the receiver knows."""
 
 
 class EndQuorumEpochResponseTopicData(Message):
+    """Metadata log."""
+
     topic_name: String = ""
+    """`__cluster_metadata`."""
     partitions: A[list[EndQuorumEpochResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
+    """Partition of the metadata log."""
 
 
 class NodeEndpoint(Message):
+    """Address of a leader."""
+
     node_id: A[int, wire_field("int32", "1+")] = 0
+    """Node id of the leader."""
     host: A[str, wire_field("string", "1+")] = ""
+    """Host name or address of the listener that the request came in on."""
     port: A[int, wire_field("uint16", "1+")] = 0
+    """Port of that listener."""
 
 
 class EndQuorumEpochResponse(Message):
+    """Acknowledgement of a resignation."""
+
     SPEC: ClassVar[MessageSpec] = response(54, "0-1", "1+")
     error_code: Int16 = 0
+    """Error of the whole request: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST or CLUSTER_AUTHORIZATION_FAILED. 0 if the
+    partition has its own.
+    """
     topics: A[list[EndQuorumEpochResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
+    """Metadata log with the leader that the receiver knows. Empty with an error of the whole request."""
     node_endpoints: A[list[NodeEndpoint], wire_field("[]struct", "1+", tagged="1+", tag=0)] = field(
         default_factory=list
     )
+    """Address of the leader in the response, if the receiver knows it."""

@@ -1,7 +1,4 @@
-"""EndTxn (api 26): commit or abort a transaction.
-
-From version 5 on each transaction has an epoch of its own, told in the answer (KIP-890).
-"""
+"""EndTxn (API 26): commit or abort a transaction (KIP-98)."""
 
 from __future__ import annotations
 
@@ -23,16 +20,38 @@ from ottla.wire.codec.schema import (
 
 
 class EndTxnRequest(Message):
+    """Request of a producer to the transaction coordinator to commit or abort."""
+
     SPEC: ClassVar[MessageSpec] = request(26, "0-5", "3+", "broker")
+    """Version 2 brings PRODUCER_FENCED (KIP-588), 3 is flexible, 4 brings TRANSACTION_ABORTABLE, and from version 5 on
+    each transaction has an epoch of its own (transaction version 2, KIP-890).
+    """
     transactional_id: String = ""
+    """`transactional.id` of the producer."""
     producer_id: Int64 = 0
+    """Id of the producer. Another one than that of the transaction is rejected with INVALID_PRODUCER_ID_MAPPING."""
     producer_epoch: Int16 = 0
+    """Epoch of the producer. Another one than the current epoch is rejected with PRODUCER_FENCED; in version 5 the
+    epoch before is accepted for a repeated request.
+    """
     committed: Bool = False
+    """True to commit, false to abort."""
 
 
 class EndTxnResponse(Message):
+    """Decision of the coordinator. The markers are written to the partitions after it."""
+
     SPEC: ClassVar[MessageSpec] = response(26, "0-5", "3+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     error_code: Int16 = 0
+    """0 if the decision is stored. CONCURRENT_TRANSACTIONS: retry. INVALID_TXN_STATE: no open transaction, or it ended
+    the other way. PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING: the producer ends. NOT_COORDINATOR: find the
+    coordinator.
+    """
     producer_id: A[int, wire_field("int64", "5+", ignorable=True)] = -1
+    """Producer id for the next transaction; a new one when the epochs are used up. -1 with an error."""
     producer_epoch: A[int, wire_field("int16", "5+", ignorable=True)] = -1
+    """Epoch for the next transaction, one higher than that of the ended one. -1 with an error."""

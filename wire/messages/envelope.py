@@ -1,7 +1,4 @@
-"""Envelope (api 58): a client's request, forwarded by a broker to the controller.
-
-Made by KIP-590.
-"""
+"""Envelope (API 58): request of a client that a broker forwards to the controller (KIP-590)."""
 
 from __future__ import annotations
 
@@ -12,13 +9,28 @@ from ottla.wire.codec.schema import Bytes, Int16, Message, MessageSpec, request,
 
 
 class EnvelopeRequest(Message):
+    """Request of a client with its identity. Only brokers may send it."""
+
     SPEC: ClassVar[MessageSpec] = request(58, "0", "0+", "controller")
     request_data: Bytes = b""
+    """Header and body of the request, as the client sent them. APIs that cannot be forwarded are rejected with
+    INVALID_REQUEST.
+    """
     request_principal: A[bytes | None, wire_field("bytes", nullable="0+")] = b""
+    """Principal of the client: version in two bytes, then `DefaultPrincipalData`. The controller authorizes this
+    principal. Malformed data is rejected with PRINCIPAL_DESERIALIZATION_FAILURE.
+    """
     client_host_address: Bytes = b""
+    """Address of the client, 4 bytes for IPv4 or 16 for IPv6, for ACLs with a host."""
 
 
 class EnvelopeResponse(Message):
+    """Response for the client."""
+
     SPEC: ClassVar[MessageSpec] = response(58, "0", "0+")
     response_data: A[bytes | None, wire_field("bytes", nullable="0+")] = None
+    """Header and body of the response, for the broker to pass on. Null with an error."""
     error_code: Int16 = 0
+    """0, also if the response has errors. NOT_CONTROLLER: the broker finds the active controller and repeats the
+    request. CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION, INVALID_REQUEST, PRINCIPAL_DESERIALIZATION_FAILURE.
+    """
