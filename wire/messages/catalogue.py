@@ -15,7 +15,8 @@ def all_messages() -> dict[str, type[Message]]:
     for info in pkgutil.iter_modules(messages.__path__):
         if info.name == "catalogue":
             continue
-        module = import_module(f"{messages.__name__}.{info.name}")
+        # lazy: 27.3 ms, 1606 kB: all of them, for tests and tools
+        module = import_module(f"ottla.wire.messages.{info.name}")
         for name, value in vars(module).items():
             own = isinstance(value, type) and issubclass(value, Message) and value.__module__ == module.__name__
             if own and hasattr(value, "SPEC"):
