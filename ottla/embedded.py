@@ -18,7 +18,6 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -29,9 +28,7 @@ from ottla.env.hosts import format_address
 from ottla.log.java_properties import dumps_settings
 from ottla.runtime.module_cache import cache_modules
 from ottla.runtime.real_env import RealEnv
-
-if TYPE_CHECKING:
-    from ottla.tools.security_setup import SecuritySetup
+from ottla.tools import security_setup
 
 START_WITHIN_S = 30.0
 
@@ -78,7 +75,7 @@ class Broker:
         self._data_dir = data_dir
         self._temporary: str | None = None
         self._asks = (tls, sasl or "")
-        self._secured: SecuritySetup | None = None
+        self._secured: security_setup.SecuritySetup | None = None
         self._thread: threading.Thread | None = None
         self._child: subprocess.Popen[str] | None = None
         self._ready = threading.Event()
@@ -97,8 +94,6 @@ class Broker:
         Raises:
             ValueError: an unknown kind.
         """
-        from ottla.tools import security_setup  # an open node needs nothing of it but this
-
         made = self._secured or security_setup.SecuritySetup("PLAINTEXT", "", "", "")
         return security_setup.client_config(made, kind, self.bootstrap_servers)
 
@@ -128,8 +123,6 @@ class Broker:
 
     def _secure(self, directory: str) -> None:
         """See that there are certificates and a user."""
-        from ottla.tools import security_setup
-
         tls, mechanism = self._asks
         try:
             self._secured = security_setup.ensure_security_setup(directory, (self.host,), tls=tls, mechanism=mechanism)
@@ -139,8 +132,6 @@ class Broker:
     def _config(self, directory: str) -> NodeConfig:
         if self._secured is None:
             return NodeConfig(self.settings, directory, host=self.host, port=self._wanted_port)
-        from ottla.tools import security_setup
-
         own = security_setup.broker_settings(self._secured, directory, self.host, self._wanted_port)
         config = NodeConfig({**own, **self.settings}, directory, host=self.host, port=self._wanted_port)
         config.credentials = security_setup.scram_credential_records(self._secured)

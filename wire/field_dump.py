@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from ottla.wire.api_keys import ApiKey, request_class, request_header_version, response_class, response_header_version
 from ottla.wire.codec import interpreter
 from ottla.wire.codec.explain import explain, format_comment, resolve_path
-from ottla.wire.codec.primitives import Buffer, read_bytes
+from ottla.wire.codec.primitives import Buffer, read_bytes, read_varlong
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
+from ottla.wire.framing import parse_request
 from ottla.wire.messages.headers import RequestHeader, ResponseHeader
 from ottla.wire.record_batch.batch_header import (
     CONTROL_BIT,
@@ -104,8 +105,6 @@ def request_spans(raw: Buffer) -> list[FieldSpan]:
     Raises:
         WireError: not a request.
     """
-    from ottla.wire.framing import parse_request
-
     view = memoryview(raw)
     size, _ = read_bytes(view, 0, 4)
     request = parse_request(view[4:])
@@ -189,8 +188,6 @@ def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "") -> Iterator[FieldSp
 
 
 def _record_spans(raw: Buffer, header: BatchHeader, at: int, name: str) -> Iterator[FieldSpan]:
-    from ottla.wire.codec.primitives import read_varlong
-
     pos = at + HEADER_BYTES
     for number, record in enumerate(iterate_records(raw, header, at)):
         size, start = read_varlong(raw, pos)

@@ -25,6 +25,7 @@ from ottla.broker.groups.classic.classic_group import (
 from ottla.broker.groups.classic.groups import ClassicGroups
 from ottla.broker.groups.committed_offsets import CommittedOffsets, OffsetAndMetadata, offset_tombstone, unpack_offset
 from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.tombstones import modern_group_tombstones
 from ottla.wire.messages import offset_records
 
 if TYPE_CHECKING:
@@ -89,8 +90,6 @@ def _expire_modern_group(
             kept = kept or not gone
             yield offset_tombstone(group.id, topic, partition) if gone else None
     if not kept and not group.members:
-        from ottla.broker.groups.tombstones import modern_group_tombstones
-
         yield from modern_group_tombstones(group)
 
 

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from ottla.broker.observability import http_protocol
+from ottla.broker.observability import http_protocol, quorum_metrics
 from ottla.broker.observability.request_metrics import ApiMetrics, RequestMetrics
 from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.replication.replication_metrics import collect_metrics
 from ottla.broker.storage.log_cleaner import LogCleaner
 from ottla.broker.storage.log_dirs import LogDirs
 from ottla.broker.storage.scrubber import Scrubber
@@ -114,8 +115,6 @@ async def render_page(env: Env, numbers: MetricSources) -> bytes:
     """All numbers in Prometheus' text form. A topic's name has nothing in it that would have to be escaped."""
     turn = TimeSlice(env, BACKGROUND_SLICE_MS)
     out = await _broker_metrics(env, numbers, turn) if numbers.is_broker else []
-    from ottla.broker.observability import quorum_metrics  # who asks for no numbers does not load these
-
     for name, about, number in (
         *quorum_metrics.quorum_metrics(numbers.controller),
         *(await turn.run(quorum_metrics.cluster_metrics(numbers.controller)) if numbers.is_controller else ()),
@@ -145,8 +144,6 @@ async def _broker_metrics(env: Env, numbers: MetricSources, turn: TimeSlice) -> 
     for first in range(0, len(logs), LOGS_PER_STEP):
         open_files += sum(segment.is_open for log in logs[first : first + LOGS_PER_STEP] for segment in log.segments)
         await turn.maybe_yield()
-    from ottla.broker.replication.replication_metrics import collect_metrics
-
     health = await turn.run(collect_metrics(numbers.replica_manager))
     open_segments = ("ottla_open_segments", "Segments whose file is open.", open_files)
     for name, about, number in (*numbers.gauges(health), open_segments):

@@ -11,9 +11,8 @@ From KIP-13, KIP-55, KIP-124, KIP-219.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.api_spec import MutationQuota, QuotaKind
+from ottla.broker.quotas.controller_mutation_quota import ControllerMutationQuota, ControllerMutationQuotaManager
 from ottla.broker.quotas.quota_table import (
     MAX_CACHED_NAME_CHARS,
     MAX_THROTTLE_MS,
@@ -30,9 +29,6 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env
 from ottla.wire.messages import metadata_records
-
-if TYPE_CHECKING:
-    from ottla.broker.quotas.controller_mutation_quota import ControllerMutationQuota, ControllerMutationQuotaManager
 
 MAX_REQUEST_THROTTLE_MS = int(SAMPLE_MS)
 
@@ -136,11 +132,6 @@ class QuotaManagers:
 
     def _load_controller_mutation(self) -> ControllerMutationQuotaManager:
         if self._controller_mutation is None:
-            # few clusters have such quotas
-            from ottla.broker.quotas.controller_mutation_quota import (
-                ControllerMutationQuotaManager,
-            )
-
             self._controller_mutation = ControllerMutationQuotaManager()
         return self._controller_mutation
 

@@ -24,6 +24,7 @@ from ottla.env.env import (
 )
 from ottla.env.hosts import canonical_host, unmap_ipv4
 from ottla.env.tls import TlsConfig
+from ottla.runtime.ssl_contexts import client_ssl_context
 from ottla.runtime.system_env import SystemEnv, monotonic_s, sleep_blocking
 
 T = TypeVar("T")
@@ -75,8 +76,6 @@ class BlockingNetwork:
         sock = socket.create_connection((host, port), 30)
         if tls is None:
             return BlockingStream(sock)
-        from ottla.runtime.ssl_contexts import client_ssl_context
-
         try:
             return BlockingStream(client_ssl_context(tls).wrap_socket(sock, server_hostname=host))
         except BaseException:

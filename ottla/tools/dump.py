@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ottla.broker.groups import records as gr
+from ottla.broker.transactions.records import decode
 from ottla.controller.config.config_keys import broker_key
 from ottla.controller.metadata import record_serde as mr
 from ottla.controller.metadata.image import RESOURCE_BROKER
@@ -102,8 +103,6 @@ _TXN_ROW_NAMES = {
 
 def _decode_transaction_record(record: r.Record) -> Any:
     """What is known of a transactional id from here on; None for a record nobody knows."""
-    from ottla.broker.transactions.records import decode
-
     found = decode(record.key, record.value)
     if found is None or found.transaction is None:
         return found and {"id": found.transactional_id, "transaction": None}

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Iterator
 
 from ottla.wire.codec.primitives import Buffer, read_varlong, write_varlong
 from ottla.wire.errors import WireError
+from ottla.wire.record_batch import legacy_records
 from ottla.wire.record_batch.batch_header import (
     HEADER_BYTES,
     NO_PRODUCER_EPOCH,
@@ -277,8 +278,6 @@ def iterate_records(
         WireError: the records are not what the header claims.
     """
     if header.magic < 2:
-        from ottla.wire.record_batch import legacy_records
-
         yield from legacy_records.iterate_messages(memoryview(buf)[pos : pos + header.size_bytes], limit)
         return
     data = decompress_records(buf, header, pos, limit)

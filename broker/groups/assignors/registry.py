@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.groups.assignors.group_spec import AssignmentSteps, GroupSpec, PartitionAssignorException
+from ottla.broker.groups.assignors.range_assignor import assign_range
+from ottla.broker.groups.assignors.uniform_assignor import assign_uniform
 
 
 def assignor_by_name(name: str) -> Callable[[GroupSpec], AssignmentSteps]:
@@ -14,11 +16,7 @@ def assignor_by_name(name: str) -> Callable[[GroupSpec], AssignmentSteps]:
         Unassignable: there is none of that name. A member's record may name one that no broker offers any more.
     """
     if name == "range":
-        from ottla.broker.groups.assignors.range_assignor import assign_range as by_range
-
-        return by_range
-    from ottla.broker.groups.assignors.uniform_assignor import assign_uniform as uniformly
-
+        return assign_range
     if name != "uniform":
         raise PartitionAssignorException(f"no server assignor is named {name!r}")
-    return uniformly
+    return assign_uniform

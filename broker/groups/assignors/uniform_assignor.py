@@ -20,6 +20,7 @@ from ottla.broker.groups.assignors.group_spec import (
     mutable_copy,
     work_steps,
 )
+from ottla.broker.groups.assignors.uniform_heterogeneous_assignor import assign_heterogeneous
 from ottla.broker.groups.java_collections import iteration_order
 
 
@@ -27,9 +28,7 @@ def assign_uniform(spec: GroupSpec) -> AssignmentSteps:
     """Give everything out evenly."""
     if spec.homogeneous:
         return _homogeneous(spec)
-    from ottla.broker.groups.assignors.uniform_heterogeneous_assignor import assign_heterogeneous as assign_differing
-
-    return assign_differing(spec)
+    return assign_heterogeneous(spec)
 
 
 class _Quotas:

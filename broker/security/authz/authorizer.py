@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from ottla.broker.config.listener_config import STANDARD_AUTHORIZER, ConfigException
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.security.authz.acl_index import AclIndex
+from ottla.broker.security.authz.audit_log import escape_name
 from ottla.controller.metadata.acl import (
     SUPPORTED_OPERATIONS,
     AclOperation,
@@ -141,8 +142,6 @@ class Authorizer:
         acl = self._acls.matching_acl(peer.principal, peer.host, operation, resource, name)
         if acl is None:
             return "DefaultAllow" if self.may(peer, operation, resource, name) else "DefaultDeny"
-        from ottla.broker.security.authz.audit_log import escape_name  # who asks this has loaded it
-
         return (
             f"MatchingAcl(acl=StandardAcl[resourceType={acl.resource.name}, resourceName={escape_name(acl.name)}, "
             f"patternType={acl.pattern.name}, principal={escape_name(acl.principal)}, host={escape_name(acl.host)}, "

@@ -9,6 +9,7 @@ from ottla.cli.common import command_parser
 from ottla.log.file_dump import file_spans
 from ottla.wire import field_dump
 from ottla.wire.api_keys import ApiKey, request_class, response_class
+from ottla.wire.codec.compiler import generated_source
 from ottla.wire.codec.explain import annotate_source, format_message_layout
 from ottla.wire.errors import WireError
 
@@ -56,8 +57,6 @@ def _names_api(text: str) -> bool:
 
 def _print_source(key: ApiKey, version: int, *, explained: bool) -> None:
     """Print the generated decoder of a request, with the explanations of its fields if they are wanted."""
-    from ottla.wire.codec.compiler import generated_source
-
     cls = request_class(key)
     source = generated_source(cls, version, "decode")
     print("\n".join(annotate_source(cls, version, source)) if explained else source)

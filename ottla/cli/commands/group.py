@@ -18,10 +18,21 @@ from ottla.cli.common import (
 from ottla.cli.group_admin import description as gs
 from ottla.cli.group_admin import reset as gr
 from ottla.cli.group_admin.offsets import format_table, resolve_partitions
+from ottla.cli.group_admin.share_offsets import describe_in_flight_records
 from ottla.client.cluster_client import ClusterClient
 from ottla.env.log_escaping import escape
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import list_groups as lg
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+from ottla.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 
 TEXT = """A group shares its topics among its members. In a classic or consumer group each partition is read by one of
 them, and it is stored how far that is; a share group hands each record to any; a streams group shares out tasks.
@@ -136,8 +147,6 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
         if seen.group_type == gs.STREAMS:
             row["topology"] = gs.describe_topology(seen)
         if seen.group_type == gs.SHARE and options.records:
-            from ottla.cli.group_admin.share_offsets import describe_in_flight_records
-
             row["records"] = await describe_in_flight_records(client, seen)
         if options.output == "text":
             _print(row, first=not told)
@@ -196,8 +205,6 @@ async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
-    from ottla.wire.messages.delete_groups import DeleteGroupsRequest
-
     gone: list[dict[str, Any]] = []
 
     async def one(group_id: str) -> None:
@@ -221,21 +228,17 @@ async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) ->
         raise_for_error(ErrorCode.GROUP_ID_NOT_FOUND, None, group_id)
         return
     if seen.group_type == gs.SHARE:
-        from ottla.wire.messages import delete_share_group_offsets as ds
-
         if any(":" in item for item in options.topic):
             raise CommandFailed(f"{group_id} is a share group: it forgets whole topics only")
-        topics = [ds.DeleteShareGroupOffsetsRequestTopic(name) for name in options.topic]
-        answer = await seen.channel.call(ds.DeleteShareGroupOffsetsRequest(group_id, topics))
+        topics = [DeleteShareGroupOffsetsRequestTopic(name) for name in options.topic]
+        answer = await seen.channel.call(DeleteShareGroupOffsetsRequest(group_id, topics))
         raise_for_error(answer.error_code, answer.error_message, group_id)
         rows = [({"topic": x.topic_name}, x.error_code, x.error_message) for x in answer.responses]
     else:
-        from ottla.wire.messages import offset_delete as od
-
-        parts: dict[str, list[od.OffsetDeleteRequestPartition]] = {}
+        parts: dict[str, list[OffsetDeleteRequestPartition]] = {}
         for topic, number in await resolve_partitions(client, options.topic):
-            parts.setdefault(topic, []).append(od.OffsetDeleteRequestPartition(number))
-        asked = od.OffsetDeleteRequest(group_id, [od.OffsetDeleteRequestTopic(*item) for item in parts.items()])
+            parts.setdefault(topic, []).append(OffsetDeleteRequestPartition(number))
+        asked = OffsetDeleteRequest(group_id, [OffsetDeleteRequestTopic(*item) for item in parts.items()])
         answer = await seen.channel.call(asked)
         raise_for_error(answer.error_code, None, group_id)
         rows = [

@@ -18,6 +18,7 @@ from ottla.cli.common import (
     run_with_client,
 )
 from ottla.client.cluster_client import ClusterClient
+from ottla.log.java_properties import MalformedProperties, dumps_settings, load_settings
 from ottla.runtime.real_disk import open_private
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -132,8 +133,6 @@ def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
     Raises:
         Failed: nobody logs in at the listener they name.
     """
-    from ottla.log.java_properties import MalformedProperties, dumps_settings, load_settings
-
     try:
         given = load_settings(raw)
     except MalformedProperties as error:

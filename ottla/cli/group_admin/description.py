@@ -10,11 +10,17 @@ from typing import Any, NamedTuple
 
 from ottla.cli.common import find_coordinator, raise_for_error
 from ottla.cli.group_admin.offsets import EARLIEST, LATEST, TopicPartitionKey, fetch_committed_offsets, list_offsets
+from ottla.cli.group_admin.share_offsets import describe_share_offsets
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 INACTIVE = ("Empty", "Dead")
@@ -41,14 +47,8 @@ class GroupDescription(NamedTuple):
 
 def _group_types() -> Iterator[tuple[str, ApiKey, Any]]:
     """The kinds that have a request of their own. Each is loaded when those before it did not know the group."""
-    from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-
     yield CONSUMER, ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest
-    from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
-
     yield SHARE, ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest
-    from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
-
     yield STREAMS, ApiKey.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest
 
 
@@ -66,8 +66,6 @@ async def describe_group(client: ClusterClient, group_id: str) -> GroupDescripti
         if row.error_code not in _OTHER_TYPE_ERRORS:
             raise_for_error(row.error_code, row.error_message, group_id)
             return GroupDescription(group_id, kind, row, node, channel)
-    from ottla.wire.messages.describe_groups import DescribeGroupsRequest
-
     row = (await channel.call(DescribeGroupsRequest([group_id]))).groups[0]
     if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or row.group_state == "Dead":
         return None
@@ -100,8 +98,6 @@ def _classic_assignment(seen: GroupDescription, member: Any) -> AssignedPartitio
     """What a member of the older protocol has, as its leader wrote it; None where that is no consumer's."""
     if seen.response.protocol_type != CONSUMER or len(member.member_assignment) < 2:
         return None
-    from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
-
     raw = member.member_assignment
     version = min(int.from_bytes(raw[:2], "big"), 3)
     try:
@@ -178,8 +174,6 @@ def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
 async def describe_offsets(client: ClusterClient, seen: GroupDescription) -> list[dict[str, Any]]:
     """A row for each partition that has a position or a member; a share group has start offsets instead."""
     if seen.group_type == SHARE:
-        from ottla.cli.group_admin.share_offsets import describe_share_offsets
-
         return await describe_share_offsets(client, seen)
     stored, read_by = await fetch_committed_offsets(seen.channel, seen.id), partition_owners(seen)
     places = sorted(stored.keys() | read_by.keys())

@@ -34,10 +34,23 @@ from ottla.cli.group_admin.offsets import (
     parse_partitions,
     resolve_partitions,
 )
+from ottla.cli.group_admin.share_offsets import start_offsets
 from ottla.client.cluster_client import ClusterClient
+from ottla.controller.config.java_duration import BY_DURATION, by_duration_ms
 from ottla.runtime import blocking_env
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 
 TIMESTAMP_MODES = ("to_datetime", "by_duration")
 SHARE_GROUP_MODES = ("to_earliest", "to_latest", "to_datetime")
@@ -98,8 +111,6 @@ def duration_ago_ms(text: str, now_ms: int) -> int:
     Raises:
         Failed: it is no duration.
     """
-    from ottla.controller.config.java_duration import BY_DURATION, by_duration_ms
-
     back_ms = by_duration_ms(BY_DURATION + text)
     if back_ms is None:
         raise CommandFailed(f"{text}: write a duration as P1DT2H30M")
@@ -193,8 +204,6 @@ async def _positions(
     seen: GroupDescription | None, client: ClusterClient, group_id: str
 ) -> dict[TopicPartitionKey, int]:
     if seen is not None and seen.group_type == SHARE:
-        from ottla.cli.group_admin.share_offsets import start_offsets
-
         return await start_offsets(seen)
     channel = seen.channel if seen is not None else await connect_to_coordinator(client, group_id)
     stored = await fetch_committed_offsets(channel, group_id)
@@ -266,33 +275,29 @@ async def plan_reset(
 
 
 async def _commit(client: ClusterClient, group_id: str, new: Mapping[TopicPartitionKey, int]) -> None:
-    from ottla.wire.messages import offset_commit as oc
-
     topics = [
-        oc.OffsetCommitRequestTopic(
-            topic, partitions=[oc.OffsetCommitRequestPartition(number, offset) for number, offset in rows.items()]
+        OffsetCommitRequestTopic(
+            topic, partitions=[OffsetCommitRequestPartition(number, offset) for number, offset in rows.items()]
         )
         for topic, rows in group_by_topic(new).items()
     ]
     channel = await connect_to_coordinator(client, group_id)
     version = channel.version_for(ApiKey.OFFSET_COMMIT, LAST_VERSION_WITH_NAMES)
-    answer = await channel.call(oc.OffsetCommitRequest(group_id, topics=topics), version)
+    answer = await channel.call(OffsetCommitRequest(group_id, topics=topics), version)
     for topic in answer.topics:
         for row in topic.partitions:
             raise_for_error(row.error_code, None, f"{group_id}: {topic.name}-{row.partition_index}")
 
 
 async def _alter_share_offsets(client: ClusterClient, group_id: str, new: Mapping[TopicPartitionKey, int]) -> None:
-    from ottla.wire.messages import alter_share_group_offsets as al
-
     topics = [
-        al.AlterShareGroupOffsetsRequestTopic(
-            topic, [al.AlterShareGroupOffsetsRequestPartition(number, offset) for number, offset in rows.items()]
+        AlterShareGroupOffsetsRequestTopic(
+            topic, [AlterShareGroupOffsetsRequestPartition(number, offset) for number, offset in rows.items()]
         )
         for topic, rows in group_by_topic(new).items()
     ]
     answer = await (await connect_to_coordinator(client, group_id)).call(
-        al.AlterShareGroupOffsetsRequest(group_id, topics)
+        AlterShareGroupOffsetsRequest(group_id, topics)
     )
     raise_for_error(answer.error_code, answer.error_message, group_id)
     for topic in answer.responses:
@@ -316,9 +321,7 @@ async def delete_topics(client: ClusterClient, names: Sequence[str]) -> None:
     """
     if not names:
         return
-    from ottla.wire.messages import delete_topics as dt
-
-    request = dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(name) for name in names], timeout_ms=30_000)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name) for name in names], timeout_ms=30_000)
     for row in (await (await client.bootstrap_channel()).call(request, 6)).responses:
         if row.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise_for_error(row.error_code, row.error_message, row.name or "")

@@ -15,6 +15,7 @@ from ottla.client.cluster_client import ClusterClient
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_share_group_offsets as ds
+from ottla.wire.messages.read_share_group_state import PartitionData, ReadShareGroupStateRequest, ReadStateData
 
 SHARE_PARTITION = 2
 """FindCoordinator's word for a share partition."""
@@ -101,11 +102,9 @@ async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHand
 
 async def _read_share_state(client: ClusterClient, group_id: str, topic_id: bytes, number: int) -> Iterable[Any]:
     """What the share coordinator keeps of a partition; reading it changes nothing."""
-    from ottla.wire.messages import read_share_group_state as rs
-
     _, channel = await find_coordinator(client, f"{group_id}:{uuid_to_string(topic_id)}:{number}", SHARE_PARTITION)
-    wanted = rs.ReadStateData(topic_id, [rs.PartitionData(number, NO_EPOCH)])
-    answer = await channel.call(rs.ReadShareGroupStateRequest(group_id, [wanted]))
+    wanted = ReadStateData(topic_id, [PartitionData(number, NO_EPOCH)])
+    answer = await channel.call(ReadShareGroupStateRequest(group_id, [wanted]))
     row = answer.results[0].partitions[0]
     if row.error_code == ErrorCode.INVALID_REQUEST:
         return []  # nobody has begun it
