@@ -13,26 +13,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from ottla.broker.api_spec import ApiSpec, ForwardingTarget
-from ottla.broker.requests.peer import Peer
-from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ottla.controller.metadata.image import MetadataImage
+from ottla.broker.api_spec import ForwardingTarget
 from ottla.env.env import FOREVER_S, Env
 from ottla.env.hosts import format_address
 from ottla.jobs.pending_request import ChargeQuota, no_quota
-from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey, request_spec
-from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 if TYPE_CHECKING:
-    from ottla.broker.quotas.controller_mutation_quota import ControllerMutationQuota
+    from ottla.broker.interbroker.remote_controller import RemoteController
+    from ottla.broker.requests.forwardable_request import ForwardableRequest
     from ottla.client.connection_security import ConnectionSecurity
 
 logger = logging.getLogger("ottla.channel")
@@ -73,33 +68,6 @@ class LocalController(Protocol):
         """Answer what is asked of the quorum itself."""
 
 
-class ForwardableRequest(Protocol):
-    """A client's request on its way: the dispatcher's `RequestContext`."""
-
-    version: int
-    peer: Peer
-    time_slice: TimeSlice
-    frame: Buffer
-
-    @property
-    def spec(self) -> ApiSpec:
-        """The API of the request."""
-
-    @property
-    def has_authorizer(self) -> bool:
-        """Whether there is an authorizer to be asked."""
-
-    @property
-    def image(self) -> MetadataImage:
-        """The newest committed metadata."""
-
-    def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether who asks may do something."""
-
-    def mutation_quota(self) -> ControllerMutationQuota | None:
-        """What counts the partitions it makes or removes; None: nobody does."""
-
-
 class ControllerChannel:
     """One way for one kind of request: one at a time over the wire, so whoever must not queue has his own."""
 
@@ -121,7 +89,7 @@ class ControllerChannel:
         self._listener = listener
         self._access = access
         self._timeout_s = limit_s
-        self._remote: Any = None
+        self._remote: RemoteController | None = None
         self._logged_address: tuple[str, int] | None = None
         """Whose silence was logged already."""
         self._lock = trio.Lock()
@@ -151,6 +119,7 @@ class ControllerChannel:
         except ProtocolError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 raise WireError(f"the controller: {error.message}") from None
+            # lazy: 1.1 ms, 36 kB
             from ottla.broker.requests.error_responses import build_error_response_steps
 
             return await asking.time_slice.run(build_error_response_steps(asking, request, error.code, error.message))
@@ -161,12 +130,13 @@ class ControllerChannel:
         if self._remote is not None:
             self._remote.close()
 
-    def _connect_remote(self) -> Any:
-        """What speaks over the wire, once it is needed."""
+    def _connect_remote(self) -> RemoteController:
+        """Return the connection to a controller on another node."""
         if self._remote is None:
-            self._remote = import_module("ottla.broker.interbroker.remote_controller").RemoteController(
-                self._env, self._client_id, self._access()
-            )
+            # lazy: 8.0 ms, 214 kB
+            from ottla.broker.interbroker.remote_controller import RemoteController
+
+            self._remote = RemoteController(self._env, self._client_id, self._access())
         return self._remote
 
     # ------------------------------------------------------------------ one request
@@ -193,6 +163,7 @@ class ControllerChannel:
         """As `_submit_local`, as far as the client may."""
         if asking is None or not asking.has_authorizer:
             return await self._submit_local(request, version, asking)
+        # lazy: 3.5 ms, 157 kB
         from ottla.broker.security.authz.request_authorization import authorize_and_handle
 
         answer = authorize_and_handle(
@@ -208,6 +179,7 @@ class ControllerChannel:
         target = None if forwarding is None else forwarding.target
         try:
             if asking is not None and target is ForwardingTarget.CONTROLLER_WITH_REQUESTER:
+                # lazy: 1.8 ms, 60 kB
                 from ottla.controller.control.delegation_tokens import TokenRequestContext
 
                 asked = TokenRequestContext(request, asking.peer.principal, self._env.now_ms())
@@ -225,6 +197,7 @@ class ControllerChannel:
                 raise
             return None
         if asking is not None and forwarding is not None:  # an error of a change of voters goes to the client
+            # lazy: 1.1 ms, 36 kB
             from ottla.broker.requests.error_responses import contains_error_steps
 
             if await asking.time_slice.run(contains_error_steps(answer, forwarding.moved_error)):

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 from ipaddress import ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ottla.broker.interbroker.controller_channel import ForwardableRequest
 from ottla.broker.requests.error_responses import contains_error_steps
 from ottla.broker.requests.peer import Peer
 from ottla.client.channel import Channel, ReconnectingConnection
@@ -28,6 +27,9 @@ from ottla.wire.framing import parse_request
 from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.messages.headers import ResponseHeader
+
+if TYPE_CHECKING:
+    from ottla.broker.requests.forwardable_request import ForwardableRequest
 
 logger = logging.getLogger("ottla.channel")
 
