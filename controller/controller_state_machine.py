@@ -83,7 +83,8 @@ class ControllerStateMachine:
     @cached_property
     def probes(self) -> BrokerProbes:
         """Soft state, of a controller that stands by too: which brokers a probe has reached."""
-        from ottla.controller.control.fast_fencing import BrokerProbes  # a node alone probes nobody
+        # lazy: 1.0 ms, 21 kB: only in a cluster
+        from ottla.controller.control.fast_fencing import BrokerProbes
 
         return BrokerProbes()
 
@@ -116,7 +117,8 @@ class ControllerStateMachine:
                     PeriodicTaskContext(image, self.heartbeat_tracker, self.fenced_since, static, now_ms, wall_ms)
                 )
             case _:
-                from ottla.controller import request_routing  # a node that idles gets no other
+                # lazy: 5.5 ms, 273 kB: an idle node decides no request
+                from ottla.controller import request_routing
 
                 return request_routing.route_request(self, event, version)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import trio
@@ -358,10 +357,11 @@ class QuorumController:
 
     async def handle_raft_request(self, message: Message, version: int, listener: str) -> Message:
         """Answer another controller's or observer's request about the quorum that came in on ``listener``."""
-        module = import_module("ottla.controller.raft.driver.inbound_requests")  # a node alone does without
+        # lazy: 5.8 ms, 293 kB: only in a quorum of several controllers
+        from ottla.controller.raft.driver.inbound_requests import handle_raft_request
+
         cluster_id, now_ms = self._identity.cluster_id, self._env.now_ms()
-        answer: Message = await module.handle_raft_request(self._raft, cluster_id, message, version, listener, now_ms)
-        return answer
+        return await handle_raft_request(self._raft, cluster_id, message, version, listener, now_ms)
 
     # ------------------------------------------------------------------ end
 

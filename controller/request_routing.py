@@ -10,8 +10,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.controller.config.config_validation import MIN_ISR
+from ottla.controller.control.alter_partition import alter_partition
+from ottla.controller.control.alter_partition_reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
+from ottla.controller.control.assign_replicas_to_dirs import assign_replicas_to_dirs
 from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
+from ottla.controller.control.broker_registration import allocate_producer_ids, register_controller, unregister_broker
 from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, ControllerResultSteps
+from ottla.controller.control.create_and_delete_topics import TopicCreationContext, create_topics, delete_topics
+from ottla.controller.control.create_partitions import create_partitions
+from ottla.controller.control.elect_leaders import elect_leaders
+from ottla.controller.control.fast_fencing import fence_refused_broker
+from ottla.controller.control.update_features import FeatureUpdateContext, update_features
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.partitions.replica_placer import RandomFunction
 from ottla.jobs.pending_request import ChargeQuota
@@ -50,35 +62,31 @@ def route_request(machine: ControllerStateView, event: Any, version: int) -> Con
 
 
 def _create_topics(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.create_and_delete_topics import TopicCreationContext, create_topics
-
     making = TopicCreationContext(machine.defaults, machine.new_uuid, machine.random, machine.charge_quota)
     return create_topics(machine.latest_image, event, version, making)
 
 
 def _delete_topics(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.create_and_delete_topics import delete_topics
-
     return delete_topics(machine.latest_image, event, version, machine.charge_quota)
 
 
 def _create_partitions(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.create_partitions import create_partitions
-
     return create_partitions(machine.latest_image, event, version, machine.random, machine.charge_quota)
 
 
 def _incremental_alter_configs(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
+    # lazy: 1.3 ms, 76 kB
     from ottla.controller.control.alter_configs import incremental_alter_configs
 
     return incremental_alter_configs(machine.latest_image, event, version, machine.defaults)
 
 
 def _alter_configs(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    # lazy: 1.3 ms, 76 kB
     from ottla.controller.control.alter_configs import alter_configs
 
     return alter_configs(machine.latest_image, event, version, machine.defaults)
@@ -87,12 +95,11 @@ def _alter_configs(machine: ControllerStateView, event: Any, version: int) -> Co
 def _allocate_producer_ids(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.broker_registration import allocate_producer_ids
-
     return allocate_producer_ids(machine.latest_image, event)
 
 
 def _create_acls(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    # lazy: 1.3 ms, 72 kB
     from ottla.controller.control.acls import create_acls
 
     return create_acls(machine.latest_image, event, machine.new_uuid, machine.defaults.static_config)
@@ -101,12 +108,14 @@ def _create_acls(machine: ControllerStateView, event: Any, version: int) -> Cont
 def _alter_client_quotas(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
+    # lazy: 1.3 ms, 71 kB
     from ottla.controller.control.client_quotas import alter_client_quotas
 
     return alter_client_quotas(machine.latest_image, event)
 
 
 def _delete_acls(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    # lazy: 1.3 ms, 72 kB
     from ottla.controller.control.acls import delete_acls
 
     return delete_acls(machine.latest_image, event, machine.defaults.static_config)
@@ -115,8 +124,6 @@ def _delete_acls(machine: ControllerStateView, event: Any, version: int) -> Cont
 def _update_features(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.update_features import FeatureUpdateContext, update_features
-
     least = machine.defaults.static_config.get(MIN_ISR, "1")
     me = FeatureUpdateContext(machine.node_id, machine.kraft_version, machine.static_voters, least)
     return update_features(machine.latest_image, event, version, me)
@@ -125,24 +132,18 @@ def _update_features(
 def _unregister_broker(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.broker_registration import unregister_broker
-
     return unregister_broker(machine.latest_image, event, machine.defaults.static_config)
 
 
 def _register_controller(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.broker_registration import register_controller
-
     return register_controller(event)
 
 
 def _broker_connection_refused(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.fast_fencing import fence_refused_broker
-
     return fence_refused_broker(
         machine.latest_image, machine.heartbeat_tracker, machine.probes, event, machine.defaults.static_config
     )
@@ -151,42 +152,33 @@ def _broker_connection_refused(
 def _assign_replicas_to_dirs(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.assign_replicas_to_dirs import assign_replicas_to_dirs
-
     return assign_replicas_to_dirs(machine.latest_image, event, machine.defaults.static_config)
 
 
 def _alter_partition(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.alter_partition import alter_partition
-
     return alter_partition(machine.latest_image, event, version, machine.defaults.static_config)
 
 
 def _elect_leaders(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.elect_leaders import elect_leaders
-
     return elect_leaders(machine.latest_image, event, version, machine.defaults.static_config)
 
 
 def _alter_reassignments(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.alter_partition_reassignments import alter_partition_reassignments
-
     return alter_partition_reassignments(machine.latest_image, event, version, machine.defaults.static_config)
 
 
 def _list_reassignments(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
-    from ottla.controller.control.alter_partition_reassignments import list_partition_reassignments
-
     return list_partition_reassignments(machine.image, event, version)
 
 
 def _alter_scram(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
+    # lazy: 3.5 ms, 104 kB
     from ottla.controller.control.scram_credentials import alter_scram_credentials
 
     return alter_scram_credentials(machine.latest_image, event)
@@ -195,6 +187,7 @@ def _alter_scram(machine: ControllerStateView, event: Any, version: int) -> Cont
 def _delegation_tokens(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
+    # lazy: 1.2 ms, 60 kB
     from ottla.controller.control.delegation_tokens import decide_token_request as decide_token
 
     return decide_token(machine.latest_image, event, version, machine.defaults.static_config, machine.new_uuid)

@@ -14,10 +14,12 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """Load `Broker` and `Cluster` when they are asked for: importing a room must stay cheap."""
     if name == "Broker":
+        # lazy: 209.0 ms, 15672 kB
         from ottla.embedded import Broker
 
         return Broker
     if name == "Cluster":
+        # lazy: 95.9 ms, 7815 kB
         from ottla.cluster import Cluster
 
         return Cluster

@@ -26,6 +26,7 @@ def kafka_broker() -> Iterator[Broker | None]:
     if os.environ.get(EXTERNAL):
         yield None
         return
+    # lazy: 182.5 ms, 12379 kB
     from ottla.embedded import Broker
 
     with Broker() as broker:
@@ -41,6 +42,7 @@ def kafka_bootstrap(kafka_broker: Broker | None) -> str:
 @pytest.fixture(scope="session")
 def kafka_cluster() -> Iterator[Cluster]:
     """Three nodes in processes of their own, which a test may kill and start again."""
+    # lazy: 69.5 ms, 4152 kB
     from ottla.cluster import Cluster
 
     with Cluster(3) as cluster:
@@ -52,6 +54,7 @@ def kafka_topic(kafka_bootstrap: str, request: pytest.FixtureRequest) -> str:
     """A fresh topic of one partition, named after the test."""
     import trio
 
+    # lazy: 100.3 ms, 7544 kB
     from ottla.client.cluster_client import ClusterClient
     from ottla.runtime.real_env import RealEnv
     from ottla.wire.errors import ErrorCode

@@ -115,6 +115,7 @@ M = TypeVar("M", bound=Message)
 
 def _classes(key: ApiKey) -> tuple[type[Message], type[Message]]:
     stem = "".join(part.capitalize() for part in key.name.split("_"))
+    # lazy: 28.6 ms, 1671 kB: all of them; a node needs few
     module = import_module(f"ottla.wire.messages.{key.name.lower()}")
     return getattr(module, stem + "Request"), getattr(module, stem + "Response")
 

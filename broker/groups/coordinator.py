@@ -94,6 +94,7 @@ class GroupCoordinator:
     @cached_property
     def settings(self) -> GroupSettings:
         """What groups live by on this node."""
+        # lazy: 6.5 ms, 264 kB
         from ottla.broker.groups.classic.rebalance import GroupSettings
         from ottla.broker.groups.settings import (
             read_consumer_group_settings,
@@ -116,6 +117,7 @@ class GroupCoordinator:
         )
 
     def _new_state_machine(self) -> StateMachine[GroupRecord]:
+        # lazy: 12.1 ms, 602 kB
         from ottla.broker.groups.state_machine import GroupStateMachine
 
         return GroupStateMachine(self.settings, self._image)
@@ -156,6 +158,7 @@ class GroupCoordinator:
         self._image = image
         if not self._runtime.has_shards():
             return
+        # lazy: 11.9 ms, 602 kB
         from ottla.broker.groups.state_machine import TopicMetadataChanged
 
         gone = {topic.name: topic.id for topic in delta.deleted_topics()}
@@ -165,6 +168,7 @@ class GroupCoordinator:
 
 def state_machine_of(shard: Shard[GroupRecord]) -> GroupStateMachine:
     """A shard's groups and positions, to be read."""
+    # lazy: 11.9 ms, 602 kB
     from ottla.broker.groups.state_machine import GroupStateMachine
 
     assert isinstance(shard.machine, GroupStateMachine)

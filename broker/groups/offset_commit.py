@@ -85,6 +85,7 @@ def _validate(machine: GroupLookup, group: ClassicGroup | None, event: CommitOff
     if machine.find_share_group(event.group_id) is not None:
         raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)
     if streams is not None:
+        # lazy: 6.0 ms, 297 kB
         from ottla.broker.groups.streams.offset_validation import validate_offset_commit as check_streams
 
         event = event._replace(offsets=list(event.offsets))
@@ -92,6 +93,7 @@ def _validate(machine: GroupLookup, group: ClassicGroup | None, event: CommitOff
     elif consumer is None:
         validate_offset_commit(group, *whose, event.generation, event.version, txn=txn)
     else:
+        # lazy: 6.0 ms, 267 kB
         from ottla.broker.groups.consumer import offset_validation
 
         event = event._replace(offsets=list(event.offsets))

@@ -40,6 +40,7 @@ class GroupRecord(NamedTuple):
 @cache
 def modern_record_types() -> dict[int, tuple[type[Message], type[Message]]]:
     """Key and value of the records of the new kinds of groups; loaded with the first of them."""
+    # lazy: 2.5 ms, 155 kB
     from ottla.wire.messages import consumer_group_records as c
     from ottla.wire.messages import share_group_records as s
     from ottla.wire.messages import streams_group_records as t

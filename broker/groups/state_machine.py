@@ -18,9 +18,12 @@ from ottla.broker.groups.classic.groups import ClassicGroups, NewGroupJoin
 from ottla.broker.groups.classic.rebalance import GroupEffects, GroupSettings
 from ottla.broker.groups.classic.static_members import StaticMemberReplacement
 from ottla.broker.groups.committed_offsets import CommittedOffsets
+from ottla.broker.groups.deletion import delete_group, delete_offsets, tombstones_for_topics
 from ottla.broker.groups.expiration import expire_groups_and_offsets
+from ottla.broker.groups.expired_members import on_timer, on_write_result
 from ottla.broker.groups.offset_commit import CommitOffsets, commit_offsets
 from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.share.foreign_requests import reject_foreign_request
 from ottla.controller.metadata.image import MetadataImage
 from ottla.jobs.state_machine import RequestReply, ScheduleTimer, TransactionCompletion
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -106,6 +109,7 @@ class GroupStateMachine:
     def consumer_groups(self) -> ConsumerGroups:
         """The consumer groups; loaded with the first."""
         if self._consumer_groups is None:
+            # lazy: 6.5 ms, 313 kB
             from ottla.broker.groups.consumer.groups import ConsumerGroups
             from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 
@@ -115,6 +119,7 @@ class GroupStateMachine:
     @cached_property
     def _heartbeat(self) -> Callable[[GroupRequest, int], GroupEffects]:
         """What answers a heartbeat of the new protocol."""
+        # lazy: 10.2 ms, 566 kB
         from ottla.broker.groups.consumer.heartbeat import heartbeat
 
         return partial(heartbeat, self.consumer_groups)
@@ -131,6 +136,7 @@ class GroupStateMachine:
     def share_groups(self) -> ShareGroups:
         """The share groups; loaded with the first."""
         if self._share_groups is None:
+            # lazy: 5.3 ms, 268 kB
             from ottla.broker.groups.share.groups import ShareGroups
             from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 
@@ -171,6 +177,7 @@ class GroupStateMachine:
     def streams_groups(self) -> StreamsGroups:
         """The streams groups; loaded with the first."""
         if self._streams_groups is None:
+            # lazy: 6.5 ms, 351 kB
             from ottla.broker.groups.streams.groups import StreamsGroups
             from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 
@@ -200,8 +207,6 @@ class GroupStateMachine:
             ):
                 return self.handle(now_ms, event.context.join_request)
             case WriteResult(context=rebalance.ExpiredMember()):
-                from ottla.broker.groups.expired_members import on_write_result
-
                 return on_write_result(self, event.context, event.error, now_ms)
             case WriteResult():
                 return self.classic_groups.on_write_result(event.context, event.error, now_ms)
@@ -240,16 +245,16 @@ class GroupStateMachine:
             wrong = rebalance.join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, call.version)
             return GroupEffects(replies=[RequestReply(call.pending_request, wrong)])  # whatever kind its group is of
         if self._streams_groups is not None and group_id in self._streams_groups.groups:
+            # lazy: 6.6 ms, 354 kB
             from ottla.broker.groups.streams.foreign_requests import handle_foreign_request as handle_other
 
             return handle_other(self._streams_groups, call, now_ms)
         if self._share_groups is not None and group_id in self._share_groups.groups:
-            from ottla.broker.groups.share.foreign_requests import reject_foreign_request
-
             return reject_foreign_request(call)
         if type(request) is consumer_group_heartbeat.ConsumerGroupHeartbeatRequest:
             return self._heartbeat(call, now_ms)
         if self.find_consumer_group(group_id) is not None:
+            # lazy: 10.2 ms, 565 kB
             from ottla.broker.groups.consumer.classic_protocol import handle_classic_request
 
             return handle_classic_request(self.consumer_groups, call, now_ms)
@@ -290,8 +295,6 @@ class GroupStateMachine:
     def _on_timer(self, key: tuple[str, ...], now_ms: int) -> GroupEffects:
         if "-" not in key[0]:
             return self.classic_groups.on_timer(key, now_ms)
-        from ottla.broker.groups.expired_members import on_timer
-
         return on_timer(self, key, now_ms)
 
     def _on_metadata_changed(self, event: TopicMetadataChanged) -> GroupEffects:
@@ -304,8 +307,6 @@ class GroupStateMachine:
         if self._streams_groups is not None:
             self._streams_groups.on_metadata_changed(event.image, event.changed_topics, has_new=event.has_new_topics)
         if event.deleted_topics:
-            from ottla.broker.groups.deletion import tombstones_for_topics
-
             shares = (
                 ()
                 if self._share_groups is None
@@ -315,8 +316,6 @@ class GroupStateMachine:
         return fx
 
     def _delete(self, event: DeleteGroup | DeleteOffsets) -> GroupEffects:
-        from ottla.broker.groups.deletion import delete_group, delete_offsets
-
         if isinstance(event, DeleteGroup):
             return delete_group(self, event.pending_request, event.group_id)
         return delete_offsets(self, event.pending_request, event.group_id, event.partitions)

@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 def modern_group_tombstones(group: ConsumerGroup | StreamsGroup) -> Iterator[GroupRecord]:
     """Its tombstones, in Kafka's order."""
+    # lazy: 12.6 ms, 522 kB
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 
     if isinstance(group, ConsumerGroup):
+        # lazy: 12.2 ms, 551 kB
         from ottla.broker.groups.consumer.records import group_tombstones
 
         return group_tombstones(group)
+    # lazy: 13.0 ms, 583 kB
     from ottla.broker.groups.streams.records import group_tombstones as streams_tombstones
 
     return streams_tombstones(group)

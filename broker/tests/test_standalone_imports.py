@@ -75,7 +75,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def test_a_node_alone_loads_nothing_that_only_others_need(loaded: dict[str, str]) -> None:
     found = [name for name in loaded if f"{name}.".startswith(tuple(x.rstrip(".") + "." for x in NOT_BEFORE_ASKED))]
-    assert not found, "load these where they are first used (`from x import y` inside the function, with the reason)"
+    assert not found, "import these in the function that needs them, and run python -m devtools.lazy_imports --write"
     assert "ottla.broker.node" in loaded
 
 

@@ -267,6 +267,7 @@ class _CoordinatorConnection:
         self._queue[mine.transaction.transactional_id] = mine
 
     async def _send(self) -> None:
+        # lazy: 6.4 ms, 142 kB
         from ottla.broker.interbroker.request_cancellation import cancel_if_broker_gone
 
         self._sending = done = trio.Event()
@@ -320,6 +321,7 @@ class _CoordinatorConnection:
         return known is not None and not known.fenced
 
     async def _channel(self) -> Channel:
+        # lazy: 6.3 ms, 144 kB
         from ottla.broker.interbroker.credentials import inter_broker_access
         from ottla.client.channel import ReconnectingConnection
 

@@ -8,6 +8,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from typing import Any
 
+from ottla import __version__
+from ottla.cli.terminal import EscapingOutput
+
 COMMANDS = {
     "serve": "run one node, broker and controller in one",
     "cluster": "several nodes on this machine; how a cluster does",
@@ -56,19 +59,16 @@ def main(argv: list[str] | None = None) -> int:
         print(usage())
         return 0 if arguments else 2
     if arguments[0] == "--version":
-        from ottla import __version__
-
         print(f"ottla {__version__} (speaks Apache Kafka 4.3.1)")
         return 0
     name = arguments[0]
     if name not in COMMANDS:
         print(f"ottla: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
+    # lazy: 41.6 ms, 2319 kB: all of them; each process runs one
     run: Callable[[list[str]], int] = import_module(f"ottla.cli.commands.{name.replace('-', '_')}").run
     if name in _RAW:
         return run(arguments[1:])
-    from ottla.cli.terminal import EscapingOutput
-
     out: Any = EscapingOutput(sys.stdout)
     errors: Any = EscapingOutput(sys.stderr)
     with redirect_stdout(out), redirect_stderr(errors):

@@ -127,6 +127,7 @@ async def open_channel(
     try:
         await made.negotiate()
         if access.login is not None:
+            # lazy: 3.4 ms, 90 kB
             from ottla.client.sasl_authentication import authenticate
 
             await authenticate(made, access.login, env, address[0])

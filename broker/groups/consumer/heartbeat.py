@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState, GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.consumer import records, static_members
+from ottla.broker.groups.consumer import records, static_members, upgrade
 from ottla.broker.groups.consumer.consumer_group import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -154,8 +154,6 @@ class _ConsumerHeartbeat:
             return
         classic = self._groups.classic_groups.groups.get(request.group_id)
         if classic is not None and classic.state is not ClassicGroupState.EMPTY:
-            from ottla.broker.groups.consumer import upgrade
-
             self._fx.continue_with(self._upgrade(classic), upgrade.work_units(classic))
             return
         # one that is only just being made
@@ -165,8 +163,6 @@ class _ConsumerHeartbeat:
 
     def _upgrade(self, classic: ClassicGroup) -> Iterator[GroupEffects]:
         """A classic group becomes this kind: it is converted, and all is decided on, before anything is written."""
-        from ottla.broker.groups.consumer import upgrade
-
         group = yield from run_in_slices(upgrade.convert_classic_group(self._groups, classic))
         self._fx = fx = GroupEffects()
         self._update_group(group)
@@ -194,6 +190,7 @@ class _ConsumerHeartbeat:
         renamed = updated.subscribed_topic_names != member.subscribed_topic_names
         regex = RegexUpdate.SAME
         if updated.subscribed_regex or member.subscribed_regex or group.subscribed_regex_counts:
+            # lazy: 3.0 ms, 152 kB
             from ottla.broker.groups.consumer.regex_subscriptions import update_regex
 
             regex = update_regex(groups, group, member, updated, self._call, self._now_ms, fx)

@@ -20,6 +20,7 @@ from ottla.broker.groups.consumer.consumer_group import (
     ConsumerMemberState,
     adjust_subscription_counts,
 )
+from ottla.broker.groups.consumer.downgrade import GroupDowngrade, downgrade, is_downgrade_due
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.static_members import require_static_member
 from ottla.broker.groups.modern_group import run_in_slices
@@ -59,15 +60,10 @@ def fence_members(
 ) -> None:
     """The group goes on without these, in its next epoch, or as a classic group."""
     cold = groups.topics.unhashed(group.subscribed_topic_names)
-    if group.classic_member_count:
-        from ottla.broker.groups.consumer.downgrade import GroupDowngrade, downgrade, is_downgrade_due
-
-        if is_downgrade_due(groups, group, members):
-            back = GroupDowngrade(
-                group, {member.id for member in members}, None, triggers_rebalance=True, now_ms=now_ms
-            )
-            downgrade(groups, back, fx, instead=partial(_remove_members, groups, group, members, cold))
-            return
+    if group.classic_member_count and is_downgrade_due(groups, group, members):
+        back = GroupDowngrade(group, {member.id for member in members}, None, triggers_rebalance=True, now_ms=now_ms)
+        downgrade(groups, back, fx, instead=partial(_remove_members, groups, group, members, cold))
+        return
     fx.continue_with(
         _remove_members(groups, group, members, cold), HASHING_WORK if cold else len(members) * RECORDS_PER_MEMBER
     )
@@ -99,6 +95,7 @@ def _remove_members(
 def on_timer(groups: ConsumerGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:
     """A member's time is over: for its session, or for what it should have done."""
     if key[0] == "consumer-regex":
+        # lazy: 5.1 ms, 277 kB
         from ottla.broker.groups.consumer.regex_subscriptions import continue_search
 
         return continue_search(groups, key[1], now_ms)

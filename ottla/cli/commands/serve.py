@@ -93,12 +93,14 @@ def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str
     """
     values = read_settings(options)
     if options.secure:
-        from ottla.cli.node_setup.secure import configure_secure  # a node that asks for nothing starts without it
+        # lazy: 5.2 ms, 166 kB: only with --secure
+        from ottla.cli.node_setup.secure import configure_secure
 
         return configure_secure(options, values)
     warnings = check_startup_values(values)
     if options.join is not None:
-        from ottla.cli.node_setup.join import configure_joining  # a node alone starts without a client
+        # lazy: 11.4 ms, 439 kB: only with --join
+        from ottla.cli.node_setup.join import configure_joining
 
         config = configure_joining(options, values)
     else:
@@ -148,6 +150,7 @@ async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None]
 
 def _print_client_settings(config: NodeConfig, port: int) -> None:
     """Say where clients' settings are."""
+    # lazy: 5.1 ms, 166 kB
     from ottla.cli.node_setup.secure import write_client_settings
 
     write_client_settings(config, port)

