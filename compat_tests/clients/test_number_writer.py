@@ -16,11 +16,11 @@ LIMIT = 100
 
 def test_number_writer_waits_while_its_queue_is_full_and_loses_no_number(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
-    node = OttlaProcess(data_dir).start()
-    writer = NumberWriter(node.bootstrap, "t", partitioned(1), max_unacknowledged=LIMIT, pause_s=0.001)
-    writer.start()
-    writer.wait_for_progress()
-    node.kill()
+    with OttlaProcess(data_dir) as node:
+        writer = NumberWriter(node.bootstrap, "t", partitioned(1), max_unacknowledged=LIMIT, pause_s=0.001)
+        writer.start()
+        writer.wait_for_progress()
+        node.kill()
     wait_until(lambda: writer.sent - len(writer.acknowledged) == LIMIT)
     with OttlaProcess(data_dir, node.port):
         writer.wait_for_progress(2 * LIMIT)
