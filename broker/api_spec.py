@@ -214,8 +214,6 @@ class ApiSpec(NamedTuple):
     """The partitions whose logs must have been created before the handler is called."""
     required_config: str | None = None
     """The configuration key without which ApiVersions leaves the API out."""
-    cancel_on_disconnect: bool = False
-    """Whether its waiting is given up when the client leaves: nothing but the answer hangs on it."""
     retains_buffer: bool = False
     """Whether parts of the request are kept beyond its answer."""
 

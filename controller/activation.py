@@ -22,6 +22,7 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.raft.store.metadata_store import IncompatibleQuorum
 from ottla.controller.storage_formatter import BOOTSTRAP_FILE, bootstrap_records
 from ottla.env.env import Env
+from ottla.jobs.job import run_to_end
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages.metadata_records import (
@@ -77,7 +78,7 @@ def activation_records(
 
 def _bootstrap(env: Env, path: str, min_isr: str) -> list[Message]:
     """Where eligible leader replicas are kept all brokers need one minimum: this node's goes into the records."""
-    levels = read_snapshot(env.disk, path).records if env.disk.exists(path) else bootstrap_records()
+    levels = run_to_end(read_snapshot(env.disk, path)).records if env.disk.exists(path) else bootstrap_records()
     kept = any(isinstance(x, FeatureLevelRecord) and x.name == ELR_VERSION and x.feature_level > 0 for x in levels)
     return [
         BeginTransactionRecord("Bootstrap records"),

@@ -7,7 +7,7 @@ knows nothing of disks, sockets or quorums: a quorum of one and a quorum of many
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,8 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.partitions.replica_placer import RandomFunction
 from ottla.controller.periodic_tasks import PeriodicTask, PeriodicTaskContext
+from ottla.jobs.job import Job
 from ottla.jobs.pending_request import ChargeQuota, no_quota
-from ottla.jobs.steps import run_to_end
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
@@ -159,24 +159,19 @@ class ControllerStateMachine:
             self._builder = ImageBuilder(self.image)
         self._builder.replay(record)
 
-    def complete_append(self, offset: int, epoch: int) -> None:
+    def complete_append(self, offset: int, epoch: int) -> Job[None]:
         """Everything up to ``offset`` was replayed: what comes next is decided on it."""
-        run_to_end(self.complete_append_steps(offset, epoch))
-
-    def complete_append_steps(self, offset: int, epoch: int) -> Generator[None, None, None]:
-        """As `complete_append`, in steps: where many topics changed."""
         if self._builder is None:
             self._builder = ImageBuilder(self.image)
-        self.latest_image = yield from self._builder.image_steps(offset, epoch)
+        self.latest_image = yield from self._builder.image(offset, epoch)
 
-    def publish(self) -> tuple[MetadataImage, MetadataDelta]:
-        """Everything appended is committed: the image to be seen from now on, and what changed since the last one."""
-        return run_to_end(self.publish_steps())
+    def publish(self) -> Job[tuple[MetadataImage, MetadataDelta]]:
+        """Everything appended is committed: the image to be seen from now on, and what changed since the last one.
 
-    def publish_steps(self) -> Generator[None, None, tuple[MetadataImage, MetadataDelta]]:
-        """As `publish`, in steps; the new image is seen after the last one."""
+        The new image is seen once the job has ended.
+        """
         draft, image = self._builder or ImageBuilder(self.image), self.latest_image
-        delta = yield from draft.delta_steps(image) if draft.base is self.image else compare_images(self.image, image)
+        delta = yield from draft.delta(image) if draft.base is self.image else compare_images(self.image, image)
         self.image, self._builder = image, None
         self._records_after_abort = None if self._transaction is None else list(self._transaction)
         return image, delta

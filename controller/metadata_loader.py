@@ -9,7 +9,7 @@ from ottla.controller import activation
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.record_serde import decode_batch
 from ottla.controller.raft.store.metadata_store import MetadataStore
-from ottla.jobs.cooperative import iterate_yielding, run_yielding
+from ottla.jobs.job import Job, run_to_end
 
 
 class MetadataLoader:
@@ -33,11 +33,11 @@ class MetadataLoader:
             machine.replay(-1, record)
         store.snapshot.records = []
         self.position = store.snapshot_id.end_offset
-        machine.complete_append(self.position - 1, store.snapshot_id.epoch)
-        machine.publish()
+        run_to_end(machine.complete_append(self.position - 1, store.snapshot_id.epoch))
+        run_to_end(machine.publish())
         activation.check_metadata_version(machine.image)
 
-    async def reload_snapshot(self) -> None:
+    def reload_snapshot(self) -> Job[None]:
         """Take in the snapshot that took the log's place.
 
         Raises:
@@ -46,31 +46,33 @@ class MetadataLoader:
         machine, store = self._machine, self._store
         self._generation, snapshot, name = store.snapshot_generation, store.snapshot, store.snapshot_id
         machine.reset_for_snapshot()
-        async for record in iterate_yielding(snapshot.records):
+        for record in snapshot.records:
             machine.replay(-1, record)
-        await run_yielding(machine.complete_append_steps(name.end_offset - 1, name.epoch))
+            yield None
+        yield from machine.complete_append(name.end_offset - 1, name.epoch)
         snapshot.records = []
         self.position = name.end_offset
         activation.check_metadata_version(machine.latest_image)
 
-    async def catch_up(self, end_offset: int) -> None:
+    def catch_up(self, end_offset: int) -> Job[None]:
         """Take in everything below ``end_offset``, all of which is committed.
 
         Raises:
             WireError: a record cannot be read. IncompatibleQuorum: the metadata.version is not known here.
         """
         while self._generation != self._store.snapshot_generation:
-            await self.reload_snapshot()
+            yield from self.reload_snapshot()
         machine, position, epoch = self._machine, self.position, -1
         if end_offset <= position:
             return
         for header, raw in self._store.committed_batches(position, end_offset):
             epoch = header.partition_leader_epoch
-            async for offset, record in iterate_yielding(decode_batch(header, raw)):
+            for offset, record in decode_batch(header, raw):
                 if offset >= position:
                     machine.replay(offset, record)
+                yield None
             if self._generation != self._store.snapshot_generation:
                 return  # the log was emptied meanwhile: a snapshot takes its place
-        await run_yielding(machine.complete_append_steps(end_offset - 1, max(epoch, machine.latest_image.epoch)))
+        yield from machine.complete_append(end_offset - 1, max(epoch, machine.latest_image.epoch))
         self.position = end_offset
         activation.check_metadata_version(machine.latest_image)

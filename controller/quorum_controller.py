@@ -44,7 +44,7 @@ from ottla.controller.request_processor import RequestProcessor
 from ottla.controller.snapshot_generator import SnapshotGenerator
 from ottla.env.disk import is_transient
 from ottla.env.env import Env
-from ottla.jobs.cooperative import run_yielding
+from ottla.jobs.job import Job, run_in_background
 from ottla.jobs.pending_request import ChargeQuota, PendingRequest, no_quota
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.directory.meta_properties import MetaProperties
@@ -209,16 +209,16 @@ class QuorumController:
             if self._active_epoch not in (-1, raft.led_epoch):
                 self._deactivate()
             if self._active_epoch < 0:
-                await self._loader.catch_up(raft.high_watermark)
+                await run_in_background(self._env, self._loader.catch_up(raft.high_watermark))
                 led = raft.led_epoch
                 if led >= 0 and self._loader.position >= max(raft.epoch_start_offset + 1, self._resume_offset):
-                    await self._activate(led)
+                    await run_in_background(self._env, self._activate(led))
                 elif led < 0:
                     await self._follow_leader()
             waiting, self._waiting = self._waiting, []
             if waiting:
                 self.machine.kraft_version = self.kraft_version
-                await self._request_processor.process(waiting)
+                await run_in_background(self._env, self._request_processor.process(waiting))
         except ProtocolError as error:
             if error.code != ErrorCode.NOT_CONTROLLER:
                 raise
@@ -250,22 +250,22 @@ class QuorumController:
             if METADATA_VERSION not in machine.latest_image.features:
                 return
         if machine.latest_image is not machine.image:
-            await self._publish()
+            await run_in_background(self._env, self._publish())
         self._ready.set()
 
-    async def _activate(self, epoch: int) -> None:
+    def _activate(self, epoch: int) -> Job[None]:
         """All that is older than this node's epoch was taken in: write the first records, and decide from now on."""
         turns, machine = self._request_processor, self.machine
         turns.epoch = epoch
         machine.kraft_version = self.kraft_version
         if machine.latest_image is not machine.image:
-            await self._publish()
+            yield from self._publish()
         path, here = self._directory.path, self._quorum.endpoints
         for records in activation.activation_records(
             machine, self._env, path, self._identity, here, self.incarnation_id
         ):
-            await turns.append(records)
-            await turns.commit()
+            yield from turns.append(records)
+            yield from turns.commit()
         machine.activate(self._env.monotonic_ms(), self.node_id)
         self._active_epoch = epoch
         logger.info("controller %d is active in epoch %d", self.node_id, epoch)
@@ -283,8 +283,8 @@ class QuorumController:
             ticket.fail(ProtocolError(ErrorCode.NOT_CONTROLLER))
         self._wake()
 
-    async def _publish(self) -> None:
-        image, delta = await run_yielding(self.machine.publish_steps())
+    def _publish(self) -> Job[None]:
+        image, delta = yield from self.machine.publish()
         self._subscriptions.publish(image, delta)
         self._notify_published()
         if not self.machine.in_transaction and self._store.is_snapshot_due(self._env.now_ms()):

@@ -9,7 +9,7 @@ Source: ``QuorumController.java``, ``OffsetControlManager.java`` (apache/kafka 4
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from ottla.controller.control import update_features
@@ -25,7 +25,7 @@ from ottla.controller.metadata_loader import MetadataLoader
 from ottla.controller.raft.driver.raft_driver import RaftDriver
 from ottla.controller.raft.state_machine.events import UpgradeKRaftVersion, VoterChangeResponse
 from ottla.env.env import Env
-from ottla.jobs.cooperative import iterate_yielding, run_yielding
+from ottla.jobs.job import Job, as_job
 from ottla.jobs.pending_request import PendingRequest
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -42,7 +42,7 @@ class RequestProcessor:
         machine: ControllerStateMachine,
         raft: RaftDriver,
         loader: MetadataLoader,
-        publish: Callable[[], Awaitable[None]],
+        publish: Callable[[], Job[None]],
     ) -> None:
         self._env = env
         self._machine = machine
@@ -53,7 +53,7 @@ class RequestProcessor:
         """The epoch this node leads."""
         self._end_offset = -1
 
-    async def process(self, waiting: list[PendingRequest]) -> None:
+    def process(self, waiting: list[PendingRequest]) -> Job[None]:
         """One turn: every ticket gets its answer, or its error.
 
         Raises:
@@ -63,14 +63,14 @@ class RequestProcessor:
         try:
             for ticket in waiting:
                 try:
-                    decision = await self._decide(ticket)
+                    decision = yield from self._decide(ticket)
                 except Exception as error:
                     ticket.fail(error)
                     continue
                 answers.append((ticket, decision.response))
                 if decision.records:
-                    await self.append(decision.records)
-            await self.commit()
+                    yield from self.append(decision.records)
+            yield from self.commit()
         except (ProtocolError, OSError) as error:
             for ticket in waiting:
                 ticket.fail(error)
@@ -78,28 +78,28 @@ class RequestProcessor:
         for ticket, answer in answers:
             ticket.complete(answer)
 
-    async def _decide(self, ticket: PendingRequest) -> ControllerResult:
+    def _decide(self, ticket: PendingRequest) -> Job[ControllerResult]:
         end, now_ms = self._raft.machine.log_summary.end_offset, self._env.monotonic_ms()
         self._machine.charge_quota = ticket.charge_quota
-        decided = self._machine.decide(ticket.request, ticket.version, end, now_ms, self._env.now_ms())
-        decision = await run_yielding(decided) if isinstance(decided, Generator) else decided
+        decision = yield from as_job(
+            self._machine.decide(ticket.request, ticket.version, end, now_ms, self._env.now_ms())
+        )
         if isinstance(ticket.request, UpdateFeaturesRequest):
-            return await self._raise_kraft_version(ticket.request, decision)
+            return (yield from self._raise_kraft_version(ticket.request, decision))
         return decision
 
-    async def _raise_kraft_version(
-        self, request: UpdateFeaturesRequest, decision: ControllerResult
-    ) -> ControllerResult:
+    def _raise_kraft_version(self, request: UpdateFeaturesRequest, decision: ControllerResult) -> Job[ControllerResult]:
         """kraft.version lies in the quorum's own records: the raft machine raises it, once all else is right (R244)."""
         if decision.response.error_code:
             return decision
         wanted: list[int] = []
-        async for update in iterate_yielding(request.feature_updates):
+        for update in request.feature_updates:
             if update.feature == KRAFT_VERSION:
                 wanted = [update.max_version_level]
+            yield None
         if not wanted or wanted[-1] <= self._machine.kraft_version:
             return decision
-        answer = (await self._raft.handle_request(UpgradeKRaftVersion(wanted[-1], request.validate_only))).response
+        answer = (yield self._raft.handle_request(UpgradeKRaftVersion(wanted[-1], request.validate_only))).response
         assert isinstance(answer, VoterChangeResponse)
         if answer.error != ErrorCode.NONE:
             return update_features.reject_update(answer.error, answer.message or "")
@@ -108,7 +108,7 @@ class RequestProcessor:
         self._machine.kraft_version = wanted[-1]
         return ControllerResult(decision.response, [NoOpRecord(), *decision.records])
 
-    async def append(self, records: list[Message]) -> None:
+    def append(self, records: list[Message]) -> Job[None]:
         """Append records as one batch, so that all of them count or none, and go on from what they make.
 
         Raises:
@@ -116,15 +116,17 @@ class RequestProcessor:
         """
         level = self._machine.latest_image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
         writer = MetadataBatchWriter(self._env.now_ms())
-        async for record in iterate_yielding(records):
+        for record in records:
             writer.add_message(record, level)
-        offset = await self._raft.propose(self.epoch, writer.build(), writer.count)
+            yield None
+        offset = yield self._raft.propose(self.epoch, writer.build(), writer.count)
         self._end_offset = offset + writer.count
-        async for record in iterate_yielding(records):
+        for record in records:
             self._machine.replay(offset, record)
-        await run_yielding(self._machine.complete_append_steps(self._end_offset - 1, self.epoch))
+            yield None
+        yield from self._machine.complete_append(self._end_offset - 1, self.epoch)
 
-    async def commit(self) -> None:
+    def commit(self) -> Job[None]:
         """Once the high watermark has passed what was appended, let everybody see it.
 
         Raises:
@@ -133,6 +135,6 @@ class RequestProcessor:
         machine = self._machine
         if machine.latest_image is machine.image:
             return
-        await self._raft.wait_committed(self.epoch, self._end_offset)
+        yield self._raft.wait_committed(self.epoch, self._end_offset)
         self._loader.position = self._end_offset
-        await self._publish()
+        yield from self._publish()

@@ -15,13 +15,13 @@ import trio
 
 from ottla.controller.metadata.image import MetadataImage, image_records_yielding
 from ottla.controller.metadata.record_serde import METADATA_VERSION, NEWEST_METADATA_VERSION
-from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, encode_snapshot_steps
+from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, encode_snapshot
 from ottla.controller.raft.driver.raft_driver import RaftDriver
 from ottla.controller.raft.state_machine.events import SnapshotCreated
 from ottla.controller.raft.store.metadata_store import MetadataStore
 from ottla.env.disk import is_transient
 from ottla.env.env import Env, ThreadPool
-from ottla.jobs.cooperative import run_yielding
+from ottla.jobs.job import run_in_background
 
 logger = logging.getLogger("ottla.controller")
 
@@ -55,8 +55,8 @@ class SnapshotGenerator:
     async def _write(self, image: MetadataImage, name: SnapshotId, around: SnapshotContents) -> None:
         level = image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
         try:
-            raw = await run_yielding(
-                encode_snapshot_steps(around, image_records_yielding(image), name.epoch, self._env.now_ms(), level)
+            raw = await run_in_background(
+                self._env, encode_snapshot(around, name.epoch, self._env.now_ms(), level, image_records_yielding(image))
             )
             await self._env.in_thread(partial(self._store.write_snapshot, name, raw), ThreadPool.FILES)
         except OSError as error:

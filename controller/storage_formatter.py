@@ -23,6 +23,7 @@ from ottla.controller.metadata.snapshot_files import (
 )
 from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.env.disk import PRIVATE_DIR, PRIVATE_FILE
+from ottla.jobs.job import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory
 from ottla.log.directory.meta_properties import MetaProperties
@@ -166,7 +167,7 @@ def _format(
 ) -> MetaProperties:
     disk, own = directory.disk, plan.own_directory_id if directory is metadata else None
     directory.create()
-    raw = encode_snapshot(SnapshotContents([*bootstrap_records(plan.levels), *plan.credentials]), 0, now_ms)
+    raw = run_to_end(encode_snapshot(SnapshotContents([*bootstrap_records(plan.levels), *plan.credentials]), 0, now_ms))
     write_snapshot(disk, f"{directory.path}/{BOOTSTRAP_FILE}", raw, mode=PRIVATE_FILE)
     if directory is metadata and plan.voters:
         _write_voters(metadata, plan, now_ms)
@@ -182,7 +183,7 @@ def _write_voters(directory: LogDirectory, plan: FormatPlan, now_ms: int) -> Non
     rows = [VotersRecordVoter(v.id, v.directory_id, [Endpoint(*x) for x in v.endpoints], both) for v in plan.voters]
     first = SnapshotContents([], plan.levels[KRAFT_VERSION], VotersRecord(0, rows), now_ms)
     disk.makedirs(path, PRIVATE_DIR)
-    write_snapshot(disk, f"{path}/{SnapshotId(0, 0).file_name}", encode_snapshot(first, 0, now_ms))
+    write_snapshot(disk, f"{path}/{SnapshotId(0, 0).file_name}", run_to_end(encode_snapshot(first, 0, now_ms)))
 
 
 def read_snapshot_voters(directory: LogDirectory) -> tuple[InitialVoter, ...] | None:

@@ -22,7 +22,7 @@ from ottla.controller.metadata.record_serde import (
 from ottla.controller.raft.state_machine.events import HardState, LogAppend
 from ottla.controller.raft.state_machine.log_summary import VoterSetHistory
 from ottla.controller.raft.store.metadata_store import MetadataStore
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.messages.control_records import VotersRecord, VotersRecordVoter
 
@@ -82,7 +82,7 @@ def _machine(store: MetadataStore) -> ControllerStateMachine:
         for offset, record in decode_batch(header, raw):
             if offset >= begin:
                 machine.replay(offset, record)
-    machine.complete_append(end - 1, 0)
+    run_to_end(machine.complete_append(end - 1, 0))
     return machine
 
 
@@ -155,4 +155,4 @@ def _append(
             writer.add_message(record, level)
             machine.replay(offset + number, record)
         store.append(LogAppend(offset, writer.count, epoch, batch=writer.build()), now_ms)
-    machine.complete_append(store.log.log_end_offset - 1, epoch)
+    run_to_end(machine.complete_append(store.log.log_end_offset - 1, epoch))

@@ -12,6 +12,7 @@ from ottla.broker.interbroker.credentials import inter_broker_access
 from ottla.broker.services import BrokerServices
 from ottla.broker.transactions.coordinator import TOPIC, TransactionCoordinator
 from ottla.broker.transactions.marker_sender import MarkerSenderDependencies
+from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 FEATURE = "transaction.version"
@@ -31,7 +32,7 @@ def create_transaction_coordinator(services: BrokerServices, timers: Timers, lis
     async def here(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         from ottla.broker.handlers.transactions.marker_writer import write_markers
 
-        return await write_markers(services, request)
+        return await TimeSlice(services.env, BACKGROUND_SLICE_MS).run(write_markers(services, request))
 
     timeout_s = config.number("request.timeout.ms") / 1000
     access = partial(inter_broker_access, config)

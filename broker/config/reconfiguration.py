@@ -26,8 +26,8 @@ from ottla.controller.config.config_values import base_name
 from ottla.controller.config.internal_broker_config_keys import INTERNAL_BROKER_KEYS, QUOTA_KEYS
 from ottla.controller.config.pluggable_classes import STARTUP_CLASSES_BY_KEY
 from ottla.controller.metadata.image import MetadataImage
-from ottla.jobs.steps import YIELD_EVERY
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 ConfigValues = Mapping[str, str]
@@ -120,7 +120,7 @@ def _check_names(name: str, stored: ConfigValues) -> Job[None]:
     by_base = {base_name(k): k for k in stored}
     for number, base in enumerate((*QUOTA_KEYS, *BROKER_KEYS, *(k for k in by_base if k not in BROKER_KEYS)), 1):
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
         key = broker_key(by_base[base]) if base in by_base else None
         wrong = None if key is None else check_value(key, stored[by_base[base]])
         if wrong is not None:

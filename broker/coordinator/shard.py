@@ -35,8 +35,8 @@ from ottla.broker.coordinator.shard_state import (
     UnansweredRequests,
 )
 from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.jobs.state_machine import CancelTimer, Effects, RequestReply, ScheduleTimer, StateMachine
-from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from ottla.env.env import FOREVER_S, Env
-from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
 
 
 class _ArmedTimer:

@@ -81,7 +81,6 @@ API_SPECS: tuple[ApiSpec, ...] = (
         oldest_supported=3,
         quota=QuotaKind.PRODUCE,
         partitions=NamedPartitions("topic_data", "name", "topic_id", "partition_data", "index"),
-        cancel_on_disconnect=True,
     ),
     ApiSpec(
         ApiKey.FETCH,
@@ -91,7 +90,6 @@ API_SPECS: tuple[ApiSpec, ...] = (
         _raft(CLUSTER_MEMBERS_ONLY),
         quota=QuotaKind.FETCH,
         partitions=NamedPartitions("topics", "topic", "topic_id", "partitions", "partition"),
-        cancel_on_disconnect=True,
     ),
     ApiSpec(
         ApiKey.LIST_OFFSETS,
@@ -139,7 +137,6 @@ API_SPECS: tuple[ApiSpec, ...] = (
         9,
         Endpoint("groups.join_group", (READ_GROUP,)),
         error_response=ErrorResponse(values=(("protocol_name", None),)),
-        cancel_on_disconnect=True,
         retains_buffer=True,
     ),
     ApiSpec(ApiKey.HEARTBEAT, 0, 4, Endpoint("groups.heartbeat", (READ_GROUP,))),
@@ -149,7 +146,6 @@ API_SPECS: tuple[ApiSpec, ...] = (
         0,
         5,
         Endpoint("groups.sync_group", (READ_GROUP,)),
-        cancel_on_disconnect=True,
         retains_buffer=True,
     ),
     ApiSpec(ApiKey.DESCRIBE_GROUPS, 0, 6, Endpoint("groups.describe_groups", (Permission(DESCRIBE, GROUP),))),
@@ -564,7 +560,6 @@ API_SPECS: tuple[ApiSpec, ...] = (
         2,
         Endpoint("share.share_fetch", READ_GROUP_AND_TOPICS),
         quota=QuotaKind.SHARE_FETCH,
-        cancel_on_disconnect=True,
     ),
     ApiSpec(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, Endpoint("share.share_acknowledge", READ_GROUP_AND_TOPICS)),
     ApiSpec(

@@ -1,17 +1,18 @@
 """From a request to its handler: the registry of what is implemented, and the way there.
 
-A handler is ``handle(context, request)``: it gives the response, or an awaitable of it where it must wait, or None
-for a request that gets no answer (Produce with acks=0). Handler modules load when their API is first used, so a
-node starts quickly. ApiVersions is computed from the listener's table, so nothing is advertised that is not there.
+A handler is ``handle(context, request)``: it returns the response, None for a request without response (Produce with
+acks=0), or a job that returns one of them, where it has many rows or must wait. Handler modules load when their API is
+first used, so a node starts quickly. ApiVersions is computed from the listener's table, so nothing is advertised that
+is not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api_spec import ApiSpec
 from ottla.broker.dispatch.api_registry import BROKER_APIS
@@ -19,7 +20,7 @@ from ottla.broker.dispatch.request_partitions import partitions_to_create
 from ottla.broker.observability.request_metrics import RequestObserver
 from ottla.broker.requests.peer import Peer
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType, supported_operation_bits
-from ottla.jobs.time_slice import TimeSlice
+from ottla.jobs.job import Job, as_job
 from ottla.wire.api_keys import ApiKey, request_class
 from ottla.wire.codec import compiler
 from ottla.wire.codec.decode_budget import DecodeBudget
@@ -39,20 +40,13 @@ LARGE_BYTES = 16 * 1024
 """Below this no request can take memory or time worth counting: 5,000 elements of three bytes take some 10 ms."""
 LARGE_PRODUCE_BYTES = 64 * 1024
 """The same for Produce, whose requests are long by their records."""
-_IMMEDIATE_DECODE_STEPS = 8
 _API_VERSIONS = ApiKey.API_VERSIONS
 _PRODUCE = ApiKey.PRODUCE
 """An enumeration's member by its name costs a fifth of a microsecond; so elsewhere on each request's way."""
 
-DecodeJob = Generator[None, None, tuple[Any, int]]
-HandlerResult = Message | None | Awaitable[Message | None]
+ResponseJob = Job[Message | None]
+HandlerResult = Message | None | ResponseJob
 Handler = Callable[["RequestContext", Any], HandlerResult]
-
-
-class Uncancellable(NamedTuple):
-    """What comes before the handler takes time: it is waited for whether or not the client is still there."""
-
-    work: Awaitable[HandlerResult | Uncancellable]
 
 
 @dataclass(slots=True)
@@ -65,8 +59,6 @@ class RequestContext:
     version: int
     client_id: str
     now_ms: int
-    time_slice: TimeSlice
-    """The connection's share of the loop: who has many rows asks it between two of them."""
     apis: Mapping[ApiKey, ApiSpec]
     """What is served on this listener."""
     frame: Buffer = b""
@@ -181,7 +173,7 @@ class Dispatcher:
 
         return RateLimitedLog(self._env, self.listener)
 
-    def handle_request(self, peer: Peer, request: RequestFrame, turn: TimeSlice) -> HandlerResult | Uncancellable:
+    def handle_request(self, peer: Peer, request: RequestFrame) -> HandlerResult:
         """Decode a request's body and hand it to its handler.
 
         Raises:
@@ -192,7 +184,7 @@ class Dispatcher:
         if route is None:
             raise WireError(f"{key.name} is not served here")
         context = RequestContext(
-            self.services, peer, key, version, request.client_id, self._env.now_ms(), turn, self.apis, request.frame
+            self.services, peer, key, version, request.client_id, self._env.now_ms(), self.apis, request.frame
         )
         if key is _API_VERSIONS and not route.min_version <= version <= route.max_version:
             return self._unsupported_api_versions(context)
@@ -220,42 +212,27 @@ class Dispatcher:
         self._handlers[key] = handler
         return handler
 
-    def _call_handler(self, context: RequestContext, handler: Handler, body: Any) -> HandlerResult | Uncancellable:
+    def _call_handler(self, context: RequestContext, handler: Handler, body: Any) -> HandlerResult:
         # a topic of many partitions was made a moment ago
         if self.services.log_creator and context.spec.partitions is not None:
-            return Uncancellable(self._handle_after_creation(context, handler, body))
+            return self._handle_after_creation(context, handler, body)
         return handler(context, body)
 
-    def _decode_large(
-        self, context: RequestContext, request: RequestFrame, handler: Handler
-    ) -> HandlerResult | Uncancellable:
-        """A request that may have many elements is decoded within a budget, and in slices if it has them."""
+    def _decode_large(self, context: RequestContext, request: RequestFrame, handler: Handler) -> ResponseJob:
+        """Decode a request that may have many elements within a budget, and handle it."""
         budget = DecodeBudget(len(request.frame), keeps=self.apis[context.key].retains_buffer)
-        steps = compiler.decode_job(
+        body, _ = yield from compiler.decode_job(
             request_class(context.key), context.version, request.frame, request.body_position, budget
         )
-        for _ in range(_IMMEDIATE_DECODE_STEPS):  # mostly it is records that make a request large
-            try:
-                next(steps)
-            except StopIteration as end:
-                return self._call_handler(context, handler, end.value[0])
-        return Uncancellable(self._decode_in_slices(context, handler, steps))
+        return (yield from as_job(self._call_handler(context, handler, body)))
 
-    async def _decode_in_slices(
-        self, context: RequestContext, handler: Handler, steps: DecodeJob
-    ) -> HandlerResult | Uncancellable:
-        body, _ = await context.time_slice.run(steps)
-        return self._call_handler(context, handler, body)
-
-    async def _handle_after_creation(
-        self, context: RequestContext, handler: Handler, body: Any
-    ) -> HandlerResult | Uncancellable:
-        """Have the partitions asked for made first; one that is not in time is told as one that is not led."""
-        asked = await context.time_slice.run(partitions_to_create(context.spec, body, self.services))
+    def _handle_after_creation(self, context: RequestContext, handler: Handler, body: Any) -> ResponseJob:
+        """Create the logs of the partitions asked for first; one that is not in time is answered as one not led."""
+        asked = yield from partitions_to_create(context.spec, body, self.services)
         if asked:
-            await self.services.log_creator.wait_created(asked, LOG_CREATION_TIMEOUT_S)
+            yield self.services.log_creator.wait_created(asked, LOG_CREATION_TIMEOUT_S)
             context.now_ms = self._env.now_ms()
-        return handler(context, body)
+        return (yield from as_job(handler(context, body)))
 
     def response_version(self, request: RequestFrame) -> int:
         """The version an answer is written in: ApiVersions in a version nobody here knows is answered in v0."""

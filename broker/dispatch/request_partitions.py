@@ -13,7 +13,7 @@ from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.metadata.controller_forwarder import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.services import BrokerServices
 from ottla.controller.metadata.image import MetadataImage
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.codec.schema import ZERO_UUID
 
 PartitionNames = Iterator[tuple[str | None, int]]
@@ -50,5 +50,5 @@ def partitions_to_create(spec: ApiSpec, body: Any, services: BrokerServices) -> 
     ):
         if name is not None and (name, number) in services.log_creator:
             found[name, number] = None
-        yield
+        yield None
     return list(found)

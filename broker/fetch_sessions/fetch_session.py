@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Protocol
 
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchResponse, PartitionData
 
 PARTITIONS_PER_STEP = 64
@@ -120,7 +120,7 @@ def group_by_topic(rows: FetchedPartitions) -> Job[list[FetchableTopicResponse]]
             last = at
         out[-1].partitions.append(row)
         if number % PARTITIONS_PER_STEP == 0:
-            yield
+            yield None
     return out
 
 
@@ -208,6 +208,6 @@ class IncrementalFetchContext:
                     if key in by_key:
                         by_key[key] = by_key.pop(key)
             if number % PARTITIONS_PER_STEP == 0:
-                yield
+                yield None
         responses = yield from group_by_topic(news)
         return FetchResponse(session_id=self.session.id, responses=responses)

@@ -24,7 +24,7 @@ from ottla.broker.fetch_sessions.fetch_session import (
 )
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.env.env import Env
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
@@ -92,7 +92,7 @@ class _FullFetchContext:
             for number, (want, row) in enumerate(rows, 1):
                 want.maybe_update_response_data(row)
                 if number % PARTITIONS_PER_STEP == 0:
-                    yield
+                    yield None
             session_id = self._sessions.maybe_create_session(
                 self._partitions, uses_ids=self._uses_topic_ids, follower=self._follower_id
             )
@@ -150,8 +150,8 @@ class _LargeFetchContext:
                 if hash(key) in seen:
                     self._duplicates[key] = part
                 seen.add(hash(key))
-                yield
-            yield
+                yield None
+            yield None
 
     def _key(self, topic: FetchTopic, part: FetchPartition) -> PartitionKey:
         return partition_key(topic.topic, topic.topic_id, part.partition, uses_ids=self._version >= 13)
@@ -222,7 +222,7 @@ class FetchSessionCache:
         for number, topic in enumerate(request.topics, 1):
             count += len(topic.partitions)
             if number % PARTITIONS_PER_STEP == 0:
-                yield
+                yield None
         is_whole = epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         is_broker = is_whole and is_follower and _may_follow(asks)
         if is_whole and count > MAX_SESSION_PARTITIONS and not is_broker:
@@ -238,7 +238,7 @@ class FetchSessionCache:
             for number, (key, part) in enumerate(named.items(), 1):
                 fresh[key] = CachedPartition(names.get(key[1]) if uses_ids else key[0], key[1], part)
                 if number % PARTITIONS_PER_STEP == 0:
-                    yield
+                    yield None
             is_kept = epoch == INITIAL_EPOCH and version >= 7 and (is_broker or not is_follower)
             return _FullFetchContext(fresh, self if is_kept else None, uses_ids=uses_ids, follower=follower)
         session = self._sessions.get(session_id)
@@ -316,10 +316,10 @@ def _partitions_by_key(request: FetchRequest, *, uses_ids: bool) -> Job[dict[Par
             named[name, topic.topic_id, part.partition] = part
             number += 1
             if number % PARTITIONS_PER_STEP == 0:
-                yield
+                yield None
         number += 1
         if number % PARTITIONS_PER_STEP == 0:
-            yield
+            yield None
     return named
 
 
@@ -334,12 +334,12 @@ def _update_session(
         else:
             known.update_request_params(part)
         if number % PARTITIONS_PER_STEP == 0:
-            yield
+            yield None
     for number, topic in enumerate(request.forgotten_topics_data, 1):
         topic_id = topic.topic_id if session.uses_topic_ids else ZERO_UUID
         for count, partition in enumerate(topic.partitions, 1):
             session.remove(partition_key(topic.topic, topic_id, partition, uses_ids=session.uses_topic_ids))
             if count % PARTITIONS_PER_STEP == 0:
-                yield
+                yield None
         if number % PARTITIONS_PER_STEP == 0:
-            yield
+            yield None

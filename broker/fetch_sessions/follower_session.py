@@ -18,7 +18,7 @@ from ottla.broker.fetch_sessions.fetch_session import (
     PartitionKey,
     partition_key,
 )
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.messages.fetch import FetchPartition, PartitionData
 
 FULL_SCAN_INTERVAL = 64
@@ -111,7 +111,7 @@ class FollowerFetchSession(FetchSession):
         self._wake = wake
         for number, (want, row) in enumerate(rows, 1):
             if number % PARTITIONS_PER_STEP == 0:
-                yield
+                yield None
             key = partition_key(want.topic, want.topic_id, want.partition, uses_ids=self.uses_topic_ids)
             if key not in self._dirty:
                 continue

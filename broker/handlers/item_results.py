@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
-from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.jobs.job import Job
 from ottla.wire.codec.streaming_array import BUFFERED_ELEMENTS
 from ottla.wire.errors import ProtocolError
 
@@ -30,7 +30,7 @@ def collect_results(
         except ProtocolError as error:
             row = refused(part, error)
         rows.append(row)
-        yield
+        yield None
     return rows
 
 
@@ -43,7 +43,7 @@ def distinct(names: Iterable[str]) -> Iterator[str | None]:
         seen.add(raw)
 
 
-def wait_for_results(waits: PendingResults) -> WaitingJob[None]:
+def wait_for_results(waits: PendingResults) -> Job[None]:
     """Have everything taken in that is waited for."""
     for ticket, take in waits:
         yield from wait_for_result(ticket)
@@ -51,7 +51,7 @@ def wait_for_results(waits: PendingResults) -> WaitingJob[None]:
     waits.clear()
 
 
-def wait_for_result(ticket: PendingBrokerRequest) -> WaitingJob[Any]:
+def wait_for_result(ticket: PendingBrokerRequest) -> Job[Any]:
     """A ticket's answer, once it is there."""
-    yield None if ticket.answer is not None else ticket
+    yield ticket.wait() if ticket.answer is None else None
     return ticket.answer

@@ -12,7 +12,7 @@ From KIP-590.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
@@ -20,6 +20,7 @@ import trio
 from ottla.broker.api_spec import ForwardingTarget
 from ottla.env.env import FOREVER_S, Env
 from ottla.env.hosts import format_address
+from ottla.jobs.job import Job, TimeSlice, as_job
 from ottla.jobs.pending_request import ChargeQuota, no_quota
 from ottla.wire.api_keys import ApiKey, request_spec
 from ottla.wire.codec.schema import Message
@@ -120,9 +121,9 @@ class ControllerChannel:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 raise WireError(f"the controller: {error.message}") from None
             # lazy: 1.1 ms, 36 kB
-            from ottla.broker.requests.error_responses import build_error_response_steps
+            from ottla.broker.requests.error_responses import build_error_response
 
-            return await asking.time_slice.run(build_error_response_steps(asking, request, error.code, error.message))
+            return await TimeSlice(self._env).run(build_error_response(asking, request, error.code, error.message))
         return answer
 
     def close(self) -> None:
@@ -166,10 +167,11 @@ class ControllerChannel:
         # lazy: 3.5 ms, 157 kB
         from ottla.broker.security.authz.request_authorization import authorize_and_handle
 
-        answer = authorize_and_handle(
-            asking, request, lambda _, rest: self._submit_local(rest, version, asking), at_controller=True
-        )
-        return await answer if isinstance(answer, Awaitable) else answer
+        def submit(_: Any, rest: Any) -> Job[Any]:
+            return (yield self._submit_local(rest, version, asking))
+
+        answer = authorize_and_handle(asking, request, submit, at_controller=True)
+        return await TimeSlice(self._env).run(as_job(answer))
 
     async def _submit_local(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
         """The answer of the controller in this process; None where it is not active any more."""
@@ -198,9 +200,9 @@ class ControllerChannel:
             return None
         if asking is not None and forwarding is not None:  # an error of a change of voters goes to the client
             # lazy: 1.1 ms, 36 kB
-            from ottla.broker.requests.error_responses import contains_error_steps
+            from ottla.broker.requests.error_responses import contains_error
 
-            if await asking.time_slice.run(contains_error_steps(answer, forwarding.moved_error)):
+            if await TimeSlice(self._env).run(contains_error(answer, forwarding.moved_error)):
                 return None
         return answer
 

@@ -11,12 +11,12 @@ import logging
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.requests.error_responses import contains_error_steps
+from ottla.broker.requests.error_responses import contains_error
 from ottla.broker.requests.peer import Peer
 from ottla.client.channel import Channel, ReconnectingConnection
 from ottla.client.connection_security import ConnectionSecurity
 from ottla.env.env import Env
-from ottla.jobs.time_slice import Job, TimeSlice
+from ottla.jobs.job import Job, TimeSlice
 from ottla.wire.api_keys import ApiKey, response_class, response_header_version
 from ottla.wire.codec import compiler
 from ottla.wire.codec.decode_budget import DecodeBudget
@@ -60,11 +60,9 @@ class RemoteController:
         """
         channel = await self._connection.channel_to(address, "the controller")
         if asking is not None:
-            return await _send_in_envelope(channel, asking)
+            return await _send_in_envelope(self._env, channel, asking)
         answer = await _send_plain(channel, request, version)
-        return (
-            None if await TimeSlice(self._env).run(contains_error_steps(answer, ErrorCode.NOT_CONTROLLER)) else answer
-        )
+        return None if await TimeSlice(self._env).run(contains_error(answer, ErrorCode.NOT_CONTROLLER)) else answer
 
     def close(self) -> None:
         """Hang up; the next request connects again."""
@@ -80,7 +78,7 @@ async def _send_plain(channel: Channel, request: Any, version: int) -> Any:
     return await channel.call(request, spoken)
 
 
-async def _send_in_envelope(channel: Channel, asking: ForwardableRequest) -> Message | None:
+async def _send_in_envelope(env: Env, channel: Channel, asking: ForwardableRequest) -> Message | None:
     """A client's request in an envelope (R304); None where the other side is not the controller (R305)."""
     if ApiKey.ENVELOPE not in channel.versions:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -94,7 +92,7 @@ async def _send_in_envelope(channel: Channel, asking: ForwardableRequest) -> Mes
         raise ProtocolError(code, "it cannot read the request")
     if code is not ErrorCode.NONE or answer.response_data is None:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    return await asking.time_slice.run(_decode_inner_response(asking.frame, answer.response_data))
+    return await TimeSlice(env).run(_decode_inner_response(asking.frame, answer.response_data))
 
 
 def _decode_inner_response(asked: Buffer, data: bytes) -> Job[Message]:

@@ -8,24 +8,24 @@ itself: a produced batch goes from there to the page cache without being copied.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from typing import Any
 
 import trio
 
-from ottla.broker.dispatch.dispatcher import Dispatcher, Uncancellable, is_large
+from ottla.broker.dispatch.dispatcher import Dispatcher, is_large
 from ottla.broker.requests.peer import Peer
+from ottla.broker.requests.peer_wait import PeerDisconnectedError, wait_while_connected
 from ottla.env.disk import FileReadError, FileTruncatedError
 from ottla.env.env import FOREVER_S, AcceptedStream
+from ottla.jobs.job import TimeSlice
 from ottla.jobs.supervision import is_broken_invariant
-from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk, has_more_elements_than
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.framing import (
-    RequestFrame,
     RequestHeaderCache,
     encode_response,
     encode_response_job,
@@ -68,6 +68,7 @@ class Connection:
         self._may_be_timed = not dispatcher.serves_controllers
         self._stream = stream
         self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
+        self._peer.watch_disconnect = stream.on_disconnect
         self._env = services.env
         self._time_slice = TimeSlice(services.env)
         self._header_cache = RequestHeaderCache()
@@ -81,8 +82,6 @@ class Connection:
         self._requests_without_yield = 0
         self._out: list[Chunk] = []
         self._out_bytes = 0
-        self._wait_scope: trio.CancelScope | None = None
-        self._is_watching_disconnect = False
         self.has_received = False
         """Whether anything was received."""
         self.is_authenticated = True
@@ -242,13 +241,16 @@ class Connection:
             self._observer.received(self._peer, request)
         key = request.key
         is_light = key in _LIGHT and not is_large(key, len(frame))
-        result = self._dispatcher.handle_request(self._peer, request, self._time_slice)
+        result = self._dispatcher.handle_request(self._peer, request)
         if result is not None and not isinstance(result, Message):
-            await self._flush()
-            while isinstance(result, Uncancellable):
-                result = await result.work
-            if result is not None and not isinstance(result, Message):
-                result = await self._wait(request, result)
+            done = self._time_slice.start(result)
+            if done is not None and not isinstance(done, Message):
+                await self._flush()
+                try:
+                    done = await done
+                except PeerDisconnectedError:
+                    done = None  # requests behind it still count: they may be without response
+            result = done
         if result is None:
             if self._peer.throttle_ms:
                 await self._mute()
@@ -278,43 +280,9 @@ class Connection:
         await self._flush()
         delay_ms, self._peer.throttle_ms = self._peer.throttle_ms, 0
         self._time_slice.suspend()
-        self._watch_disconnect()
-        with trio.CancelScope() as self._wait_scope:
-            if not self._peer.is_disconnected:
-                await self._env.sleep(delay_ms / 1000)
-        self._wait_scope = None
+        with suppress(PeerDisconnectedError):
+            await wait_while_connected(self._peer, self._env.sleep(delay_ms / 1000))
         self._time_slice.resume()
-
-    def _watch_disconnect(self) -> None:
-        """Hear of it when the other side leaves."""
-        if not self._is_watching_disconnect:
-            self._is_watching_disconnect = True
-            self._peer.on_close(self._cancel_wait)
-            self._stream.on_disconnect(self._peer.mark_disconnected)
-
-    async def _wait(self, request: RequestFrame, result: Awaitable[Message | None]) -> Message | None:
-        """Wait for an answer; None where the client left and nothing else hung on it.
-
-        What the client sent behind it still counts: it may have asked for no answers.
-        """
-        self._time_slice.suspend()
-        try:
-            if not self._dispatcher.apis[request.key].cancel_on_disconnect:
-                return await result
-            self._watch_disconnect()
-            with trio.CancelScope() as self._wait_scope:
-                if self._peer.is_disconnected:
-                    self._wait_scope.cancel()
-                return await result
-            return None
-        finally:
-            self._wait_scope = None
-            self._time_slice.resume()
-
-    def _cancel_wait(self) -> None:
-        """Nobody is there to be answered."""
-        if self._wait_scope is not None:
-            self._wait_scope.cancel()
 
     async def _flush(self) -> None:
         if self._out:

@@ -187,6 +187,6 @@ class SecureConnection(Connection):
     def _answer_api_versions(self, request: RequestFrame) -> Message:
         """ApiVersions is answered as to anybody."""
         assert request.key is ApiKey.API_VERSIONS
-        answer: Any = self._dispatcher.handle_request(self._peer, request, self._time_slice)
+        answer: Any = self._dispatcher.handle_request(self._peer, request)
         assert isinstance(answer, Message)
         return answer

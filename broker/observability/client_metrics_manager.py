@@ -17,7 +17,7 @@ from ottla.broker.observability.client_metrics_subscriptions import ClientAttrib
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage
 from ottla.env.env import Env
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla.broker.observability.client_metrics_instances import MIN_EXPIRY_MS, ClientMetricsInstance
 from ottla.broker.observability.otlp import Labels, OtlpSample, parse_samples
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.codec.primitives import uuid_to_string
 
 METRIC_PREFIX = "ottla_client_"
@@ -66,7 +66,7 @@ class ClientMetricsStore:
         for sample in parse_samples(data):
             if sample is not None:
                 self._add_sample(instance, sample, until_ms)
-            yield
+            yield None
 
     def _add_sample(self, instance: ClientMetricsInstance, sample: OtlpSample, until_ms: float) -> None:
         """Who has no value that is kept is not kept either: clients give themselves as many ids as they like."""

@@ -25,7 +25,7 @@ from ottla.broker.storage.log_cleaner import LogCleaner
 from ottla.broker.storage.log_dirs import LogDirs
 from ottla.broker.storage.scrubber import Scrubber
 from ottla.env.env import Env, Stream, StreamListener
-from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ottla.controller.raft.state_machine.epoch_states import (
     UnattachedState,
 )
 from ottla.controller.raft.state_machine.events import NO_NODE_ID
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 
 RAFT_STATES = ("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer")
 _STATE_NAMES = {
@@ -99,7 +99,7 @@ def cluster_metrics(controller: QuorumMetricsSource) -> Job[list[MetricRow]]:
             offline += p.leader == NO_LEADER
             elsewhere += p.leader != p.replicas[0]
             if partitions % PARTITIONS_PER_STEP == 0:
-                yield
+                yield None
     brokers = list(image.brokers.values())
     fenced = sum(b.fenced for b in brokers)
     return [

@@ -10,7 +10,7 @@ import logging
 from ottla.broker.replication.hosted_partition import PendingIsrChange
 from ottla.broker.replication.partition_state import AlterPartitionOutcome, AlterPartitionResult, PendingExpandIsr
 from ottla.broker.replication.replica_manager import ReplicaManager
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -55,7 +55,7 @@ def apply_alter_partition_response(
         row = rows.get(key)
         if row is None or _apply_partition_result(asked, row, replicas, told, now_ms) is AlterPartitionOutcome.RETRY:
             again.append(key)
-        yield
+        yield None
     if told:
         more = f", and {len(told) - MAX_LOGGED_PARTITIONS} more" if len(told) > MAX_LOGGED_PARTITIONS else ""
         logger.info("in sync now: %s%s", "; ".join(told[:MAX_LOGGED_PARTITIONS]), more)

@@ -14,7 +14,7 @@ import trio
 from ottla.broker.replication.hosted_partition import PendingIsrChange
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.env.env import Env
-from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.wire.errors import ProtocolError
 
 logger = logging.getLogger("ottla.isr")

@@ -25,7 +25,7 @@ from ottla.controller.metadata.directory_id import MIGRATING, UNASSIGNED, direct
 from ottla.controller.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
 from ottla.env.disk import is_transient
 from ottla.env.env import Env, ThreadPool
-from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog

@@ -17,7 +17,7 @@ from ottla.controller.metadata.directory_id import directory_id_of
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
 from ottla.env.disk import is_transient
 from ottla.env.env import Env
-from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.directory.directory_listing import (
     contains_partition_files,
     delete_partition_dir,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.partition_state import LeaderState
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 
 
 @dataclass(slots=True)
@@ -39,5 +39,5 @@ def collect_metrics(replicas: Iterable[HostedPartition]) -> Job[ReplicationStats
             out.at_min_isr += in_sync == least
         else:
             out.max_lag = max(out.max_lag, replica.lag)
-        yield
+        yield None
     return out

@@ -12,32 +12,13 @@ from typing import TypeVar
 
 import trio
 
-from ottla.jobs.time_slice import WaitingJob
+from ottla.jobs.job import Job
 
 MAX_CONCURRENT_DECOMPRESSIONS = 2
 T = TypeVar("T")
 DecompressionJob = Generator[bool | None, None, T]
 """Work that is cut into steps, and says True once it keeps much, or will with the next step
 (`compression.StreamDecompressor`): then it goes on when it is its turn. What unpacks little never waits."""
-
-
-class _DecompressionSlot:
-    """One of those who unpack much, or wait for it."""
-
-    def __init__(self, room: trio.CapacityLimiter) -> None:
-        self._limiter = room
-        self._held = False
-
-    async def wait(self) -> None:
-        """Wait until it may."""
-        await self._limiter.acquire_on_behalf_of(self)
-        self._held = True
-
-    def release(self) -> None:
-        """Let the next one; nothing where it never got so far."""
-        if self._held:
-            self._held = False
-            self._limiter.release_on_behalf_of(self)
 
 
 class DecompressionLimiter:
@@ -51,38 +32,22 @@ class DecompressionLimiter:
         """How many unpack much."""
         return self._limiter.borrowed_tokens
 
-    def as_job(self, work: DecompressionJob[T]) -> WaitingJob[T]:
-        """The same work as steps of a turn; whoever ends early closes them."""
-        place = None
+    def as_job(self, work: DecompressionJob[T]) -> Job[T]:
+        """Make a job of ``work`` that waits before it keeps much memory until it may."""
+        borrower, has_slot = object(), False
         try:
             while True:
                 try:
-                    heavy = next(work)
+                    keeps_much = next(work)
                 except StopIteration as end:
                     result: T = end.value
                     return result
-                if heavy and place is None:
-                    place = _DecompressionSlot(self._limiter)
-                    yield place
+                if keeps_much and not has_slot:
+                    yield self._limiter.acquire_on_behalf_of(borrower)
+                    has_slot = True
                 else:
                     yield None
         finally:
             work.close()
-            if place is not None:
-                place.release()
-
-    async def run(self, work: DecompressionJob[T]) -> T:
-        """Go through all of it; others get the loop before each step."""
-        steps = self.as_job(work)
-        try:
-            while True:
-                await trio.lowlevel.checkpoint()
-                try:
-                    place = next(steps)
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
-                if place is not None:
-                    await place.wait()
-        finally:
-            steps.close()
+            if has_slot:
+                self._limiter.release_on_behalf_of(borrower)

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from ottla.broker.api_spec import ApiSpec, ErrorMessage, ErrorRows
-from ottla.jobs.steps import run_to_end
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.api_keys import response_class
 from ottla.wire.codec.schema import Message, fields_of
 from ottla.wire.errors import ErrorCode
@@ -56,11 +55,11 @@ class ErrorRowBuilder:
             rows = getattr(row, nested._layout.response_list)
             for part in getattr(element, nested._layout.request_list):
                 rows.append((yield from nested.build(part)))
-        yield
+        yield None
         return row
 
 
-def build_error_response_steps(
+def build_error_response(
     asking: RespondableRequest, request: Any, code: ErrorCode, message: str | None = None
 ) -> Job[Message]:
     """Return the response that answers all of a request with an error."""
@@ -84,15 +83,8 @@ def build_error_response_steps(
                         continue
                     named.add(name)
                 out.append(row)
-            yield
+            yield None
     return response
-
-
-def build_error_response(
-    asking: RespondableRequest, request: Any, code: ErrorCode, message: str | None = None
-) -> Message:
-    """As `build_error_response_steps`, at once."""
-    return run_to_end(build_error_response_steps(asking, request, code, message))
 
 
 def _fields_in_version(
@@ -109,7 +101,7 @@ def _fields_in_version(
     ]
 
 
-def contains_error_steps(answer: Message, code: ErrorCode) -> Job[bool]:
+def contains_error(answer: Message, code: ErrorCode) -> Job[bool]:
     """Return whether a response has an error anywhere, at the top or in a row."""
     for name in answer.__struct_fields__:
         value = getattr(answer, name)
@@ -119,14 +111,9 @@ def contains_error_steps(answer: Message, code: ErrorCode) -> Job[bool]:
         elif isinstance(value, list):
             if value and isinstance(value[0], Message):
                 for row in value:
-                    if (yield from contains_error_steps(row, code)):
+                    if (yield from contains_error(row, code)):
                         return True
-                    yield
-        elif isinstance(value, Message) and (yield from contains_error_steps(value, code)):
+                    yield None
+        elif isinstance(value, Message) and (yield from contains_error(value, code)):
             return True
     return False
-
-
-def contains_error(answer: Message, code: ErrorCode) -> bool:
-    """As `contains_error_steps`, at once: for answers that are never long."""
-    return run_to_end(contains_error_steps(answer, code))

@@ -9,7 +9,6 @@ from ottla.broker.quotas.controller_mutation_quota import ControllerMutationQuot
 from ottla.broker.requests.peer import Peer
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.controller.metadata.image import MetadataImage
-from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.codec.primitives import Buffer
 
 
@@ -18,7 +17,6 @@ class ForwardableRequest(Protocol):
 
     version: int
     peer: Peer
-    time_slice: TimeSlice
     frame: Buffer
 
     @property

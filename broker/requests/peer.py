@@ -62,6 +62,7 @@ class Peer:
         "software_version",
         "throttle_ms",
         "token_authenticated",
+        "watch_disconnect",
         "writable_topics",
     )
 
@@ -92,6 +93,8 @@ class Peer:
         """For so long it is not read once it has its answer: it went over a quota."""
         self.is_disconnected = False
         """Whether it has left: nothing that is answered from now on reaches it."""
+        self.watch_disconnect: Callable[[Callable[[], None]], None] | None = None
+        """Has the stream report when the other side disconnects; None where that is done already, or cannot be."""
         self.callback_failure: AssertionError | None = None
         """The broken invariant that a callback met when the peer left: the task of its connection raises it."""
         self._callbacks: dict[object, Callable[[], None]] = {}

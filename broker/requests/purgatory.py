@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 import trio
 
 from ottla.env.env import Env
+from ottla.jobs.job import Job
 
 _KEYS_PER_STEP = 1000
 
@@ -69,15 +70,16 @@ class Purgatory:
             await parked.event.wait()
         return parked.event.is_set()
 
-    async def release(self, parked: DelayedOperation) -> None:
-        """Forget an entry that may wait on very many keys, some of them at a time, also where it is cancelled."""
-        while len(parked.keys) > _KEYS_PER_STEP:
-            some = parked.keys[-_KEYS_PER_STEP:]
-            del parked.keys[-_KEYS_PER_STEP:]
-            self._remove(parked, some)
-            with trio.CancelScope(shield=True):
-                await trio.lowlevel.checkpoint()
-        self.forget(parked)
+    def release(self, parked: DelayedOperation) -> Job[None]:
+        """Forget an entry that may wait on very many keys; all of them at once where the job is cancelled."""
+        try:
+            while len(parked.keys) > _KEYS_PER_STEP:
+                some = parked.keys[-_KEYS_PER_STEP:]
+                del parked.keys[-_KEYS_PER_STEP:]
+                self._remove(parked, some)
+                yield None
+        finally:
+            self.forget(parked)
 
     def forget(self, parked: DelayedOperation) -> None:
         """An entry does not wait any more."""

@@ -27,7 +27,7 @@ from ottla.broker.storage.log_dirs import DiskErrorHandler
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env
 from ottla.jobs.bounded_concurrency import MAX_CONCURRENT, for_each_concurrently
-from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, Job, TimeSlice
+from ottla.jobs.job import BACKGROUND_SLICE_MS, Job, TimeSlice
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 H = TypeVar("H", bound=Hashable)
@@ -193,7 +193,7 @@ class SharePartitionManager:
             shared = self.get(group_id, place)
             if shared is not None:
                 shared.release(member_id)
-            yield
+            yield None
 
     def _on_group_closed(self, group_id: str) -> None:
         keys = list(self._by_group.get(group_id, ()))
@@ -206,7 +206,7 @@ class SharePartitionManager:
             shared = self._by_key.get(key)
             if shared is not None:
                 self._remove(shared)
-            yield
+            yield None
 
     def _run_removal(self, steps: Job[None], rows: int) -> None:
         """Now, or where there are many in turns beside the requests; one after the other, in this order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import trio
@@ -17,11 +17,14 @@ from ottla.broker.dispatch import dispatcher
 from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.network.connection import Connection
 from ottla.broker.services import QuotaHolder
+from ottla.jobs.job import Job
 from ottla.wire.api_keys import ApiKey, response_class, response_header_version
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import encode_request
 from ottla.wire.messages.headers import ResponseHeader
+
+T = TypeVar("T")
 
 
 class ConnectionEnv:
@@ -122,6 +125,11 @@ class ClientStream:
             header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), frame)
             out.append((header.correlation_id, compiler.decode_exact(response_class(key), version, frame[pos:])))
         return out
+
+
+def job_of(awaitable: Awaitable[T]) -> Job[T]:
+    """A job that only waits."""
+    return (yield awaitable)  # type: ignore[no-any-return]
 
 
 class FakeListener:

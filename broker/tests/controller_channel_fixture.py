@@ -19,9 +19,9 @@ from ottla.broker.interbroker.controller_channel import FORWARDING_TIMEOUT_S, Co
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.requests.peer import Peer
 from ottla.broker.services import QuotaHolder
+from ottla.broker.tests.connection_fixture import job_of
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.broker.tests.memory_net import MemoryNet
-from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey, response_header_version
 from ottla.wire.codec import compiler
 from ottla.wire.framing import encode_request, parse_request
@@ -92,7 +92,8 @@ class FakeRemoteController:
             return ApiVersionsResponse(0, [ApiVersion(key, *range_) for key, range_ in self.versions.items()])
         self.requests.append((context.key, context.version, context.client_id, request))
         answer = self.responses.pop(0)
-        return answer(request) if callable(answer) else answer
+        answer = answer(request) if callable(answer) else answer
+        return job_of(answer) if isinstance(answer, Awaitable) else answer
 
     async def serve(self) -> None:
         listener = await self.net.listen("h", self.port)
@@ -137,7 +138,6 @@ class ControllerChannelFixture:
             version=version,
             spec=BROKER_APIS[ApiKey(request.SPEC.key)],
             peer=peer,
-            time_slice=TimeSlice(self.env),
             frame=frame,
             has_authorizer=False,
             mutation_quota=no_mutation_quota,

@@ -14,8 +14,7 @@ from ottla.broker.dispatch.dispatcher import load_handler
 from ottla.broker.groups.committed_offsets import OffsetToCommit
 from ottla.broker.groups.coordinator import TOPIC, GroupCoordinator
 from ottla.broker.groups.offset_commit import CommitOffsets
-from ottla.broker.tests.handler_fixture import AdvancingClock, HandlerFixture, run_virtual, topic_id_of
-from ottla.jobs.time_slice import TimeSlice
+from ottla.broker.tests.handler_fixture import HandlerFixture, run_virtual, start, topic_id_of
 from ottla.wire.api_keys import ApiKey
 
 UNKNOWN_ID = b"\x09" * 16
@@ -43,9 +42,9 @@ class GroupCoordinatorNode:
     def ask(self, key: ApiKey, version: int, request: Any, each_ms: float = 0) -> Any:
         """The answer, or what it is waited for with; each of its steps takes so long."""
         context = self.stage.context(key, version)
-        if each_ms:
-            context.time_slice = TimeSlice(AdvancingClock(each_ms))  # type: ignore[arg-type]
-        return load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(context, request)
+        return start(
+            load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(context, request), each_ms
+        )
 
     def commit(self, group: str = "g", offset: int = 5, partition: int = 0, topic: str = "t") -> None:
         new = [OffsetToCommit(topic, topic_id_of(topic), partition, offset, 3, "meta")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
+from types import GeneratorType, SimpleNamespace
 from typing import Any, TypeVar
 
 import trio
@@ -12,7 +12,7 @@ import trio.testing
 
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.dispatch.api_registry import BROKER_APIS
-from ottla.broker.dispatch.dispatcher import RequestContext, Uncancellable
+from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.fetch_sessions.fetch_session_cache import FetchSessionCache
 from ottla.broker.quotas.replication_quota import LEADER, ReplicationQuota
 from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies
@@ -23,7 +23,7 @@ from ottla.broker.services import QuotaHolder
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.env.disk import FileSlice
 from ottla.env.memory_disk import MemoryDisk
-from ottla.jobs.time_slice import SLICE_MS, TimeSlice
+from ottla.jobs.job import SLICE_MS, TimeSlice, as_job
 from ottla.log.log_config import LogConfig
 from ottla.log.recovery.log_loader import create_log
 from ottla.wire.api_keys import ApiKey
@@ -85,15 +85,19 @@ def run_virtual(main: Callable[[], Awaitable[T]]) -> T:
     return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
+def start(answer: Any, each_ms: float = 0) -> Any:
+    """The answer of a handler where its job neither waits nor uses up its slice, else what it is waited for with.
+
+    Each step of the job takes ``each_ms``.
+    """
+    return TimeSlice(AdvancingClock(each_ms)).start(as_job(answer))  # type: ignore[arg-type]
+
+
 async def resolve(answer: Any) -> Any:
-    """An answer, whatever comes before it."""
-    while True:
-        if isinstance(answer, Uncancellable):
-            answer = answer.work
-        elif isinstance(answer, Awaitable):
-            answer = await answer
-        else:
-            return answer
+    """The answer of a handler, or of what it is waited for with."""
+    if isinstance(answer, GeneratorType):
+        answer = start(answer)
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def as_decoded(answer: Any, version: int) -> Any:
@@ -198,5 +202,5 @@ class HandlerFixture:
         )
 
     def context(self, key: ApiKey, version: int, client_id: str = "client") -> RequestContext:
-        peer, turn = Peer("127.0.0.1", ("here", 9092)), TimeSlice(self.env)  # type: ignore[arg-type]
-        return RequestContext(self.services, peer, key, version, client_id, self.env.now_ms(), turn, BROKER_APIS)
+        peer = Peer("127.0.0.1", ("here", 9092))
+        return RequestContext(self.services, peer, key, version, client_id, self.env.now_ms(), BROKER_APIS)

@@ -15,10 +15,9 @@ from ottla.broker.dispatch.dispatcher import RequestContext, load_handler
 from ottla.broker.requests.peer import Peer
 from ottla.broker.share_partitions.share_partition_manager import SharePartitionManager
 from ottla.broker.share_state.share_group_offsets import ShareGroupOffset, SharePartitionKey
-from ottla.broker.tests.handler_fixture import HandlerFixture, run_virtual, topic_id_of
+from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual, start, topic_id_of
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.codec.schema import Message
 from ottla.wire.messages import share_fetch as f
 from ottla.wire.record_batch import records as r
 
@@ -60,6 +59,9 @@ class FakePersister:
 class ShareGroupNode:
     """One node, that leads all of "t"."""
 
+    step_ms = 0.0
+    """How long each step of a handler takes."""
+
     def __init__(self, partitions: int = 1) -> None:
         self.stage = HandlerFixture()
         self.stage.hosted.host("t", partitions=partitions)
@@ -79,7 +81,7 @@ class ShareGroupNode:
         answer: Any = load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(
             self.context(key, BROKER_APIS[key].max_version), request
         )
-        return answer if isinstance(answer, Message) else await answer
+        return await resolve(start(answer, self.step_ms))
 
     async def fetch(self, epoch: int, *partitions: int, **fields: Any) -> f.ShareFetchResponse:
         """A ShareFetch of member "m" of group "g"."""

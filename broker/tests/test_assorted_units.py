@@ -15,6 +15,7 @@ from ottla.broker.requests.purgatory import DelayedOperation, Purgatory
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_keys import GROUP_KEYS, TOPIC_KEYS
 from ottla.controller.metadata.image import MetadataImage
+from ottla.jobs.job import run_to_end
 
 
 def test_trap_84_groups_go_where_kafka_puts_them() -> None:
@@ -165,7 +166,8 @@ def test_parked_work_is_woken_when_it_is_ready_or_its_time_is_over() -> None:
     virtually(main)
 
 
-def test_purgatory_entry_with_many_keys_is_released_in_parts_also_when_cancelled() -> None:
+@pytest.mark.parametrize("is_thrown_in", [False, True])
+def test_purgatory_entry_with_many_keys_is_released_in_parts(*, is_thrown_in: bool) -> None:
     async def main() -> None:
         purgatory = Purgatory(TimerEnv())  # type: ignore[arg-type]
         parked = DelayedOperation(lambda key: True)
@@ -175,23 +177,14 @@ def test_purgatory_entry_with_many_keys_is_released_in_parts_also_when_cancelled
         assert parked.event.is_set()
         purgatory.check_and_complete(8)
         assert len(purgatory._operations_by_key) == 2500, "a wake looks at its own key only"
-        steps = 0
-
-        async def count(task_status: trio.TaskStatus[None]) -> None:
-            nonlocal steps
-            task_status.started()
-            while True:
-                await trio.lowlevel.checkpoint()
-                steps += 1
-
-        async with trio.open_nursery() as nursery:
-            await nursery.start(count)  # so that it takes a step in each round of the loop, in whatever order
-            before = steps
-            with trio.CancelScope() as scope:
-                scope.cancel()
-                await purgatory.release(parked)
-            assert steps > before, "others went on meanwhile"
-            nursery.cancel_scope.cancel()
+        job = purgatory.release(parked)
+        next(job)
+        assert len(purgatory._operations_by_key) == 1500
+        if is_thrown_in:
+            with pytest.raises(KeyboardInterrupt):
+                job.throw(KeyboardInterrupt())
+        else:
+            run_to_end(job)
         assert not purgatory._operations_by_key
 
     virtually(main)

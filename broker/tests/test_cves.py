@@ -199,7 +199,7 @@ def test_what_is_brought_for_one_partition_never_goes_to_another(monkeypatch: py
         kept.append((row.name, part.index, bytes(part.records)))
         return p.ProduceResponse()
 
-    stage.serve(ApiKey.PRODUCE, lambda context, request: keep(request.topic_data[0]), 3, 9)
+    stage.serve(ApiKey.PRODUCE, lambda context, request: lines.job_of(keep(request.topic_data[0])), 3, 9)
 
     def brings(number: int) -> bytes:
         data = p.TopicProduceData(

@@ -24,7 +24,6 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.quorum_controller import QuorumController
 from ottla.controller.tests.controller_fixture import ControllerFixture
-from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import encode_request
@@ -88,10 +87,7 @@ class RemoteBroker:
     async def ask(self, request: Any, version: int) -> Any:
         """What a client of this node is answered."""
         frame = encode_request(ApiKey(request.SPEC.key), version, 3, "client", request)[4:]
-        turn: Any = TimeSlice(self.env)
-        asking = SimpleNamespace(
-            version=version, peer=Peer("10.9.9.9", ("h", BROKER_PORT)), time_slice=turn, frame=frame
-        )
+        asking = SimpleNamespace(version=version, peer=Peer("10.9.9.9", ("h", BROKER_PORT)), frame=frame)
         return await self.channel.forward(asking, request)
 
     async def live(self) -> None:

@@ -15,7 +15,7 @@ from ottla.broker.dispatch.dispatcher import load_handler
 from ottla.broker.metadata.producer_id_manager import ProducerIdUnavailable
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.tests.coordinator_runtime_fixture import FailingReplica
-from ottla.broker.tests.handler_fixture import HandlerFixture, run_virtual
+from ottla.broker.tests.handler_fixture import HandlerFixture, run_virtual, start
 from ottla.broker.transactions import events as ev
 from ottla.broker.transactions import records as tr
 from ottla.broker.transactions.coordinator import TOPIC, TransactionCoordinator, state_machine_of
@@ -173,8 +173,10 @@ class TransactionCoordinatorNode:
 
     def api(self, key: ApiKey, version: int, request: Any) -> Any:
         """The answer of a handler, or what it is waited for with."""
-        return load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(
-            self.stage.context(key, version), request
+        return start(
+            load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(
+                self.stage.context(key, version), request
+            )
         )
 
     def commit_log(self) -> None:

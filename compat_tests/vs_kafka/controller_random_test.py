@@ -35,7 +35,7 @@ from ottla.controller.metadata.image import (
     merge_partition_change,
 )
 from ottla.controller.metadata.record_serde import decode_record, encode_record
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages import alter_partition as ap
@@ -107,8 +107,8 @@ class ControllerRandomTest:
         offset = self.image.offset + 1
         for number, record in enumerate(records):
             self.machine.replay(offset + number, decode_record(encode_record(record)))
-        self.machine.complete_append(offset + len(records) - 1, 1)
-        self.machine.publish()
+        run_to_end(self.machine.complete_append(offset + len(records) - 1, 1))
+        run_to_end(self.machine.publish())
 
     def replay(self, *records: Message) -> None:
         """Both sides are told a record that is not theirs to decide."""

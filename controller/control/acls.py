@@ -11,7 +11,7 @@ Source: ``AclControlManager.java``, ``AclApis.scala``, ``AclBindingFilter.java``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
@@ -26,7 +26,8 @@ from ottla.controller.metadata.acl import (
     from_code,
 )
 from ottla.controller.metadata.image import MetadataImage
-from ottla.jobs.steps import YIELD_EVERY
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
@@ -168,7 +169,7 @@ def create_acls(
                 raise ProtocolError(ErrorCode.POLICY_VIOLATION, why)
             records.append(_record(new_id(), acl))
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     return ControllerResult(CreateAclsResponse(results=rows), records)
 
 
@@ -196,7 +197,7 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mappin
     telling = _DeleteMatches(image)
     for number, asked in enumerate(request.filters, 1):
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
         row = DeleteAclsFilterResult(error_message=None)
         rows.append(row)
         wanted = filter_from_request(asked)
@@ -220,14 +221,14 @@ class _DeleteMatches:
         """Rows of each filter, and what telling them again costs."""
         self._repeated_chars = 0
 
-    def collect(self, wanted: AclBindingFilter) -> Generator[None, None, list[DeleteAclsMatchingAcl]]:
+    def collect(self, wanted: AclBindingFilter) -> Job[list[DeleteAclsMatchingAcl]]:
         """The rows of a filter, in steps. Raises ProtocolError: INVALID_REQUEST, that is too much."""
         before = self._by_filter.get(wanted)
         if before is not None:
             rows, chars = before
             if rows:
                 self._check_limits(chars)
-            yield
+            yield None
             return rows
         rows, chars = [], 0
         for number, acl in enumerate((yield from matching_acls(self._image, wanted)), 1):
@@ -239,7 +240,7 @@ class _DeleteMatches:
             rows.append(row)
             chars += weight
             if number % YIELD_EVERY == 0:
-                yield
+                yield None
         self._by_filter[wanted] = rows, chars
         return rows
 
@@ -273,12 +274,12 @@ def _matching_acl_row(acl: StandardAcl) -> DeleteAclsMatchingAcl:
     )
 
 
-def matching_acls(image: MetadataImage, wanted: AclBindingFilter) -> Generator[None, None, list[StandardAcl]]:
+def matching_acls(image: MetadataImage, wanted: AclBindingFilter) -> Job[list[StandardAcl]]:
     """The rules a filter means, in steps."""
     out: list[StandardAcl] = []
     for number, acl in enumerate(image.acls, 1):
         if wanted.matches(acl):
             out.append(acl)
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     return out

@@ -8,7 +8,7 @@ One value at a time: KIP-339; settings of brokers: KIP-226.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -31,7 +31,8 @@ from ottla.controller.partitions.partition_assignment import (
     RequestTooLarge,
     check_batch_limits,
 )
-from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, collect_steps, find_duplicates_steps, first_occurrences
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, collect_job, find_duplicates_job, first_occurrences
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -178,7 +179,7 @@ def _next_value(
 
 def _alter_resource(
     image: MetadataImage, resource: IncrementalAlterConfigsResource, defaults: ControllerDefaults
-) -> Generator[None, None, list[Message]]:
+) -> Job[list[Message]]:
     """The records that change one resource. Sizes come first: no other rule has to look at what is too long."""
     kind, name = resource.resource_type, resource.resource_name
     table = _TABLES.get(kind)
@@ -195,14 +196,14 @@ def _alter_resource(
         is_twice = is_twice or change.name in names
         names.add(change.name)
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     if is_twice:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     values = image.config(kind, name)
     changed: dict[str, str | None] = {}
     for number, change in enumerate(resource.configs, 1):
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
         op = AlterConfigOp(change.config_operation)
         key = table(change.name) if kind in _KINDS_WITH_LIST_VALUES else None
         value = changed[change.name] = _next_value(key, op, values.get(change.name), change)
@@ -214,7 +215,7 @@ def _alter_resource(
         for key, value in changed.items()
         if value != values.get(key) or kind == RESOURCE_BROKER  # set again, a store is read again (KAFKA-14136)
     )
-    return (yield from collect_steps(made))
+    return (yield from collect_job(made))
 
 
 def _in_order(kind: int, values: Mapping[str, str]) -> list[str]:
@@ -228,7 +229,7 @@ def _check_together(
     resource: IncrementalAlterConfigsResource,
     changed: Mapping[str, str | None],
     defaults: ControllerDefaults,
-) -> Generator[None, None, None]:
+) -> Job[None]:
     """Hold what a resource's settings would become against the rules of its kind.
 
     Values of a broker's settings are the broker's to check (`ottla.broker.config.reconfiguration`).
@@ -244,13 +245,13 @@ def _check_together(
     new = {k: v for k, v in values.items() if v is not None}
     for number, key_name in enumerate(new, 1):
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
         if _TABLES[kind](key_name) is None:
             code, text = _UNKNOWN_KEY_ERRORS[kind]
             raise ProtocolError(code, text + key_name)
     for number, key_name in enumerate(_in_order(kind, new), 1):
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
         key = _TABLES[kind](key_name)
         wrong = None if key is None else check_value(key, new[key_name])
         if wrong is not None:
@@ -266,14 +267,14 @@ def _check_together(
 
 def _replace_resource(
     image: MetadataImage, resource: AlterConfigsResource, defaults: ControllerDefaults
-) -> Generator[None, None, list[Message]]:
+) -> Job[list[Message]]:
     """A resource's settings become exactly what is named; the rest goes back to the defaults."""
     wanted: dict[str, str | None] = {}
     for number, config in enumerate(resource.configs, 1):
         wanted[config.name] = config.value
         if number % YIELD_EVERY == 0:
-            yield
-    changes = yield from collect_steps(
+            yield None
+    changes = yield from collect_job(
         IncrementalAlterableConfig(name, AlterConfigOp.SET, value) for name, value in wanted.items()
     )
     if len(wanted) != len(resource.configs):
@@ -285,7 +286,7 @@ def _replace_resource(
 
 
 AlterConfigsResourceMessage = AlterConfigsResource | IncrementalAlterConfigsResource
-DecideResource = Callable[[MetadataImage, Any, ControllerDefaults], Generator[None, None, list[Message]]]
+DecideResource = Callable[[MetadataImage, Any, ControllerDefaults], Job[list[Message]]]
 MakeResultRow = Callable[[ErrorCode, str | None, int, str], Any]
 """Makes a row of an answer of its error code, message, resource type and resource name."""
 
@@ -297,7 +298,7 @@ def _decide_each(
     decide: DecideResource,
     row: MakeResultRow,
     rows: list[Any],
-) -> Generator[None, None, list[Message]]:
+) -> Job[list[Message]]:
     """Decide on each resource by itself: it changes wholly or not at all. Gives the records.
 
     Raises:
@@ -305,10 +306,10 @@ def _decide_each(
     """
     records: list[Message] = []
     size = 0
-    twice = yield from find_duplicates_steps(map(_resource_key, resources))
+    twice = yield from find_duplicates_job(map(_resource_key, resources))
     for found in first_occurrences(resources, _resource_key, twice):
         if found is None:
-            yield
+            yield None
             continue
         number, resource, is_again = found
         code, message = ErrorCode.NONE, None
@@ -323,7 +324,7 @@ def _decide_each(
         rows.append(row(code, message, resource.resource_type, resource.resource_name))
         check_batch_limits(len(records), size)
         if resource.configs or number % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
     records += _clear_elr_records(image, records)
     check_batch_limits(len(records), size)
     return records
@@ -331,16 +332,16 @@ def _decide_each(
 
 def _refuse_all(
     resources: Iterable[AlterConfigsResourceMessage], error: RequestTooLarge, row: MakeResultRow, rows: list[Any]
-) -> Generator[None, None, None]:
-    twice = yield from find_duplicates_steps(map(_resource_key, resources))
+) -> Job[None]:
+    twice = yield from find_duplicates_job(map(_resource_key, resources))
     for found in first_occurrences(resources, _resource_key, twice):
         if found is None:
-            yield
+            yield None
             continue
         number, resource, _ = found
         rows.append(row(error.code, str(error), resource.resource_type, resource.resource_name))
         if number % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
 
 
 def _resource_key(resource: AlterConfigsResourceMessage) -> tuple[int, str]:

@@ -18,7 +18,7 @@ from ottla.controller.metadata.image import (
 )
 from ottla.controller.partitions.leader_and_isr_updates import leader_acceptor, topic_change_rules
 from ottla.controller.partitions.partition_change_builder import LEADER_RECOVERING, build_partition_change
-from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED
+from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition import (
@@ -49,7 +49,7 @@ def alter_partition(
     for wanted in request.topics:
         seen += 1
         if seen % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
         topic = image.topic_by_id(wanted.topic_id)
         rules = topic_change_rules(image, static, topic) if topic is not None else None
         rows = AlterPartitionResponseTopicData(wanted.topic_id)
@@ -57,7 +57,7 @@ def alter_partition(
         for asked in wanted.partitions:
             seen += 1
             if seen % YIELD_EVERY == 0:
-                yield
+                yield None
             row = AlterPartitionResponsePartitionData(asked.partition_index)
             rows.partitions.append(row)
             if topic is None or rules is None:

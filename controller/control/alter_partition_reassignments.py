@@ -24,7 +24,7 @@ from ottla.controller.partitions.reassignment_state import (
     reassignment_to,
     revert_reassignment,
 )
-from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, sort_steps
+from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, sort_job
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -60,14 +60,14 @@ def alter_partition_reassignments(
     for asked in request.topics:
         seen += 1
         if seen % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
         topic = image.topics.get(asked.name)
         rules = topic_change_rules(image, static, topic) if topic is not None else PartitionChangeRules()
         rows = StreamingArray(AlterPartitionReassignmentsResponse, version)
         for wanted in asked.partitions:
             seen += 1
             if seen % YIELD_EVERY == 0:
-                yield
+                yield None
             row = ReassignablePartitionResponse(wanted.partition_index, 0, None)
             try:
                 record = _decide_row(image, request, topic, asked.name, wanted, rules)
@@ -163,13 +163,13 @@ def list_partition_reassignments(
     seen = 0
     asked: Iterable[tuple[str, Iterable[int] | None]]
     if request.topics is None:
-        asked = ((name, None) for name in (yield from sort_steps(image.topics)))
+        asked = ((name, None) for name in (yield from sort_job(image.topics)))
     else:
         asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
     for name, numbers in asked:
         seen += 1
         if seen % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
         topic = image.topics.get(name)
         if topic is None:
             continue
@@ -177,7 +177,7 @@ def list_partition_reassignments(
         for number in topic.partitions if numbers is None else numbers:
             seen += 1
             if seen % YIELD_EVERY == 0:
-                yield
+                yield None
             p = topic.partitions.get(number)
             if p is not None and is_reassignment_in_progress(p):
                 rows.append(OngoingPartitionReassignment(number, list(p.replicas), list(p.adding), list(p.removing)))

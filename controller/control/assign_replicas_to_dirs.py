@@ -5,7 +5,7 @@ Source: ``ReplicationControlManager.handleAssignReplicasToDirs`` (apache/kafka 4
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage, TopicImage
@@ -15,7 +15,8 @@ from ottla.controller.partitions.leader_and_isr_updates import (
     topic_change_rules,
 )
 from ottla.controller.partitions.partition_change_builder import PartitionElection, build_partition_change
-from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.assign_replicas_to_dirs import (
@@ -51,13 +52,13 @@ def assign_replicas_to_dirs(
     for directory in request.directories:
         seen += 1
         if seen % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
         out = AssignReplicasToDirsResponseDirectoryData(directory.id)
         response.directories.append(out)
         for wanted in directory.topics:
             seen += 1
             if seen % YIELD_EVERY_DECODED == 0:
-                yield
+                yield None
             topic = image.topic_by_id(wanted.topic_id)
             rules = topic_change_rules(image, static, topic) if topic is not None else None
             rows = AssignReplicasToDirsResponseTopicData(wanted.topic_id)
@@ -65,7 +66,7 @@ def assign_replicas_to_dirs(
             for part in wanted.partitions:
                 seen += 1
                 if seen % YIELD_EVERY == 0:
-                    yield
+                    yield None
                 number = part.partition_index
                 error = _row_error(topic, number, broker_id)
                 rows.partitions.append(AssignReplicasToDirsResponsePartitionData(number, error))
@@ -89,7 +90,7 @@ def assign_replicas_to_dirs(
 
 def _remove_from_isr_records(
     image: MetadataImage, static: Mapping[str, str], broker_id: int, lost: set[tuple[bytes, int]]
-) -> Generator[None, None, list[Message]]:
+) -> Job[list[Message]]:
     """Take the broker out of the in-sync sets of partitions that turned out to lie in a failed directory."""
     if not lost:
         return []

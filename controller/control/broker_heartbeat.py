@@ -7,7 +7,7 @@ From KIP-631.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -24,7 +24,8 @@ from ottla.controller.partitions.leader_and_isr_updates import (
     leader_and_isr_updates,
     leads_any_partition,
 )
-from ottla.jobs.steps import collect_distinct_steps
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import collect_distinct_job
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -87,7 +88,7 @@ def current_broker_state(broker: RegisterBrokerRecord, contacts: BrokerHeartbeat
 
 def next_broker_state(
     image: MetadataImage, contacts: BrokerHeartbeatState, request: BrokerHeartbeatRequest
-) -> Generator[None, None, BrokerControlState]:
+) -> Job[BrokerControlState]:
     """The state a heartbeat leads to (the table of R273)."""
     broker_id = request.broker_id
     broker = image.brokers[broker_id]
@@ -113,7 +114,7 @@ def next_broker_state(
 
 def _transition(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, state: BrokerControlState
-) -> Generator[None, None, list[Message]]:
+) -> Job[list[Message]]:
     """The records of a change of state, in Kafka's order (R286)."""
     broker_id, epoch = broker.broker_id, broker.broker_epoch
     if state is BrokerControlState.UNFENCED:
@@ -139,7 +140,7 @@ def _image_without_directories(
 
 def _offline_directory_records(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, told: Collection[bytes]
-) -> Generator[None, None, list[Message]]:
+) -> Job[list[Message]]:
     """Directories that failed: what lies in them is led by others, or by nobody (R290)."""
     gone = {d for d in broker.log_dirs if d in told}
     if not gone:
@@ -158,9 +159,9 @@ def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]
     return ControllerResult(None, records)
 
 
-def _differ(known: Collection[bytes] | None, told: Iterable[bytes]) -> Generator[None, None, bool]:
+def _differ(known: Collection[bytes] | None, told: Iterable[bytes]) -> Job[bool]:
     """Return whether the directories of a heartbeat are others than those ``known``, of which None is none yet."""
-    directories = yield from collect_distinct_steps(told)
+    directories = yield from collect_distinct_job(told)
     return known is None or set(known) != set(directories)
 
 
@@ -182,7 +183,7 @@ def process_heartbeat(
     if len(request.cordoned_log_dirs or ()) > MAX_LISTED:
         return ControllerResult(BrokerHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST))
     now, state = current_broker_state(broker, contacts), (yield from next_broker_state(image, contacts, request))
-    offline = yield from collect_distinct_steps(request.offline_log_dirs)
+    offline = yield from collect_distinct_job(request.offline_log_dirs)
     records: list[Message] = []
     if state is not now:
         records = yield from _transition(_image_without_directories(image, broker, offline), static, broker, state)

@@ -5,7 +5,7 @@ Source: ``ClusterControlManager.java``, ``ProducerIdControlManager.java`` (apach
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
@@ -13,7 +13,8 @@ from ottla.controller.control.controller_result import ControllerResult, Control
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.record_serde import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.controller.partitions.leader_and_isr_updates import leader_and_isr_updates
-from ottla.jobs.steps import YIELD_EVERY, collect_distinct_steps, collect_steps
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY, collect_distinct_job, collect_job
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -67,7 +68,7 @@ def _is_duplicate_broker(
 
 def _registration_error(
     image: MetadataImage, request: BrokerRegistrationRequest, cluster: RegistrationContext
-) -> Generator[None, None, ErrorCode]:
+) -> Job[ErrorCode]:
     """Why a broker may not register, in Kafka's order (R269); NONE where it may."""
     if request.cluster_id != cluster.id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -77,7 +78,7 @@ def _registration_error(
         return ErrorCode.BROKER_ID_NOT_REGISTERED
     if max(len(request.listeners), len(request.features), len(request.log_dirs)) > MAX_LISTED:
         return ErrorCode.INVALID_REGISTRATION
-    dirs = yield from collect_distinct_steps(request.log_dirs)
+    dirs = yield from collect_distinct_job(request.log_dirs)
     others = {d for i, b in image.brokers.items() if i != request.broker_id for d in b.log_dirs}
     reserved = {n.to_bytes(16, "big") for n in range(RESERVED_DIRECTORY_IDS)}
     if not dirs or len(dirs) != len(request.log_dirs) or not reserved.isdisjoint(dirs) or not others.isdisjoint(dirs):
@@ -88,7 +89,7 @@ def _registration_error(
         if f.name in finalized or f.name == METADATA_VERSION:
             told[f.name] = f.min_supported_version, f.max_supported_version
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     if any(not low <= finalized.get(name, 0) <= high for name, (low, high) in told.items() if name in finalized):
         return ErrorCode.UNSUPPORTED_VERSION
     if METADATA_VERSION not in told:
@@ -122,19 +123,19 @@ def register_broker(
         request.incarnation_id,
         next_offset if known is None or not amends else known.broker_epoch,
         (
-            yield from collect_steps(
+            yield from collect_job(
                 BrokerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners
             )
         ),
         (
-            yield from collect_steps(
+            yield from collect_job(
                 BrokerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
             )
         ),
         request.rack,
         known.fenced if known is not None and amends else True,
         known.in_controlled_shutdown if known is not None and amends else False,
-        (yield from collect_steps(request.log_dirs)),
+        (yield from collect_job(request.log_dirs)),
     )
     records: list[Message] = []
     if not amends:
@@ -158,12 +159,12 @@ def register_controller(request: ControllerRegistrationRequest) -> ControllerRes
         request.incarnation_id,
         request.zk_migration_ready,
         (
-            yield from collect_steps(
+            yield from collect_job(
                 ControllerEndpoint(x.name, x.host, x.port, x.security_protocol) for x in request.listeners
             )
         ),
         (
-            yield from collect_steps(
+            yield from collect_job(
                 ControllerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
             )
         ),

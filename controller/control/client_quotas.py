@@ -11,14 +11,15 @@ From KIP-546; addresses: KIP-612; changes of the metadata: KIP-599.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits
-from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.alter_client_quotas import (
@@ -137,14 +138,14 @@ def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest)
                 size += len(changed) * sum(len(name or "") for _, name in entity)
                 check_batch_limits(len(records), size)
             if number % YIELD_EVERY_DECODED == 0:
-                yield
+                yield None
         told = list(rows.values())
     except RequestTooLarge as error:
         records, told = [], []
         for number, entry in enumerate(request.entries, 1):
             told.append(_row(_entity(entry.entity), error.code, str(error)))
             if number % YIELD_EVERY_DECODED == 0:
-                yield
+                yield None
     return ControllerResult(AlterClientQuotasResponse(entries=told), [] if request.validate_only else records)
 
 
@@ -208,9 +209,7 @@ def filter_from_request(request: DescribeClientQuotasRequest) -> QuotaEntityFilt
     return QuotaEntityFilter(exact, frozenset(any_name), request.strict)
 
 
-def matching_quotas(
-    image: MetadataImage, wanted: QuotaEntityFilter
-) -> Generator[None, None, dict[QuotaEntity, dict[str, float]]]:
+def matching_quotas(image: MetadataImage, wanted: QuotaEntityFilter) -> Job[dict[QuotaEntity, dict[str, float]]]:
     """Quotas of the entities that are meant; in steps."""
     out: dict[QuotaEntity, dict[str, float]] = {}
     for number, about in enumerate(image.others, 1):
@@ -219,5 +218,5 @@ def matching_quotas(
             assert isinstance(record, ClientQuotaRecord)
             out.setdefault(about[1], {})[about[2]] = record.value
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     return out

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ottla.jobs.job import Job
 from ottla.wire.codec.schema import Message
 
 
@@ -18,7 +19,7 @@ class ControllerResult:
     records: list[Message] = field(default_factory=list)
 
 
-ControllerResultSteps = Generator[None, None, ControllerResult]
+ControllerResultSteps = Job[ControllerResult]
 """A decision made in pieces: wherever it yields, other work may go on. The image it reads does not change meanwhile."""
 
 

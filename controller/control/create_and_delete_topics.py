@@ -8,7 +8,7 @@ From KIP-4; ids: KIP-516.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Generator, Hashable, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.controller.config.config_keys import INTERNAL_TOPIC_KEYS, TOPIC_KEYS, check_value, topic_key
@@ -32,8 +32,9 @@ from ottla.controller.partitions.partition_assignment import (
     manual_assignment,
 )
 from ottla.controller.partitions.replica_placer import RandomFunction
+from ottla.jobs.job import Job
 from ottla.jobs.pending_request import ChargeQuota, no_quota
-from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_steps, first_occurrences
+from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_job, first_occurrences
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.codec.streaming_array import StreamingArray
@@ -101,7 +102,7 @@ def topic_config_error(values: Mapping[str, str | None]) -> str | None:
 
 def _partitions(
     topic: CreatableTopic, image: MetadataImage, defaults: ControllerDefaults, chance: RandomFunction
-) -> Generator[None, None, list[PartitionRegistration]]:
+) -> Job[list[PartitionRegistration]]:
     """The partitions a creation asks for."""
     if topic.assignments:
         if topic.replication_factor != -1:
@@ -154,7 +155,7 @@ def _configs(values: Mapping[str, str], image: MetadataImage) -> list[CreatableT
 
 def _create_topic(
     topic: CreatableTopic, image: MetadataImage, making: TopicCreationContext
-) -> Generator[None, None, tuple[CreatableTopicResult, list[Message]]]:
+) -> Job[tuple[CreatableTopicResult, list[Message]]]:
     values = {c.name: c.value for c in topic.configs}
     wrong = topic_config_error(values)
     if wrong is not None:
@@ -171,7 +172,7 @@ def _create_topic(
     for number, partition in enumerate(partitions):
         records.append(partition_record(topic_id, number, partition))
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     texts = {k: v for k, v in values.items() if v is not None}
     result = CreatableTopicResult(
         topic.name,
@@ -199,9 +200,7 @@ def _name_collision_error(name: str, image: MetadataImage, flats: Mapping[str, s
     return None
 
 
-def _requested_partition_count(
-    request: CreateTopicsRequest, defaults: ControllerDefaults
-) -> Generator[None, None, int]:
+def _requested_partition_count(request: CreateTopicsRequest, defaults: ControllerDefaults) -> Job[int]:
     """How many partitions a request would make at the most (``validateTotalNumberOfPartitions``)."""
     total = 0
     for number, topic in enumerate(request.topics, 1):
@@ -210,18 +209,18 @@ def _requested_partition_count(
         else:
             total += defaults.num_partitions if topic.num_partitions == -1 else max(topic.num_partitions, 0)
         if number % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
     return total
 
 
-def _names_with_underscores(image: MetadataImage) -> Generator[None, None, dict[str, str]]:
+def _names_with_underscores(image: MetadataImage) -> Job[dict[str, str]]:
     flats: dict[str, str] = {}
     for number, name in enumerate(image.topics, 1):
         if "." in name or "_" in name:
             flat = name.replace(".", "_")
             flats[flat] = min(name, flats.get(flat, name))
         if number % (10 * YIELD_EVERY) == 0:
-            yield
+            yield None
     return flats
 
 
@@ -237,14 +236,14 @@ def create_topics(
         configs: list[CreatableTopicConfigs] | None = [] if version >= 5 else None
         return CreatableTopicResult(name, error_code=error.code, error_message=error.message, configs=configs)
 
-    twice = yield from find_duplicates_steps(topic.name for topic in request.topics)
+    twice = yield from find_duplicates_job(topic.name for topic in request.topics)
     try:
         if (yield from _requested_partition_count(request, making.defaults)) > MAX_PARTITIONS_PER_REQUEST:
             raise RequestTooLarge(TOO_MANY_PARTITIONS)
         flats = yield from _names_with_underscores(image)
         for found in first_occurrences(request.topics, _name_of, twice):
             if found is None:
-                yield
+                yield None
                 continue
             _, topic, is_again = found
             try:
@@ -260,18 +259,18 @@ def create_topics(
             except ProtocolError as error:
                 result = refused(topic.name, error)
             response.topics.append(result)
-            yield
+            yield None
     except RequestTooLarge as error:
         why = ProtocolError(error.code, str(error))
         response.topics = StreamingArray(CreateTopicsResponse, version)
         for found in first_occurrences(request.topics, _name_of, twice):
             if found is None:
-                yield
+                yield None
                 continue
             number, topic, _ = found
             response.topics.append(refused(topic.name, why))
             if number % YIELD_EVERY_DECODED == 0:
-                yield
+                yield None
         records = []
     return ControllerResult(response, [] if request.validate_only else records)
 
@@ -291,9 +290,7 @@ def _identity(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
     return item
 
 
-def _names_and_ids(
-    request: DeleteTopicsRequest, twice: Container[Hashable]
-) -> Generator[None, None, tuple[set[str], set[bytes]]]:
+def _names_and_ids(request: DeleteTopicsRequest, twice: Container[Hashable]) -> Job[tuple[set[str], set[bytes]]]:
     """The names that a request gives once, and all ids it gives."""
     names: set[str] = set()
     ids: set[bytes] = set()
@@ -304,7 +301,7 @@ def _names_and_ids(
         elif topic_id == ZERO_UUID and item not in twice:
             names.add(name)
         if number % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
     return names, ids
 
 
@@ -334,15 +331,15 @@ def delete_topics(
     """
     response = DeleteTopicsResponse(responses=StreamingArray(DeleteTopicsResponse, version))
     records: list[Message] = []
-    twice = yield from find_duplicates_steps(_to_delete(request))
+    twice = yield from find_duplicates_job(_to_delete(request))
     names, ids = yield from _names_and_ids(request, twice)
     for found in first_occurrences(_to_delete(request), _identity, twice):
         if found is None:
-            yield
+            yield None
             continue
         number, (name, topic_id), is_again = found
         if number % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
         code, message = ErrorCode.NONE, None
         topic = image.topics.get(name) if name is not None else image.topic_by_id(topic_id)
         if name is None and topic is not None and not is_again and topic.name in names:

@@ -7,8 +7,6 @@ From KIP-195.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage, partition_record
 from ottla.controller.partitions.partition_assignment import (
@@ -19,8 +17,9 @@ from ottla.controller.partitions.partition_assignment import (
     manual_assignment,
 )
 from ottla.controller.partitions.replica_placer import RandomFunction
+from ottla.jobs.job import Job
 from ottla.jobs.pending_request import ChargeQuota, no_quota
-from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_steps, first_occurrences
+from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_job, first_occurrences
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -34,7 +33,7 @@ from ottla.wire.messages.create_partitions import (
 
 def _add_partitions(
     topic: CreatePartitionsTopic, image: MetadataImage, chance: RandomFunction, room: int, spend: ChargeQuota
-) -> Generator[None, None, list[Message]]:
+) -> Job[list[Message]]:
     """The records of a topic's new partitions; more than ``room`` of them are too many for the request."""
     known = image.topics.get(topic.name)
     if known is None:
@@ -67,7 +66,7 @@ def _add_partitions(
     for number, partition in enumerate(partitions, current):
         records.append(partition_record(known.id, number, partition))
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     return records
 
 
@@ -81,11 +80,11 @@ def create_partitions(
     """Add partitions to topics: each gets what it asks for or its error; too large a request is refused as a whole."""
     response = CreatePartitionsResponse(results=StreamingArray(CreatePartitionsResponse, version))
     records: list[Message] = []
-    twice = yield from find_duplicates_steps(topic.name for topic in request.topics)
+    twice = yield from find_duplicates_job(topic.name for topic in request.topics)
     try:
         for found in first_occurrences(request.topics, _name_of, twice):
             if found is None:
-                yield
+                yield None
                 continue
             number, topic, is_again = found
             code, message = ErrorCode.NONE, None
@@ -99,18 +98,18 @@ def create_partitions(
                 code, message = error.code, error.message
             response.results.append(CreatePartitionsTopicResult(topic.name, code, message))
             if number % YIELD_EVERY_DECODED == 0:
-                yield
+                yield None
     except RequestTooLarge as error:
         response.results = StreamingArray(CreatePartitionsResponse, version)
         for found in first_occurrences(request.topics, _name_of, twice):
             if found is None:
-                yield
+                yield None
                 continue
             number, topic, _ = found
             row = CreatePartitionsTopicResult(topic.name, error.code, str(error))
             response.results.append(row)
             if number % YIELD_EVERY_DECODED == 0:
-                yield
+                yield None
         records = []
     return ControllerResult(response, [] if request.validate_only else records)
 

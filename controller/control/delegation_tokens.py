@@ -14,13 +14,14 @@ From KIP-48, tokens for others from KIP-373; in the metadata log since KIP-900.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage
-from ottla.jobs.steps import YIELD_EVERY
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY
 from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.codec.primitives import Buffer, uuid_to_string
 from ottla.wire.codec.schema import Message
@@ -67,14 +68,14 @@ def owner_principal(request: CreateDelegationTokenRequest, principal: str) -> st
     return f"{request.owner_principal_type}:{request.owner_principal_name}"
 
 
-def iterate_tokens(image: MetadataImage) -> Generator[None, None, list[DelegationTokenRecord]]:
+def iterate_tokens(image: MetadataImage) -> Job[list[DelegationTokenRecord]]:
     """Every token there is."""
     out: list[DelegationTokenRecord] = []
     for number, record in enumerate(image.others.values(), 1):
         if isinstance(record, DelegationTokenRecord):
             out.append(record)
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     return out
 
 
@@ -87,9 +88,7 @@ def _number(static: StaticConfig, name: str) -> int:
     return int(static.get(name) or BROKER_KEYS[name].default or 0)
 
 
-def _find_by_hmac(
-    image: MetadataImage, secret: str, shown: Buffer
-) -> Generator[None, None, DelegationTokenRecord | None]:
+def _find_by_hmac(image: MetadataImage, secret: str, shown: Buffer) -> Job[DelegationTokenRecord | None]:
     """The token of an hmac. What has another length is none: comparing takes as long as it has bytes."""
     if len(shown) != _HMAC_BYTES:
         return None
@@ -98,7 +97,7 @@ def _find_by_hmac(
         if hmac.compare_digest(token_hmac(secret, token.token_id), shown):
             return token
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     return None
 
 
@@ -224,5 +223,5 @@ def sweep_expired_tokens(image: MetadataImage, now_ms: int) -> ControllerResultS
                 return ControllerResult(True, gone)
             gone.append(RemoveDelegationTokenRecord(token.token_id))
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     return ControllerResult(False, gone)

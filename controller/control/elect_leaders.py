@@ -17,7 +17,7 @@ from ottla.controller.partitions.partition_change_builder import (
     PartitionElection,
     build_partition_change,
 )
-from ottla.jobs.steps import YIELD_EVERY, YIELD_EVERY_DECODED, sort_steps
+from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, sort_job
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
@@ -72,21 +72,21 @@ def elect_leaders(
     records: list[Message] = []
     named: Iterable[tuple[str, Iterable[int]]]
     if request.topic_partitions is None:
-        named = ((name, image.topics[name].partitions) for name in (yield from sort_steps(image.topics)))
+        named = ((name, image.topics[name].partitions) for name in (yield from sort_job(image.topics)))
     else:
         named = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
     seen = 0
     for name, numbers in named:
         seen += 1
         if seen % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
         topic = image.topics.get(name)
         rules = topic_change_rules(image, static, topic) if topic is not None else PartitionChangeRules()
         rows = StreamingArray(ElectLeadersResponse, version)
         for number in numbers:
             seen += 1
             if seen % YIELD_EVERY == 0:
-                yield
+                yield None
             code, message, record = _elect_row(image, topic, name, number, rules, kind)
             if request.topic_partitions is None and code == ErrorCode.ELECTION_NOT_NEEDED:
                 continue
@@ -129,9 +129,9 @@ def _refused(request: ElectLeadersRequest, version: int, code: ErrorCode, messag
         for seen, number in enumerate(topic.partitions, 1):
             rows.append(PartitionResult(number, code, message))
             if seen % YIELD_EVERY == 0:
-                yield
+                yield None
         results.append(ReplicaElectionResult(topic.topic, rows))
-        yield
+        yield None
     return ControllerResult(ElectLeadersResponse(error_code=code, replica_election_results=results))
 
 
@@ -144,13 +144,13 @@ def _elect_where(
     """Elect wherever it is wanted and somebody else leads after it; the answer: whether there may be more to do."""
     records: list[Message] = []
     seen = 0
-    for name in (yield from sort_steps(image.topics)):
+    for name in (yield from sort_job(image.topics)):
         topic = image.topics[name]
         rules = topic_change_rules(image, static, topic)
         for number, p in topic.partitions.items():
             seen += 1
             if seen % YIELD_EVERY == 0:
-                yield
+                yield None
             record = _elect(image, topic, number, p, rules, kind) if wants(p, rules) else None
             if record is not None:
                 records.append(record)

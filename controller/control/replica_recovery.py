@@ -19,7 +19,7 @@ from ottla.controller.partitions.leader_and_isr_updates import topic_change_rule
 from ottla.controller.partitions.reassignment_plan import BrokerLoads, replace_brokers
 from ottla.controller.partitions.reassignment_state import is_reassignment_in_progress
 from ottla.controller.partitions.replica_placer import is_usable_for_placement
-from ottla.jobs.steps import YIELD_EVERY, sort_steps
+from ottla.jobs.sequences import YIELD_EVERY, sort_job
 from ottla.wire.codec.schema import Message
 
 INTERNAL_TOPIC_REPLICATION_FACTOR = 3
@@ -85,13 +85,13 @@ def expand_internal_topics(image: MetadataImage, static: Mapping[str, str]) -> C
     for seen, (_, _, p) in enumerate(_partitions(image, image.topics), 1):
         brokers.count(p.replicas)
         if seen % YIELD_EVERY == 0:
-            yield
+            yield None
     records: list[Message] = []
     for topic in growing:
         rules = topic_change_rules(image, static, topic)
         for number, p in topic.partitions.items():
             if not _needs_more_replicas(image, p, factor):
-                yield
+                yield None
                 continue
             target = _replicas_on_registered_brokers(image, p)
             brokers.count(p.replicas, -1)
@@ -105,7 +105,7 @@ def expand_internal_topics(image: MetadataImage, static: Mapping[str, str]) -> C
             record = reassign_partition(image, (topic.id, number), p, _rotated(target, number), rules)
             if record is not None:
                 records.append(record)
-            yield
+            yield None
     return ControllerResult(bool(records), records)
 
 
@@ -123,11 +123,11 @@ def replace_lost_replicas(
     away = absences.fenced_for(image, now_ms, after_ms)
     brokers = _placeable_brokers(image)
     lost: list[tuple[TopicImage, int, PartitionRegistration]] = []
-    names = yield from sort_steps(image.topics)
+    names = yield from sort_job(image.topics)
     for seen, (topic, number, p) in enumerate(_partitions(image, names), 1):
         brokers.count(p.replicas)
         if seen % YIELD_EVERY == 0:
-            yield
+            yield None
         if (
             p.leader != NO_LEADER
             and not is_reassignment_in_progress(p)
@@ -146,5 +146,5 @@ def replace_lost_replicas(
             records.append(record)
         if len(records) == MAX_MOVES_PER_RUN:
             return ControllerResult(True, records)
-        yield
+        yield None
     return ControllerResult(False, records)

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error as BadBase64
-from collections.abc import Generator
 from itertools import chain
 
 from ottla.client import scram
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits
-from ottla.jobs.steps import YIELD_EVERY
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_user_scram_credentials import (
@@ -89,12 +89,12 @@ def alter_scram_credentials(image: MetadataImage, request: AlterUserScramCredent
         for number, name in enumerate(names, 1):
             wrong[name] = error.code, str(error)
             if number % YIELD_EVERY == 0:
-                yield
+                yield None
     rows = [AlterUserScramCredentialsResult(name, 0, None) for name in fine]
     for number, (name, why) in enumerate(wrong.items(), 1):
         rows.append(AlterUserScramCredentialsResult(name, *why))
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     return ControllerResult(AlterUserScramCredentialsResponse(results=rows), list(fine.values()))
 
 
@@ -103,14 +103,14 @@ def _alter(
     request: AlterUserScramCredentialsRequest,
     fine: dict[str, Message],
     wrong: dict[str, ScramError],
-) -> Generator[None, None, None]:
+) -> Job[None]:
     """Find for each user what is written or what is wrong. Raises RequestTooLarge: it does not fit into one batch."""
     for number, deletion in enumerate(request.deletions, 1):
         _validate_user(deletion.name, _deletion_error(image, deletion), fine, wrong)
         if deletion.name in fine:
             fine[deletion.name] = RemoveUserScramCredentialRecord(deletion.name, deletion.mechanism)
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     keyless: list[str] = []
     for number, x in enumerate(request.upsertions, 1):
         _validate_user(x.name, _upsertion_error(x), fine, wrong)
@@ -120,7 +120,7 @@ def _alter(
             if not x.salted_password:
                 keyless.append(x.name)
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     for name in keyless:  # Java makes no key of nothing, and finds that once all are taken
         if fine.pop(name, None) is not None:
             wrong[name] = ErrorCode.UNKNOWN_SERVER_ERROR, None

@@ -10,7 +10,6 @@ From KIP-584, with KRaft's levels: KIP-778.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -19,7 +18,8 @@ from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.controller.metadata.record_serde import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION
-from ottla.jobs.steps import YIELD_EVERY, collect_steps, sort_steps
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY, collect_job, sort_job
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata_records import ConfigRecord, FeatureLevelRecord
@@ -115,17 +115,17 @@ def _check_metadata_version(level: int, current: int, kind: int) -> None:
         raise _Refused(what + why)
 
 
-def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Generator[None, None, list[Message]]:
+def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Job[list[Message]]:
     """One record for each feature that moves. Eligible leader replicas need one minimum of in-sync replicas for all."""
     out: list[Message] = []
     for name, level in levels.items():
         if name == KRAFT_VERSION or image.features.get(name, 0) == level:
             continue
         if name == ELR_VERSION and level > 0:
-            places = yield from sort_steps(image.configs)
+            places = yield from sort_job(image.configs)
             for number, (kind, resource) in enumerate(places, 1):
                 if number % YIELD_EVERY == 0:
-                    yield
+                    yield None
                 values = image.config(kind, resource)
                 if kind == RESOURCE_BROKER and resource and MIN_ISR in values:
                     out.append(ConfigRecord(kind, resource, MIN_ISR, None))
@@ -154,11 +154,11 @@ def update_features(
         if name in SUPPORTED_FEATURES or name == unknown:
             wanted[name] = update
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     try:
         for number, (name, update) in enumerate(wanted.items(), 1):
             if number % YIELD_EVERY == 0:
-                yield
+                yield None
             # Version 0 can ask for a downgrade, and Kafka's controller does not listen.
             kind = UpgradeType.UPGRADE if version == 0 else update.upgrade_type
             _check(name, update.max_version_level, levels.get(name, 0), kind, image, me)
@@ -167,7 +167,7 @@ def update_features(
         return reject_update(ErrorCode.INVALID_UPDATE_VERSION, str(error))
     rows: list[UpdatableFeatureResult] = []
     if version < 2:
-        rows = yield from collect_steps(UpdatableFeatureResult(u.feature, 0, "NONE") for u in request.feature_updates)
+        rows = yield from collect_job(UpdatableFeatureResult(u.feature, 0, "NONE") for u in request.feature_updates)
     response = UpdateFeaturesResponse(error_message=None, results=rows)
     records = yield from _records(image, levels, me.min_isr)
     return ControllerResult(response, [] if request.validate_only else records)

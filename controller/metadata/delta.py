@@ -5,12 +5,13 @@ Source: ``MetadataDelta.java``, ``TopicsDelta.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage, TopicImage
-from ottla.jobs.steps import YIELD_EVERY, sort_steps
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY, sort_job
 
 NO_CHANGES: frozenset[Any] = frozenset()
 
@@ -74,12 +75,12 @@ class MetadataDelta:
         )
 
 
-def compare_images(old: MetadataImage, new: MetadataImage) -> Generator[None, None, MetadataDelta]:
+def compare_images(old: MetadataImage, new: MetadataImage) -> Job[MetadataDelta]:
     """What differs, where nobody took in the records in between: a snapshot took the log's place. In steps."""
     topics: dict[str, TopicDelta] = {}
-    for number, name in enumerate((yield from sort_steps({*old.topics, *new.topics})), 1):
+    for number, name in enumerate((yield from sort_job({*old.topics, *new.topics})), 1):
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
         before, after = old.topics.get(name), new.topics.get(name)
         if before == after:
             continue

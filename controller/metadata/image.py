@@ -16,7 +16,7 @@ from immutables import Map
 
 from ottla.controller.metadata.acl import StandardAcl
 from ottla.controller.metadata.persistent_map import PersistentIntMap
-from ottla.jobs.steps import sort_steps
+from ottla.jobs.sequences import sort_job
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages.metadata_records import (
     ConfigRecord,
@@ -167,21 +167,21 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
     return (record for record in image_records_yielding(image) if record is not None)
 
 
-def image_records_yielding(image: MetadataImage) -> Iterator[Message | None]:
+def image_records_yielding(image: MetadataImage) -> Iterator[Any]:
     """As `image_records`; None where other work may go on, which putting very many in order takes."""
     for name, level in _features_first(image.features):
         yield FeatureLevelRecord(name, level)
     yield from (image.brokers[number] for number in sorted(image.brokers))
     yield from (image.controllers[number] for number in sorted(image.controllers))
-    for topic_name in (yield from sort_steps(image.topics)):
+    for topic_name in (yield from sort_job(image.topics)):
         topic = image.topics[topic_name]
         yield TopicRecord(topic.name, topic.id)
         for number, p in topic.partitions.items():
             yield partition_record(topic.id, number, p)
-    for kind, name in (yield from sort_steps(image.configs)):
+    for kind, name in (yield from sort_job(image.configs)):
         for key, value in image.configs[kind, name].items():
             yield ConfigRecord(kind, name, key, value)
-    for about in (yield from sort_steps(image.others, repr)):
+    for about in (yield from sort_job(image.others, repr)):
         yield image.others[about]
     if image.next_producer_id is not None:
         yield image.next_producer_id

@@ -5,7 +5,7 @@ Source: ``MetadataDelta.java`` and the deltas of its parts (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,8 @@ from ottla.controller.metadata.image import (
     partition_from_record,
 )
 from ottla.controller.metadata.persistent_map import IntMapBuilder, PersistentIntMap, to_hash_trie
-from ottla.jobs.steps import YIELD_EVERY, run_to_end, sort_steps
+from ottla.jobs.job import Job, run_to_end
+from ottla.jobs.sequences import YIELD_EVERY, sort_job
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages.metadata_records import (
     AccessControlEntryRecord,
@@ -86,18 +87,17 @@ class ImageBuilder:
             self._dicts[name] = dict(getattr(self.base, name))
         return self._dicts[name]
 
-    def image(self, offset: int, epoch: int) -> MetadataImage:
-        """The image as of ``offset``. More may be taken in afterwards; this image stays as it is."""
-        return run_to_end(self.image_steps(offset, epoch))
+    def image(self, offset: int, epoch: int) -> Job[MetadataImage]:
+        """Make the image as of ``offset``; nothing is taken in meanwhile.
 
-    def image_steps(self, offset: int, epoch: int) -> Generator[None, None, MetadataImage]:
-        """Make the image as of ``offset``; pauses after each hundred topics. Nothing is taken in meanwhile."""
+        More may be taken in afterwards: this image stays as it is.
+        """
         yield from self._reset_remaining_elr()
         for number, (name, partitions) in enumerate(self._partitions.items(), 1):
             topics = self._trie("topics")
             topics[name] = replace(topics[name], partitions=partitions.build())
             if number % YIELD_EVERY == 0:
-                yield
+                yield None
         self._partitions.clear()
         self._values.clear()  # they are the image's from now on
         tries = {name: mutation.finish() for name, mutation in self._tries.items()}
@@ -108,16 +108,12 @@ class ImageBuilder:
         self._dicts = {name: dict(values) for name, values in self._dicts.items()}
         return image
 
-    def delta(self, image: MetadataImage) -> MetadataDelta:
-        """What was touched between the base and ``image``, the last one taken."""
-        return run_to_end(self.delta_steps(image))
-
-    def delta_steps(self, image: MetadataImage) -> Generator[None, None, MetadataDelta]:
-        """Make the delta to ``image``; pauses after each hundred topics."""
+    def delta(self, image: MetadataImage) -> Job[MetadataDelta]:
+        """Make the delta of what was touched between the base and ``image``, the last one made."""
         topics: dict[str, TopicDelta] = {}
         for number, (name, numbers) in enumerate(self._touched.items(), 1):
             if number % YIELD_EVERY == 0:
-                yield
+                yield None
             old, new = self.base.topics.get(name), image.topics.get(name)
             if new is None:
                 numbers = set()
@@ -196,19 +192,19 @@ class ImageBuilder:
         self._elr_reset_topics, self._elr_reset_done = self._trie("topics").finish(), set()
         self._tries["topics"] = to_hash_trie(self._elr_reset_topics).mutate()
 
-    def _reset_remaining_elr(self) -> Generator[None, None, None]:
+    def _reset_remaining_elr(self) -> Job[None]:
         """What is still to be forgotten of all topics, in the order of their names."""
         if self._elr_reset_topics is None:
             return
         seen = 0
-        for name in (yield from sort_steps(self._elr_reset_topics)):
+        for name in (yield from sort_job(self._elr_reset_topics)):
             for _ in self._reset_topic_elr(name) if name not in self._elr_reset_done else (None,):
                 seen += 1
                 if seen % YIELD_EVERY == 0:
-                    yield
+                    yield None
         self._elr_reset_topics = None
 
-    def _reset_topic_elr(self, name: str) -> Generator[None, None, None]:
+    def _reset_topic_elr(self, name: str) -> Job[None]:
         """What a topic's partitions are to forget; one step for each of them."""
         self._elr_reset_done.add(name)
         topic, changing = self._trie("topics").get(name), self._partitions.get(name)
@@ -220,7 +216,7 @@ class ImageBuilder:
                 forgotten = PartitionChangeRecord(number, topic.id, leader=NO_LEADER_CHANGE)
                 forgotten.eligible_leader_replicas, forgotten.last_known_elr = [], []
                 self._partition_change(forgotten)
-            yield
+            yield None
 
     def _config(self, record: ConfigRecord) -> None:
         at = (record.resource_type, record.resource_name)

@@ -11,7 +11,7 @@ From KIP-630.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,7 +22,8 @@ from ottla.controller.metadata.record_serde import (
     decode_batch,
 )
 from ottla.env.disk import Disk, read_file
-from ottla.jobs.steps import YIELD_EVERY, run_to_end
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Message
@@ -69,17 +70,12 @@ def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
     return sorted(SnapshotId(int(m[1]), int(m[2])) for m in found if m)
 
 
-def read_snapshot(disk: Disk, path: str) -> SnapshotContents:
+def read_snapshot(disk: Disk, path: str) -> Job[SnapshotContents]:
     """Read a snapshot file.
 
     Raises:
         CorruptFile: a bad checksum, no footer, or a record that cannot be read.
     """
-    return run_to_end(read_snapshot_steps(disk, path))
-
-
-def read_snapshot_steps(disk: Disk, path: str) -> Generator[None, None, SnapshotContents]:
-    """As `read_snapshot`, in steps of a hundred records."""
     raw = read_file(disk, path)
     out = SnapshotContents()
     ended = False
@@ -95,7 +91,7 @@ def read_snapshot_steps(disk: Disk, path: str) -> Generator[None, None, Snapshot
             for _, message in decode_batch(header, view):
                 out.records.append(message)
                 if len(out.records) % YIELD_EVERY == 0:
-                    yield
+                    yield None
     except WireError as error:
         raise CorruptFile(f"{path}: {error}") from None
     if not ended:
@@ -116,18 +112,16 @@ def _read_control_record(out: SnapshotContents, message: Message | None) -> bool
     return False
 
 
-def encode_snapshot_steps(
+def encode_snapshot(
     snapshot: SnapshotContents,
-    records: Iterable[Message | None],
     epoch: int,
     now_ms: int,
     metadata_version: int = NEWEST_METADATA_VERSION,
-) -> Generator[None, None, bytes]:
-    """Make the bytes of a snapshot file of ``records``; pauses every hundred of them, where other work may go on.
+    records: Iterable[Message | None] | None = None,
+) -> Job[bytes]:
+    """Make the bytes of a snapshot file.
 
-    So it does where one of them is None, which is no record.
-
-    ``snapshot`` gives what surrounds them: the quorum's version and voters, the time of the last record.
+    ``records`` are written in place of those of ``snapshot``; None is no record, only a place for a pause.
     """
     head: list[Message] = [SnapshotHeaderRecord(0, snapshot.timestamp_ms)]
     if snapshot.kraft_version > 0:
@@ -137,9 +131,9 @@ def encode_snapshot_steps(
     parts: list[Buffer] = [control_batch(head, now_ms, 0, epoch)]
     offset = len(head)
     writer = MetadataBatchWriter(now_ms)
-    for number, record in enumerate(records, 1):
+    for number, record in enumerate(snapshot.records if records is None else records, 1):
         if record is None:
-            yield
+            yield None
             continue
         writer.add_message(record, metadata_version)
         if writer.count == RECORDS_PER_BATCH:
@@ -147,19 +141,12 @@ def encode_snapshot_steps(
             offset += writer.count
             writer = MetadataBatchWriter(now_ms)
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     if writer.count:
         parts.append(writer.build(offset, epoch))
         offset += writer.count
     parts.append(control_batch([SnapshotFooterRecord()], now_ms, offset, epoch))
     return b"".join(parts)
-
-
-def encode_snapshot(
-    snapshot: SnapshotContents, epoch: int, now_ms: int, metadata_version: int = NEWEST_METADATA_VERSION
-) -> bytes:
-    """The bytes of a snapshot file, made at once."""
-    return run_to_end(encode_snapshot_steps(snapshot, snapshot.records, epoch, now_ms, metadata_version))
 
 
 def read_snapshot_header(disk: Disk, path: str) -> SnapshotContents:

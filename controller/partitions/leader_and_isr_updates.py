@@ -5,7 +5,7 @@ Source: ``ReplicationControlManager.generateLeaderAndIsrUpdates`` and its caller
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.controller.config.config_keys import topic_key, valid_canonical_value
 from ottla.controller.metadata.directory_id import is_replica_online
@@ -19,7 +19,8 @@ from ottla.controller.metadata.image import (
 )
 from ottla.controller.metadata.record_serde import ELR_VERSION
 from ottla.controller.partitions.partition_change_builder import PartitionChangeRules, build_partition_change
-from ottla.jobs.steps import YIELD_EVERY, sort_steps
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY, sort_job
 from ottla.wire.codec.schema import Message
 
 NO_BROKER_ID = -1
@@ -56,7 +57,7 @@ def leader_and_isr_updates(
     leaves: int = NO_BROKER_ID,
     comes: int = NO_BROKER_ID,
     lost: int = NO_BROKER_ID,
-) -> Generator[None, None, list[Message]]:
+) -> Job[list[Message]]:
     """One record for each affected partition that changes.
 
     ``leaves`` is taken out of the in-sync sets and cannot lead; ``comes`` counts as alive though it is fenced still;
@@ -71,13 +72,13 @@ def leader_and_isr_updates(
 
     out: list[Message] = []
     seen = 0
-    for name in (yield from sort_steps(image.topics)):
+    for name in (yield from sort_job(image.topics)):
         topic = image.topics[name]
         rules: PartitionChangeRules | None = None
         for number, p in topic.partitions.items():
             seen += 1
             if seen % YIELD_EVERY == 0:
-                yield
+                yield None
             if not affected(p):
                 continue
             rules = rules or topic_change_rules(image, static, topic)
@@ -96,7 +97,7 @@ def leader_and_isr_updates(
     return out
 
 
-def leads_any_partition(image: MetadataImage, broker_id: int) -> Generator[None, None, bool]:
+def leads_any_partition(image: MetadataImage, broker_id: int) -> Job[bool]:
     """Whether a broker leads any partition."""
     seen = 0
     for topic in image.topics.values():
@@ -105,7 +106,7 @@ def leads_any_partition(image: MetadataImage, broker_id: int) -> Generator[None,
                 return True
             seen += 1
             if seen % (10 * YIELD_EVERY) == 0:
-                yield
+                yield None
     return False
 
 

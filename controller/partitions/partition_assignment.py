@@ -5,12 +5,13 @@ Source: ``ReplicationControlManager.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from ottla.controller.metadata.directory_id import default_directory_id
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
 from ottla.controller.partitions.replica_placer import RandomFunction, StripedReplicaPlacer
-from ottla.jobs.steps import YIELD_EVERY
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -84,7 +85,7 @@ def _wrong(why: str) -> ProtocolError:
 
 def manual_assignment(
     image: MetadataImage, assignments: Sequence[tuple[int, Sequence[int]]], factor: int | None
-) -> Generator[None, None, list[PartitionRegistration]]:
+) -> Job[list[PartitionRegistration]]:
     """Partitions where somebody said where: (number, replicas), in any order.
 
     Raises:
@@ -104,13 +105,13 @@ def manual_assignment(
             )
         made[number] = new_partition(image, replicas, isr)
         if count % YIELD_EVERY == 0:
-            yield
+            yield None
     return [made[number] for number in sorted(made)]
 
 
 def automatic_assignment(
     image: MetadataImage, count: int, factor: int, chance: RandomFunction
-) -> Generator[None, None, list[PartitionRegistration]]:
+) -> Job[list[PartitionRegistration]]:
     """So many partitions, wherever they go best.
 
     Raises:
@@ -122,5 +123,5 @@ def automatic_assignment(
         replicas = placer.place_next()
         made.append(new_partition(image, replicas, active_brokers(image, replicas)))
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     return made

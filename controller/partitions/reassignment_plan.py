@@ -8,15 +8,16 @@ Kafka leaves this to tools. The rules are Ottla's own; what Kafka itself does fo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from ottla.jobs.steps import YIELD_EVERY
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY
 
 T = TypeVar("T")
 PlannedPartition = tuple[str, int]
 """Topic and number."""
-PlanSteps = Generator[None, None, T]
+PlanSteps = Job[T]
 
 
 class PlannedReassignment(NamedTuple):
@@ -63,7 +64,7 @@ def count_partitions(
     for seen, (_, replicas) in enumerate(partitions, 1):
         brokers.count(replicas)
         if seen % YIELD_EVERY == 0:
-            yield
+            yield None
     return brokers
 
 
@@ -97,7 +98,7 @@ def drain(
     stuck: list[PlannedPartition] = []
     for seen, (at, replicas) in enumerate(sorted(partitions.items()), 1):
         if seen % YIELD_EVERY == 0:
-            yield
+            yield None
         if leaving and not set(leaving).isdisjoint(replicas):
             target = replace_brokers(brokers, replicas, leaving)
             if target is None:
@@ -120,13 +121,13 @@ def rebalance(
         for at, replicas in plan.items():
             seen += 1
             if seen % YIELD_EVERY == 0:
-                yield
+                yield None
             plan[at] = step(brokers, replicas, total)
     for _ in range(2):  # the second time for what had no better leader before others moved
         for at, replicas in plan.items():
             seen += 1
             if seen % YIELD_EVERY == 0:
-                yield
+                yield None
             plan[at] = _prefer_least_loaded_leader(brokers, replicas)
     return [PlannedReassignment(at, replicas) for at, replicas in plan.items() if replicas != tuple(partitions[at])]
 

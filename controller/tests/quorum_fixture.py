@@ -19,6 +19,7 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft.state_machine.quorum_timeouts import QuorumTimeouts
 from ottla.controller.tests.controller_fixture import ControllerTestEnv
 from ottla.env.memory_disk import MemoryDisk
+from ottla.jobs.job import run_to_end
 from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.api_keys import ApiKey, request_class
@@ -194,7 +195,7 @@ class ControllerQuorum:
             session = member.disk.session()
             session.makedirs(directory)
             if member.votes and not static:
-                raw = encode_snapshot(SnapshotContents([], 1, VotersRecord(0, rows)), 0, 0)
+                raw = run_to_end(encode_snapshot(SnapshotContents([], 1, VotersRecord(0, rows)), 0, 0))
                 write_snapshot(session, f"{directory}/{SnapshotId(0, 0).file_name}", raw)
             session.fsync_dir("/data")
             session.fsync_dir(directory)

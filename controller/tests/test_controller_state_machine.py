@@ -23,7 +23,7 @@ from ottla.controller.metadata.snapshot_files import (
     write_snapshot,
 )
 from ottla.env.memory_disk import MemoryDisk
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.assign_replicas_to_dirs import (
@@ -111,8 +111,8 @@ def submit(machine: ControllerStateMachine, request: Any, version: int = 7) -> A
 
 
 def publish(machine: ControllerStateMachine, offset: int, epoch: int = 1) -> MetadataImage:
-    machine.complete_append(offset, epoch)
-    return machine.publish()[0]
+    run_to_end(machine.complete_append(offset, epoch))
+    return run_to_end(machine.publish())[0]
 
 
 def create(machine: ControllerStateMachine, name: str, partitions: int = 1, factor: int = 1, **more: Any) -> Any:
@@ -319,10 +319,10 @@ def test_snapshot_files_are_read_again_and_damage_is_seen() -> None:
     session = disk.session()
     session.makedirs("/d")
     records = list(image_records(populated().image))
-    raw = encode_snapshot(SnapshotContents(records, timestamp_ms=5), 3, 7)
+    raw = run_to_end(encode_snapshot(SnapshotContents(records, timestamp_ms=5), 3, 7))
     path = f"/d/{SnapshotId(501, 3).file_name}"
     write_snapshot(session, path, raw)
-    back = read_snapshot(session, path)
+    back = run_to_end(read_snapshot(session, path))
     assert (back.records, back.timestamp_ms) == (records, 5)
     assert disk.files[path].mode == 0o400
     for at in range(0, len(raw), 37):
@@ -330,11 +330,11 @@ def test_snapshot_files_are_read_again_and_damage_is_seen() -> None:
             continue
         disk.files[path].data[at] ^= 0x10
         with contextlib.suppress(CorruptFile):
-            assert read_snapshot(session, path).records == records
+            assert run_to_end(read_snapshot(session, path)).records == records
         disk.files[path].data[at] ^= 0x10
     del disk.files[path].data[-40:]
     with pytest.raises(CorruptFile):
-        read_snapshot(session, path)
+        run_to_end(read_snapshot(session, path))
 
 
 def test_an_empty_image_has_nothing() -> None:

@@ -16,11 +16,12 @@ from ottla.controller.control import broker_heartbeat, broker_heartbeat_tracker,
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.image import MetadataImage, image_records_yielding
 from ottla.controller.metadata.image_builder import ImageBuilder
-from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, encode_snapshot_steps
+from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, encode_snapshot
 from ottla.controller.partitions import reassignment_plan
 from ottla.controller.partitions.leader_and_isr_updates import leader_and_isr_updates, leads_any_partition
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish
-from ottla.jobs.steps import SORT_CHUNK, YIELD_EVERY, YIELD_EVERY_DECODED, run_to_end, sort_steps
+from ottla.jobs.job import Job, run_to_end
+from ottla.jobs.sequences import SORT_CHUNK, YIELD_EVERY, YIELD_EVERY_DECODED, sort_job
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from ottla.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -160,7 +161,7 @@ def listed(count: int) -> Steps:
 
 
 def snapshot(count: int) -> Steps:
-    return encode_snapshot_steps(SnapshotContents(), (NoOpRecord() for _ in range(count)), 1, 0)
+    return encode_snapshot(SnapshotContents(), 1, 0, records=(NoOpRecord() for _ in range(count)))
 
 
 def deleted(count: int) -> Steps:
@@ -241,8 +242,8 @@ def test_an_image_and_its_delta_are_made_a_hundred_topics_at_once() -> None:
     for topic in list(controller.image.topics.values()):
         controller.replay(0, PartitionChangeRecord(0, topic.id, leader=-1))
     before = controller.image
-    assert pauses(controller.complete_append_steps(controller.image.offset + 750, 1)) == 7
-    publishing = controller.publish_steps()
+    assert pauses(controller.complete_append(controller.image.offset + 750, 1)) == 7
+    publishing = controller.publish()
     for _ in range(7):
         next(publishing)
         assert controller.image is before, "nobody sees it before it is whole"
@@ -280,7 +281,7 @@ class ComparisonCounter:
 def test_very_many_things_are_put_in_order_with_few_comparisons_in_a_step() -> None:
     numbers = random.Random(1).sample(range(10 * SORT_CHUNK), 10 * SORT_CHUNK)
     ComparisonCounter.compared = before = most = 0
-    for _ in sort_steps(map(ComparisonCounter, numbers)):
+    for _ in sort_job(map(ComparisonCounter, numbers)):
         most, before = max(most, ComparisonCounter.compared - before), ComparisonCounter.compared
     assert before > len(numbers)
     assert most <= SORT_CHUNK * SORT_CHUNK.bit_length()
@@ -289,8 +290,8 @@ def test_very_many_things_are_put_in_order_with_few_comparisons_in_a_step() -> N
 @pytest.mark.parametrize("count", [0, 1, SORT_CHUNK, SORT_CHUNK + 1, 3 * SORT_CHUNK])
 def test_things_are_put_in_the_order_sorted_has_those_that_are_equal_among_them(count: int) -> None:
     things = [(number * 7919 % 100, number) for number in range(count)]
-    assert run_to_end(sort_steps(things)) == sorted(things)
-    assert run_to_end(sort_steps(things, key=lambda x: x[0])) == sorted(things, key=lambda x: x[0])
+    assert run_to_end(sort_job(things)) == sorted(things)
+    assert run_to_end(sort_job(things, key=lambda x: x[0])) == sorted(things, key=lambda x: x[0])
 
 
 @pytest.mark.parametrize(("partitions", "topics"), [(1_000, 2), (80, 25)])
@@ -303,7 +304,7 @@ def test_all_eligible_leaders_are_forgotten_in_steps(partitions: int, topics: in
             controller.replay(image.offset, change)
     publish(controller, image.offset)
     controller.replay(image.offset, ClearElrRecord(""))
-    assert pauses(controller.complete_append_steps(image.offset, 1)) == 20
+    assert pauses(controller.complete_append(image.offset, 1)) == 20
     assert not any(p.elr for t in controller.latest_image.topics.values() for p in t.partitions.values())
 
 
@@ -313,12 +314,12 @@ def test_what_is_in_a_snapshot_is_put_in_order_in_steps(monkeypatch: pytest.Monk
         image.replay(TopicRecord(f"t{number}", number.to_bytes(16, "big")))
         image.replay(ConfigRecord(2, f"t{number}", "k", "v"))
         image.replay(UserScramCredentialRecord(f"u{number}", 1))
-    monkeypatch.setattr("ottla.jobs.steps.SORT_CHUNK", 10)
-    told = list(image_records_yielding(image.image(1, 1)))
+    monkeypatch.setattr("ottla.jobs.sequences.SORT_CHUNK", 10)
+    told = list(image_records_yielding(run_to_end(image.image(1, 1))))
     assert told.count(None) == 3 * (5 + 1)
-    assert pauses(encode_snapshot_steps(SnapshotContents(), told, 1, 0)) == 18 + 1, "and one for each hundred records"
-    assert run_to_end(encode_snapshot_steps(SnapshotContents(), told, 1, 0)) == run_to_end(
-        encode_snapshot_steps(SnapshotContents(), filter(None, told), 1, 0)
+    assert pauses(encode_snapshot(SnapshotContents(), 1, 0, records=told)) == 18 + 1, "and one for each hundred records"
+    assert run_to_end(encode_snapshot(SnapshotContents(), 1, 0, records=told)) == run_to_end(
+        encode_snapshot(SnapshotContents(), 1, 0, records=filter(None, told))
     )
 
 
@@ -329,8 +330,8 @@ def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -
         image.replay(TopicRecord(f"t{number}", number.to_bytes(16, "big")))
     rounds, written = list[int](), list[bytes]()
 
-    async def counting(steps: Steps) -> bytes:
-        rounds.append(pauses(steps))
+    async def counting(_: Any, job: Job[bytes]) -> bytes:
+        rounds.append(pauses(job))
         return b"a snapshot"
 
     class AtOnce:
@@ -342,10 +343,10 @@ def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -
 
     store: Any = SimpleNamespace(write_snapshot=lambda name, raw: written.append(raw))
     raft: Any = SimpleNamespace(run_between_steps=lambda work: None)
-    monkeypatch.setattr("ottla.jobs.steps.SORT_CHUNK", 10)
-    monkeypatch.setattr(snapshot_generator, "run_yielding", counting)
+    monkeypatch.setattr("ottla.jobs.sequences.SORT_CHUNK", 10)
+    monkeypatch.setattr(snapshot_generator, "run_in_background", counting)
     ours = snapshot_generator.SnapshotGenerator(AtOnce(), store, raft, pytest.fail)  # type: ignore[arg-type]
-    trio.run(ours._write, image.image(1, 1), SnapshotId(2, 1), SnapshotContents())
+    trio.run(ours._write, run_to_end(image.image(1, 1)), SnapshotId(2, 1), SnapshotContents())
     assert (rounds, written) == ([5 + 1], [b"a snapshot"])
 
 
@@ -355,5 +356,5 @@ def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -
 def test_all_topics_are_put_in_order_in_steps(monkeypatch: pytest.MonkeyPatch, request_: Any) -> None:
     controller = filled(1, 50)
     few = pauses(controller.decide(request_))
-    monkeypatch.setattr("ottla.jobs.steps.SORT_CHUNK", 10)
+    monkeypatch.setattr("ottla.jobs.sequences.SORT_CHUNK", 10)
     assert pauses(controller.decide(request_)) == few + 5 + 1

@@ -11,6 +11,7 @@ from ottla.controller.metadata_loader import MetadataLoader
 from ottla.controller.raft.store.metadata_store import MetadataStore
 from ottla.controller.tests.test_controller_state_machine import machine
 from ottla.controller.tests.test_quorum_controller import virtual
+from ottla.jobs.job import run_to_end
 from ottla.wire.messages.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -54,9 +55,9 @@ def settings(loader: MetadataLoader) -> set[str]:
 async def test_records_are_taken_in_once_and_in_order() -> None:
     store: Any = ScriptedMetadataStore(-1)
     loader = MetadataLoader(machine(), store)
-    await loader.catch_up(3)
-    await loader.catch_up(3)
-    await loader.catch_up(5)
+    run_to_end(loader.catch_up(3))
+    run_to_end(loader.catch_up(3))
+    run_to_end(loader.catch_up(5))
     assert store.read == [0, 1, 2, 3, 4]
     assert (loader.position, settings(loader)) == (5, {f"k{n}" for n in range(5)})
     assert (loader._machine.latest_image.offset, loader._machine.latest_image.epoch) == (4, 1)
@@ -66,10 +67,10 @@ async def test_records_are_taken_in_once_and_in_order() -> None:
 async def test_a_snapshot_in_the_middle_takes_the_place_of_all_that_was_read() -> None:
     store: Any = ScriptedMetadataStore(2)
     loader = MetadataLoader(machine(), store)
-    await loader.catch_up(5)
+    run_to_end(loader.catch_up(5))
     assert store.read == [0, 1, 2]
     assert loader.position == 0, "nothing of it counts"
-    await loader.catch_up(50)
+    run_to_end(loader.catch_up(50))
     assert (loader.position, settings(loader)) == (50, {"whole"})
     assert (loader._machine.latest_image.offset, loader._machine.latest_image.epoch) == (49, 3)
 
@@ -83,8 +84,8 @@ def held() -> Any:
     controller = machine()
     for record in (BeginTransactionRecord("x"), ConfigRecord(2, "t", "first", "v")):
         controller.replay(1, record)
-    controller.complete_append(2, 1)
-    controller.publish()
+    run_to_end(controller.complete_append(2, 1))
+    run_to_end(controller.publish())
     return controller
 
 
@@ -95,7 +96,7 @@ def test_r266_what_was_open_when_the_image_was_taken_is_open_again_once_the_rest
         controller.revert()
         assert controller.in_transaction
         controller.replay(3, EndTransactionRecord())
-        controller.complete_append(3, 1)
+        run_to_end(controller.complete_append(3, 1))
         assert dict(controller.latest_image.config(2, "t")) == {"first": "v"}
 
 

@@ -10,6 +10,7 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.tests.controller_fixture import register_broker
 from ottla.controller.tests.quorum_fixture import CLUSTER_ID, ControllerQuorum, ControllerQuorumNode
 from ottla.controller.tests.test_quorum_controller import code, topic, virtual
+from ottla.jobs.job import run_in_background
 from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -347,8 +348,10 @@ async def test_a_transaction_left_open_is_still_open_for_a_leader_that_could_not
         leader = await quorum.leader()
         await with_broker(leader)
         turns = leader._request_processor
-        await turns.append([BeginTransactionRecord("x"), TopicRecord("lost", bytes(15) + b"\x05")])
-        await turns.commit()
+        await run_in_background(
+            leader._env, turns.append([BeginTransactionRecord("x"), TopicRecord("lost", bytes(15) + b"\x05")])
+        )
+        await run_in_background(leader._env, turns.commit())
         await quorum.wait_converged()
         quorum.nodes[leader.node_id].kill()
         following = await quorum.leader()

@@ -10,6 +10,7 @@ import trio
 from ottla.controller.tests.controller_fixture import ControllerFixture
 from ottla.controller.tests.test_quorum_controller import LOG, code, topic, virtual
 from ottla.env.env import ThreadPool
+from ottla.jobs.job import run_in_background
 from ottla.wire.messages.metadata_records import BeginTransactionRecord, ConfigRecord, EndTransactionRecord
 
 
@@ -87,17 +88,17 @@ async def test_r230_no_snapshot_is_taken_while_a_metadata_transaction_is_open() 
     ground = ControllerFixture(**{"metadata.log.max.record.bytes.between.snapshots": "1000"})
     async with ground.controller() as controller:
         turns, store = controller._request_processor, controller._store
-        await turns.append([BeginTransactionRecord("x")])
-        await turns.commit()
+        await run_in_background(ground.env, turns.append([BeginTransactionRecord("x")]))
+        await run_in_background(ground.env, turns.commit())
         await trio.sleep(1)
         before = list(store.snapshots)
         for number in range(20):
-            await turns.append([ConfigRecord(2, "t", f"k{number}", "v" * 100)])
-            await turns.commit()
+            await run_in_background(ground.env, turns.append([ConfigRecord(2, "t", f"k{number}", "v" * 100)]))
+            await run_in_background(ground.env, turns.commit())
             await trio.sleep(1)
         assert store.snapshots == before
-        await turns.append([EndTransactionRecord()])
-        await turns.commit()
+        await run_in_background(ground.env, turns.append([EndTransactionRecord()]))
+        await run_in_background(ground.env, turns.commit())
         await trio.sleep(1)
         assert len(store.snapshots) == len(before) + 1
 

@@ -32,6 +32,7 @@ from ottla.controller.storage_formatter import (
     read_snapshot_voters,
 )
 from ottla.env.memory_disk import MemoryDisk, ProcessKilled
+from ottla.jobs.job import run_to_end
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.codec.primitives import uuid_to_string
@@ -69,7 +70,7 @@ def test_r238_a_listed_voter_takes_its_id_from_the_list_and_knows_all_voters() -
     made = FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS))
     assert made.metadata.read_meta_properties() == MetaProperties(CLUSTER, 2, TWO)
     assert read_snapshot_voters(made.metadata) == VOTERS
-    first = read_snapshot(made.disk.session(), f"/b/__cluster_metadata-0/{SnapshotId(0, 0).file_name}")
+    first = run_to_end(read_snapshot(made.disk.session(), f"/b/__cluster_metadata-0/{SnapshotId(0, 0).file_name}"))
     assert (first.kraft_version, first.records, first.timestamp_ms) == (1, [], 77)
     assert made.report == [
         "Formatting data directory /a with metadata.version 4.3-IV0.",
@@ -96,7 +97,8 @@ def test_where_no_voters_are_given_none_are_written_and_every_directory_has_the_
     assert read_snapshot_voters(made.metadata) is None
     assert "Formatting metadata directory /b" in made.report[1]
     for path in ("/a", "/b"):
-        assert read_snapshot(made.disk.session(), f"{path}/bootstrap.checkpoint").records == bootstrap_records()
+        first = run_to_end(read_snapshot(made.disk.session(), f"{path}/bootstrap.checkpoint"))
+        assert first.records == bootstrap_records()
 
 
 def test_a_formatted_directory_is_passed_over_only_where_that_is_asked_for() -> None:
@@ -128,7 +130,7 @@ def test_a_power_cut_at_any_call_leaves_a_whole_directory_or_one_without_identit
         directory = LogDirectory(disk.session(), "/d")
         if directory.read_meta_properties() is not None:
             assert read_snapshot_voters(directory) == VOTERS[:1]
-            assert read_snapshot(disk.session(), "/d/bootstrap.checkpoint").records == bootstrap_records()
+            assert run_to_end(read_snapshot(disk.session(), "/d/bootstrap.checkpoint")).records == bootstrap_records()
             whole += 1
     assert 0 < whole < 58
 
@@ -136,10 +138,10 @@ def test_a_power_cut_at_any_call_leaves_a_whole_directory_or_one_without_identit
 def test_the_newest_snapshot_says_who_votes() -> None:
     made = FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS))
     disk, path = made.disk.session(), "/b/__cluster_metadata-0"
-    first = read_snapshot(disk, f"{path}/{SnapshotId(0, 0).file_name}")
+    first = run_to_end(read_snapshot(disk, f"{path}/{SnapshotId(0, 0).file_name}"))
     assert first.voters is not None
     first.voters.voters[1].endpoints[0].port = 4444
-    write_snapshot(disk, f"{path}/{SnapshotId(9, 2).file_name}", encode_snapshot(first, 2, 0))
+    write_snapshot(disk, f"{path}/{SnapshotId(9, 2).file_name}", run_to_end(encode_snapshot(first, 2, 0)))
     assert list_snapshots(disk, path)[-1] == SnapshotId(9, 2)
     known = read_snapshot_voters(made.metadata)
     assert known is not None

@@ -18,6 +18,7 @@ from ottla.controller.metadata import record_serde as mr
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.metadata.snapshot_files import read_snapshot
 from ottla.env.disk import Disk, read_file
+from ottla.jobs.job import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile, read_properties
 from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.segment.indexes import OffsetIndex, TimeIndex, read_txn_index
@@ -199,7 +200,7 @@ def dump_file(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
     topic = directory.rpartition("/")[2].rpartition("-")[0]
     stem, _, suffix = name.rpartition(".")
     if suffix == "checkpoint":
-        read_snapshot(disk, path)
+        run_to_end(read_snapshot(disk, path))
         yield from dump_segment(read_file(disk, path), "__cluster_metadata", deep=deep)
     elif suffix == "log" and stem.isdigit():
         yield from dump_segment(read_file(disk, path), topic, deep=deep)

@@ -36,6 +36,7 @@ from ottla.controller.metadata.image import (
 )
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.partitions.leader_and_isr_updates import topic_change_rules
+from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import metadata_records
@@ -54,7 +55,7 @@ def image_with(*records: metadata_records.ConfigRecord) -> MetadataImage:
     draft.replay(metadata_records.PartitionRecord(0, bytes([9] * 16), [1, 2], [1], [], [], 1, 0, 0, 0, [bytes(16)] * 2))
     for record in records:
         draft.replay(record)
-    return draft.image(1, 1)
+    return run_to_end(draft.image(1, 1))
 
 
 def values_of(key: ConfigKey) -> list[str]:

@@ -31,6 +31,7 @@ from ottla.controller.metadata.image import (
 )
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.partitions.leader_and_isr_updates import topic_change_rules
+from ottla.jobs.job import run_to_end
 from ottla.wire.messages import metadata_records
 
 ODD = (
@@ -56,7 +57,7 @@ def image_of(*rows: tuple[int, str, str, str]) -> MetadataImage:
     draft.replay(metadata_records.PartitionRecord(0, bytes([9] * 16), [1, 2], [1], [], [], 1, 0, 0, 0, [bytes(16)] * 2))
     for row in rows:
         draft.replay(metadata_records.ConfigRecord(*row))
-    return draft.image(1, 1)
+    return run_to_end(draft.image(1, 1))
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from ottla.broker.config.reconfiguration import validate_reconfiguration
 from ottla.broker.tests.run_steps import run_steps
 from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.job import run_to_end
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import metadata_records
 
@@ -99,7 +100,7 @@ def with_settings(*rows: tuple[str, str, str]) -> MetadataImage:
     draft = ImageBuilder(MetadataImage())
     for broker, name, value in rows:
         draft.replay(metadata_records.ConfigRecord(RESOURCE_BROKER, broker, name, value))
-    return draft.image(1, 1)
+    return run_to_end(draft.image(1, 1))
 
 
 def refused(name: str, stored: dict[str, str], image: MetadataImage | None = None, **settings: str) -> str | None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Awaitable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.dispatch.dispatcher import LARGE_BYTES, Uncancellable
+from ottla.broker.dispatch.dispatcher import LARGE_BYTES
 from ottla.broker.network.bound_listeners import BindError, BoundListeners
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
-from ottla.jobs.time_slice import TimeSlice
+from ottla.broker.tests.handler_fixture import start
+from ottla.jobs.job import SLICE_MS
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
@@ -25,8 +27,8 @@ FIND = ApiKey.FIND_COORDINATOR
 
 
 def answered(stage: DispatcherFixture, raw: bytes) -> Any:
-    peer, turn = Peer("h", ("a", 1)), TimeSlice(stage.env)  # type: ignore[arg-type]
-    return stage.dispatcher.handle_request(peer, parse_request(memoryview(raw)[4:]), turn)
+    result = stage.dispatcher.handle_request(Peer("h", ("a", 1)), parse_request(memoryview(raw)[4:]))
+    return start(result, each_ms=SLICE_MS / 8)
 
 
 def find(count: int, more_bytes: int = 0) -> bytes:
@@ -53,9 +55,9 @@ def test_only_many_elements_in_a_large_request_are_read_in_slices(
 
     async def run() -> None:
         result = answered(stage, raw)
-        assert isinstance(result, Uncancellable) == prepares
-        if isinstance(result, Uncancellable):
-            result = await result.work
+        assert isinstance(result, Awaitable) == prepares
+        if isinstance(result, Awaitable):
+            result = await result
         assert result[0] == 4
         assert result[1] > 0
 
@@ -81,7 +83,7 @@ def test_a_request_that_would_take_gigabytes_ends_its_connection(monkeypatch: py
     async def run() -> None:
         raw = frame(FIND, 4, 1, FindCoordinatorRequest("", 0, [""] * 3_000_000))
         with pytest.raises(WireError, match="far more memory"):
-            await answered(stage, raw).work
+            await answered(stage, raw)
 
     in_virtual_time(run)
     assert seen == []
@@ -113,7 +115,7 @@ def test_a_client_that_leaves_does_not_undo_what_its_large_request_asked_for(mon
     def handler(context: Any, request: Any) -> None:
         seen.append(len(request.topic_data[0].partition_data))
 
-    stage.serve(ApiKey.PRODUCE, handler, cancel_on_disconnect=True)
+    stage.serve(ApiKey.PRODUCE, handler)
     line = ClientStream()
     line.send_bytes(frame(ApiKey.PRODUCE, 9, 1, body))
     line.disconnect()

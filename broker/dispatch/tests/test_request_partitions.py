@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from types import GeneratorType, SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -10,12 +10,12 @@ import pytest
 import trio
 
 from ottla.broker.dispatch.api_registry import API_SPECS, BROKER_APIS
-from ottla.broker.dispatch.dispatcher import LOG_CREATION_TIMEOUT_S, Uncancellable
+from ottla.broker.dispatch.dispatcher import LOG_CREATION_TIMEOUT_S
 from ottla.broker.dispatch.request_partitions import partitions_to_create
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.connection_fixture import DispatcherFixture, frame, in_virtual_time
+from ottla.broker.tests.handler_fixture import resolve
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
-from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import parse_request
 from ottla.wire.messages import delete_records, describe_producers, fetch, find_coordinator, list_offsets, produce
@@ -94,13 +94,11 @@ def test_what_a_request_names_is_made_before_it_goes_on(
             making.left -= set(asked)
         stage.services.log_creator, stage.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
         stage.serve(key, lambda context, request: context.now_ms, 0, 20, partitions=BROKER_APIS[key].partitions)
-        peer, turn = Peer("h", ("a", 1)), TimeSlice(stage.env)  # type: ignore[arg-type]
-        result: Any = stage.dispatcher.handle_request(
-            peer, parse_request(memoryview(frame(key, version, 1, body))[4:]), turn
-        )
-        assert isinstance(result, Uncancellable)
+        request = parse_request(memoryview(frame(key, version, 1, body))[4:])
+        result = stage.dispatcher.handle_request(Peer("h", ("a", 1)), request)
+        assert isinstance(result, GeneratorType)
         began = stage.env.now_ms()
-        assert await result.work == stage.env.now_ms(), "the handler's time is that after the waiting"
+        assert await resolve(result) == stage.env.now_ms(), "the handler's time is that after the waiting"
         assert stage.env.now_ms() - began == (2000 if left == "one" else 0)
         assert making.asked == ([asked] if left == "one" else [])
 
@@ -114,15 +112,13 @@ def test_other_requests_and_times_when_nothing_is_to_be_made_wait_for_nothing(mo
         stage.serve(ApiKey.HEARTBEAT, lambda context, request: "at once")
         fields = BROKER_APIS[ApiKey.FETCH].partitions
         stage.serve(ApiKey.FETCH, lambda context, request: "at once", 0, 20, partitions=fields)
-        peer, turn = Peer("h", ("a", 1)), TimeSlice(stage.env)  # type: ignore[arg-type]
+        peer = Peer("h", ("a", 1))
 
         def answer(key: ApiKey, version: int, body: Any) -> Any:
-            return stage.dispatcher.handle_request(
-                peer, parse_request(memoryview(frame(key, version, 1, body))[4:]), turn
-            )
+            return stage.dispatcher.handle_request(peer, parse_request(memoryview(frame(key, version, 1, body))[4:]))
 
         assert answer(ApiKey.HEARTBEAT, 0, HeartbeatRequest()) == "at once"
-        assert isinstance(answer(*NAMED[2]), Uncancellable)
+        assert isinstance(answer(*NAMED[2]), GeneratorType)
         making.left.clear()
         assert answer(*NAMED[2]) == "at once"
 

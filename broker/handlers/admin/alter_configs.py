@@ -12,7 +12,6 @@ KIP-226.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,7 @@ from msgspec.structs import replace as replace_struct
 
 from ottla.broker.config.dynamic_config import select_applicable
 from ottla.broker.config.reconfiguration import validate_reconfiguration
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_validation import check_size
 from ottla.controller.config.internal_broker_config_keys import INTERNAL_BROKER_KEYS
@@ -28,8 +27,8 @@ from ottla.controller.config.java_values import parse_integer
 from ottla.controller.control.alter_configs import AlterConfigOp, apply_list_change
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.partitions.partition_assignment import MAX_RECORDS_PER_REQUEST
-from ottla.jobs.steps import find_duplicates_steps
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import find_duplicates_job
 from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.framing import encode_request_job, parse_request
@@ -39,24 +38,14 @@ _SIZE_BYTES = 4
 """Before a frame."""
 
 
-def handle(context: RequestContext, request: Any) -> HandlerResult:
+def handle(context: RequestContext, request: Any) -> ResponseJob:
     """Refuse what this broker refuses, and forward the rest."""
-    return context.time_slice.start(_check_and_forward(context, request))
-
-
-async def check_and_forward(context: RequestContext, request: Any) -> Any:
-    """As `handle`, where what is answered is waited for."""
-    answer = await context.time_slice.run(_check_and_forward(context, request))
-    return await answer if isinstance(answer, Awaitable) else answer
-
-
-def _check_and_forward(context: RequestContext, request: Any) -> Job[Any]:
     row_class = sys.modules[type(request).__module__].AlterConfigsResourceResponse
     places = ((x.resource_type, x.resource_name) for x in request.resources)
-    twice = yield from find_duplicates_steps(places)
+    twice = yield from find_duplicates_job(places)
     left, refused = [], []
     for resource in request.resources:
-        yield
+        yield None
         at = resource.resource_type, resource.resource_name
         try:
             if at in twice:
@@ -66,19 +55,14 @@ def _check_and_forward(context: RequestContext, request: Any) -> Job[Any]:
         except ProtocolError as error:
             refused.append(row_class(error.code, error.message, *at))
     if not refused:
-        return context.services.controller_forwarder.forward(context, request)
+        return (yield context.services.controller_forwarder.forward(context, request))  # type: ignore[no-any-return]
     if not left:
         return response_class(ApiKey(request.SPEC.key))(responses=refused)
     part = replace_struct(request, resources=left)
     context = yield from with_partial_frame(context, part)
-    return append_responses(context.services.controller_forwarder.forward(context, part), refused)
-
-
-async def append_responses(waited: Awaitable[Any], rows: list[Any]) -> Any:
-    """Put rows of this broker behind those of the controller."""
-    answer = await waited
-    answer.responses.extend(rows)
-    return answer
+    answer: Any = yield context.services.controller_forwarder.forward(context, part)
+    answer.responses.extend(refused)
+    return answer  # type: ignore[no-any-return]
 
 
 def with_partial_frame(context: RequestContext, request: Any) -> Job[RequestContext]:
@@ -99,7 +83,7 @@ def check_no_duplicates(changes: Any) -> Job[None]:
     names: set[str] = set()
     empty: list[str] = []
     for change in changes:
-        yield
+        yield None
         names.add(change.name)
         if change.value is None and _operation(change) != AlterConfigOp.DELETE:
             empty.append(change.name)
@@ -126,13 +110,13 @@ def _preprocess(context: RequestContext, resource: Any) -> Job[None]:
     if len(changes) > MAX_RECORDS_PER_REQUEST:
         return  # the controller refuses it
     for change in changes:
-        yield
+        yield None
         check_size(change.value)
     stored: dict[str, str] = {}
     if changes and hasattr(changes[0], "config_operation"):
         stored = select_applicable(context.image.config(RESOURCE_BROKER, name), per_broker=bool(name))
     for change in changes:
-        yield
+        yield None
         _apply(stored, change)
     yield from validate_reconfiguration(context.services.config, context.image, name, stored)
 

@@ -12,7 +12,7 @@ From KIP-113; cordoned directories: KIP-1066.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -21,28 +21,23 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 )
 
 
-def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> HandlerResult:
+def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> ResponseJob:
     """Begin, or give up, one move after the other."""
-    return _alter_all(context, request)
-
-
-async def _alter_all(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    moves, turn = context.services.alter_log_dirs, context.time_slice
     paths: dict[tuple[str, int], str] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             for number in topic.partitions:
                 paths[topic.name, number] = directory.path
-                await turn.maybe_yield()
-            await turn.maybe_yield()
-        await turn.maybe_yield()
+                yield None
+            yield None
+        yield None
     response = AlterReplicaLogDirsResponse()
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for (name, number), path in paths.items():
-        code = await moves.alter((name, number), path)
+        code = yield context.services.alter_log_dirs.alter((name, number), path)
         if name not in topics:
             topics[name] = AlterReplicaLogDirTopicResult(name)
             response.results.append(topics[name])
         topics[name].partitions.append(AlterReplicaLogDirPartitionResult(number, code))
-        await turn.maybe_yield()
+        yield None
     return response

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
 from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.broker.requests.peer_wait import wait_while_connected
+from ottla.jobs.job import Job
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.codec.streaming_array import StreamingArray
@@ -91,7 +92,7 @@ def _delete_segments(context: RequestContext, rows: list[PendingDeletion]) -> Jo
             row.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         else:
             row.result.low_watermark = log.log_start_offset
-        yield
+        yield None
 
 
 class _LowWatermarkWait:
@@ -123,10 +124,13 @@ class _LowWatermarkWait:
             del self._pending[key]
         return not self._pending
 
-    async def wait(self) -> None:
+    def wait(self) -> Job[None]:
         """Wait for them; what is not in time says so."""
-        purgatory = self._context.services.purgatory
-        await purgatory.wait_for_change(list(self._pending), self._is_ready_after, self._timeout_ms)
+        context = self._context
+        yield wait_while_connected(
+            context.peer,
+            context.services.purgatory.wait_for_change(list(self._pending), self._is_ready_after, self._timeout_ms),
+        )
         for row in self._pending.values():
             row.result.error_code = ErrorCode.REQUEST_TIMED_OUT
 
@@ -143,7 +147,8 @@ def _try_raise_log_start(context: RequestContext, topic: str, part: DeleteRecord
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _delete_records(context: RequestContext, request: DeleteRecordsRequest) -> WaitingJob[DeleteRecordsResponse]:
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> Job[DeleteRecordsResponse]:
+    """Answer each partition on its own; the checkpoint of log starts is written once, before any segment goes."""
     response, told, raised = (
         DeleteRecordsResponse(topics=StreamingArray(DeleteRecordsResponse, context.version)),
         [],
@@ -160,7 +165,7 @@ def _delete_records(context: RequestContext, request: DeleteRecordsRequest) -> W
     yield from _delete_segments(context, raised)
     elsewhere = _LowWatermarkWait(context, raised, request.timeout_ms)
     if elsewhere:
-        yield elsewhere
+        yield from elsewhere.wait()
     each = iter(told)
     for topic in request.topics:
         rows: list[DeleteRecordsPartitionResult] = StreamingArray(DeleteRecordsResponse, context.version)
@@ -174,8 +179,3 @@ def _delete_records(context: RequestContext, request: DeleteRecordsRequest) -> W
         response.topics.append(DeleteRecordsTopicResult(topic.name, rows))
         yield None
     return response
-
-
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> HandlerResult:
-    """Answer each partition on its own; the checkpoint of log starts is written once, before any segment goes."""
-    return context.time_slice.start(_delete_records(context, request))

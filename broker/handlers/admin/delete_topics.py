@@ -8,14 +8,15 @@ From KIP-4; by id: KIP-516.
 from __future__ import annotations
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
-from ottla.broker.requests.error_responses import build_error_response_steps
+from ottla.broker.handlers.admin import forward_to_controller
+from ottla.broker.requests.error_responses import build_error_response
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
     """Ask the controller, unless ``delete.topic.enable`` forbids it."""
-    return topic_deletion_disabled(context, request) or context.services.controller_forwarder.forward(context, request)
+    return topic_deletion_disabled(context, request) or forward_to_controller.handle(context, request)
 
 
 def topic_deletion_disabled(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
@@ -23,4 +24,4 @@ def topic_deletion_disabled(context: RequestContext, request: DeleteTopicsReques
     if context.services.config.flag("delete.topic.enable"):
         return None
     code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
-    return context.time_slice.start(build_error_response_steps(context, request, code))
+    return build_error_response(context, request, code)

@@ -9,10 +9,9 @@ From KIP-546.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.controller.control.client_quotas import filter_from_request, matching_quotas
-from ottla.jobs.steps import sort_steps
-from ottla.jobs.time_slice import Job
+from ottla.jobs.sequences import sort_job
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -23,19 +22,15 @@ from ottla.wire.messages.describe_client_quotas import (
 )
 
 
-def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> HandlerResult:
+def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> ResponseJob:
     """Look through all quotas."""
-    return context.time_slice.start(_describe(context, request))
-
-
-def _describe(context: RequestContext, request: DescribeClientQuotasRequest) -> Job[HandlerResult]:
     try:
         quotas = yield from matching_quotas(context.image, filter_from_request(request))
     except ProtocolError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     rows = []
-    for entity in (yield from sort_steps(quotas, key=repr)):
+    for entity in (yield from sort_job(quotas, key=repr)):
         told = [EntityData(kind, name) for kind, name in entity]
         rows.append(EntryData(told, [ValueData(key, value) for key, value in sorted(quotas[entity].items())]))
-        yield
+        yield None
     return DescribeClientQuotasResponse(error_message=None, entries=rows)

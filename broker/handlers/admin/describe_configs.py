@@ -17,7 +17,7 @@ from itertools import dropwhile
 
 from ottla.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER, get_logger_levels
 from ottla.broker.config.key_docs import BROKER_DOCS, GROUP_DOCS, TOPIC_DOCS
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_keys import (
     AUTHORIZER_KEYS,
@@ -34,8 +34,8 @@ from ottla.controller.config.java_values import parse_integer
 from ottla.controller.control.alter_configs import CLIENT_METRICS_KEYS, key_for_broker_plugin
 from ottla.controller.control.create_and_delete_topics import topic_name_error
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
-from ottla.jobs.steps import collect_distinct_steps
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import collect_distinct_job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_configs import (
@@ -219,7 +219,7 @@ def _describe(
             rows = _resource_configs(context, resource.resource_type, resource.resource_name, request)
         case kind:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
-    wanted = yield from collect_distinct_steps(resource.configuration_keys or ())
+    wanted = yield from collect_distinct_job(resource.configuration_keys or ())
     return [row for row in rows if not wanted or row.name in wanted]
 
 
@@ -227,20 +227,16 @@ assert (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP
 assert RESOURCE_BROKER_LOGGER == 8
 
 
-def handle(context: RequestContext, request: DescribeConfigsRequest) -> HandlerResult:
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> ResponseJob:
     """Answer each resource on its own."""
-    return context.time_slice.start(_describe_all(context, request))
-
-
-def _describe_all(context: RequestContext, request: DescribeConfigsRequest) -> Job[HandlerResult]:
     response = DescribeConfigsResponse(results=StreamingArray(DescribeConfigsResponse, context.version))
     asked: dict[int, set[str]] = {}
     refused = False
     for resource in request.resources:
         refused = refused or resource.resource_type not in RESOURCE_TYPES
-        yield
+        yield None
     for resource in request.resources:
-        yield
+        yield None
         names = asked.setdefault(resource.resource_type, set())
         if resource.resource_name in names:
             continue

@@ -11,10 +11,10 @@ From KIP-113; room of a directory: KIP-827; whether it is cordoned: KIP-1066.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.controller.metadata.record_serde import CORDONED_DIRS_MIN_VERSION, METADATA_VERSION
-from ottla.jobs.steps import sort_steps
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import sort_job
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.file_names import TopicPartition
 from ottla.log.partition_log import PartitionLog
@@ -46,13 +46,13 @@ def _row(
             lag = _lag(context, log) if log.is_future else 0
             row = DescribeLogDirsPartition(partition, log.size_bytes, lag, log.is_future)
             topics.setdefault(name, DescribeLogDirsTopic(name)).partitions.append(row)
-        yield
+        yield None
     for topic in topics.values():
-        topic.partitions = yield from sort_steps(topic.partitions, key=lambda row: row.partition_index)
-        yield
+        topic.partitions = yield from sort_job(topic.partitions, key=lambda row: row.partition_index)
+        yield None
     knows = context.image.features.get(METADATA_VERSION, 0) >= CORDONED_DIRS_MIN_VERSION
     cordoned = knows and storage.is_cordoned(directory)
-    rows = yield from sort_steps(topics.values(), key=lambda row: row.name)
+    rows = yield from sort_job(topics.values(), key=lambda row: row.name)
     return DescribeLogDirsResult(0, directory.full_path, rows, total, usable, cordoned)
 
 
@@ -62,12 +62,8 @@ def _lag(context: RequestContext, future: PartitionLog) -> int:
     return -1 if replica is None else replica.log.log_end_offset - future.log_end_offset
 
 
-def handle(context: RequestContext, request: DescribeLogDirsRequest) -> HandlerResult:
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> ResponseJob:
     """Describe every directory."""
-    return context.time_slice.start(_answer(context, request))
-
-
-def _answer(context: RequestContext, request: DescribeLogDirsRequest) -> Job[HandlerResult]:
     directories = context.services.log_dirs.directories
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:
@@ -76,8 +72,8 @@ def _answer(context: RequestContext, request: DescribeLogDirsRequest) -> Job[Han
             for number in topic.partitions:
                 if any((topic.topic, number) in directory.logs for directory in directories):
                     wanted.add((topic.topic, number))
-                yield
-            yield
+                yield None
+            yield None
     response = DescribeLogDirsResponse()
     for directory in directories:
         response.results.append((yield from _row(context, directory, wanted)))

@@ -10,14 +10,13 @@ From KIP-966.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
 from ottla.controller.control.create_and_delete_topics import topic_name_error
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.controller.metadata.directory_id import offline_replicas
 from ottla.controller.metadata.image import MetadataImage, TopicImage
-from ottla.jobs.steps import sort_steps
-from ottla.jobs.time_slice import Job
+from ottla.jobs.sequences import sort_job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
@@ -53,18 +52,14 @@ def _partitions(
     return rows
 
 
-def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> HandlerResult:
+def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> ResponseJob:
     """Fill one page."""
-    return context.time_slice.start(_describe_page(context, request))
-
-
-def _describe_page(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Job[HandlerResult]:
     image = context.image
     cursor = request.cursor
     asked: set[str] = set()
     for topic_asked in request.topics:
         asked.add(topic_asked.name)
-        yield
+        yield None
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
         refused = DescribeTopicPartitionsResponse(
             topics=StreamingArray(DescribeTopicPartitionsResponse, context.version)
@@ -72,16 +67,16 @@ def _describe_page(context: RequestContext, request: DescribeTopicPartitionsRequ
         for topic_asked in request.topics:
             row = DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic_asked.name)
             refused.topics.append(row)
-            yield
+            yield None
         return refused
-    names = yield from sort_steps(asked or image.topics)
+    names = yield from sort_job(asked or image.topics)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     left = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
     response = DescribeTopicPartitionsResponse(topics=StreamingArray(DescribeTopicPartitionsResponse, context.version))
     denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
-        yield
+        yield None
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             if asked:  # without being asked for, it is left out
                 denied.append(DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
@@ -107,5 +102,5 @@ def _describe_page(context: RequestContext, request: DescribeTopicPartitionsRequ
             break
     for row in denied:
         response.topics.append(row)
-        yield
+        yield None
     return response

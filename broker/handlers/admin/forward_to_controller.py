@@ -11,10 +11,10 @@ Source: ``ForwardingManager.scala``, ``ControllerApis.scala`` (apache/kafka 4.3.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.wire.codec.schema import Message
 
 
-def handle(context: RequestContext, request: Message) -> HandlerResult:
+def handle(context: RequestContext, request: Message) -> ResponseJob:
     """Ask the controller."""
-    return context.services.controller_forwarder.forward(context, request)
+    return (yield context.services.controller_forwarder.forward(context, request))  # type: ignore[no-any-return]

@@ -11,23 +11,17 @@ From KIP-339; loggers: KIP-412.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
 from ottla.broker.config import broker_loggers
 from ottla.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
-from ottla.broker.handlers.admin.alter_configs import (
-    append_responses,
-    check_and_forward,
-    check_no_duplicates,
-    with_partial_frame,
-)
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
+from ottla.broker.handlers.admin import alter_configs
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import Job
-from ottla.wire.codec.schema import Message
+from ottla.jobs.job import Job
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -36,19 +30,17 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-ForwardHandler = Callable[[RequestContext, Message], Awaitable[Any]]
+ForwardHandler = Callable[[RequestContext, Any], ResponseJob]
 
 
-def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> HandlerResult:
+def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> ResponseJob:
     """Change levels of loggers here; ask the controller for all else."""
-    return context.time_slice.start(
-        alter_loggers_and_forward(context, request, check_and_forward, AclOperation.ALTER_CONFIGS)
-    )
+    return alter_loggers_and_forward(context, request, alter_configs.handle, AclOperation.ALTER_CONFIGS)
 
 
 def alter_loggers_and_forward(
     context: RequestContext, request: IncrementalAlterConfigsRequest, forward: ForwardHandler, operation: AclOperation
-) -> Job[Any]:
+) -> ResponseJob:
     """Apply changes of loggers and hand on the rest of the request.
 
     Args:
@@ -56,30 +48,29 @@ def alter_loggers_and_forward(
         request: with resources of any type.
         forward: answers what is not about loggers.
         operation: what a client must be allowed to do to the cluster in order to change loggers.
-
-    Returns:
-        The answer, or an awaitable of it.
     """
     own: dict[str, list[AlterConfigsResource]] = {}
     others = []
     for resource in request.resources:
-        yield
+        yield None
         if resource.resource_type == RESOURCE_BROKER_LOGGER:
             own.setdefault(resource.resource_name, []).append(resource)
         else:
             others.append(resource)
     if not own:
-        return forward(context, request)
+        return (yield from forward(context, request))
     rows = []
     for name, resources in own.items():
         code, text = yield from _alter_loggers(context, resources, operation, validate_only=request.validate_only)
         for _ in resources:
-            yield
+            yield None
             rows.append(AlterConfigsResourceResponse(code, text, RESOURCE_BROKER_LOGGER, name))
     if not others:
         return IncrementalAlterConfigsResponse(responses=rows)
     part = replace(request, resources=others)
-    return append_responses(forward((yield from with_partial_frame(context, part)), part), rows)
+    answer: Any = yield from forward((yield from alter_configs.with_partial_frame(context, part)), part)
+    answer.responses.extend(rows)
+    return answer  # type: ignore[no-any-return]
 
 
 def _alter_loggers(
@@ -90,13 +81,13 @@ def _alter_loggers(
     try:
         if len(resources) > 1:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-        yield from check_no_duplicates(changes)
+        yield from alter_configs.check_no_duplicates(changes)
         if not context.may(operation, ResourceType.CLUSTER):
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             raise ProtocolError(code, code.text if operation is AclOperation.CLUSTER_ACTION else None)
         broker_loggers.check_node_id(resources[0].resource_name, context.services.config.node_id)
         for change in changes:
-            yield
+            yield None
             broker_loggers.check_logger_change(change)
     except ProtocolError as error:
         return error.code, error.message

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.controller.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -20,8 +20,8 @@ from ottla.controller.metadata.image import (
     RESOURCE_TOPIC,
     MetadataImage,
 )
-from ottla.jobs.steps import YIELD_EVERY, sort_steps
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY, sort_job
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_config_resources import (
     ConfigResource,
@@ -34,7 +34,7 @@ RESOURCE_TYPES = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOU
 
 def _names(image: MetadataImage, kind: int) -> Job[list[str]]:
     if kind == RESOURCE_TOPIC:
-        return (yield from sort_steps(image.topics))
+        return (yield from sort_job(image.topics))
     if kind in (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER):
         return [str(broker) for broker in sorted(image.brokers)]
     names: list[str] = []
@@ -42,8 +42,8 @@ def _names(image: MetadataImage, kind: int) -> Job[list[str]]:
         if resource == kind:
             names.append(name)
         if number % YIELD_EVERY == 0:
-            yield
-    return (yield from sort_steps(names))
+            yield None
+    return (yield from sort_job(names))
 
 
 def handle(context: RequestContext, request: ListConfigResourcesRequest) -> HandlerResult:
@@ -51,13 +51,13 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> Hand
     kinds = request.resource_types or (RESOURCE_TYPES if context.version >= 1 else [RESOURCE_CLIENT_METRICS])
     if any(kind not in RESOURCE_TYPES for kind in kinds):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return context.time_slice.start(_list(context.image, dict.fromkeys(kinds)))
+    return _list(context.image, dict.fromkeys(kinds))
 
 
-def _list(image: MetadataImage, kinds: Iterable[int]) -> Job[HandlerResult]:
+def _list(image: MetadataImage, kinds: Iterable[int]) -> ResponseJob:
     response = ListConfigResourcesResponse()
     for kind in kinds:
         for name in (yield from _names(image, kind)):
             response.config_resources.append(ConfigResource(name, kind))
-            yield
+            yield None
     return response

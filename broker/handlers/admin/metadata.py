@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.controller.control.create_and_delete_topics import topic_name_error
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.controller.metadata.directory_id import offline_replicas
 from ottla.controller.metadata.image import MetadataImage, TopicImage
-from ottla.jobs.steps import sort_steps
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import sort_job
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
@@ -64,7 +64,7 @@ def _topic_response(
                 offline_replicas(image, p),
             )
         )
-        yield
+        yield None
     if request.include_topic_authorized_operations:
         row.topic_authorized_operations = context.authorized_operations(ResourceType.TOPIC, topic.name)
     return row
@@ -118,16 +118,12 @@ def _reject_request(context: RequestContext, request: MetadataRequest) -> Job[Me
     )
     for wanted in request.topics or ():
         refused.topics.append(MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))
-        yield
+        yield None
     return refused
 
 
-def handle(context: RequestContext, request: MetadataRequest) -> HandlerResult:
+def handle(context: RequestContext, request: MetadataRequest) -> ResponseJob:
     """Answer from the metadata image."""
-    return context.time_slice.start(_describe(context, request))
-
-
-def _describe(context: RequestContext, request: MetadataRequest) -> Job[HandlerResult]:
     services = context.services
     image = context.image
     response = MetadataResponse(
@@ -139,10 +135,10 @@ def _describe(context: RequestContext, request: MetadataRequest) -> Job[HandlerR
         response.controller_id = alive[int(services.env.random() * len(alive))]
     create = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
     if request.topics is None or (context.version == 0 and not request.topics):
-        for name in (yield from sort_steps(image.topics)):
+        for name in (yield from sort_job(image.topics)):
             if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, is_look=True):
                 response.topics.append((yield from _topic_response(context, image, image.topics[name], request)))
-            yield
+            yield None
         return _add_authorized_operations(context, response, request)
     asked: set[Hashable] = set()
     by_id = False
@@ -150,9 +146,9 @@ def _describe(context: RequestContext, request: MetadataRequest) -> Job[HandlerR
         if _has_no_ids_yet(context, wanted):
             return (yield from _reject_request(context, request))
         by_id = by_id or wanted.topic_id != ZERO_UUID
-        yield
+        yield None
     for wanted in request.topics:
-        yield
+        yield None
         what = wanted.topic_id if by_id or wanted.name is None else wanted.name
         if what in asked or (by_id and what == ZERO_UUID):
             continue

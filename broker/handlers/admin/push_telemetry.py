@@ -11,19 +11,14 @@ From KIP-714.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.admin.get_telemetry_subscriptions import client_attributes
-from ottla.jobs.time_slice import Job
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 
-def handle(context: RequestContext, request: PushTelemetryRequest) -> HandlerResult:
+def handle(context: RequestContext, request: PushTelemetryRequest) -> ResponseJob:
     """Take them."""
-    return context.time_slice.start(_push(context, request))
-
-
-def _push(context: RequestContext, request: PushTelemetryRequest) -> Job[HandlerResult]:
     services, who = context.services, client_attributes(context)
     try:
         yield from services.client_metrics.push(

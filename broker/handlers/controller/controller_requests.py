@@ -10,31 +10,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
-from ottla.broker.requests.error_responses import build_error_response_steps
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
+from ottla.broker.requests.error_responses import build_error_response
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 
-def handle(context: RequestContext, request: Message) -> HandlerResult:
+def handle(context: RequestContext, request: Message) -> ResponseJob:
     """Ask the controller in this process."""
     return submit_to_controller(context, request, request)
 
 
-async def submit_to_controller(context: RequestContext, request: Message, event: Any) -> Message:
+def submit_to_controller(context: RequestContext, request: Message, event: Any) -> ResponseJob:
     """Hand in what stands for a request."""
     controller, changes = context.services.controller, context.mutation_quota()
     try:
         if changes is None:
-            answer: Message = await controller.submit(event, context.version)
+            answer: Message = yield controller.submit(event, context.version)
         else:
-            answer = await controller.submit(event, context.version, changes.record)
+            answer = yield controller.submit(event, context.version, changes.record)
             changes.set_throttle_time(answer)
     except ProtocolError as error:
         text = error.message
         if error.code is ErrorCode.NOT_CONTROLLER:
             text = not_controller_message(controller.leader_id)
-        return await context.time_slice.run(build_error_response_steps(context, request, error.code, text))
+        return (yield from build_error_response(context, request, error.code, text))
     return answer
 
 

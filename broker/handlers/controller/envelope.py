@@ -12,15 +12,15 @@ From KIP-590.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
 from ottla.broker.api_spec import ApiSpec, Forwarding
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, is_large, load_handler, with_authorization
-from ottla.broker.requests.error_responses import contains_error_steps
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob, is_large, load_handler, with_authorization
+from ottla.broker.requests.error_responses import contains_error
 from ottla.broker.requests.peer import Peer
 from ottla.env.hosts import canonical_host
+from ottla.jobs.job import Job, as_job
 from ottla.wire.api_keys import request_class
 from ottla.wire.codec import compiler
 from ottla.wire.codec.decode_budget import DecodeBudget
@@ -34,19 +34,15 @@ _PRINCIPAL_VERSION = bytes(2)
 _SIZE_BYTES = 4
 
 
-def handle(context: RequestContext, request: EnvelopeRequest) -> HandlerResult:
+def handle(context: RequestContext, request: EnvelopeRequest) -> ResponseJob:
     """Open it, answer what is inside, and seal the answer."""
-    return _open_envelope(context, request)
-
-
-async def _open_envelope(context: RequestContext, envelope: EnvelopeRequest) -> EnvelopeResponse:
     try:
-        return await _handle_inner_request(context, envelope)
+        return (yield from _handle_inner_request(context, request))
     except ProtocolError as error:
         return EnvelopeResponse(error_code=error.code)
 
 
-async def _handle_inner_request(context: RequestContext, envelope: EnvelopeRequest) -> EnvelopeResponse:
+def _handle_inner_request(context: RequestContext, envelope: EnvelopeRequest) -> Job[EnvelopeResponse]:
     """Raises ProtocolError: what is wrong with the envelope."""
     peer = _peer(context, envelope)
     request, route, forwarding = _parse_inner_request(context, envelope.request_data)
@@ -61,15 +57,11 @@ async def _handle_inner_request(context: RequestContext, envelope: EnvelopeReque
     handler = load_handler(route.endpoint(at_controller=True).handler_module)
     if context.has_authorizer:
         handler = with_authorization(handler, route, at_controller=True)
-    answer: Any = handler(inner, await _decode_inner_body(context, request))
-    if isinstance(answer, Awaitable):
-        answer = await answer
+    answer = yield from as_job(handler(inner, (yield from _decode_inner_body(request))))
     assert isinstance(answer, Message), "a request that may be forwarded has an answer"
-    if await context.time_slice.run(contains_error_steps(answer, forwarding.moved_error)):
+    if (yield from contains_error(answer, forwarding.moved_error)):
         raise ProtocolError(ErrorCode.NOT_CONTROLLER)
-    chunks = await context.time_slice.run(
-        encode_response_job(request.key, request.version, request.correlation_id, answer)
-    )
+    chunks = yield from encode_response_job(request.key, request.version, request.correlation_id, answer)
     return EnvelopeResponse(b"".join(chunks)[_SIZE_BYTES:])
 
 
@@ -105,7 +97,7 @@ def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestF
     return request, route, route.forwarding
 
 
-async def _decode_inner_body(context: RequestContext, request: RequestFrame) -> Any:
+def _decode_inner_body(request: RequestFrame) -> Job[Any]:
     """The request's body, within a budget and in slices where it is large."""
     cls, size_bytes = request_class(request.key), len(request.frame)
     try:
@@ -114,6 +106,6 @@ async def _decode_inner_body(context: RequestContext, request: RequestFrame) -> 
         steps = compiler.decode_job(
             cls, request.version, request.frame, request.body_position, DecodeBudget(size_bytes)
         )
-        return (await context.time_slice.run(steps))[0]
+        return (yield from steps)[0]
     except WireError as error:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None

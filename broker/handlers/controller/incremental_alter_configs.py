@@ -5,7 +5,7 @@ Source: ``ControllerApis.handleIncrementalAlterConfigs`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.admin.incremental_alter_configs import alter_loggers_and_forward
 from ottla.broker.handlers.controller.controller_requests import submit_to_controller
 from ottla.controller.metadata.acl import AclOperation
@@ -13,10 +13,10 @@ from ottla.wire.codec.schema import Message
 from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 
-def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> HandlerResult:
+def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> ResponseJob:
     """Change levels of loggers of this node; submit the rest to the controller in this process."""
-    return context.time_slice.start(alter_loggers_and_forward(context, request, _submit, AclOperation.CLUSTER_ACTION))
+    return alter_loggers_and_forward(context, request, _submit, AclOperation.CLUSTER_ACTION)
 
 
-async def _submit(context: RequestContext, request: Message) -> Message:
-    return await submit_to_controller(context, request, request)
+def _submit(context: RequestContext, request: Message) -> ResponseJob:
+    return submit_to_controller(context, request, request)

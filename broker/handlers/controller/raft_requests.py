@@ -9,19 +9,20 @@ Source: ``ControllerApis.handleRaftRequest`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
-from ottla.broker.requests.error_responses import build_error_response_steps
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
+from ottla.broker.requests.error_responses import build_error_response
+from ottla.broker.requests.peer_wait import wait_while_connected
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ProtocolError
 
 
-def handle(context: RequestContext, request: Message) -> HandlerResult:
+def handle(context: RequestContext, request: Message) -> ResponseJob:
     """Ask this node's raft."""
-    return _ask_raft(context, request)
-
-
-async def _ask_raft(context: RequestContext, request: Message) -> Message:
+    asked = context.services.controller.handle_raft_request(request, context.version, context.peer.listener)
     try:
-        return await context.services.controller.handle_raft_request(request, context.version, context.peer.listener)
+        # a Fetch waits for records until its maximum wait time
+        answer: Message = yield wait_while_connected(context.peer, asked) if context.key is ApiKey.FETCH else asked
     except ProtocolError as error:
-        return await context.time_slice.run(build_error_response_steps(context, request, error.code, error.message))
+        return (yield from build_error_response(context, request, error.code, error.message))
+    return answer

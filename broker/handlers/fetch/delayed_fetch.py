@@ -13,7 +13,7 @@ from ottla.broker.handlers.fetch.fetch_params import FetchParams, diverging_epoc
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.replica_manager import follower_fetch_key
 from ottla.broker.requests.purgatory import DelayedOperation, Purgatory
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.errors import ProtocolError
 
 PARTITIONS_PER_STEP = 16
@@ -76,7 +76,7 @@ class AvailableBytes:
                 self._partition_by_key[key] = want
                 enough = self.is_enough_after(key) or enough
             if number % PARTITIONS_PER_STEP == 0:
-                yield
+                yield None
         return enough or parked.event.is_set()
 
     def is_enough_after(self, key: Hashable) -> bool:

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.fetch_sessions.fetch_session import CachedPartition, FetchContext, FetchRowBuffer
 from ottla.broker.handlers.fetch.delayed_fetch import PARTITIONS_PER_STEP, AvailableBytes, UnreadablePartitions
 from ottla.broker.handlers.fetch.fetch_params import (
@@ -40,10 +40,11 @@ from ottla.broker.handlers.fetch.fetch_params import (
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.partition_state import LeaderState
 from ottla.broker.requests.peer import UNKNOWN_QUOTA, CachedQuota
+from ottla.broker.requests.peer_wait import wait_while_connected
 from ottla.broker.requests.purgatory import DelayedOperation
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import Job
-from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.jobs.job import Job
+from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import (
@@ -223,7 +224,7 @@ def _read_all(
     attempt = _ReadAttempt(most, rows, takes)
     for number, want in enumerate(wanted, 1):
         if number % PARTITIONS_PER_STEP == 0:
-            yield
+            yield None
         if want is None:
             continue
         left = attempt.remaining_bytes
@@ -243,11 +244,6 @@ def _read_all(
     return attempt
 
 
-def handle(context: RequestContext, request: FetchRequest) -> HandlerResult:
-    """Read now if that is enough, else wait for more."""
-    return context.time_slice.start(_fetch(context, request))
-
-
 def _reject_request(context: RequestContext, request: FetchRequest) -> Job[FetchResponse]:
     """Refuse a whole request. Source: ``FetchRequest.getErrorResponse``."""
     response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, session_id=request.session_id)
@@ -256,13 +252,14 @@ def _reject_request(context: RequestContext, request: FetchRequest) -> Job[Fetch
         rows: list[PartitionData] = StreamingArray(FetchResponse, context.version)
         for part in topic.partitions:
             rows.append(PartitionData(part.partition, ErrorCode.UNKNOWN_SERVER_ERROR, -1, records=b""))
-            yield
+            yield None
         response.responses.append(FetchableTopicResponse(topic.topic, topic.topic_id, rows))
-        yield
+        yield None
     return response
 
 
-def _fetch(context: RequestContext, request: FetchRequest) -> Job[HandlerResult]:
+def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
+    """Read now if that is enough, else wait for more."""
     session = yield from context.services.fetch_sessions.new_context(
         context.image.topic_names, context.version, request, context
     )
@@ -280,7 +277,7 @@ def _fetch(context: RequestContext, request: FetchRequest) -> Job[HandlerResult]
     if request.max_wait_ms <= 0 or nothing or attempt.bytes >= min_bytes or attempt.urgent:
         return (yield from _respond(context, reader, session, attempt))
     available = AvailableBytes(context, reader, min_bytes, session.wait_key)
-    return _wait_for_bytes(context, request, reader, session, available, wanted, attempt.unreadable)
+    return (yield from _wait_for_bytes(context, request, reader, session, available, wanted, attempt.unreadable))
 
 
 def _record_throttled_bytes(context: RequestContext, throttle: ReplicationQuota, rows: Any) -> Job[None]:
@@ -288,7 +285,7 @@ def _record_throttled_bytes(context: RequestContext, throttle: ReplicationQuota,
     now = context.services.env.monotonic_ms()
     for number, (want, row) in enumerate(rows, 1):
         if number % PARTITIONS_PER_STEP == 0:
-            yield
+            yield None
         if len(row.records) and throttle.is_throttled(context.image, want.topic, want.partition):
             throttle.record(len(row.records), now)
 
@@ -342,7 +339,7 @@ def _respond(
     return response
 
 
-async def _wait_for_bytes(
+def _wait_for_bytes(
     context: RequestContext,
     request: FetchRequest,
     reader: FetchParams,
@@ -350,17 +347,16 @@ async def _wait_for_bytes(
     available: AvailableBytes,
     wanted: Iterable[CachedPartition | None],
     unreadable: UnreadablePartitions,
-) -> Message | None:
+) -> Job[FetchResponse]:
     """Park until enough bytes are there or the time is over, then read again."""
     purgatory, parked = context.services.purgatory, DelayedOperation(available.is_enough_after)
     try:
-        if not await context.time_slice.run(available.count_available(purgatory, parked, wanted, unreadable)):
-            await purgatory.wait_for(parked, request.max_wait_ms)
+        if not (yield from available.count_available(purgatory, parked, wanted, unreadable)):
+            yield wait_while_connected(context.peer, purgatory.wait_for(parked, request.max_wait_ms))
             context.now_ms = context.services.env.now_ms()
     finally:
-        await purgatory.release(parked)
-    again = _read_all(
+        yield from purgatory.release(parked)
+    attempt = yield from _read_all(
         context, request, reader, session.requested_partitions(), session.create_row_buffer(), arrives=False
     )
-    attempt = await context.time_slice.run(again)
-    return await context.time_slice.run(_respond(context, reader, session, attempt))
+    return (yield from _respond(context, reader, session, attempt))

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.groups.group_requests import kafka_uuid, submit_group_request
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import as_job
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -78,14 +78,14 @@ def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> H
         return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     names = request.subscribed_topic_names or ()
     if len(names) > MANY_TOPICS:
-        return context.time_slice.start(_submit_large(context, request))
+        return _submit_large(context, request)
     for name in names if context.has_authorizer else ():
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             return _error_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return _submit(context, request)
 
 
-def _submit_large(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Job[HandlerResult]:
+def _submit_large(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ResponseJob:
     from ottla.broker.handlers.groups.large_subscriptions import check_subscription
 
     try:
@@ -94,7 +94,7 @@ def _submit_large(context: RequestContext, request: ConsumerGroupHeartbeatReques
         )
     except ProtocolError as error:
         return _error_response(error.code)
-    return _submit(context, request)
+    return (yield from as_job(_submit(context, request)))
 
 
 def _submit(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HandlerResult:

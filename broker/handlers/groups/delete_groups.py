@@ -12,13 +12,13 @@ From KIP-229.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.groups.state_machine import DeleteGroup, ShareGroupCommand
 from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
-from ottla.jobs.time_slice import WaitingJob
+from ottla.jobs.job import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -28,38 +28,29 @@ def _apply_result(row: DeletableGroupResult, answer: Any) -> None:
     row.error_code = answer.code if isinstance(answer, ProtocolError) else answer
 
 
-class _ShareGroupStateDeletion:
-    """What is remembered of the partitions an empty share group shares: forgotten before the group is."""
+def _delete_share_state(context: RequestContext, group_id: str) -> Job[ProtocolError | None]:
+    """Delete the state of the partitions that an empty share group shares, before the group; return the failure."""
+    from ottla.broker.groups.share.offset_changes import ShareOffsetsToDelete, start_group_deletion
 
-    def __init__(self, context: RequestContext, group_id: str) -> None:
-        self._services = context.services
-        self._group_id = group_id
-        self.failure: ProtocolError | None = None
-
-    async def wait(self) -> None:
-        """Have the group let go of it, and then all of it forgotten."""
-        from ottla.broker.groups.share.offset_changes import ShareOffsetsToDelete, start_group_deletion
-
-        rule = partial(start_group_deletion, group_id=self._group_id)
-        answer: Any = await self._services.groups.submit(
-            self._group_id, lambda own: ShareGroupCommand(own, rule)
-        ).wait()
-        if isinstance(answer, ShareOffsetsToDelete):
-            topics = {topic: sorted(numbers) for topic, numbers in answer.partitions.items()}
-            self.failure = await self._services.share_partition_manager.delete_state(self._group_id, topics)
-        elif answer.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # gone meanwhile: what is left to be done will say so
-            self.failure = answer
-
-
-def _share_group_state_deletion(context: RequestContext, group_id: str) -> _ShareGroupStateDeletion | None:
+    services = context.services
     try:
-        share = state_machine_of(context.services.groups.shard_for(group_id)).find_share_group(group_id)
+        share = state_machine_of(services.groups.shard_for(group_id)).find_share_group(group_id)
     except ProtocolError:
         return None
-    return None if share is None else _ShareGroupStateDeletion(context, group_id)
+    if share is None:
+        return None
+    rule = partial(start_group_deletion, group_id=group_id)
+    answer: Any = yield services.groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)).wait()
+    if isinstance(answer, ShareOffsetsToDelete):
+        topics = {topic: sorted(numbers) for topic, numbers in answer.partitions.items()}
+        failure: ProtocolError | None = yield services.share_partition_manager.delete_state(group_id, topics)
+        return failure
+    # where the group is gone meanwhile, its deletion reports that
+    return None if answer.code is ErrorCode.GROUP_ID_NOT_FOUND else cast("ProtocolError", answer)
 
 
-def _delete(context: RequestContext, request: DeleteGroupsRequest) -> WaitingJob[HandlerResult]:
+def handle(context: RequestContext, request: DeleteGroupsRequest) -> ResponseJob:
+    """Answer each group on its own."""
     response, waits = (
         DeleteGroupsResponse(results=StreamingArray(DeleteGroupsResponse, context.version)),
         PendingResults(),
@@ -70,20 +61,13 @@ def _delete(context: RequestContext, request: DeleteGroupsRequest) -> WaitingJob
             continue
         row = DeletableGroupResult(name)
         response.results.append(row)
-        states = _share_group_state_deletion(context, name)
-        if states is not None:
-            yield states
-            if states.failure is not None:
-                row.error_code = states.failure.code
-                continue
+        failure = yield from _delete_share_state(context, name)
+        if failure is not None:
+            row.error_code = failure.code
+            continue
         ticket = context.services.groups.submit(name, partial(DeleteGroup, group_id=name))
         waits.append((ticket, partial(_apply_result, row)))
         if len(response.results) % MAX_PENDING_RESULTS == 0:  # while the rows are still at hand
             yield from wait_for_results(waits)
     yield from wait_for_results(waits)
     return response
-
-
-def handle(context: RequestContext, request: DeleteGroupsRequest) -> HandlerResult:
-    """Answer each group on its own."""
-    return context.time_slice.start(_delete(context, request))

@@ -14,12 +14,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import WaitingJob
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_groups import (
@@ -59,7 +58,8 @@ def _describe(context: RequestContext, group: ClassicGroup | None, group_id: str
     return DescribedGroup(0, None, group_id, ClassicGroupState.DEAD.value)
 
 
-def _describe_all(context: RequestContext, request: DescribeGroupsRequest) -> WaitingJob[HandlerResult]:
+def handle(context: RequestContext, request: DescribeGroupsRequest) -> ResponseJob:
+    """Answer each group on its own."""
     out, waits = (
         DescribeGroupsResponse(groups=StreamingArray(DescribeGroupsResponse, context.version)),
         PendingResults(),
@@ -98,8 +98,3 @@ def _apply_result(row: DescribedGroup, answer: Any) -> None:
         row.error_code, row.error_message, row.group_state = answer.code, None, ""
         row.protocol_type = row.protocol_data = ""
         row.members, row.authorized_operations = [], DescribedGroup().authorized_operations
-
-
-def handle(context: RequestContext, request: DescribeGroupsRequest) -> HandlerResult:
-    """Answer each group on its own."""
-    return context.time_slice.start(_describe_all(context, request))

@@ -11,11 +11,10 @@ Several keys in one request: KIP-699.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.metadata.controller_forwarder import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -69,16 +68,16 @@ def _find(context: RequestContext, key: str, kind: int) -> Coordinator:
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
     """Answer each key on its own."""
     if context.version >= 4:
-        return context.time_slice.start(_find_all(context, request))
+        return _find_all(context, request)
     row = _find(context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=row.error_code, error_message=row.error_message, node_id=row.node_id, host=row.host, port=row.port
     )
 
 
-def _find_all(context: RequestContext, request: FindCoordinatorRequest) -> Job[HandlerResult]:
+def _find_all(context: RequestContext, request: FindCoordinatorRequest) -> ResponseJob:
     rows = StreamingArray(FindCoordinatorResponse, context.version)
     for key in request.coordinator_keys:
         rows.append(_find(context, key, request.key_type))
-        yield
+        yield None
     return FindCoordinatorResponse(coordinators=rows)

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.groups.state_machine import GroupStateMachine
 from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.jobs.job import Job
+from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -72,7 +73,7 @@ def _describe(context: RequestContext, kind: GroupDescriber, machine: GroupState
         )
         for member in list(group.members.values()):
             row.members.append(kind.member(context, group, member))
-            yield
+            yield None
     except TopicsHidden:
         return kind.messages.DescribedGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, kind.hidden_message, group.id)
     return row
@@ -103,7 +104,7 @@ def _apply_result(row: Any, answer: Any) -> None:
             setattr(row, name, getattr(empty, name))
 
 
-def _describe_all(context: RequestContext, kind: GroupDescriber, request: Any) -> WaitingJob[HandlerResult]:
+def _describe_all(context: RequestContext, kind: GroupDescriber, request: Any) -> ResponseJob:
     out, waits = kind.response(groups=StreamingArray(kind.response, context.version)), PendingResults()
     described = kind.messages.DescribedGroup
     for group_id in distinct(request.group_ids):
@@ -122,10 +123,10 @@ def _describe_all(context: RequestContext, kind: GroupDescriber, request: Any) -
         if len(out.groups) % MAX_PENDING_RESULTS == 0:  # while the rows are still at hand
             yield from wait_for_results(waits)
     yield from wait_for_results(waits)
-    answer: HandlerResult = out
+    answer: Message = out
     return answer
 
 
 def describe_groups(context: RequestContext, kind: GroupDescriber, request: Any) -> HandlerResult:
     """Answer each group on its own."""
-    return context.time_slice.start(_describe_all(context, kind, request))
+    return _describe_all(context, kind, request)

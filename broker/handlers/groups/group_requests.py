@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.requests.peer_wait import wait_while_connected
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -57,12 +58,12 @@ def _response(answer: Any, refuse: ErrorResponse) -> Message:
     return answer
 
 
-async def _wait_for_response(
+def _wait_for_response(
     context: RequestContext, group_id: str, ticket: PendingBrokerRequest, refuse: ErrorResponse
-) -> Message:
+) -> ResponseJob:
     """Wait for the answer; the group hears if the client leaves before it comes."""
     forget = context.peer.on_close(partial(context.services.groups.on_disconnect, group_id, ticket))
     try:
-        return _response(await ticket.wait(), refuse)
+        return _response((yield wait_while_connected(context.peer, ticket.wait())), refuse)
     finally:
         forget()

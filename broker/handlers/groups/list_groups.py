@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.handlers.item_results import PendingResults, wait_for_results
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import WaitingJob
+from ottla.jobs.job import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -44,7 +44,7 @@ _STATES = frozenset(
 _TYPES = frozenset({CLASSIC, CONSUMER_PROTOCOL_TYPE, SHARE, STREAMS})
 
 
-def _recognized_names(names: Iterable[str], known: frozenset[str]) -> WaitingJob[set[str]]:
+def _recognized_names(names: Iterable[str], known: frozenset[str]) -> Job[set[str]]:
     """Return those names of a filter that a group can have: no more is kept, however many there are."""
     found: set[str] = set()
     for name in names:
@@ -55,7 +55,8 @@ def _recognized_names(names: Iterable[str], known: frozenset[str]) -> WaitingJob
     return found
 
 
-def _list(context: RequestContext, request: ListGroupsRequest) -> WaitingJob[HandlerResult]:
+def handle(context: RequestContext, request: ListGroupsRequest) -> ResponseJob:
+    """List every group that passes the filters."""
     out, waits = ListGroupsResponse(groups=StreamingArray(ListGroupsResponse, context.version)), PendingResults()
     may_all = context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
     states = yield from _recognized_names(request.states_filter, _STATES)
@@ -96,8 +97,3 @@ def _list(context: RequestContext, request: ListGroupsRequest) -> WaitingJob[Han
             waits.append((ticket, take))
     yield from wait_for_results(waits)
     return out
-
-
-def handle(context: RequestContext, request: ListGroupsRequest) -> HandlerResult:
-    """List every group that passes the filters."""
-    return context.time_slice.start(_list(context, request))

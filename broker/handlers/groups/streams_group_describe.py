@@ -23,7 +23,7 @@ from ottla.broker.groups.streams.streams_group import EMPTY_TASKS, StreamsGroup,
 from ottla.broker.handlers.groups.group_descriptions import GroupDescriber, TopicsHidden, describe_groups
 from ottla.broker.handlers.groups.streams_group_heartbeat import is_served
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.messages import streams_group_describe
 from ottla.wire.messages import streams_group_records as kept
 
@@ -114,7 +114,7 @@ def _group_fields(context: RequestContext, machine: GroupStateMachine, group: St
     for name in () if topology is None else _topics(topology):
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             raise TopicsHidden
-        yield
+        yield None
     return {"topology": topology}
 
 

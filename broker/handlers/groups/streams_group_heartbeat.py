@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import chain
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.state_machine import StreamsGroupCommand
 from ottla.broker.groups.streams.configured_topology import MAX_TASKS, ConfiguredInternalTopic
@@ -27,7 +27,7 @@ from ottla.broker.groups.streams.status import StreamsGroupStatus
 from ottla.broker.groups.streams.topology import topic_names_in
 from ottla.controller.control.create_and_delete_topics import topic_name_error
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -120,7 +120,7 @@ def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
     for task_ids in rows:
         weight += 1 + len(task_ids.partitions)
         _require(weight <= 2 * MAX_TASKS, "There are not so many tasks.")
-        yield
+        yield None
     _require(weight <= 2 * MAX_TASKS, "There are too many client tags.")
     weight = 0
     for row in request.topology.subtopologies if request.topology is not None else ():
@@ -133,13 +133,13 @@ def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
         if weight > MAX_TOPOLOGY_WEIGHT:
             why = "The topology is too large: some 1000 topics with five settings each are the most that is taken here."
             raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
-        yield
+        yield None
 
 
 def _check_topics(context: RequestContext, topology: Topology) -> Job[None]:
     """Whether the application's topics may be such, and who asks may see them all."""
     names = list(dict.fromkeys(topic_names_in(topology)))
-    yield
+    yield None
     prohibited = [name for name in names if name in INTERNAL_TOPICS]
     if prohibited:
         why = f"Use of Kafka internal topics {','.join(prohibited)} in a Kafka Streams topology is prohibited."
@@ -148,14 +148,14 @@ def _check_topics(context: RequestContext, topology: Topology) -> Job[None]:
     for name in names:
         if topic_name_error(name) is not None:
             invalid.append(name)
-        yield
+        yield None
     if invalid:
         why = f"Topic names {','.join(invalid)} are not valid topic names."
         raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
     for name in names:
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        yield
+        yield None
 
 
 def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> HandlerResult:
@@ -167,17 +167,17 @@ def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> Ha
     return _heartbeat(context, request)
 
 
-async def _heartbeat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> Message:
+def _heartbeat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> ResponseJob:
     try:
-        await context.time_slice.run(_check_size(request))
+        yield from _check_size(request)
         if request.topology is not None:
-            await context.time_slice.run(_check_topics(context, request.topology))
+            yield from _check_topics(context, request.topology)
         validate(request)
     except ProtocolError as error:
         return _error_response(error.code, error.message)
     call = GroupRequest(None, request, context.version, context.client_id, context.peer.host)
     rule = partial(heartbeat, call=call)
-    answer = await context.services.groups.submit(request.group_id, lambda own: StreamsGroupCommand(own, rule)).wait()
+    answer = yield context.services.groups.submit(request.group_id, lambda own: StreamsGroupCommand(own, rule)).wait()
     if isinstance(answer, ProtocolError):
         return _error_response(answer.code, answer.message)
     assert isinstance(answer, StreamsHeartbeatResult)

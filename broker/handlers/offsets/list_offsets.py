@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.partition_state import LeaderState
 from ottla.broker.requests.decompression_limiter import DecompressionLimiter
-from ottla.jobs.time_slice import WaitingJob
+from ottla.jobs.job import Job
 from ottla.log.timestamp_lookup import find_max_timestamp_job, find_offset_by_timestamp_job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -43,7 +43,7 @@ NOT_AVAILABLE_SINCE = 5
 
 def _find(
     replica: HostedPartition, part: ListOffsetsPartition, upper: int, unpackings: DecompressionLimiter, *, unknown: bool
-) -> WaitingJob[tuple[int, int, int]]:
+) -> Job[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch); -1 for what is not there. ``unknown``: what lies behind ``upper`` may count.
 
     Raises:
@@ -88,7 +88,7 @@ def _is_high_watermark_unknown(replica: HostedPartition, request: ListOffsetsReq
 
 def _list_partition(
     context: RequestContext, topic: str, twice: set[int], request: ListOffsetsRequest, part: ListOffsetsPartition
-) -> WaitingJob[ListOffsetsPartitionResponse]:
+) -> Job[ListOffsetsPartitionResponse]:
     """One partition's answer.
 
     Raises:
@@ -121,7 +121,8 @@ def _list_partition(
     )
 
 
-def _list_all(context: RequestContext, request: ListOffsetsRequest) -> WaitingJob[HandlerResult]:
+def handle(context: RequestContext, request: ListOffsetsRequest) -> ResponseJob:
+    """Answer each partition on its own."""
     response = ListOffsetsResponse(topics=StreamingArray(ListOffsetsResponse, context.version))
     seen: defaultdict[str, set[int]] = defaultdict(set)
     twice: defaultdict[str, set[int]] = defaultdict(set)
@@ -146,8 +147,3 @@ def _list_all(context: RequestContext, request: ListOffsetsRequest) -> WaitingJo
         response.topics.append(ListOffsetsTopicResponse(topic.name, rows))
         yield None
     return response
-
-
-def handle(context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
-    """Answer each partition on its own."""
-    return context.time_slice.start(_list_all(context, request))

@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.broker.handlers.item_results import wait_for_result
 from ottla.broker.handlers.offsets.valid_offsets import ValidPartitions, is_metadata_too_long, new_offsets
-from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.jobs.job import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_commit import (
@@ -67,10 +67,10 @@ class _OffsetCommit:
                 else:
                     row = self._row(wanted.name, wanted.topic_id)
                     row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
-                yield
+                yield None
             if good and topic is not None:
                 self.valid_partitions.append(ValidPartitions(topic.name, topic.id, good))
-            yield
+            yield None
 
     def submit(self) -> PendingBrokerRequest:
         """Hand the positions to the group's machine."""
@@ -98,16 +98,16 @@ class _OffsetCommit:
                 long = verdict == ErrorCode.NONE and is_metadata_too_long(part, self._limit)
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict
                 row.partitions.append(OffsetCommitResponsePartition(part.partition_index, code))
-                yield
-            yield
+                yield None
+            yield None
 
 
 def handle(context: RequestContext, request: OffsetCommitRequest) -> HandlerResult:
     """Check each position, hand the good ones to the group's machine."""
-    return context.time_slice.start(_commit(_OffsetCommit(context, request)))
+    return _commit(_OffsetCommit(context, request))
 
 
-def _commit(work: _OffsetCommit) -> WaitingJob[HandlerResult]:
+def _commit(work: _OffsetCommit) -> ResponseJob:
     yield from work.validate()
     if work.valid_partitions:
         yield from work.apply_result((yield from wait_for_result(work.submit())))

@@ -10,10 +10,9 @@ From KIP-496.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.state_machine import DeleteOffsets
 from ottla.broker.handlers.item_results import wait_for_result
-from ottla.jobs.time_slice import WaitingJob
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_delete import (
@@ -24,7 +23,7 @@ from ottla.wire.messages.offset_delete import (
 )
 
 
-def _delete(context: RequestContext, request: OffsetDeleteRequest) -> WaitingJob[HandlerResult]:
+def _delete(context: RequestContext, request: OffsetDeleteRequest) -> ResponseJob:
     """Hand in the positions that can be there, then answer for each."""
     image, out = context.image, OffsetDeleteResponse()
     wanted: list[tuple[str, int]] = []
@@ -58,4 +57,4 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> HandlerResu
     """Check the partitions, hand the good ones to the group's machine."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    return context.time_slice.start(_delete(context, request))
+    return _delete(context, request)

@@ -17,15 +17,15 @@ from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.committed_offsets import INVALID_OFFSET, CommittedOffsets, unpack_offset
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.groups.state_machine import GroupStateMachine
 from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, wait_for_results
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.controller.metadata.image import MetadataImage
-from ottla.jobs.steps import collect_steps
-from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import collect_job
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -71,7 +71,7 @@ class _OffsetReader:
         for number in partitions:
             if unstable and number in unstable:
                 out.append(row(number, INVALID_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT))
-                yield
+                yield None
                 continue
             raw = stored.get(number)
             found = None if raw is None else unpack_offset(raw)
@@ -79,13 +79,13 @@ class _OffsetReader:
                 out.append(row(number, INVALID_OFFSET, -1, ""))
             else:
                 out.append(row(number, found.offset, found.leader_epoch, found.metadata))
-            yield
+            yield None
 
     def add_errors(self, out: list[Any], partitions: Iterable[int], code: int) -> Job[None]:
         """A topic's positions, each with an error."""
         for number in partitions:
             out.append(self.response_class(number, INVALID_OFFSET, -1, "", code))
-            yield
+            yield None
 
     def id_of(self, name: str) -> bytes:
         """A topic's id; zeros where there is no such topic."""
@@ -106,7 +106,7 @@ def _read_all_topics(
         out.topics.append(topic)
         unstable = reader.unstable_partitions(offsets, group_id, name)
         yield from reader.add_offsets(topic.partitions, list(stored), stored, topic_id, unstable)
-        yield
+        yield None
 
 
 def _read_topics(
@@ -134,7 +134,7 @@ def _read_topics(
             yield from reader.add_offsets(
                 topic.partitions, asked.partition_indexes, stored, reader.id_of(name), unstable
             )
-        yield
+        yield None
     out.topics += failed
 
 
@@ -182,7 +182,7 @@ def _read_group(reader: _OffsetReader, wanted: OffsetFetchRequestGroup, out: Off
         reader.pending_reads.append((ticket, partial(_set_error, out)))
 
 
-def _read_groups(reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse) -> WaitingJob[None]:
+def _read_groups(reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse) -> Job[None]:
     whole: set[str] = set()
     for wanted in request.groups:
         if wanted.topics is None and wanted.group_id in whole:
@@ -198,15 +198,11 @@ def _read_groups(reader: _OffsetReader, request: OffsetFetchRequest, response: O
     yield from wait_for_results(reader.pending_reads)
 
 
-def _read_before_v8(
-    reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse
-) -> WaitingJob[None]:
+def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse) -> Job[None]:
     """The form up to v7: one group, topics by name."""
     asked, topics = request.topics, None
     if asked is not None:
-        topics = yield from collect_steps(
-            OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked
-        )
+        topics = yield from collect_job(OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked)
     out = OffsetFetchResponseGroup(request.group_id)
     yield from _read_group(reader, OffsetFetchRequestGroup(request.group_id, topics=topics), out)
     yield from wait_for_results(reader.pending_reads)
@@ -223,12 +219,8 @@ def _read_before_v8(
             yield None
 
 
-def handle(context: RequestContext, request: OffsetFetchRequest) -> HandlerResult:
+def handle(context: RequestContext, request: OffsetFetchRequest) -> ResponseJob:
     """Read positions straight from the shard's state, and wait until what was read is committed."""
-    return context.time_slice.start(_fetch_offsets(context, request))
-
-
-def _fetch_offsets(context: RequestContext, request: OffsetFetchRequest) -> WaitingJob[HandlerResult]:
     response = OffsetFetchResponse(groups=StreamingArray(OffsetFetchResponse, context.version))
     reader = _OffsetReader(context, stable=request.require_stable)
     yield from (_read_before_v8 if context.version < 8 else _read_groups)(reader, request, response)

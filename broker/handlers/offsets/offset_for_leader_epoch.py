@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.item_results import collect_results
-from ottla.jobs.time_slice import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.offset_for_leader_epoch import (
@@ -36,7 +35,8 @@ def _error_result(part: OffsetForLeaderPartition, error: ProtocolError) -> Epoch
     return EpochEndOffset(error.code, part.partition)
 
 
-def _answer(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Job[HandlerResult]:
+def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> ResponseJob:
+    """Answer each partition on its own."""
     response = OffsetForLeaderEpochResponse(topics=StreamingArray(OffsetForLeaderEpochResponse, context.version))
     for topic in request.topics:
         rows = yield from collect_results(
@@ -46,10 +46,5 @@ def _answer(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Jo
             _error_result,
         )
         response.topics.append(OffsetForLeaderTopicResult(topic.topic, rows))
-        yield
+        yield None
     return response
-
-
-def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> HandlerResult:
-    """Answer each partition on its own."""
-    return context.time_slice.start(_answer(context, request))

@@ -16,20 +16,18 @@ Idempotent producers: KIP-98; errors by record: KIP-467; topic ids: KIP-516.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, Uncancellable
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.produce.batch_precheck import TRANSACTIONAL, find_batch_problem, topic_name
 from ottla.broker.handlers.produce.partition_append import append_batch, partition_error, partition_rejection
 from ottla.broker.handlers.produce.produce_acks import wait_for_acks
 from ottla.broker.network.connection import CloseConnection
 from ottla.broker.replication.delayed_produce import DelayedProduce
 from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job, as_job
 from ottla.log.log_validator import ValidationJob, ValidationPending
 from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
-from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import (
@@ -176,19 +174,19 @@ class _VerifiedProduceResult(_ProduceResult):
         rows.append(row)
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult | Uncancellable:
+def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult:
     """Append every partition's batch; each has its own outcome."""
     outcome = _ProduceResult(context, request)
     topics = request.topic_data
     if len(topics) > _MANY_PARTITIONS:
-        return Uncancellable(_produce_many(context, request, outcome))
+        return _produce_many(context, request, outcome)
     corrupt = None
     for topic in topics:
         if len(topic.partition_data) > _MANY_PARTITIONS:
-            return Uncancellable(_produce_many(context, request, outcome))
+            return _produce_many(context, request, outcome)
         corrupt = corrupt or find_batch_problem(topic.partition_data)
     if corrupt is TRANSACTIONAL:
-        return Uncancellable(_transactional(context, request))
+        return _transactional(context, request)
     for topic in topics:
         name = topic.name if context.version < 13 else topic_name(context, topic)
         rows: list[PartitionProduceResponse] = []
@@ -198,54 +196,52 @@ def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult | 
             else:
                 outcome.add_error(part, corrupt, rows)
         outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
-    return (
-        Uncancellable(_validate_deferred(context, request, outcome)) if outcome.deferred else outcome.response_or_wait()
-    )
+    return _validate_deferred(context, request, outcome) if outcome.deferred else outcome.response_or_wait()
 
 
-async def _validate_deferred(
-    context: RequestContext, request: ProduceRequest, outcome: _ProduceResult
-) -> HandlerResult:
+def _validate_deferred(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> ResponseJob:
     """Look at the records of what waits for it, a piece at a time, and append it then."""
     for one in outcome.deferred:
-        row, replica = await _validate_and_append(context, request, one)
+        row, replica = yield from _validate_and_append(context, request, one)
         outcome.record_result(one.name, row, replica)
         one.responses[one.row_index] = row
-    return outcome.response_or_wait()
+    return (yield from as_job(outcome.response_or_wait()))
 
 
-async def _produce_many(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> HandlerResult:
-    """The same for a request of many partitions, a step each. All is appended whether or not the client stays."""
-    corrupt = await context.time_slice.run(_find_corrupt_batch(request))
+def _produce_many(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> ResponseJob:
+    """The same for a request of many partitions, a step each."""
+    corrupt = yield from _find_corrupt_batch(request)
     if corrupt is TRANSACTIONAL:
-        return await _transactional(context, request)
+        return (yield from _transactional(context, request))
     if corrupt is not None:
-        return await _reject_all(context, request, outcome, corrupt)
-    return await _append_all(context, request, outcome)
+        return (yield from _reject_all(context, request, outcome, corrupt))
+    return (yield from _append_all(context, request, outcome))
 
 
-async def _reject_all(
+def _reject_all(
     context: RequestContext, request: ProduceRequest, outcome: _ProduceResult, error: ProtocolError
-) -> HandlerResult:
-    await context.time_slice.run(_add_all_errors(context, request, outcome, error))
-    return outcome.response_or_wait()
+) -> ResponseJob:
+    yield from _add_all_errors(context, request, outcome, error)
+    return (yield from as_job(outcome.response_or_wait()))
 
 
-async def _transactional(context: RequestContext, request: ProduceRequest) -> HandlerResult:
+def _transactional(context: RequestContext, request: ProduceRequest) -> ResponseJob:
     """A request with batches of a transaction: its coordinator is asked first."""
     from ottla.broker.handlers.produce.txn_verification import verify_transaction
 
     try:
-        confirmation = await verify_transaction(context, request)
+        confirmation = yield from verify_transaction(context, request)
     except ProtocolError as error:
-        return await _reject_all(context, request, _ProduceResult(context, request), error)
-    return await _append_all(context, request, _VerifiedProduceResult(context, request, confirmation))
+        return (yield from _reject_all(context, request, _ProduceResult(context, request), error))
+    return (yield from _append_all(context, request, _VerifiedProduceResult(context, request, confirmation)))
 
 
-async def _append_all(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> HandlerResult:
-    every = await context.time_slice.run(_append_compactly(context, request, outcome))
-    answer = await _validate_deferred(context, request, outcome)
-    return None if answer is None else _expand_response(context, request, answer, every)
+def _append_all(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> ResponseJob:
+    every = yield from _append_compactly(context, request, outcome)
+    response = yield from _validate_deferred(context, request, outcome)
+    if isinstance(response, ProduceResponse):
+        response.responses = yield from _topic_responses(context, request, every)
+    return response
 
 
 def _find_corrupt_batch(request: ProduceRequest) -> Job[ProtocolError | None]:
@@ -254,8 +250,8 @@ def _find_corrupt_batch(request: ProduceRequest) -> Job[ProtocolError | None]:
             wrong = find_batch_problem((part,))
             if wrong is not None:
                 return wrong
-            yield
-        yield
+            yield None
+        yield None
     return None
 
 
@@ -266,8 +262,8 @@ def _add_all_errors(
         rows: list[PartitionProduceResponse] = StreamingArray(ProduceResponse, context.version)
         for part in topic.partition_data:
             outcome.add_error(part, corrupt, rows)
-            yield
-        yield
+            yield None
+        yield None
         outcome.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
 
 
@@ -287,23 +283,10 @@ def _append_compactly(
             row = rows[-1]
             if row == PartitionProduceResponse(part.index, row.error_code, -1):
                 rows[-1] = ErrorCode(row.error_code)
-            yield
+            yield None
         every.append(rows)
-        yield
+        yield None
     return every
-
-
-async def _expand_response(
-    context: RequestContext,
-    request: ProduceRequest,
-    answer: Message | Awaitable[Message | None],
-    every: list[list[CompactResult]],
-) -> Message | None:
-    """The answer with a row for every partition, once what it waits for is known."""
-    response = answer if isinstance(answer, Message) else await answer
-    if isinstance(response, ProduceResponse):
-        response.responses = await context.time_slice.run(_topic_responses(context, request, every))
-    return response
 
 
 def _topic_responses(
@@ -314,19 +297,19 @@ def _topic_responses(
         rows: list[PartitionProduceResponse] = StreamingArray(ProduceResponse, context.version)
         for part, row in zip(topic.partition_data, told, strict=True):
             rows.append(PartitionProduceResponse(part.index, row, -1) if isinstance(row, ErrorCode) else row)
-            yield
+            yield None
         out.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
-        yield
+        yield None
     return out
 
 
-async def _validate_and_append(
+def _validate_and_append(
     context: RequestContext, request: ProduceRequest, one: _DeferredAppend
-) -> tuple[PartitionProduceResponse, HostedPartition | None]:
+) -> Job[tuple[PartitionProduceResponse, HostedPartition | None]]:
     steps = one.steps
     while True:
         try:
-            checked = await context.services.decompression_limiter.run(steps)
+            checked = yield from context.services.decompression_limiter.as_job(steps)
             # Meanwhile the leadership may have gone, and the settings may be others.
             return append_batch(context, one.name, one.part, request.acks, checked, one.txn)
         except ValidationPending as again:

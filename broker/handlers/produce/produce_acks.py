@@ -13,7 +13,8 @@ from __future__ import annotations
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.replication.delayed_produce import DelayedProduce, wait_for_completion
 from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.wire.codec.schema import Message
+from ottla.broker.requests.peer_wait import wait_while_connected
+from ottla.jobs.job import Job
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 
@@ -27,11 +28,13 @@ def _failure_code(context: RequestContext, replica: HostedPartition) -> ErrorCod
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def wait_for_acks(
+def wait_for_acks(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[DelayedProduce]
-) -> Message | None:
+) -> Job[ProduceResponse]:
     """Wait until every batch is below its high watermark; what is not in time says so, though it stays in the log."""
-    await wait_for_completion(context.services.purgatory, waiting, request.timeout_ms)
+    yield wait_while_connected(
+        context.peer, wait_for_completion(context.services.purgatory, waiting, request.timeout_ms)
+    )
     for one in waiting:
         if one.is_failed:
             one.response.error_code = _failure_code(context, one.replica)

@@ -20,7 +20,7 @@ from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
 from ottla.broker.handlers.produce.batch_precheck import ADMIN_CLIENT_ID, topic_name
 from ottla.broker.transactions.verification import TopicPartition, TransactionSupportedOperation, VerificationRequest
 from ottla.controller.metadata import acl
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.log.log_validator import parse_single_batch
 from ottla.log.producers.transaction_verification import TxnAppendContext
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -72,7 +72,7 @@ def _collect_batches(context: RequestContext, request: ProduceRequest) -> Job[_T
         name = topic_name(context, topic)
         known = None if name is None or not _may_write(context, name) else context.image.topics.get(name)
         for part in topic.partition_data:
-            yield
+            yield None
             if name is None or known is None or part.index not in known.partitions or not part.records:
                 continue
             try:
@@ -82,7 +82,7 @@ def _collect_batches(context: RequestContext, request: ProduceRequest) -> Job[_T
             if header.is_transactional and header.producer_id >= 0:
                 producers.add((header.producer_id, header.producer_epoch))
                 sequences[name, part.index] = header.base_sequence
-        yield
+        yield None
     if len(producers) > 1:
         text = "Transactional records contained more than one producer ID"
         raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
@@ -100,7 +100,7 @@ def _to_produce_error(code: ErrorCode, operation: TransactionSupportedOperation)
     return ProtocolError(code)
 
 
-async def verify_transaction(context: RequestContext, request: ProduceRequest) -> TransactionVerification:
+def verify_transaction(context: RequestContext, request: ProduceRequest) -> Job[TransactionVerification]:
     """Have the coordinator confirm what is to be appended.
 
     Raises:
@@ -110,7 +110,7 @@ async def verify_transaction(context: RequestContext, request: ProduceRequest) -
     may = context.may(acl.AclOperation.WRITE, acl.ResourceType.TRANSACTIONAL_ID, transactional_id or "")
     if transactional_id is None or not may:
         raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    begun = await context.time_slice.run(_collect_batches(context, request))
+    begun = yield from _collect_batches(context, request)
     if not begun.sequences:
         return TransactionVerification({}, {})
     operation = TransactionSupportedOperation.VERIFY
@@ -121,7 +121,7 @@ async def verify_transaction(context: RequestContext, request: ProduceRequest) -
             else TransactionSupportedOperation.VERIFY_ABORTABLE
         )
     services = context.services
-    answer = await services.transaction_verifier().verify(VerificationRequest(transactional_id, *begun, operation))
+    answer = yield services.transaction_verifier().verify(VerificationRequest(transactional_id, *begun, operation))
     context.now_ms = services.env.now_ms()
     return TransactionVerification(
         {at: _to_produce_error(code, operation) for at, code in answer.errors.items()}, answer.txns

@@ -18,10 +18,12 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.handlers.admin import forward_to_controller
 from ottla.broker.requests.error_responses import build_error_response
 from ottla.broker.requests.peer import ANONYMOUS
 from ottla.controller.control.delegation_tokens import USER, create_response, owner_principal
 from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.job import run_to_end
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest
@@ -40,7 +42,7 @@ def handle(context: RequestContext, request: Message) -> HandlerResult:
         return refused
     if isinstance(request, CreateDelegationTokenRequest) and any(x.principal_type != USER for x in request.renewers):
         return _create_error_response(context, request, ErrorCode.INVALID_PRINCIPAL_TYPE)
-    return context.services.controller_forwarder.forward(context, request)
+    return forward_to_controller.handle(context, request)
 
 
 def may_use_tokens(context: RequestContext) -> bool:
@@ -58,18 +60,18 @@ def error_response(context: RequestContext, request: Any) -> Message | None:
     if not isinstance(request, CreateDelegationTokenRequest):
         if may_use_tokens(context):
             return None
-        answer: Any = build_error_response(context, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        answer: Any = run_to_end(build_error_response(context, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED))
         answer.expiry_timestamp_ms = NO_TIME_MS
         return answer  # type: ignore[no-any-return]
     if request.owner_principal_name and request.owner_principal_type is None:
-        return build_error_response(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return run_to_end(build_error_response(context, request, ErrorCode.UNKNOWN_SERVER_ERROR))
     if not may_use_tokens(context):
         return _create_error_response(context, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     owner = owner_principal(request, context.peer.principal)
     if owner != context.peer.principal and not context.may(AclOperation.CREATE_TOKENS, ResourceType.USER, owner):
         return _create_error_response(context, request, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     if len(request.renewers) > MAX_RENEWERS or sum(len(x.principal_name) for x in request.renewers) > MAX_RENEWER_CHARS:
-        return build_error_response(context, request, ErrorCode.RECORD_LIST_TOO_LARGE)
+        return run_to_end(build_error_response(context, request, ErrorCode.RECORD_LIST_TOO_LARGE))
     return None
 
 

@@ -11,11 +11,10 @@ From KIP-140; prefixes: KIP-290.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.controller.control.acls import filter_from_request, matching_acls
 from ottla.controller.metadata.acl import StandardAcl
-from ottla.jobs.steps import sort_steps
-from ottla.jobs.time_slice import Job
+from ottla.jobs.sequences import sort_job
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages.describe_acls import (
     AclDescription,
@@ -32,17 +31,17 @@ def handle(context: RequestContext, request: DescribeAclsRequest) -> HandlerResu
     if not context.has_authorizer:
         code, text = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"
         return DescribeAclsResponse(error_code=code, error_message=text)
-    return context.time_slice.start(_describe(context, request))
+    return _describe(context, request)
 
 
-def _describe(context: RequestContext, request: DescribeAclsRequest) -> Job[HandlerResult]:
+def _describe(context: RequestContext, request: DescribeAclsRequest) -> ResponseJob:
     acls = yield from matching_acls(context.image, filter_from_request(request))
     rows: dict[tuple[int, str, int], DescribeAclsResource] = {}
     for acl in acls:
         row = _resource(rows, acl)
         row.acls.append(AclDescription(acl.principal, acl.host, int(acl.operation), int(acl.permission)))
-        yield
-    return DescribeAclsResponse(error_message=None, resources=(yield from sort_steps(rows.values(), key=_resource_key)))
+        yield None
+    return DescribeAclsResponse(error_message=None, resources=(yield from sort_job(rows.values(), key=_resource_key)))
 
 
 def _resource_key(row: DescribeAclsResource) -> tuple[int, str, int]:

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.security.delegation_tokens import may_use_tokens
 from ottla.controller.control.delegation_tokens import REQUESTER_SINCE, SECRET, iterate_tokens, token_hmac
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.steps import YIELD_EVERY
-from ottla.jobs.time_slice import Job
+from ottla.jobs.sequences import YIELD_EVERY
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -38,10 +37,10 @@ def handle(context: RequestContext, request: DescribeDelegationTokenRequest) -> 
     secret = context.services.config.values.get(SECRET, "")
     if not secret:
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
-    return context.time_slice.start(_describe_all(context, request, secret))
+    return _describe_all(context, request, secret)
 
 
-def _describe_all(context: RequestContext, request: DescribeDelegationTokenRequest, secret: str) -> Job[HandlerResult]:
+def _describe_all(context: RequestContext, request: DescribeDelegationTokenRequest, secret: str) -> ResponseJob:
     response = DescribeDelegationTokenResponse()
     owners: set[str] | None = None
     if request.owners is not None:
@@ -49,14 +48,14 @@ def _describe_all(context: RequestContext, request: DescribeDelegationTokenReque
         for number, asked in enumerate(request.owners, 1):
             owners.add(f"{asked.principal_type}:{asked.principal_name}")
             if number % YIELD_EVERY == 0:
-                yield
+                yield None
         if not owners:
             return response
     tokens = yield from iterate_tokens(context.image)
     for token in tokens:
         if _matches_owners(token, owners) and _may_see(context, token):
             response.tokens.append(_row(token, secret, context.version))
-        yield
+        yield None
     return response
 
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.controller.metadata.image import MetadataImage
-from ottla.jobs.steps import sort_steps
-from ottla.jobs.time_slice import Job
+from ottla.jobs.sequences import sort_job
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -30,23 +29,23 @@ _UNKNOWN_USER = "Attempt to describe a user credential that does not exist: "
 
 def handle(context: RequestContext, request: DescribeUserScramCredentialsRequest) -> HandlerResult:
     """Answer each user."""
-    return context.time_slice.start(_describe_all(context.image, request))
+    return _describe_all(context.image, request)
 
 
-def _describe_all(image: MetadataImage, request: DescribeUserScramCredentialsRequest) -> Job[HandlerResult]:
+def _describe_all(image: MetadataImage, request: DescribeUserScramCredentialsRequest) -> ResponseJob:
     named: dict[str, int] = {}
     for user in request.users or ():
         named[user.name] = named.get(user.name, 0) + 1
-        yield
+        yield None
     known: dict[str, list[CredentialInfo]] = {}
     about: Any
     record: Any
     for about, record in image.others.items():
         if about[0] == "scram" and (not named or about[1] in named):
             known.setdefault(about[1], []).append(CredentialInfo(about[2], record.iterations))
-        yield
+        yield None
     response = DescribeUserScramCredentialsResponse(error_message=None)
-    for name in named or (yield from sort_steps(known)):
+    for name in named or (yield from sort_job(known)):
         row = DescribeUserScramCredentialsResult(name, 0, None)
         if named.get(name, 0) > 1:
             row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, _DUPLICATE_USER + name
@@ -55,5 +54,5 @@ def _describe_all(image: MetadataImage, request: DescribeUserScramCredentialsReq
         else:
             row.credential_infos = sorted(known[name], key=lambda x: x.mechanism)
         response.results.append(row)
-        yield
+        yield None
     return response

@@ -12,14 +12,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.share.offset_changes import ShareOffsetsToAlter, alter_offsets
 from ottla.broker.groups.state_machine import ShareGroupCommand
 from ottla.broker.handlers.share.share_acknowledgements import is_served
 from ottla.broker.handlers.share.share_group_heartbeat import report_initialization
 from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.alter_share_group_offsets import (
@@ -75,15 +75,15 @@ def _topic_response(
         row.partitions.append(PartitionResponse(part.partition_index, code, text))
         if not code:
             begun.append(_PartitionReset(row, row.partitions[-1], part.start_offset))
-        yield
+        yield None
     return row
 
 
-async def _alter(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> Message:
+def _alter(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> ResponseJob:
     response, begun = AlterShareGroupOffsetsResponse(), list[_PartitionReset]()
     for topic in request.topics:
-        response.responses.append(await context.time_slice.run(_topic_response(context, topic, begun)))
-        await context.time_slice.maybe_yield()
+        response.responses.append((yield from _topic_response(context, topic, begun)))
+        yield None
     good, starts, rows = (
         dict[str, set[int]](),
         dict[SharePartitionKey, int](),
@@ -94,10 +94,10 @@ async def _alter(context: RequestContext, request: AlterShareGroupOffsetsRequest
         starts[key] = start_offset  # of one named twice, the last
         rows.setdefault(key, []).append(row)
         good.setdefault(of.topic_name, set()).add(row.partition_index)
-        await context.time_slice.maybe_yield()
+        yield None
     topics = {name: frozenset(numbers) for name, numbers in good.items()}
     rule = partial(alter_offsets, group_id=request.group_id, topics=topics)
-    answer: Any = await context.services.groups.submit(
+    answer: Any = yield context.services.groups.submit(
         request.group_id, lambda own: ShareGroupCommand(own, rule)
     ).wait()
     if isinstance(answer, ProtocolError):
@@ -110,9 +110,9 @@ async def _alter(context: RequestContext, request: AlterShareGroupOffsetsRequest
         for row in rows[key]:
             row.error_code, row.error_message = error.code, error.message
 
-    await context.services.share_partition_manager.initialize_each(
+    yield context.services.share_partition_manager.initialize_each(
         request.group_id, answer.epoch, starts.items(), failed
     )
     if answer.partitions:
-        await report_initialization(context, request.group_id, answer.partitions, done=not failures)
+        yield report_initialization(context, request.group_id, answer.partitions, done=not failures)
     return response

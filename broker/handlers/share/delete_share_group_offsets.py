@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.share.offset_changes import ShareOffsetsToDelete, complete_offset_deletion, delete_offsets
 from ottla.broker.groups.state_machine import ShareGroupCommand
 from ottla.broker.handlers.item_results import distinct
@@ -51,10 +51,10 @@ def _topic_response(
     return DeleteShareGroupOffsetsResponseTopic(name, topic_id, code, text)
 
 
-async def _delete(context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> Message:
+def _delete(context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> ResponseJob:
     response, topics, unknown = DeleteShareGroupOffsetsResponse(), list[str](), list[str]()
     for name in distinct(topic.topic_name for topic in request.topics):
-        await context.time_slice.maybe_yield()
+        yield None
         if name is None:
             continue
         if context.may(AclOperation.READ, ResourceType.TOPIC, name):
@@ -64,7 +64,7 @@ async def _delete(context: RequestContext, request: DeleteShareGroupOffsetsReque
             response.responses.append(_topic_response(name, ZERO_UUID, code, code.text))
     groups, group_id = context.services.groups, request.group_id
     rule = partial(delete_offsets, group_id=group_id, topics=topics)
-    answer: Any = await groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)).wait()
+    answer: Any = yield groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)).wait()
     if isinstance(answer, ProtocolError):
         return _error_response(answer.code, answer.message)
     assert isinstance(answer, ShareOffsetsToDelete)
@@ -72,10 +72,10 @@ async def _delete(context: RequestContext, request: DeleteShareGroupOffsetsReque
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         text = NO_OFFSETS if name in context.image.topics else code.text
         response.responses.append(_topic_response(name, ZERO_UUID, code, text))
-        await context.time_slice.maybe_yield()
+        yield None
     gone = set()
     for topic_id, numbers in answer.partitions.items():
-        failure = await context.services.share_partition_manager.delete_state(group_id, {topic_id: sorted(numbers)})
+        failure = yield context.services.share_partition_manager.delete_state(group_id, {topic_id: sorted(numbers)})
         name = context.image.topic_names.get(topic_id, "")
         if failure is None:
             gone.add(topic_id)
@@ -84,5 +84,5 @@ async def _delete(context: RequestContext, request: DeleteShareGroupOffsetsReque
             response.responses.append(_topic_response(name, topic_id, failure.code, failure.code.text))
     if gone:
         done = partial(complete_offset_deletion, group_id=group_id, topics=frozenset(gone))
-        await groups.submit(group_id, lambda own: ShareGroupCommand(own, done)).wait()
+        yield groups.submit(group_id, lambda own: ShareGroupCommand(own, done)).wait()
     return response

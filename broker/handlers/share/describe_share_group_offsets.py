@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.handlers.share.share_acknowledgements import is_served
 from ottla.broker.share_state.share_group_offsets import UNINITIALIZED, SharePartitionKey
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.bounded_concurrency import for_each_concurrently
-from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.jobs.job import Job
+from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -33,16 +34,12 @@ from ottla.wire.messages.describe_share_group_offsets import (
 PartitionResponse = DescribeShareGroupOffsetsResponsePartition
 
 
-def handle(context: RequestContext, request: DescribeShareGroupOffsetsRequest) -> HandlerResult:
+def handle(context: RequestContext, request: DescribeShareGroupOffsetsRequest) -> ResponseJob:
     """Answer each group on its own."""
-    return _describe(context, request)
-
-
-async def _describe(context: RequestContext, request: DescribeShareGroupOffsetsRequest) -> Message:
     response = DescribeShareGroupOffsetsResponse()
     for group in request.groups:
-        response.groups.append(await _group(context, group))
-        await context.time_slice.maybe_yield()
+        response.groups.append((yield from _group(context, group)))
+        yield None
     return response
 
 
@@ -50,23 +47,23 @@ def _error_group(group_id: str, code: ErrorCode) -> DescribeShareGroupOffsetsRes
     return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=code, error_message=code.text)
 
 
-async def _group(
+def _group(
     context: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
-) -> DescribeShareGroupOffsetsResponseGroup:
+) -> Job[DescribeShareGroupOffsetsResponseGroup]:
     if not is_served(context):
         return _error_group(wanted.group_id, ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         return _error_group(wanted.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     row = DescribeShareGroupOffsetsResponseGroup(wanted.group_id)
     try:
-        topics = await _all_partitions(context, wanted.group_id) if wanted.topics is None else None
+        topics = (yield from _all_partitions(context, wanted.group_id)) if wanted.topics is None else None
     except ProtocolError as error:
         return _error_group(wanted.group_id, error.code)
     if topics is not None:
         names = {topic: context.image.topic_names.get(topic) for topic in topics}
         for topic_id, name in names.items():
             if name is not None and context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
-                row.topics.append(await _topic(context, wanted.group_id, name, topic_id, topics[topic_id]))
+                row.topics.append((yield _topic(context, wanted.group_id, name, topic_id, topics[topic_id])))
         return row
     for topic in wanted.topics or ():
         known = context.image.topics.get(topic.topic_name)
@@ -78,19 +75,19 @@ async def _group(
             parts = [PartitionResponse(n, UNINITIALIZED) for n in topic.partitions]
             row.topics.append(DescribeShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_UUID, parts))
         else:
-            row.topics.append(await _topic(context, wanted.group_id, topic.topic_name, known.id, topic.partitions))
-        await context.time_slice.maybe_yield()
+            row.topics.append((yield _topic(context, wanted.group_id, topic.topic_name, known.id, topic.partitions)))
+        yield None
     return row
 
 
-async def _all_partitions(context: RequestContext, group_id: str) -> Mapping[bytes, list[int]]:
+def _all_partitions(context: RequestContext, group_id: str) -> Job[Mapping[bytes, list[int]]]:
     """What a group shares, or has shared. Raises: ProtocolError: its coordinator is elsewhere, or on its way."""
     shard = context.services.groups.shard_for(group_id)
     group = state_machine_of(shard).find_share_group(group_id)
     topics = {} if group is None else {topic: sorted(named.partitions) for topic, named in group.initialized.items()}
     ticket = shard.read_barrier()
     if ticket is not None:
-        answer = await ticket.wait()
+        answer = yield ticket.wait()
         if isinstance(answer, ProtocolError):
             raise answer.with_traceback(None)
     return topics

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.share import share_acknowledgements as acks
 from ottla.broker.share_partitions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
-from ottla.jobs.time_slice import WaitingJob
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_acknowledge as wire
 
@@ -35,10 +34,10 @@ def handle(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> Ha
         shares.sessions.continue_session(request.group_id, request.member_id, epoch)
     except ProtocolError as error:
         return wire.ShareAcknowledgeResponse(error_code=error.code)
-    return context.time_slice.start(_acknowledge(context, request))
+    return _acknowledge(context, request)
 
 
-def _acknowledge(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> WaitingJob[HandlerResult]:
+def _acknowledge(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> ResponseJob:
     shares = context.services.share_partition_manager
     said: dict[TopicIdPartition, list[Any]] = {}
     for topic in request.topics:
@@ -51,7 +50,7 @@ def _acknowledge(context: RequestContext, request: wire.ShareAcknowledgeRequest)
     leaders: set[int] = set()
     for place, ticket in told:
         if ticket.answer is None:
-            yield ticket
+            yield ticket.wait()
         row = wire.PartitionData(place.partition)
         if isinstance(ticket.answer, ProtocolError):
             row.error_code, row.error_message = ticket.answer.code, ticket.answer.message

@@ -13,8 +13,8 @@ from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.share_partitions.acknowledgement import RENEW, ShareAcknowledgementBatch
 from ottla.broker.share_partitions.share_sessions import TopicIdPartition
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.steps import collect_steps
-from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import collect_job
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 MAX_MEMBER_ID_CHARS = 36
@@ -56,14 +56,14 @@ def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Jo
             some = types[at : at + _TYPES_PER_STEP]
             if min(some) < 0 or max(some) > most or (not is_renewal and RENEW in some):
                 return True
-            yield
+            yield None
         previous = batch.last_offset
     return False
 
 
 def submit_acknowledgements(
     context: RequestContext, request: Any, batches: dict[TopicIdPartition, list[Any]]
-) -> WaitingJob[list[tuple[TopicIdPartition, PendingBrokerRequest]]]:
+) -> Job[list[tuple[TopicIdPartition, PendingBrokerRequest]]]:
     """Hand each partition's acknowledgements in; gives the tickets in which their fate is told.
 
     Of partitions of which nothing is said nothing is told, but beside others whose acknowledgements are looked at.
@@ -91,7 +91,7 @@ def submit_acknowledgements(
             ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         else:
             is_looked_at = True
-            rows = yield from collect_steps(
+            rows = yield from collect_job(
                 ShareAcknowledgementBatch(x.first_offset, x.last_offset, x.acknowledge_types) for x in said
             )
             ticket = shared.acknowledge(member_id, rows)

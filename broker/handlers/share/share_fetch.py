@@ -19,10 +19,11 @@ from collections.abc import Hashable
 from typing import Any
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.fetch.fetch import PARTITION_OVERHEAD_BYTES
 from ottla.broker.handlers.share import share_acknowledgements as acks
 from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.requests.peer_wait import wait_while_connected
 from ottla.broker.requests.purgatory import DelayedOperation
 from ottla.broker.share_partitions.acquisition import AcquireRequest, FetchedOffsets
 from ottla.broker.share_partitions.record_batch_positions import aborted_batch_offsets, find_batches, slice_acquired
@@ -35,8 +36,7 @@ from ottla.broker.share_partitions.share_sessions import (
     TopicIdPartition,
 )
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import Job, WaitingJob
-from ottla.wire.codec.schema import Message
+from ottla.jobs.job import Job
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import share_fetch as wire
 
@@ -72,7 +72,7 @@ class _ShareFetch:
         self._left_bytes = self._max_bytes
         """What may still be read."""
 
-    async def load_partitions(self) -> None:
+    def load_partitions(self) -> Job[None]:
         """Have every share partition of the session at hand; what cannot be had has its row."""
         places = list(self._session.partitions) if self._session is not None else []
         turn = self._request.share_session_epoch
@@ -83,15 +83,15 @@ class _ShareFetch:
                 shared = self._shared[place] = self._share_partition(place)
             except ProtocolError as error:
                 self._add_error(place, error)
-                await self._context.time_slice.maybe_yield()
+                yield None
                 continue
             self._by_key["fetch", shared.replica.topic, shared.replica.partition] = place
             self._by_key[shared.purgatory_key] = place
             new += shared.share_partition is None
             if new >= MAX_CONCURRENT_LOADS:  # each begins with a call to the persister
-                await self._context.time_slice.yield_now()
+                yield self._context.services.env.sleep(0)
                 new = 0
-            await self._context.time_slice.maybe_yield()
+            yield None
 
     def _share_partition(self, place: TopicIdPartition) -> SharePartitionLeader:
         name = self._shares.topic_name(place)
@@ -109,23 +109,24 @@ class _ShareFetch:
 
     # ------------------------------------------------------------------ waiting
 
-    async def wait_for_records(self) -> None:
+    def wait_for_records(self) -> Job[None]:
         """Look at all of them, and wait until enough can be handed out, or something must be told, or the time is over.
 
         Each is watched before it is looked at: it may change while the others are.
         """
-        purgatory, turn = self._context.services.purgatory, self._context.time_slice
+        purgatory = self._context.services.purgatory
         parked, enough = DelayedOperation(self.is_enough_after), not self._shared
         try:
             for key, place in self._by_key.items():
                 purgatory.watch(parked, key)
                 if key[0] == "share":
                     enough = self._update_acquirable(place) or enough
-                await turn.maybe_yield()
+                yield None
             if not enough and not parked.event.is_set():
-                await purgatory.wait_for(parked, max(self._request.max_wait_ms, 0))
+                wait = purgatory.wait_for(parked, max(self._request.max_wait_ms, 0))
+                yield wait_while_connected(self._context.peer, wait)
         finally:
-            await purgatory.release(parked)
+            yield from purgatory.release(parked)
 
     def is_enough_after(self, key: Hashable) -> bool:
         """Something has changed under a key: look at its partition again."""
@@ -175,7 +176,7 @@ class _ShareFetch:
             except OSError as error:
                 self._context.services.fail(error, shared.replica.log)
                 self._add_error(place, ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR))
-            yield
+            yield None
 
     def _read(
         self, place: TopicIdPartition, shared: SharePartitionLeader, offset: int, max_bytes: int, max_records: int
@@ -211,12 +212,8 @@ class _ShareFetch:
         return sum(each.last_offset - each.first_offset + 1 for each in acquired)
 
 
-def handle(context: RequestContext, request: wire.ShareFetchRequest) -> HandlerResult:
+def handle(context: RequestContext, request: wire.ShareFetchRequest) -> ResponseJob:
     """Take acknowledgements, read now if that is enough, else wait for more."""
-    return context.time_slice.start(_handle(context, request))
-
-
-def _handle(context: RequestContext, request: wire.ShareFetchRequest) -> WaitingJob[HandlerResult]:
     refused = acks.request_error(context, request.group_id, request.member_id)
     if refused is None and context.version >= acks.RENEW_SINCE and request.is_renew_ack:
         limits = (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
@@ -241,13 +238,14 @@ def _handle(context: RequestContext, request: wire.ShareFetchRequest) -> Waiting
     except ProtocolError as error:
         response = wire.ShareFetchResponse(error_code=error.code)
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            return _delay_response(context, request, response)
+            # whoever is one too many does not ask again at once
+            delay = context.services.env.sleep(max(request.max_wait_ms, 0) / 1000)
+            yield wait_while_connected(context.peer, delay)
         return response
     told = (yield from acks.submit_acknowledgements(context, request, said)) if any(said.values()) else []
     renews = context.version >= acks.RENEW_SINCE and request.is_renew_ack
-    return _fetch_and_respond(
-        context, request, _ShareFetch(context, request, None if renews else session), session, told
-    )
+    fetch = _ShareFetch(context, request, None if renews else session)
+    return (yield from _fetch_and_respond(context, request, fetch, session, told))
 
 
 def _session(
@@ -270,31 +268,25 @@ def _session(
     return session
 
 
-async def _delay_response(context: RequestContext, request: wire.ShareFetchRequest, response: Message) -> Message:
-    """There are too many sessions: whoever is one too many does not ask again at once."""
-    await context.services.env.sleep(max(request.max_wait_ms, 0) / 1000)
-    return response
-
-
-async def _fetch_and_respond(
+def _fetch_and_respond(
     context: RequestContext,
     request: wire.ShareFetchRequest,
     fetch: _ShareFetch,
     session: ShareSession | None,
     told: list[tuple[TopicIdPartition, PendingBrokerRequest]],
-) -> Message:
-    await fetch.load_partitions()
+) -> Job[wire.ShareFetchResponse]:
+    yield from fetch.load_partitions()
     if request.max_records > 0 and request.max_bytes > 0:
-        await fetch.wait_for_records()
-        await context.time_slice.run(fetch.read())
-    rows = await context.time_slice.run(_changed_partitions(request, fetch.partition_responses, session))
+        yield from fetch.wait_for_records()
+        yield from fetch.read()
+    rows = yield from _changed_partitions(request, fetch.partition_responses, session)
     for place, ticket in told:
-        await ticket.wait()
+        yield wait_while_connected(context.peer, ticket.wait())
         _add_acknowledge_result(rows, place, ticket.answer)
-        await context.time_slice.maybe_yield()
+        yield None
     if request.share_session_epoch == FINAL_EPOCH:
         context.services.share_partition_manager.sessions.close(request.group_id or "", request.member_id or "")
-    response = await context.time_slice.run(_response(context, request, rows))
+    response = yield from _response(context, request, rows)
     quotas = context.services.quota_holder.quotas
     if quotas is not None:
         size_bytes = sum(len(row.records or b"") + PARTITION_OVERHEAD_BYTES for row in rows.values())
@@ -316,7 +308,7 @@ def _changed_partitions(
             or session.must_include(place, brings=len(row.records or b"") > 0, failed=row.error_code != 0)
         ):
             out[place] = row
-        yield
+        yield None
     return out
 
 
@@ -338,7 +330,7 @@ def _response(
             row.current_leader = wire.LeaderIdAndEpoch(*acks.leader_of(context, place))
             leaders.add(row.current_leader.leader_id)
         topics.setdefault(place.topic_id, []).append(row)
-        yield
+        yield None
     endpoints = context.services.metadata.endpoints(context.peer) if leaders else []
     return wire.ShareFetchResponse(
         acquisition_lock_timeout_ms=context.services.share_partition_manager.group_config.limits(

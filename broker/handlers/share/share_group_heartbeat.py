@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
@@ -22,7 +22,7 @@ from ottla.broker.groups.share.heartbeat import ShareHeartbeatResult, heartbeat
 from ottla.broker.groups.state_machine import ShareGroupCommand
 from ottla.broker.handlers.share.share_acknowledgements import MAX_MEMBER_ID_CHARS, is_served
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import as_job
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -67,14 +67,14 @@ def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Hand
         return _error_response(ErrorCode.INVALID_REQUEST)
     names = request.subscribed_topic_names or ()
     if len(names) > MANY_TOPICS:
-        return context.time_slice.start(_submit_large(context, request))
+        return _submit_large(context, request)
     for name in names:
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             return _error_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return _submit(context, request)
 
 
-def _submit_large(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Job[HandlerResult]:
+def _submit_large(context: RequestContext, request: ShareGroupHeartbeatRequest) -> ResponseJob:
     from ottla.broker.handlers.groups.large_subscriptions import check_subscription
 
     try:
@@ -83,7 +83,7 @@ def _submit_large(context: RequestContext, request: ShareGroupHeartbeatRequest) 
         )
     except ProtocolError as error:
         return _error_response(error.code)
-    return _submit(context, request)
+    return (yield from as_job(_submit(context, request)))
 
 
 def _submit(context: RequestContext, request: ShareGroupHeartbeatRequest) -> HandlerResult:
@@ -94,10 +94,10 @@ def _submit(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Han
     return _heartbeat(context, request)
 
 
-async def _heartbeat(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Message:
+def _heartbeat(context: RequestContext, request: ShareGroupHeartbeatRequest) -> ResponseJob:
     call = GroupRequest(None, request, context.version, context.client_id, context.peer.host)
     rule = partial(heartbeat, call=call)
-    answer = await context.services.groups.submit(request.group_id, lambda own: ShareGroupCommand(own, rule)).wait()
+    answer = yield context.services.groups.submit(request.group_id, lambda own: ShareGroupCommand(own, rule)).wait()
     if isinstance(answer, ProtocolError):
         return _error_response(answer.code, answer.message)
     assert isinstance(answer, ShareHeartbeatResult)

@@ -14,7 +14,7 @@ from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, wait_for_results
 from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import Job, WaitingJob
+from ottla.jobs.job import Job
 from ottla.wire.codec.schema import Message
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -45,7 +45,7 @@ def _submit_all(
     fill: ResultWriter,
     doing: str,
     prepared: Callable[[Any], Job[None]] | None,
-) -> WaitingJob[Message]:
+) -> Job[Message]:
     response_class, topic_class, row_class = kinds
     response, waits = response_class(results=StreamingArray(response_class, context.version)), PendingResults()
     empty = False
@@ -93,7 +93,7 @@ def submit_state_requests(
 
     ``prepared``: changes a partition of the request, in steps, before its event is made of it.
     """
-    return context.time_slice.start(_submit_all(context, request, kinds, event_of, fill, doing, prepared))
+    return _submit_all(context, request, kinds, event_of, fill, doing, prepared)
 
 
 def write_no_result(row: Any, answer: Any) -> None:

@@ -19,15 +19,15 @@ from ottla.broker.handlers.share import share_state_requests
 from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.broker.share_state.state_batches import PersisterStateBatch
 from ottla.broker.share_state.state_machine import MAX_WRITTEN_BATCHES, WriteShareState
-from ottla.jobs.steps import collect_steps
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import collect_job
 from ottla.wire.messages import write_share_group_state as wire
 
 
 def _limit_batches(part: wire.PartitionData) -> Job[None]:
     """Make the batches of a partition what its coordinator takes; one more than the most is refused there."""
     some = islice(part.state_batches, MAX_WRITTEN_BATCHES + 1)
-    made: list[Any] = yield from collect_steps(
+    made: list[Any] = yield from collect_job(
         PersisterStateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in some
     )
     part.state_batches = made

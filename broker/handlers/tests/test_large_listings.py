@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,17 +11,22 @@ from immutables import Map
 
 from ottla.broker.fetch_sessions import fetch_session_cache
 from ottla.broker.fetch_sessions.fetch_session import PARTITIONS_PER_STEP
-from ottla.broker.handlers.admin import describe_client_quotas, describe_log_dirs, list_config_resources, metadata
-from ottla.broker.handlers.admin.alter_configs import append_responses, with_partial_frame
+from ottla.broker.handlers.admin import (
+    alter_configs,
+    describe_client_quotas,
+    describe_log_dirs,
+    list_config_resources,
+    metadata,
+)
+from ottla.broker.handlers.admin.alter_configs import with_partial_frame
 from ottla.broker.handlers.fetch import fetch
 from ottla.broker.handlers.security import describe_acls, describe_user_scram_credentials
 from ottla.broker.handlers.transactions import describe_transactions
 from ottla.broker.requests.peer import Peer
-from ottla.broker.tests.handler_fixture import HandlerFixture, as_decoded, run_virtual
-from ottla.broker.tests.run_steps import run_steps
+from ottla.broker.tests.handler_fixture import HandlerFixture, as_decoded, resolve, run_virtual
 from ottla.controller.metadata.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.controller.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage, PartitionRegistration, TopicImage
-from ottla.jobs import steps
+from ottla.jobs import sequences
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.framing import encode_request
@@ -72,35 +77,27 @@ RULES = MetadataImage(
 )
 
 
-class CountingTimeSlice:
-    """A share of the loop that counts the steps of who has it."""
-
-    count = 0
-
-    def start(self, steps: Generator[Any, None, Any]) -> Any:
-        counted = self._counted(steps)
-        return run_steps(counted)
-
-    def _counted(self, steps: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
+def counted(job: Any) -> tuple[Any, int]:
+    """The result of a job, and how often it may be paused."""
+    pauses = 0
+    try:
         while True:
-            try:
-                yield next(steps)
-            except StopIteration as end:
-                return end.value
-            self.count += 1
+            assert next(job) is None
+            pauses += 1
+    except StopIteration as end:
+        return end.value, pauses
 
 
 def asked(handle: Callable[..., Any], image: MetadataImage, request: Any, version: int, services: Any = None) -> Any:
     context = SimpleNamespace(
         image=image,
-        time_slice=CountingTimeSlice(),
         version=version,
         has_authorizer=True,
         may=lambda *_, **__: True,
         peer=Peer("127.0.0.1", ("here", 9092)),
         services=services or HandlerFixture().services,
     )
-    return handle(context, request), context.time_slice.count
+    return counted(handle(context, request))
 
 
 def directory(*partitions: tuple[str, int]) -> Any:
@@ -130,7 +127,7 @@ def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
 def all_in_order(monkeypatch: pytest.MonkeyPatch, *what: Any) -> Any:
     """The answer, which took more steps where fewer things are put in order in each of them."""
     answer, few = asked(*what)
-    monkeypatch.setattr(steps, "SORT_CHUNK", 10)
+    monkeypatch.setattr(sequences, "SORT_CHUNK", 10)
     again, more = asked(*what)
     assert again == answer
     assert more >= few + COUNT / 10
@@ -225,22 +222,16 @@ def test_long_fetch_yields_for_repeated_partitions_and_empty_topics(
     topics.append(FetchTopic("u", partitions=[FetchPartition(number) for number in range(20)]))
     most = 0
 
-    class Longest(CountingTimeSlice):
-        def _counted(self, steps: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
-            nonlocal most
-            while True:
-                CountedParts.taken = 0
-                try:
-                    yield next(steps)
-                except StopIteration as end:
-                    return end.value
-                finally:
-                    most = max(most, CountedParts.taken)
-
     request = FetchRequest(topics=topics, session_epoch=-1, max_wait_ms=0)
-    context = HandlerFixture().context(ApiKey.FETCH, 12)
-    context.time_slice = Longest()  # type: ignore[assignment]
-    answer: Any = fetch.handle(context, request)
+    job = fetch.handle(HandlerFixture().context(ApiKey.FETCH, 12), request)
+    answer: Any = None
+    while answer is None:
+        CountedParts.taken = 0
+        try:
+            next(job)
+        except StopIteration as end:
+            answer = end.value
+        most = max(most, CountedParts.taken)
     assert sum(len(topic.partitions) for topic in answer.responses) == 20 + is_repeated
     assert most <= 2 * PARTITIONS_PER_STEP
 
@@ -251,25 +242,27 @@ def test_part_of_a_long_alter_configs_is_written_in_steps() -> None:
     context = HandlerFixture().context(ApiKey.ALTER_CONFIGS, 2)
     context.frame = encode_request(ApiKey.ALTER_CONFIGS, 2, 7, "client", whole)[4:]
     part = AlterConfigsRequest(topics[1:], True)
-    turn = CountingTimeSlice()
-    assert (
-        turn.start(with_partial_frame(context, part)).frame
-        == encode_request(ApiKey.ALTER_CONFIGS, 2, 7, "client", part)[4:]
-    )
-    assert turn.count > 10
+    in_part, pauses = counted(with_partial_frame(context, part))
+    assert in_part.frame == encode_request(ApiKey.ALTER_CONFIGS, 2, 7, "client", part)[4:]
+    assert pauses > 10
 
 
 def test_rows_refused_here_stand_behind_those_of_the_controller() -> None:
     rows: list[Any] = StreamingArray(AlterConfigsResponse, 2)
-    here = [AlterConfigsResourceResponse(0, None, 2, f"b{number}") for number in range(1000)]
     for number in range(1000):
         rows.append(AlterConfigsResourceResponse(0, None, 2, f"a{number}"))
 
-    async def controller() -> Any:
+    async def forward(context: Any, request: Any) -> Any:
+        assert [resource.resource_name for resource in request.resources] == ["a"]
         return AlterConfigsResponse(responses=rows)
 
     async def run() -> None:
-        answer = as_decoded(await append_responses(controller(), here), 2)
-        assert [row.resource_name for row in answer.responses] == [f"{x}{n}" for x in "ab" for n in range(1000)]
+        context = HandlerFixture().context(ApiKey.ALTER_CONFIGS, 2)
+        context.services.controller_forwarder = SimpleNamespace(forward=forward)  # type: ignore[misc]
+        twice = [AlterConfigsResource(2, f"b{number}", []) for number in range(500)] * 2
+        request = AlterConfigsRequest([*twice, AlterConfigsResource(2, "a", [])], False)
+        answer = as_decoded(await resolve(alter_configs.handle(context, request)), 2)
+        names = [f"a{number}" for number in range(1000)] + [f"b{number}" for number in range(500)] * 2
+        assert [row.resource_name for row in answer.responses] == names
 
     run_virtual(run)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.dispatch.dispatcher import RequestContext, Uncancellable
+from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.fetch_sessions import fetch_session_cache
 from ottla.broker.handlers.admin import describe_configs, describe_topic_partitions, metadata
 from ottla.broker.handlers.fetch import fetch
@@ -17,14 +17,14 @@ from ottla.broker.handlers.produce import produce
 from ottla.broker.handlers.transactions import describe_producers
 from ottla.broker.network.connection import CloseConnection
 from ottla.broker.tests.handler_fixture import (
-    AdvancingClock,
     HandlerFixture,
     as_decoded,
     resolve,
     run_virtual,
+    start,
     topic_id_of,
 )
-from ottla.jobs.time_slice import TimeSlice
+from ottla.jobs.job import SLICE_MS
 from ottla.log.tests.log_fixtures import NOW, make_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID, Message
@@ -76,10 +76,9 @@ def test_a_request_with_many_rows_takes_turns_and_is_answered_as_at_once(name: s
         stage = HandlerFixture()
         stage.hosted.host("t1", partitions=100)
         context = stage.context(key, version)
-        at_once = module.handle(context, request)
+        at_once = start(module.handle(context, request))
         assert isinstance(at_once, Message)
-        context.time_slice = TimeSlice(AdvancingClock())  # type: ignore[arg-type]
-        in_turns = module.handle(context, request)
+        in_turns = start(module.handle(context, request), SLICE_MS)
         assert not isinstance(in_turns, Message), "it must rest"
         assert await in_turns == at_once
 
@@ -87,7 +86,7 @@ def test_a_request_with_many_rows_takes_turns_and_is_answered_as_at_once(name: s
 
 
 def asked(context: RequestContext, topics: list[MetadataRequestTopic]) -> list[Any]:
-    answer = metadata.handle(context, MetadataRequest(topics, False))
+    answer = start(metadata.handle(context, MetadataRequest(topics, False)))
     return [(row.error_code, row.name) for row in answer.topics]  # type: ignore[union-attr]
 
 
@@ -110,7 +109,7 @@ def test_342_what_may_be_done_is_told_of_a_topic_that_is_not_there_too() -> None
         stage.hosted.host("a")
         wanted = [MetadataRequestTopic(ZERO_UUID, name) for name in ("a", "nowhere")]
         request = MetadataRequest(wanted, False, include_topic_authorized_operations=True)
-        answer: Any = metadata.handle(stage.context(ApiKey.METADATA, 12), request)
+        answer: Any = start(metadata.handle(stage.context(ApiKey.METADATA, 12), request))
         assert [(row.name, row.topic_authorized_operations) for row in answer.topics] == [
             ("a", 3576),
             ("nowhere", 3576),
@@ -127,8 +126,11 @@ def test_a_resource_is_described_once_however_often_it_is_asked_for() -> None:
         stage = HandlerFixture()
         stage.hosted.host("a")
         twice = [DescribeConfigsResource(2, "a"), DescribeConfigsResource(2, "b"), DescribeConfigsResource(2, "a")]
-        answer: Any = describe_configs.handle(
-            stage.context(ApiKey.DESCRIBE_CONFIGS, 4), DescribeConfigsRequest([*twice, DescribeConfigsResource(4, "b")])
+        answer: Any = start(
+            describe_configs.handle(
+                stage.context(ApiKey.DESCRIBE_CONFIGS, 4),
+                DescribeConfigsRequest([*twice, DescribeConfigsResource(4, "b")]),
+            )
         )
         assert [(row.resource_type, row.resource_name) for row in answer.results] == [(2, "a"), (2, "b"), (4, "b")]
 
@@ -140,8 +142,8 @@ def test_a_partition_tells_its_producers_once_however_often_it_is_asked_for() ->
         stage = HandlerFixture()
         stage.hosted.host("a", partitions=3)
         asked = [ProducersOf("a", [1, 1, 7, 0]), ProducersOf("a", [1, 2, 7])]
-        answer: Any = describe_producers.handle(
-            stage.context(ApiKey.DESCRIBE_PRODUCERS, 0), DescribeProducersRequest(asked)
+        answer: Any = start(
+            describe_producers.handle(stage.context(ApiKey.DESCRIBE_PRODUCERS, 0), DescribeProducersRequest(asked))
         )
         rows = [[(row.partition_index, row.error_code) for row in topic.partitions] for topic in answer.topics]
         assert rows == [[(1, 0), (7, 3), (0, 0)], [(2, 0)]]
@@ -166,12 +168,10 @@ def test_all_of_a_long_produce_is_appended_whether_or_not_its_client_stays(acks:
         stage = HandlerFixture()
         stage.hosted.host("t", partitions=100)
         context = stage.context(ApiKey.PRODUCE, 11)
-        context.time_slice = TimeSlice(AdvancingClock())  # type: ignore[arg-type]
-        answer = produce.handle(context, produce_request(100, acks))
-        assert isinstance(answer, Uncancellable), "the connection never gives this up"
-        behind: Any = await answer.work
+        answer = start(produce.handle(context, produce_request(100, acks)), SLICE_MS)
+        context.peer.mark_disconnected()
+        told = await resolve(answer)
         assert all(replica.log.log_end_offset == 3 for replica in stage.hosted.replicas.values())
-        told = await resolve(behind)
         if acks == 0:
             assert told is None
         else:
@@ -234,7 +234,7 @@ def test_a_very_long_fetch_is_answered_as_a_short_one(monkeypatch: pytest.Monkey
         for most in (10_000, 10):
             monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", most)
             context = stage.context(ApiKey.FETCH, version)
-            said.append(as_decoded(fetch.handle(context, long_fetch(version, *asked)), version))
+            said.append(as_decoded(start(fetch.handle(context, long_fetch(version, *asked))), version))
         assert said[0] == said[1]
         assert len(said[1].responses[0].partitions) == 41, "what is asked for twice is read once"
 
@@ -251,7 +251,7 @@ def test_a_very_long_fetch_opens_no_session_and_sessions_do_not_grow_beyond_it(m
         def ask(*parts: tuple[int, int], epoch: int, session: int = 0) -> Any:
             request = long_fetch(13, *parts, epoch=epoch)
             request.session_id = session
-            return fetch.handle(stage.context(ApiKey.FETCH, 13), request)
+            return start(fetch.handle(stage.context(ApiKey.FETCH, 13), request))
 
         assert ask(*((n, 0) for n in range(11)), epoch=0).session_id == 0
         first = ask(*((n, 0) for n in range(10)), epoch=0)
@@ -276,7 +276,7 @@ def test_all_sessions_together_remember_so_much_and_no_more(monkeypatch: pytest.
         def ask(*numbers: int, epoch: int = 0, session: int = 0) -> Any:
             request = long_fetch(13, *((n, 0) for n in numbers), epoch=epoch)
             request.session_id = session
-            return fetch.handle(stage.context(ApiKey.FETCH, 13), request)
+            return start(fetch.handle(stage.context(ApiKey.FETCH, 13), request))
 
         assert ask(*range(6)).session_id
         second = ask(*range(6)).session_id
@@ -300,7 +300,7 @@ def test_a_very_long_fetch_waits_as_a_short_one_does(monkeypatch: pytest.MonkeyP
         request = long_fetch(13, *((n, 0) for n in range(20)))
         request.max_wait_ms, request.min_bytes = 1000, 1
         began = trio.current_time()
-        answer: Any = as_decoded(await fetch.handle(stage.context(ApiKey.FETCH, 13), request), 13)  # type: ignore[misc]
+        answer: Any = as_decoded(await start(fetch.handle(stage.context(ApiKey.FETCH, 13), request)), 13)  # type: ignore[misc]
         assert trio.current_time() - began == 1
         assert len(answer.responses[0].partitions) == 20
         async with trio.open_nursery() as nursery:
@@ -310,7 +310,7 @@ def test_a_very_long_fetch_waits_as_a_short_one_does(monkeypatch: pytest.MonkeyP
                 stage.hosted.replicas["t", 17].append(make_batch(0), NOW)
 
             nursery.start_soon(append)
-            answer = as_decoded(await fetch.handle(stage.context(ApiKey.FETCH, 13), request), 13)  # type: ignore[misc]
+            answer = as_decoded(await start(fetch.handle(stage.context(ApiKey.FETCH, 13), request)), 13)  # type: ignore[misc]
         assert trio.current_time() - began == 1.25
         assert [len(row.records) > 0 for row in answer.responses[0].partitions].index(True) == 17
 

@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.handlers.admin import describe_configs, describe_topic_partitions, metadata
 from ottla.broker.handlers.offsets import list_offsets
 from ottla.broker.handlers.security import describe_acls
-from ottla.broker.tests.handler_fixture import HandlerFixture, run_virtual, topic_id_of
+from ottla.broker.tests.handler_fixture import HandlerFixture, run_virtual, start, topic_id_of
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.errors import ErrorCode as E
@@ -35,7 +35,7 @@ def answered(module: Any, key: ApiKey, version: int, request: Message) -> Any:
         stage = HandlerFixture()
         stage.hosted.host("a")
         stage.hosted.host("b")
-        out.append(module.handle(stage.context(key, version), request))
+        out.append(start(module.handle(stage.context(key, version), request)))
 
     run_virtual(run)
     return out[0]

@@ -11,7 +11,7 @@ From KIP-98.
 from __future__ import annotations
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.transactions.batched_add_partitions import error_for_version
 from ottla.broker.metadata.controller_forwarder import OFFSETS_TOPIC
 from ottla.broker.transactions.events import AddPartitions
@@ -48,6 +48,6 @@ def _response(ticket: PendingBrokerRequest, version: int) -> Message:
     return AddOffsetsToTxnResponse(error_code=error_for_version(code, version))
 
 
-async def _wait_for_response(ticket: PendingBrokerRequest, version: int) -> Message:
-    await ticket.wait()
+def _wait_for_response(ticket: PendingBrokerRequest, version: int) -> ResponseJob:
+    yield ticket.wait()
     return _response(ticket, version)

@@ -12,7 +12,7 @@ Transactions: KIP-98; from brokers: KIP-890.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.transactions.batched_add_partitions import (
     FIRST_BATCHED_VERSION,
     add_or_verify_partitions,
@@ -20,7 +20,6 @@ from ottla.broker.handlers.transactions.batched_add_partitions import (
 )
 from ottla.broker.metadata.controller_forwarder import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import WaitingJob
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -36,20 +35,20 @@ E = ErrorCode
 def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> HandlerResult:
     """Answer each partition of each transaction."""
     if context.version < FIRST_BATCHED_VERSION:
-        return context.time_slice.start(_add_for_producer(context, request))
+        return _add_for_producer(context, request)
     if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return AddPartitionsToTxnResponse(error_code=E.CLUSTER_AUTHORIZATION_FAILED)
-    return context.time_slice.start(_add_for_brokers(context, request))
+    return _add_for_brokers(context, request)
 
 
-def _add_for_brokers(context: RequestContext, request: AddPartitionsToTxnRequest) -> WaitingJob[HandlerResult]:
+def _add_for_brokers(context: RequestContext, request: AddPartitionsToTxnRequest) -> ResponseJob:
     rows = yield from add_or_verify_partitions(
         context.services, request.transactions, context.version, lambda topic: E.NONE
     )
     return AddPartitionsToTxnResponse(results_by_transaction=rows)
 
 
-def _add_for_producer(context: RequestContext, request: AddPartitionsToTxnRequest) -> WaitingJob[HandlerResult]:
+def _add_for_producer(context: RequestContext, request: AddPartitionsToTxnRequest) -> ResponseJob:
     txn = AddPartitionsToTxnTransaction(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,

@@ -15,7 +15,7 @@ from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.services import BrokerServices
 from ottla.broker.transactions.events import AddPartitions, VerifyPartitions
 from ottla.broker.transactions.transaction_metadata import EPOCH_BUMP_VERSION, TopicPartition
-from ottla.jobs.time_slice import TimeSlice, WaitingJob
+from ottla.jobs.job import Job, TimeSlice
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -48,7 +48,7 @@ async def add_partitions(
 
 def add_or_verify_partitions(
     services: BrokerServices, transactions: Iterable[AddPartitionsToTxnTransaction], version: int, refuse: TopicCheck
-) -> WaitingJob[list[AddPartitionsToTxnResult]]:
+) -> Job[list[AddPartitionsToTxnResult]]:
     """Add, or verify, the partitions of each transaction; one row for each."""
     asked: list[tuple[AddPartitionsToTxnTransaction, PendingBrokerRequest]] = []
     rows: list[AddPartitionsToTxnResult] = []
@@ -61,14 +61,14 @@ def add_or_verify_partitions(
             asked.append((txn, _submit(services, txn, frozenset(partitions), version)))
         yield None
     for txn, ticket in asked:
-        yield None if ticket.answer is not None else ticket
+        yield ticket.wait() if ticket.answer is None else None
         rows.append((yield from build_transaction_result(txn, partial(_to_partition_error, ticket.answer, version))))
     return rows
 
 
 def _partition_errors(
     services: BrokerServices, txn: AddPartitionsToTxnTransaction, refuse: TopicCheck, partitions: set[TopicPartition]
-) -> WaitingJob[dict[TopicPartition, ErrorCode]]:
+) -> Job[dict[TopicPartition, ErrorCode]]:
     """The partitions that cannot be added: where there is one, none is. Those that can go into ``partitions``."""
     out: dict[TopicPartition, ErrorCode] = {}
     for topic in txn.topics:
@@ -123,7 +123,7 @@ def error_for_version(code: ErrorCode, version: int) -> ErrorCode:
 
 def build_transaction_result(
     txn: AddPartitionsToTxnTransaction, code_of: PartitionErrors
-) -> WaitingJob[AddPartitionsToTxnResult]:
+) -> Job[AddPartitionsToTxnResult]:
     """One transaction's row: a code for every partition."""
     out = AddPartitionsToTxnResult(txn.transactional_id)
     for topic in txn.topics:

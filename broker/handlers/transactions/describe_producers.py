@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.controller.control.create_and_delete_topics import topic_name_error
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_producers import (
@@ -38,11 +38,12 @@ def _active(context: RequestContext, topic: str, number: int) -> Job[list[Produc
             active.append(
                 ProducerState(pid, p.epoch, p.last_sequence, p.timestamp_ms, p.coordinator_epoch, p.txn_first_offset)
             )
-        yield
+        yield None
     return active
 
 
-def _answer(context: RequestContext, request: DescribeProducersRequest) -> Job[HandlerResult]:
+def handle(context: RequestContext, request: DescribeProducersRequest) -> ResponseJob:
+    """Answer each partition on its own."""
     response = DescribeProducersResponse(topics=StreamingArray(DescribeProducersResponse, context.version))
     asked: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:
@@ -52,7 +53,7 @@ def _answer(context: RequestContext, request: DescribeProducersRequest) -> Job[H
         rows = StreamingArray(DescribeProducersResponse, context.version)
         before = asked[topic.name]
         for number in topic.partition_indexes:
-            yield
+            yield None
             if number in before:
                 continue
             before.add(number)
@@ -66,10 +67,5 @@ def _answer(context: RequestContext, request: DescribeProducersRequest) -> Job[H
             except ProtocolError as error:
                 rows.append(PartitionResponse(number, error.code, text))
         response.topics.append(TopicResponse(topic.name, rows))
-        yield
+        yield None
     return response
-
-
-def handle(context: RequestContext, request: DescribeProducersRequest) -> HandlerResult:
-    """Answer each partition on its own."""
-    return context.time_slice.start(_answer(context, request))

@@ -16,13 +16,13 @@ from __future__ import annotations
 from itertools import groupby
 from operator import itemgetter
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.item_results import distinct
 from ottla.broker.transactions.coordinator import state_machine_of
 from ottla.broker.transactions.transaction_metadata import TransactionMetadata
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.steps import sort_steps
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import sort_job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_transactions import (
@@ -35,15 +35,11 @@ from ottla.wire.messages.describe_transactions import (
 E = ErrorCode
 
 
-def handle(context: RequestContext, request: DescribeTransactionsRequest) -> HandlerResult:
+def handle(context: RequestContext, request: DescribeTransactionsRequest) -> ResponseJob:
     """Answer each id on its own."""
-    return context.time_slice.start(_describe_all(context, request))
-
-
-def _describe_all(context: RequestContext, request: DescribeTransactionsRequest) -> Job[HandlerResult]:
     rows = StreamingArray(DescribeTransactionsResponse, context.version)
     for transactional_id in distinct(request.transactional_ids):
-        yield
+        yield None
         if transactional_id is None:
             continue
         try:
@@ -78,8 +74,8 @@ def _describe(context: RequestContext, transactional_id: str) -> Job[Transaction
 
 def _topics(context: RequestContext, txn: TransactionMetadata) -> Job[list[TopicData]]:
     topics: list[TopicData] = []
-    for topic, parts in groupby((yield from sort_steps(txn.partitions)), key=itemgetter(0)):
+    for topic, parts in groupby((yield from sort_job(txn.partitions)), key=itemgetter(0)):
         if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
             topics.append(TopicData(topic, [number for _, number in parts]))
-        yield
+        yield None
     return topics

@@ -12,7 +12,7 @@ An epoch for every transaction: KIP-890.
 from __future__ import annotations
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.transactions.batched_add_partitions import error_for_version
 from ottla.broker.transactions.events import EndTransaction
 from ottla.controller.metadata.acl import AclOperation, ResourceType
@@ -49,6 +49,6 @@ def _response(ticket: PendingBrokerRequest, version: int) -> Message:
     return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
-async def _wait_for_response(ticket: PendingBrokerRequest, version: int) -> Message:
-    await ticket.wait()
+def _wait_for_response(ticket: PendingBrokerRequest, version: int) -> ResponseJob:
+    yield ticket.wait()
     return _response(ticket, version)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -50,9 +50,9 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> HandlerRe
     return _allocate(context)
 
 
-async def _allocate(context: RequestContext) -> Message:
+def _allocate(context: RequestContext) -> ResponseJob:
     try:
-        fresh = await context.services.producer_ids.generate()
+        fresh = yield context.services.producer_ids.generate()
     except ProtocolError as error:
         return _error_response(error.code)
     return InitProducerIdResponse(producer_id=fresh, producer_epoch=0)
@@ -68,7 +68,7 @@ def _init_transactional(
     return _submit(context, transactional_id, request) if code is E.NONE else _error_response(code)
 
 
-async def _submit(context: RequestContext, transactional_id: str, request: InitProducerIdRequest) -> Message:
+def _submit(context: RequestContext, transactional_id: str, request: InitProducerIdRequest) -> ResponseJob:
     from ottla.broker.metadata.producer_id_manager import ProducerIdUnavailable
     from ottla.broker.transactions.events import InitProducerId
 
@@ -81,14 +81,14 @@ async def _submit(context: RequestContext, transactional_id: str, request: InitP
             transactional_id, lambda own: InitProducerId(own, transactional_id, timeout_ms, expected)
         )
 
-    answer = await ask().wait()
+    answer = yield ask().wait()
     # only a new transactional id needs one, or one whose epochs are used up
     if isinstance(answer, ProducerIdUnavailable):
         try:
-            await services.producer_ids.wait_available()
+            yield services.producer_ids.wait_available()
         except ProducerIdUnavailable as error:
             return _error_response(error.code)
-        answer = await ask().wait()
+        answer = yield ask().wait()
     if isinstance(answer, ProtocolError):
         is_old = answer.code is E.PRODUCER_FENCED and context.version < _FENCED_ERROR_SINCE
         return _error_response(E.INVALID_PRODUCER_EPOCH if is_old else answer.code)

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.transactions.coordinator import state_machine_of
 from ottla.broker.transactions.transaction_metadata import STATES_BY_NAME, TransactionMetadata
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.steps import collect_distinct_steps, collect_steps
-from ottla.jobs.time_slice import Job
+from ottla.jobs.sequences import collect_distinct_job, collect_job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.list_transactions import (
@@ -33,14 +32,10 @@ MAX_PATTERN_BYTES = 1 << 17
 """A pattern may take so much memory, and with that so much time for an id."""
 
 
-def handle(context: RequestContext, request: ListTransactionsRequest) -> HandlerResult:
+def handle(context: RequestContext, request: ListTransactionsRequest) -> ResponseJob:
     """List every id that passes the filters."""
-    return context.time_slice.start(_list(context, request))
-
-
-def _list(context: RequestContext, request: ListTransactionsRequest) -> Job[HandlerResult]:
-    states = yield from collect_distinct_steps(request.state_filters)
-    unknown = yield from collect_steps(name for name in states if name not in STATES_BY_NAME)
+    states = yield from collect_distinct_job(request.state_filters)
+    unknown = yield from collect_job(name for name in states if name not in STATES_BY_NAME)
     out = ListTransactionsResponse(unknown_state_filters=unknown)
     passes = _TransactionFilter(request, frozenset(name for name in STATES_BY_NAME if name in states), context.now_ms)
     try:
@@ -60,7 +55,7 @@ def _list(context: RequestContext, request: ListTransactionsRequest) -> Job[Hand
                 and context.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
             ):
                 rows.append(TransactionState(transactional_id, txn.producer_id, txn.state.state_name))
-            yield
+            yield None
     out.transaction_states = rows
     return out
 

@@ -10,15 +10,14 @@ From KIP-98; the protocol's version: KIP-1228.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.state_machine import EndOffsetsTransaction
 from ottla.broker.replication.delayed_produce import DelayedProduce, wait_for_completion
+from ottla.jobs.job import Job
 from ottla.jobs.state_machine import TransactionCompletion
-from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.producers.transaction_verification import TxnAppendContext
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -56,18 +55,18 @@ class _MarkerWrites:
         self.delayed_appends: list[DelayedProduce] = []
         self.offsets_markers: list[_OffsetsMarker] = []
 
-    def append_all(self, request: WriteTxnMarkersRequest, response: WriteTxnMarkersResponse) -> Iterator[None]:
+    def append_all(self, request: WriteTxnMarkersRequest, response: WriteTxnMarkersResponse) -> Job[None]:
         """Append every marker, and give each its row; of one producer there is one result."""
         by_producer: dict[int, WritableTxnMarkerResult] = {}
         by_topic: dict[tuple[int, str], list[MarkerPartitionResult]] = {}
         for marker in request.markers:
-            yield
+            yield None
             result = by_producer.get(marker.producer_id)
             if result is None:
                 result = by_producer[marker.producer_id] = WritableTxnMarkerResult(marker.producer_id)
                 response.markers.append(result)
             for topic in marker.topics:
-                yield
+                yield None
                 rows = by_topic.get((marker.producer_id, topic.name))
                 if rows is None:
                     rows = by_topic[marker.producer_id, topic.name] = []
@@ -76,7 +75,7 @@ class _MarkerWrites:
                     row = MarkerPartitionResult(number)
                     rows.append(row)
                     self._write_marker(marker, topic.name, row)
-                    yield
+                    yield None
 
     def _write_marker(self, marker: WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
         try:
@@ -132,9 +131,9 @@ class _MarkerWrites:
         if replica.log.high_watermark < replica.log.log_end_offset:
             self.delayed_appends.append(DelayedProduce.for_log_end(replica, row))
 
-    async def await_committed(self, timeout_ms: float, turn: TimeSlice) -> None:
+    def await_committed(self, timeout_ms: float) -> Job[None]:
         """Wait until every marker is committed, or will not be."""
-        await wait_for_completion(self._services.purgatory, self.delayed_appends, timeout_ms)
+        yield wait_for_completion(self._services.purgatory, self.delayed_appends, timeout_ms)
         for one in self.delayed_appends:
             if one.is_failed:
                 one.response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -143,8 +142,7 @@ class _MarkerWrites:
             elif not one.is_led_elsewhere and not one.replica.has_enough_replicas():
                 one.response.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         for ticket, row in self.offsets_markers:
-            row.error_code = _from_group_coordinator(await ticket.wait())
-            await turn.maybe_yield()
+            row.error_code = _from_group_coordinator((yield ticket.wait()))
 
 
 def _from_group_coordinator(answer: Any) -> ErrorCode:
@@ -158,11 +156,9 @@ def _txn_end(marker: WritableTxnMarker) -> EndTransactionMarker:
     return EndTransactionMarker(kind, marker.coordinator_epoch)
 
 
-async def write_markers(services: BrokerServices, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+def write_markers(services: BrokerServices, request: WriteTxnMarkersRequest) -> Job[WriteTxnMarkersResponse]:
     """Write markers to the partitions this node leads; answered once each is committed, refused or out of time."""
-    response = WriteTxnMarkersResponse()
-    work, turn = _MarkerWrites(services), TimeSlice(services.env, BACKGROUND_SLICE_MS)
-    for _ in work.append_all(request, response):
-        await turn.maybe_yield()
-    await work.await_committed(services.config.number("request.timeout.ms"), turn)
+    response, work = WriteTxnMarkersResponse(), _MarkerWrites(services)
+    yield from work.append_all(request, response)
+    yield from work.await_committed(services.config.number("request.timeout.ms"))
     return response

@@ -16,14 +16,14 @@ From KIP-98; fencing by the group: KIP-447; adding and verifying: KIP-890.
 from __future__ import annotations
 
 from ottla.broker.coordinator.errors import to_client_error
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.broker.handlers.offsets.valid_offsets import ValidPartitions, is_metadata_too_long, new_offsets
 from ottla.broker.transactions.verification import TransactionSupportedOperation, VerificationRequest
 from ottla.controller.metadata import acl
+from ottla.jobs.job import Job
 from ottla.jobs.state_machine import TransactionContext
-from ottla.jobs.time_slice import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.txn_offset_commit import (
@@ -75,10 +75,10 @@ class _TxnOffsetCommit:
                     good.append(part)
                 else:
                     self._add_response(wanted.name, part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                yield
+                yield None
             if good and known is not None:
                 self.valid_partitions.append(ValidPartitions(wanted.name, known.id, good))
-            yield
+            yield None
 
     def _unauthorized(self) -> ErrorCode:
         context, request = self._context, self._request
@@ -88,14 +88,14 @@ class _TxnOffsetCommit:
             return ErrorCode.GROUP_AUTHORIZATION_FAILED
         return ErrorCode.NONE
 
-    async def commit(self) -> ErrorCode:
+    def commit(self) -> Job[ErrorCode]:
         """The group's, for everything that is good, once that is committed to the log."""
         request, groups = self._request, self._context.services.groups
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         at = OFFSETS_TOPIC, groups.partition_for(request.group_id)
         try:
-            txn = await self._verify_transaction(at)
+            txn = yield from self._verify_transaction(at)
         except ProtocolError as error:
             return to_client_error(error.code)
         ticket = groups.submit(
@@ -112,11 +112,11 @@ class _TxnOffsetCommit:
                 txn,
             ),
         )
-        answer = await ticket.wait()
+        answer = yield ticket.wait()
         code: ErrorCode = answer.code if isinstance(answer, ProtocolError) else answer
         return code
 
-    async def _verify_transaction(self, at: tuple[str, int]) -> TransactionContext:
+    def _verify_transaction(self, at: tuple[str, int]) -> Job[TransactionContext]:
         """Have the transaction's coordinator confirm the group's partition.
 
         Raises:
@@ -132,7 +132,7 @@ class _TxnOffsetCommit:
             )
         whose = request.producer_id, request.producer_epoch
         wanted = VerificationRequest(request.transactional_id, *whose, {at: NO_SEQUENCE}, operation)
-        answer = await self._context.services.transaction_verifier().verify_once(wanted)
+        answer = yield self._context.services.transaction_verifier().verify_once(wanted)
         code = answer.errors.get(at)
         if code is not None:
             raise ProtocolError(code)
@@ -147,17 +147,14 @@ class _TxnOffsetCommit:
             for part in partitions:
                 long = verdict is ErrorCode.NONE and is_metadata_too_long(part, self._limit)
                 self._add_response(name, part, ErrorCode.OFFSET_METADATA_TOO_LARGE if long else verdict)
-                yield
-            yield
+                yield None
+            yield None
 
 
-def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> HandlerResult:
+def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> ResponseJob:
     """Check each position, have the transaction confirmed, and hand the good ones to the group's machine."""
-    return _commit(context, _TxnOffsetCommit(context, request))
-
-
-async def _commit(context: RequestContext, work: _TxnOffsetCommit) -> TxnOffsetCommitResponse:
-    await context.time_slice.run(work.validate())
+    work = _TxnOffsetCommit(context, request)
+    yield from work.validate()
     if work.valid_partitions:
-        await context.time_slice.run(work.apply_result(await work.commit()))
+        yield from work.apply_result((yield from work.commit()))
     return work.response

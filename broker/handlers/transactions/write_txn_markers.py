@@ -12,10 +12,9 @@ From KIP-98; versions: KIP-1228.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.transactions.marker_writer import write_markers
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import Job
 from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import (
@@ -27,7 +26,7 @@ from ottla.wire.messages.write_txn_markers import (
 )
 
 
-def _reject_request(context: RequestContext, request: WriteTxnMarkersRequest, code: ErrorCode) -> Job[HandlerResult]:
+def _reject_request(context: RequestContext, request: WriteTxnMarkersRequest, code: ErrorCode) -> ResponseJob:
     def rows() -> StreamingArray:
         return StreamingArray(WriteTxnMarkersResponse, context.version)
 
@@ -38,11 +37,11 @@ def _reject_request(context: RequestContext, request: WriteTxnMarkersRequest, co
             told = WritableTxnMarkerTopicResult(topic.name, rows())
             for number in topic.partition_indexes:
                 told.partitions.append(WritableTxnMarkerPartitionResult(number, code))
-                yield
+                yield None
             result.topics.append(told)
-            yield
+            yield None
         response.markers.append(result)
-        yield
+        yield None
     return response
 
 
@@ -52,5 +51,5 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> HandlerR
         context.may(AclOperation.ALTER, ResourceType.CLUSTER)
         or context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     ):
-        return context.time_slice.start(_reject_request(context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return _reject_request(context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return write_markers(context.services, request)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
 
 from ottla.broker.handlers.controller.tests.test_controller_listener import ControllerListenerFixture
 from ottla.broker.handlers.controller.tests.test_envelope import enveloped
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.controller_channel_fixture import ControllerChannelFixture, sealed_response
 from ottla.broker.tests.handler_fixture import resolve, run_virtual
-from ottla.jobs.time_slice import TimeSlice
+from ottla.jobs.job import TimeSlice
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
@@ -31,22 +32,22 @@ MADE = create_topics.CreateTopicsResponse(
 )
 
 
-class WatchedTimeSlice(TimeSlice):
-    """Over whenever somebody asks, and counts how often the others got their turn."""
+class Pauses:
+    """Counter of the pauses of all time slices, each of which is used up at once."""
 
-    rests = 0
+    count = 0
 
-    def is_used_up(self) -> bool:
-        return True
 
-    async def yield_now(self) -> None:
-        type(self).rests += 1
-        await super().yield_now()
+async def count_pause(time_slice: TimeSlice) -> None:
+    Pauses.count += 1
+    await trio.lowlevel.checkpoint()
 
 
 @pytest.fixture(autouse=True)
 def watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(WatchedTimeSlice, "rests", 0)
+    monkeypatch.setattr(Pauses, "count", 0)
+    monkeypatch.setattr(TimeSlice, "is_used_up", lambda self: True)
+    monkeypatch.setattr(TimeSlice, "yield_now", count_pause)
 
 
 def test_a_broker_reads_what_a_client_is_answered_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,13 +56,12 @@ def test_a_broker_reads_what_a_client_is_answered_in_steps(monkeypatch: pytest.M
     there.responses = [sealed_response(MADE, 5)]
     stage.local_controller.address = ("h", 1)
     asking = stage.forwardable_request(CREATE, 5)
-    asking.time_slice = WatchedTimeSlice(stage.env)
 
     async def story() -> None:
         assert await stage.channel.forward(asking, CREATE) == MADE
 
     stage.run(story, there)
-    assert WatchedTimeSlice.rests >= COUNT / 100
+    assert Pauses.count >= COUNT / 100
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER])
@@ -73,18 +73,16 @@ def test_a_controller_looks_in_steps_whether_the_answer_in_an_envelope_says_that
 
     async def story() -> Any:
         peer = Peer("10.0.0.2", ("here", 9093), "CONTROLLER")
-        turn = WatchedTimeSlice(listener.env)
-        return await resolve(listener.dispatcher.handle_request(peer, parse_request(frame), turn))
+        return await resolve(listener.dispatcher.handle_request(peer, parse_request(frame)))
 
     assert run_virtual(story).error_code == code
-    assert WatchedTimeSlice.rests >= COUNT
+    assert Pauses.count >= COUNT
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER])
 def test_a_broker_looks_in_steps_whether_it_asked_the_controller(
     monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
-    monkeypatch.setattr("ottla.broker.interbroker.remote_controller.TimeSlice", WatchedTimeSlice, raising=False)
     stage = ControllerChannelFixture(monkeypatch)
     there = stage.add_remote(1)
     parts = [AlterPartitionResponsePartitionData(n) for n in range(COUNT)]
@@ -98,4 +96,4 @@ def test_a_broker_looks_in_steps_whether_it_asked_the_controller(
         assert len(answer.topics) == (code is ErrorCode.NONE)  # it was asked again
 
     stage.run(story, there)
-    assert WatchedTimeSlice.rests >= COUNT - 1
+    assert Pauses.count >= COUNT - 1

@@ -13,7 +13,7 @@ from ottla.broker.handlers.admin import describe_log_dirs
 from ottla.broker.metadata.tests.test_broker_lifecycle import BEAT_S, ME, SEEN_S, FakeLifecycleController
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.metadata.record_serde import METADATA_VERSION
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 
 
 @pytest.mark.parametrize(("level", "told"), [(30, [[b"a" * 16, b"b" * 16], []]), (29, [None, None])])

@@ -17,7 +17,6 @@ from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.requests.peer import ANONYMOUS, Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time
-from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey, request_spec
 from ottla.wire.codec.compiler import Chunk
 from ottla.wire.errors import WireError
@@ -92,13 +91,12 @@ def test_versions_are_refused_outside_what_is_answered(
 
     async def run() -> None:
         stage.serve(BEAT, lambda context, body: (context, body), low, high, oldest_supported=oldest)
-        turn = TimeSlice(stage.env)  # type: ignore[arg-type]
         if refused:
             with pytest.raises(WireError, match=f"HEARTBEAT has no version {version} here, only {low} to {high}"):
-                stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(version), turn)
+                stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(version))
             return
-        context, body = stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(version), turn)  # type: ignore[misc]
-        assert (context.version, context.client_id, context.key, context.time_slice) == (version, "me", BEAT, turn)
+        context, body = stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(version))  # type: ignore[misc]
+        assert (context.version, context.client_id, context.key) == (version, "me", BEAT)
         assert context.apis is stage.apis
         assert (body.group_id, body.generation_id) == ("g", 5)
 
@@ -110,7 +108,7 @@ def test_what_is_not_in_the_listeners_table_is_not_served(monkeypatch: pytest.Mo
 
     async def run() -> None:
         with pytest.raises(WireError, match="HEARTBEAT is not served here"):
-            stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(), TimeSlice(stage.env))  # type: ignore[arg-type]
+            stage.dispatcher.handle_request(Peer("h", ("a", 1)), request())
 
     in_virtual_time(run)
 
@@ -131,11 +129,6 @@ def test_every_api_is_served_in_versions_that_its_schema_has() -> None:
         oldest = route.min_version if route.oldest_supported is None else route.oldest_supported
         assert versions.low <= oldest <= route.max_version <= versions.high, key
         assert "broker" in request_spec(key).listeners, key
-
-
-def test_only_waits_that_change_nothing_end_with_their_client() -> None:
-    given_up = {key for key, route in BROKER_APIS.items() if route.cancel_on_disconnect}
-    assert given_up == {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH}
 
 
 def test_requests_whose_parts_are_kept_are_those_about_members() -> None:

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from ottla.broker.network.connection import CloseConnection
-from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time, job_of
 from ottla.jobs.bounded_concurrency import for_each_concurrently
 from ottla.jobs.supervision import is_broken_invariant
 from ottla.wire.api_keys import ApiKey
@@ -73,7 +73,7 @@ def test_a_waiting_answer_does_not_hold_back_those_before_it(stage: DispatcherFi
         assert numbers(line) == [1, 2]
         return HeartbeatResponse()
 
-    stage.serve(ApiKey.LIST_GROUPS, lambda context, request: later())
+    stage.serve(ApiKey.LIST_GROUPS, lambda context, request: job_of(later()))
     from ottla.wire.messages.list_groups import ListGroupsRequest
 
     line.send_bytes(beat(1) + beat(2) + frame(ApiKey.LIST_GROUPS, 0, 3, ListGroupsRequest()))
@@ -185,7 +185,7 @@ def test_a_broken_invariant_in_a_nursery_of_a_handler_goes_on_to_the_node(stage:
     async def broken(item: int) -> None:
         raise AssertionError(f"broken {item}")
 
-    stage.serve(BEAT, lambda context, request: for_each_concurrently([1, 2], broken))
+    stage.serve(BEAT, lambda context, request: job_of(for_each_concurrently([1, 2], broken)))
     line = ClientStream()
     line.send_bytes(beat(1))
     with pytest.raises(ExceptionGroup) as raised:
@@ -200,7 +200,7 @@ def test_other_errors_in_a_nursery_of_a_handler_end_that_connection_only(
     async def failing(item: int) -> None:
         raise ZeroDivisionError
 
-    stage.serve(BEAT, lambda context, request: for_each_concurrently([1], failing))
+    stage.serve(BEAT, lambda context, request: job_of(for_each_concurrently([1], failing)))
     line = ClientStream()
     line.send_bytes(beat(1))
     served(stage, line)

@@ -8,8 +8,11 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.broker.dispatch.dispatcher import ResponseJob
 from ottla.broker.network.tests.test_connection import BEAT, beat, served
-from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
+from ottla.broker.requests.peer import Peer
+from ottla.broker.requests.peer_wait import PeerDisconnectedError, wait_while_connected
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time, job_of
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.heartbeat import HeartbeatResponse
@@ -28,30 +31,34 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
 
 
 class BlockingHandler:
-    """A handler that waits until it is told to go on."""
+    """A handler that waits until it is told to go on, or while its client is connected."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ends_on_disconnect: bool) -> None:
         self.go_on = trio.Event()
         self.outcome = "not asked"
+        self._ends_on_disconnect = ends_on_disconnect
 
-    def handle(self, context: Any, request: Any) -> Any:
-        return self._wait()
-
-    async def _wait(self) -> Any:
+    def handle(self, context: Any, request: Any) -> ResponseJob:
         self.outcome = "waiting"
+        wait = self.go_on.wait()
         try:
-            await self.go_on.wait()
+            yield wait_while_connected(context.peer, wait) if self._ends_on_disconnect else wait
+        except PeerDisconnectedError:
+            self.outcome = "ended by disconnect"
+            raise
         except trio.Cancelled:
-            self.outcome = "given up"
+            self.outcome = "cancelled"
             raise
         self.outcome = "answered"
         return JoinGroupResponse()
 
 
-def park(stage: DispatcherFixture, line: ClientStream, raw: bytes, key: ApiKey, **more: Any) -> BlockingHandler:
-    """A parked request whose client leaves."""
-    parked = BlockingHandler()
-    stage.serve(key, parked.handle, **more)
+def serve_blocking(
+    stage: DispatcherFixture, line: ClientStream, raw: bytes, *, ends_on_disconnect: bool = True
+) -> BlockingHandler:
+    """Serve a request that waits and whose client disconnects."""
+    handler = BlockingHandler(ends_on_disconnect=ends_on_disconnect)
+    stage.serve(ApiKey.JOIN_GROUP, handler.handle)
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
@@ -59,43 +66,65 @@ def park(stage: DispatcherFixture, line: ClientStream, raw: bytes, key: ApiKey, 
             nursery.start_soon(connection.serve)
             line.send_bytes(raw)
             await trio.testing.wait_all_tasks_blocked()
-            assert parked.outcome == "waiting"
+            assert handler.outcome == "waiting"
             line.disconnect()
             await trio.testing.wait_all_tasks_blocked()
-            parked.go_on.set()
+            handler.go_on.set()
 
     in_virtual_time(run)
-    return parked
+    return handler
 
 
-def test_a_parked_request_is_given_up_when_its_client_leaves(stage: DispatcherFixture) -> None:
+def test_wait_ends_without_response_when_its_client_disconnects(stage: DispatcherFixture) -> None:
     line = ClientStream()
     raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest())
-    parked = park(stage, line, raw, ApiKey.JOIN_GROUP, cancel_on_disconnect=True)
-    assert parked.outcome == "given up"
+    assert serve_blocking(stage, line, raw).outcome == "ended by disconnect"
     assert line.is_closed
     assert line.received == b""
 
 
-def test_what_was_sent_behind_a_parked_request_still_counts(stage: DispatcherFixture) -> None:
+def test_requests_behind_a_wait_that_a_disconnect_ends_are_handled(stage: DispatcherFixture) -> None:
     line = ClientStream()
     seen: list[int] = []
     stage.serve(ApiKey.PRODUCE, lambda context, request: seen.append(request.timeout_ms))
     raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest()) + frame(ApiKey.PRODUCE, 3, 2, ProduceRequest(None, 0, 77))
-    park(stage, line, raw, ApiKey.JOIN_GROUP, cancel_on_disconnect=True)
+    serve_blocking(stage, line, raw)
     assert seen == [77]
 
 
-def test_two_parked_requests_of_a_client_that_left_are_both_given_up(stage: DispatcherFixture) -> None:
+def test_both_waits_of_a_disconnected_client_end(stage: DispatcherFixture) -> None:
     line = ClientStream()
     raw = b"".join(frame(ApiKey.JOIN_GROUP, 0, n, JoinGroupRequest()) for n in (1, 2))
-    assert park(stage, line, raw, ApiKey.JOIN_GROUP, cancel_on_disconnect=True).outcome == "given up"
+    assert serve_blocking(stage, line, raw).outcome == "ended by disconnect"
 
 
-def test_a_change_goes_on_to_its_end_though_its_client_left(stage: DispatcherFixture) -> None:
+def test_handler_that_does_not_wait_for_its_client_is_not_cancelled_by_a_disconnect(stage: DispatcherFixture) -> None:
     line = ClientStream()
     raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest())
-    assert park(stage, line, raw, ApiKey.JOIN_GROUP).outcome == "answered"
+    assert serve_blocking(stage, line, raw, ends_on_disconnect=False).outcome == "answered"
+
+
+def test_wait_of_a_disconnected_client_ends_at_once(stage: DispatcherFixture) -> None:
+    async def run() -> None:
+        peer = Peer("h", ("a", 1))
+        peer.mark_disconnected()
+        with pytest.raises(PeerDisconnectedError):
+            await wait_while_connected(peer, stage.env.sleep(5))
+        assert trio.current_time() == 0
+
+    in_virtual_time(run)
+
+
+def test_wait_that_has_ended_is_not_subscribed_to_its_peer(stage: DispatcherFixture) -> None:
+    async def run() -> None:
+        peer, watches = Peer("h", ("a", 1)), list[Any]()
+        peer.watch_disconnect = watches.append
+        for _ in range(3):
+            await wait_while_connected(peer, stage.env.sleep(1))
+        assert not peer._callbacks
+        assert watches == [peer.mark_disconnected], "the stream is watched once"
+
+    in_virtual_time(run)
 
 
 def test_whoever_waits_for_a_peer_hears_of_its_leaving(stage: DispatcherFixture) -> None:
@@ -145,8 +174,8 @@ def test_disconnect_callback_that_raises_is_contained_unless_it_is_a_broken_inva
 
 
 def test_a_stopping_node_ends_a_parked_request_and_its_connection(stage: DispatcherFixture) -> None:
-    parked = BlockingHandler()
-    stage.serve(ApiKey.FETCH, parked.handle, cancel_on_disconnect=True)
+    parked = BlockingHandler(ends_on_disconnect=False)
+    stage.serve(ApiKey.FETCH, parked.handle)
     line = ClientStream()
     line.send_bytes(frame(ApiKey.FETCH, 4, 1, FetchRequest()))
 
@@ -155,7 +184,7 @@ def test_a_stopping_node_ends_a_parked_request_and_its_connection(stage: Dispatc
             await stage.connection(line).serve()
 
     in_virtual_time(run)
-    assert parked.outcome == "given up"
+    assert parked.outcome == "cancelled"
     assert line.is_closed
 
 
@@ -189,7 +218,7 @@ def test_a_client_whose_request_is_worked_on_is_not(stage: DispatcherFixture) ->
         await trio.sleep(100)
         return HeartbeatResponse()
 
-    stage.serve(BEAT, lambda context, request: slow())
+    stage.serve(BEAT, lambda context, request: job_of(slow()))
     line = ClientStream()
     line.send_bytes(beat(1))
     assert idle(stage, line, 5) == 0

@@ -21,7 +21,7 @@ from ottla.broker.requests.peer import Peer
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.codec.primitives import uuid_from_string, write_uvarint
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import metadata_records
@@ -51,7 +51,7 @@ def image(**subscriptions: dict[str, str]) -> MetadataImage:
     for name, values in subscriptions.items():
         for key, value in values.items():
             draft.replay(metadata_records.ConfigRecord(RESOURCE_CLIENT_METRICS, name, key, value))
-    return draft.image(1, 1)
+    return run_to_end(draft.image(1, 1))
 
 
 class TelemetryNode:

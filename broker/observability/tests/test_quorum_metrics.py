@@ -21,7 +21,7 @@ from ottla.controller.raft.state_machine.epoch_states import (
 from ottla.controller.raft.state_machine.events import HardState, ReplicaKey
 from ottla.controller.raft.state_machine.log_summary import LogSummary, VoterSetHistory
 from ottla.controller.tests.test_controller_state_machine import create, machine, send_heartbeat
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.messages import create_topics
 
 ME = ReplicaKey(2, bytes([2]) * 16)

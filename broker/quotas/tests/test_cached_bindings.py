@@ -15,6 +15,7 @@ from ottla.broker.quotas.client_quotas import QuotaManagers
 from ottla.broker.quotas.tests.test_client_quotas import QuotaFixture, QuotaUser
 from ottla.broker.requests.peer import UNKNOWN_QUOTA, Peer
 from ottla.broker.tests import handler_fixture
+from ottla.broker.tests.handler_fixture import start
 from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
 
@@ -163,7 +164,7 @@ class QuotaConnection:
 
     def take(self, client: str = "c", **more: Any) -> tuple[int, int]:
         """How many bytes of records come, and how long to wait."""
-        answer: Any = fetch.handle(self._context(ApiKey.FETCH, 12, client), request(("t", 0, 0), **more))
+        answer: Any = start(fetch.handle(self._context(ApiKey.FETCH, 12, client), request(("t", 0, 0), **more)))
         return sum(len(row.records) for row in rows_of(answer)), int(answer.throttle_time_ms)
 
 

@@ -14,6 +14,7 @@ from ottla.broker.requests.peer import UNKNOWN_QUOTA
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.job import run_to_end
 from ottla.wire.messages import metadata_records
 from ottla.wire.messages.create_topics import CreateTopicsResponse
 
@@ -59,8 +60,8 @@ class QuotaFixture:
         rows = [metadata_records.EntityData(kind.replace("_", "-"), name) for kind, name in entity.items()]
         draft = ImageBuilder(self.image)
         draft.replay(metadata_records.ClientQuotaRecord(rows, key, rate or 0.0, rate is None))
-        self.image, before = draft.image(1, 1), draft
-        self.quotas.publish(self.image, before.delta(self.image))
+        self.image, before = run_to_end(draft.image(1, 1)), draft
+        self.quotas.publish(self.image, run_to_end(before.delta(self.image)))
 
     def produce(self, size: int, client: str = "c", user: str = "u") -> int:
         return self.quotas.produce.maybe_record_and_get_throttle_ms(

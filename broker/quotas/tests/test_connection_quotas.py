@@ -28,6 +28,7 @@ from ottla.broker.tests.run_steps import run_steps
 from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.metadata.subscriptions import MetadataSubscriptions
+from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import metadata_records
@@ -160,7 +161,7 @@ def test_a_brokers_own_settings_count_before_those_of_all_and_those_of_the_start
             [metadata_records.EntityData("ip", None)], "connection_creation_rate", 2, False
         )
     )
-    found = ConnectionLimits.from_config(NodeConfig(static, node_id=3), draft.image(1, 1), ["A", "B"])
+    found = ConnectionLimits.from_config(NodeConfig(static, node_id=3), run_to_end(draft.image(1, 1)), ["A", "B"])
     assert found == ConnectionLimits(5, 8, 7, {}, {"A": (4, 8)}, {None: 2})
     assert found.listener_limits("B") == (5, 8)
 
@@ -177,7 +178,7 @@ def test_limits_of_invalid_stored_settings_and_quotas_are_those_in_force() -> No
                 [metadata_records.EntityData(*x) for x in entity], "connection_creation_rate", rate, False
             )
         )
-    assert ConnectionLimits.from_config(NodeConfig(), draft.image(1, 1), ["A"]) == ConnectionLimits(total=6)
+    assert ConnectionLimits.from_config(NodeConfig(), run_to_end(draft.image(1, 1)), ["A"]) == ConnectionLimits(total=6)
 
 
 @pytest.mark.parametrize("bound", [5e-324, 0.0, float("inf")])
@@ -233,8 +234,8 @@ class ConnectionQuotaNode:
         draft = ImageBuilder(before)
         for record in records:
             draft.replay(record)
-        self.controller.image = after = draft.image(before.offset + 1, 1)
-        self.subscriptions.publish(after, draft.delta(after))
+        self.controller.image = after = run_to_end(draft.image(before.offset + 1, 1))
+        self.subscriptions.publish(after, run_to_end(draft.delta(after)))
 
     def set(self, key: str, value: str) -> None:
         self.say(metadata_records.ConfigRecord(RESOURCE_BROKER, "", key, value))

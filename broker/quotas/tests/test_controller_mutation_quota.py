@@ -17,8 +17,8 @@ from ottla.controller.control.create_and_delete_topics import TopicCreationConte
 from ottla.controller.control.create_partitions import create_partitions
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.job import run_to_end
 from ottla.jobs.pending_request import ChargeQuota, no_quota
-from ottla.jobs.steps import run_to_end
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import create_partitions as cp
@@ -124,12 +124,12 @@ def test_buckets_nobody_used_for_an_hour_are_forgotten() -> None:
 def image(*topics: str, partitions: int = 2) -> MetadataImage:
     draft = ImageBuilder(MetadataImage())
     draft.replay(metadata_records.RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False))
-    image = draft.image(1, 1)
+    image = run_to_end(draft.image(1, 1))
     asked = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1) for name in topics])
     draft = ImageBuilder(image)
     for record in made(image, asked).records:
         draft.replay(record)
-    return draft.image(2, 1)
+    return run_to_end(draft.image(2, 1))
 
 
 def made(image: MetadataImage, request: ct.CreateTopicsRequest, spend: ChargeQuota = no_quota) -> Any:

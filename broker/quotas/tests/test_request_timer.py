@@ -12,9 +12,10 @@ from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.quotas.client_quotas import QuotaManagers
 from ottla.broker.quotas.request_timer import RequestTimer
 from ottla.broker.services import QuotaHolder
-from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time, job_of
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import metadata_records
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -100,8 +101,8 @@ def limited(monkeypatch: pytest.MonkeyPatch, percent: float) -> DispatcherFixtur
             [metadata_records.EntityData("user", "ANONYMOUS")], "request_percentage", percent, False
         )
     )
-    image = draft.image(1, 1)
-    quotas.publish(image, draft.delta(image))
+    image = run_to_end(draft.image(1, 1))
+    quotas.publish(image, run_to_end(draft.delta(image)))
     stage.services.quota_holder.quotas, stage.services.quota_holder.times_requests = quotas, True
     return stage
 
@@ -155,7 +156,7 @@ def test_what_waits_in_a_handler_is_not_its_time(monkeypatch: pytest.MonkeyPatch
         await trio.sleep(30)
         return HeartbeatResponse()
 
-    stage.serve(BEAT, lambda context, request: later())
+    stage.serve(BEAT, lambda context, request: job_of(later()))
     line = ClientStream()
     line.send_bytes(beat(1))
 

@@ -20,7 +20,7 @@ from ottla.broker.storage.log_dirs import LogDirs
 from ottla.controller.metadata.directory_id import directory_id_of
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env
-from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.directory.future_log import list_future_dirs, log_recency, rename_to_current
 from ottla.log.directory.log_directory import LogDirectory

@@ -36,7 +36,7 @@ from ottla.broker.replication.hosted_partition import UNCERTAIN_COMMIT_MS, Hoste
 from ottla.client.channel import Disconnected
 from ottla.env.disk import is_transient
 from ottla.env.env import ThreadPool
-from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.log.producer_state_rebuild import producer_state_below_job
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, ReplicaState

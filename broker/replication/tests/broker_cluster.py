@@ -39,7 +39,6 @@ from ottla.controller.metadata.delta import MetadataDelta, TopicDelta
 from ottla.controller.metadata.directory_id import UNASSIGNED
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage, merge_partition_change
 from ottla.env.disk import FileSlice
-from ottla.jobs.time_slice import TimeSlice
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -75,8 +74,7 @@ class BrokerStream:
             await trio.sleep(THREAD_WORK_S)
             request = parse_request(memoryview(bytearray(raw[4:])))
             self._brokers.requests.append((self._here.id, self._there.id, request.key, request.version))
-            turn = TimeSlice(self._there.env)
-            answer = await resolve(self._there.dispatcher.handle_request(self._peer, request, turn))
+            answer = await resolve(self._there.dispatcher.handle_request(self._peer, request))
             out = encode_response(request.key, request.version, request.correlation_id, answer)
             out = b"".join(c.read() if isinstance(c, FileSlice) else bytes(c) for c in out)
             while self._brokers.is_cut(self._here, self._there):  # noqa: ASYNC110
@@ -231,11 +229,8 @@ class ReplicatedBroker:
         """A client's batch."""
         batch = bytearray(build_batch([NewRecord(None, value, self.env.now_ms()) for value in values]))
         topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])
-        turn = TimeSlice(self.env)
         peer = Peer("client", ("here", 9092))
-        context = RequestContext(
-            self.services, peer, ApiKey.PRODUCE, 12, "client", self.env.now_ms(), turn, BROKER_APIS
-        )
+        context = RequestContext(self.services, peer, ApiKey.PRODUCE, 12, "client", self.env.now_ms(), BROKER_APIS)
         answer = await resolve(produce.handle(context, ProduceRequest(None, acks, timeout_ms, [topic])))
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 

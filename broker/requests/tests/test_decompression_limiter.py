@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Generator
 from typing import Any
 
-import pytest
 import trio
 
 from ottla.broker.handlers.offsets import list_offsets
@@ -13,7 +12,7 @@ from ottla.broker.handlers.produce import produce
 from ottla.broker.handlers.produce.tests.test_produce import NEWEST, request, row_of
 from ottla.broker.requests.decompression_limiter import MAX_CONCURRENT_DECOMPRESSIONS, DecompressionLimiter
 from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual
-from ottla.jobs.time_slice import TimeSlice
+from ottla.jobs.job import TimeSlice
 from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.tests.log_fixtures import NOW
@@ -54,16 +53,12 @@ class ExhaustedSliceClock:
         return self.now_ms
 
 
-@pytest.mark.parametrize("in_turns", [True, False])
-def test_a_few_unpack_much_at_a_time_and_what_is_little_waits_for_nobody(in_turns: bool) -> None:
+def test_a_few_unpack_much_at_a_time_and_what_is_little_waits_for_nobody() -> None:
     crowd, unpackings = DecompressingClients(), DecompressionLimiter()
 
     async def one(name: str, *, much: bool) -> None:
         work = crowd.work(name, much=much)
-        if in_turns:
-            assert await TimeSlice(ExhaustedSliceClock()).run(unpackings.as_job(work)) == name  # type: ignore[arg-type]
-        else:
-            assert await unpackings.run(work) == name
+        assert await TimeSlice(ExhaustedSliceClock()).run(unpackings.as_job(work)) == name  # type: ignore[arg-type]
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -78,8 +73,7 @@ def test_a_few_unpack_much_at_a_time_and_what_is_little_waits_for_nobody(in_turn
     assert unpackings.active_count == 0
 
 
-@pytest.mark.parametrize("in_turns", [True, False])
-def test_who_is_gone_lets_the_next(in_turns: bool) -> None:
+def test_who_is_gone_lets_the_next() -> None:
     """While it was at it, and while it waited for its turn."""
     crowd, unpackings = DecompressingClients(), DecompressionLimiter()
     known: list[Any] = []
@@ -89,12 +83,9 @@ def test_who_is_gone_lets_the_next(in_turns: bool) -> None:
         work = crowd.work("", much=True)
         known.append(work)
         with scope:
-            if in_turns:
-                known.append(unpackings.as_job(work))
-                way: Any = TimeSlice(ExhaustedSliceClock()).start(known[-1])  # type: ignore[arg-type]
-                await way
-            else:
-                await unpackings.run(work)
+            known.append(unpackings.as_job(work))
+            way: Any = TimeSlice(ExhaustedSliceClock()).start(known[-1])  # type: ignore[arg-type]
+            await way
 
     async def main() -> None:
         first, others = ([trio.CancelScope() for _ in range(count)] for count in (MAX_CONCURRENT_DECOMPRESSIONS, 4))

@@ -10,10 +10,9 @@ import pytest
 from ottla.broker.dispatch.api_registry import API_SPECS
 from ottla.broker.requests.error_responses import (
     build_error_response,
-    build_error_response_steps,
     contains_error,
-    contains_error_steps,
 )
+from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode
@@ -49,7 +48,7 @@ def asking(request: Any, version: int) -> Any:
 
 
 def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
-    return build_error_response(asking(request, version), request, code, message)
+    return run_to_end(build_error_response(asking(request, version), request, code, message))
 
 
 def two(row: Any) -> list[Any]:
@@ -177,8 +176,8 @@ def two(row: Any) -> list[Any]:
 def test_an_error_lies_where_the_api_has_it(request_: Any, version: int, answer: Any) -> None:
     refused = refuse(request_, version, CODE, WHO)
     assert refused == answer
-    assert contains_error(refused, CODE)
-    assert not contains_error(refused, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert run_to_end(contains_error(refused, CODE))
+    assert not run_to_end(contains_error(refused, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
 
 AT_THE_TOP = (
@@ -220,7 +219,7 @@ def test_what_has_no_rows_says_it_at_the_top_and_every_version_can_carry_it(key:
     for version in range(versions.low, versions.high + 1):
         refused = refuse(request_class(key)(), version, CODE)
         back = compiler.decode_exact(response_class(key), version, compiler.encode(refused, version))
-        assert contains_error(back, CODE) == (key is not ApiKey.FETCH or version >= 7)
+        assert run_to_end(contains_error(back, CODE)) == (key is not ApiKey.FETCH or version >= 7)
 
 
 def test_offset_delete_error_response_has_its_error_at_the_top_alone() -> None:
@@ -231,17 +230,24 @@ def test_offset_delete_error_response_has_its_error_at_the_top_alone() -> None:
 
 
 def test_an_answer_without_errors_tells_none() -> None:
-    assert not contains_error(
-        create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("a")]), CODE
+    assert not run_to_end(
+        contains_error(create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("a")]), CODE)
     )
     part = alter_partition.AlterPartitionResponsePartitionData
     rows = [part(0), part(1, CODE)]
-    assert contains_error(
-        alter_partition.AlterPartitionResponse(topics=[alter_partition.AlterPartitionResponseTopicData(ID, rows)]), CODE
+    assert run_to_end(
+        contains_error(
+            alter_partition.AlterPartitionResponse(topics=[alter_partition.AlterPartitionResponseTopicData(ID, rows)]),
+            CODE,
+        )
     )
-    assert not contains_error(
-        alter_partition.AlterPartitionResponse(topics=[alter_partition.AlterPartitionResponseTopicData(ID, rows[:1])]),
-        CODE,
+    assert not run_to_end(
+        contains_error(
+            alter_partition.AlterPartitionResponse(
+                topics=[alter_partition.AlterPartitionResponseTopicData(ID, rows[:1])]
+            ),
+            CODE,
+        )
     )
 
 
@@ -275,7 +281,7 @@ def test_an_answer_without_errors_tells_none() -> None:
     ids=lambda x: type(x).__name__,
 )
 def test_error_response_has_a_step_for_each_row_and_each_list(request_: Any, steps: int) -> None:
-    assert sum(1 for _ in build_error_response_steps(asking(request_, 7), request_, CODE)) == steps
+    assert sum(1 for _ in build_error_response(asking(request_, 7), request_, CODE)) == steps
 
 
 def test_a_user_who_is_named_often_is_refused_once() -> None:
@@ -293,4 +299,4 @@ def test_a_user_who_is_named_often_is_refused_once() -> None:
 def test_many_rows_are_looked_through_step_by_step() -> None:
     acls = [delete_acls.DeleteAclsMatchingAcl() for _ in range(50)]
     answer = delete_acls.DeleteAclsResponse(filter_results=[delete_acls.DeleteAclsFilterResult(0, None, acls)])
-    assert sum(1 for _ in contains_error_steps(answer, CODE)) == 51
+    assert sum(1 for _ in contains_error(answer, CODE)) == 51

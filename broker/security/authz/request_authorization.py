@@ -8,11 +8,11 @@ Source: ``AuthHelper.scala`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ottla.broker.api_spec import ApiSpec, CreatedConfigsRule, Permission, RequestRule
-from ottla.broker.requests.error_responses import build_error_response_steps
+from ottla.broker.requests.error_responses import build_error_response
 from ottla.broker.security.authz.resource_rules import (
     DENIAL_ERRORS,
     AuthorizableRequest,
@@ -20,12 +20,12 @@ from ottla.broker.security.authz.resource_rules import (
     split_request,
 )
 from ottla.controller.metadata.acl import CLUSTER_NAME, ResourceType
-from ottla.jobs.time_slice import Job
+from ottla.jobs.job import Job, as_job
 from ottla.wire.codec.schema import Message
 
 A = TypeVar("A", bound=AuthorizableRequest)
 AuthorizedHandler = Callable[[A, Any], Any]
-"""A handler: returns a response, or something that is waited for."""
+"""A handler: returns a response, or a job that does."""
 
 
 def is_authorized_by_handler(spec: ApiSpec, *, at_controller: bool) -> bool:
@@ -41,19 +41,17 @@ def authorize_and_handle(asking: A, request: Any, handler: AuthorizedHandler[A],
             name = CLUSTER_NAME if rule.field is None else getattr(request, rule.field)
             if not asking.may(rule.operation, rule.resource, name):
                 message = f"Request {spec.key.name} needs {rule.operation.name} permission."
-                return asking.time_slice.start(
-                    build_error_response_steps(
-                        asking,
-                        request,
-                        DENIAL_ERRORS[rule.resource],
-                        message if rule.resource is ResourceType.CLUSTER else None,
-                    )
+                return build_error_response(
+                    asking,
+                    request,
+                    DENIAL_ERRORS[rule.resource],
+                    message if rule.resource is ResourceType.CLUSTER else None,
                 )
         elif not isinstance(rule, Permission):
             splits = True
     if not splits:
         return handler(asking, request)
-    return asking.time_slice.start(_handle_allowed(asking, request, handler, at_controller=at_controller))
+    return _handle_allowed(asking, request, handler, at_controller=at_controller)
 
 
 def _handle_allowed(asking: A, request: Any, handler: AuthorizedHandler[A], *, at_controller: bool) -> Job[Any]:
@@ -62,20 +60,9 @@ def _handle_allowed(asking: A, request: Any, handler: AuthorizedHandler[A], *, a
         request, rows = yield from split_request(asking, request, rule)
         denied += rows
         hides_configs |= isinstance(rule, CreatedConfigsRule)
-    answer = handler(asking, request)
-    if isinstance(answer, Awaitable):
-        return _complete_later(asking, answer, denied, hides_configs=hides_configs)
+    answer = yield from as_job(handler(asking, request))
     if isinstance(answer, Message):
         yield from _complete(asking, answer, denied, hides_configs=hides_configs)
-    return answer
-
-
-async def _complete_later(
-    asking: AuthorizableRequest, waited: Awaitable[Any], denied: list[Any], *, hides_configs: bool
-) -> Any:
-    answer = await waited
-    if isinstance(answer, Message):
-        await asking.time_slice.run(_complete(asking, answer, denied, hides_configs=hides_configs))
     return answer
 
 
@@ -88,4 +75,4 @@ def _complete(asking: AuthorizableRequest, answer: Message, denied: list[Any], *
         yield from hide_created_configs(asking, rows)
     for row in denied:
         rows.append(row)
-        yield
+        yield None

@@ -23,8 +23,8 @@ from ottla.controller.metadata.image import (
     RESOURCE_TOPIC,
     MetadataImage,
 )
-from ottla.jobs.steps import collect_steps, find_duplicates_steps
-from ottla.jobs.time_slice import Job, TimeSlice
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import collect_job, find_duplicates_job
 from ottla.wire.api_keys import response_class
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode
@@ -47,7 +47,6 @@ class AuthorizableRequest(Protocol):
     """A request being handled: the dispatcher's `RequestContext`."""
 
     version: int
-    time_slice: TimeSlice
 
     @property
     def spec(self) -> ApiSpec:
@@ -88,12 +87,12 @@ def _split_resources(asking: AuthorizableRequest, request: Any, rule: ResourceRu
     layout = asking.spec.error_response.rows[0]
     builder = _row_builder(asking, rule.resource, rule.denial_message)
     elements, name_field = getattr(request, layout.request_list), layout.copied[0]
-    twice = (yield from find_duplicates_steps(x.name for x in elements)) if rule.rejects_duplicates else set()
+    twice = (yield from find_duplicates_job(x.name for x in elements)) if rule.rejects_duplicates else set()
     has_ids = rule.ids_since is not None and asking.version >= rule.ids_since
     left: list[Any] = []
     denied: dict[Any, Any] = {}
     for element in elements:
-        yield
+        yield None
         if isinstance(element, str):
             name: str | None = element
         elif has_ids:
@@ -119,11 +118,11 @@ def _config_resource(kind: int, name: str) -> tuple[ResourceType, str] | None:
 def _split_configs(asking: AuthorizableRequest, request: Any, operation: AclOperation) -> Job[SplitRequest]:
     is_change = operation is AclOperation.ALTER_CONFIGS
     keys = ((r.resource_type, r.resource_name) for r in request.resources)
-    twice = (yield from find_duplicates_steps(keys)) if is_change else set()
+    twice = (yield from find_duplicates_job(keys)) if is_change else set()
     builders: dict[ResourceType, ErrorRowBuilder] = {}
     left, denied = [], {}
     for element in request.resources:
-        yield
+        yield None
         key = element.resource_type, element.resource_name
         owner = _config_resource(*key)
         if element.resource_type == RESOURCE_BROKER_LOGGER and is_change:
@@ -146,11 +145,11 @@ def _split_topic_deletions(asking: AuthorizableRequest, request: Any) -> Job[Spl
     message = ErrorCode.TOPIC_AUTHORIZATION_FAILED.text
     builders = [_row_builder(asking, ResourceType.TOPIC, message, number) for number in range(2)]
     named: Iterable[tuple[str | None, Any]] = ((name, None) for name in request.topic_names)
-    elements = yield from collect_steps(chain(named, ((t.name, t) for t in request.topics)))
-    twice = yield from find_duplicates_steps((name, b"" if t is None else t.topic_id) for name, t in elements)
+    elements = yield from collect_job(chain(named, ((t.name, t) for t in request.topics)))
+    twice = yield from find_duplicates_job((name, b"" if t is None else t.topic_id) for name, t in elements)
     names, topics, denied = [], [], {}
     for name, topic in elements:
-        yield
+        yield None
         topic_id = ZERO_UUID if topic is None else topic.topic_id
         shown = _denied_topic_name(asking, name, topic_id)
         if shown is None or (name, b"" if topic is None else topic_id) in twice:
@@ -183,7 +182,7 @@ def _denied_topic_name(asking: AuthorizableRequest, name: str | None, topic_id: 
 def hide_created_configs(asking: AuthorizableRequest, rows: Iterable[Any]) -> Job[None]:
     """Hide the configuration of created topics that the client may not see (KIP-525)."""
     for row in rows:
-        yield
+        yield None
         if not row.error_code and not asking.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, row.name):
             row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             row.configs, row.num_partitions, row.replication_factor = [], -1, -1

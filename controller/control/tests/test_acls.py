@@ -13,7 +13,7 @@ from ottla.controller.control.controller_result import ControllerResult
 from ottla.controller.metadata.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.controller.metadata.image import MetadataImage, image_records
 from ottla.controller.metadata.image_builder import ImageBuilder
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
@@ -49,7 +49,7 @@ class AclControlFixture:
         draft = ImageBuilder(self.image)
         for record in decision.records:
             draft.replay(record)
-        self.image = draft.image(self.image.offset + len(decision.records), 1)
+        self.image = run_to_end(draft.image(self.image.offset + len(decision.records), 1))
 
 
 def delete_filter(f: AclBindingFilter) -> DeleteAclsFilter:
@@ -248,7 +248,7 @@ def test_rules_come_back_from_a_snapshot_and_an_older_image_keeps_its_own() -> N
     draft = ImageBuilder(MetadataImage())
     for record in image_records(before):
         draft.replay(record)
-    assert dict(draft.image(1, 1).acls) == dict(before.acls)
+    assert dict(run_to_end(draft.image(1, 1)).acls) == dict(before.acls)
     assert (len(before.acls), len(kept.image.acls)) == (2, 1)
 
 
@@ -263,5 +263,5 @@ def test_a_rule_under_two_ids_stays_while_one_of_them_does() -> None:
         records += decision.records
     for record in records:
         draft.replay(record)
-    image = draft.image(1, 1)
+    image = run_to_end(draft.image(1, 1))
     assert dict(image.acls) == {acls.acl_from_creation(rule): b"\x02" * 16}

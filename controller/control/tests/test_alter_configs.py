@@ -10,7 +10,7 @@ from ottla.controller.config.config_keys import TOPIC_KEYS
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, submit
-from ottla.jobs.steps import YIELD_EVERY_DECODED
+from ottla.jobs.sequences import YIELD_EVERY_DECODED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from ottla.wire.messages.create_topics import CreatableTopicConfig

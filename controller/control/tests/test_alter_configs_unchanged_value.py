@@ -10,7 +10,7 @@ from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.tests.test_controller_state_machine import machine
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig as IncrementalAlterableConfig
@@ -27,8 +27,8 @@ def changed_configs(controller: ControllerStateMachine, request: Any) -> frozens
     decision = run_to_end(controller.decide(request, 1, controller.image.offset + 1))
     for number, record in enumerate(decision.records, controller.image.offset + 1):
         controller.replay(number, record)
-    controller.complete_append(controller.image.offset + len(decision.records), 1)
-    return controller.publish()[1].configs
+    run_to_end(controller.complete_append(controller.image.offset + len(decision.records), 1))
+    return run_to_end(controller.publish())[1].configs
 
 
 def test_a_brokers_setting_that_is_set_to_what_it_is_is_told_to_the_brokers_again() -> None:
@@ -56,7 +56,7 @@ def test_a_controller_that_is_no_broker_has_settings_of_its_own_and_nobody_else_
         resource = IncrementalAlterConfigsResource(
             RESOURCE_BROKER, name, [IncrementalAlterableConfig(KEY, SET, "k.pem")]
         )
-        image = draft.image(controller.image.offset + 1, 1)
+        image = run_to_end(draft.image(controller.image.offset + 1, 1))
         steps = incremental_alter_configs(image, IncrementalAlterConfigsRequest([resource]), 1, ControllerDefaults())
         (row,) = run_to_end(steps).response.responses
         assert (row.error_code, row.error_message) == (code, why)

@@ -20,7 +20,7 @@ from ottla.controller.tests.test_controller_state_machine import (
     send_heartbeat,
     submit,
 )
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -261,6 +261,6 @@ def test_r298_only_what_is_committed_is_listed() -> None:
     controller = three()
     topic = controller.image.topics["t"]
     controller.replay(99, PartitionChangeRecord(0, topic.id, replicas=[1, 2, 3, 4], adding_replicas=[4], leader=-2))
-    controller.complete_append(99, 1)
+    run_to_end(controller.complete_append(99, 1))
     decision = run_to_end(controller.decide(ListPartitionReassignmentsRequest(1000, None)))  # type: ignore[arg-type]
     assert decision.response.topics == []

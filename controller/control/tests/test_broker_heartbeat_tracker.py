@@ -21,7 +21,7 @@ from ottla.controller.periodic_tasks import (
     PeriodicTask,
 )
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, send_heartbeat
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.messages.create_topics import CreatableReplicaAssignment

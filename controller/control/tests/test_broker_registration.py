@@ -19,7 +19,7 @@ from ottla.controller.tests.test_controller_state_machine import (
     send_heartbeat,
     submit,
 )
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import controller_registration
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -325,8 +325,8 @@ def test_cordoned_directories_are_noted_where_the_level_knows_them() -> None:
     for level, expected in ((CORDONED_DIRS_MIN_VERSION, [directory(1)]), (CORDONED_DIRS_MIN_VERSION - 1, None)):
         controller = machine()
         controller.replay(0, FeatureLevelRecord("metadata.version", level))
-        controller.complete_append(controller.image.offset + 1, 1)
-        controller.publish()
+        run_to_end(controller.complete_append(controller.image.offset + 1, 1))
+        run_to_end(controller.publish())
         send_heartbeat(controller, 1, cordoned_log_dirs=[directory(1)])
         found = controller.image.brokers[1].cordoned_log_dirs
         assert (list(found) if found else None) == expected

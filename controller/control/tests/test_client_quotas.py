@@ -10,7 +10,7 @@ from ottla.controller.control.client_quotas import alter_client_quotas, filter_f
 from ottla.controller.control.controller_result import ControllerResult
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -38,7 +38,7 @@ class QuotaControlFixture:
         draft = ImageBuilder(self.image)
         for record in decision.records:
             draft.replay(record)
-        self.image = draft.image(1, 1)
+        self.image = run_to_end(draft.image(1, 1))
         return decision
 
     def describe(self, *components: tuple[str, int, str | None], strict: bool = False) -> dict[Any, dict[str, float]]:

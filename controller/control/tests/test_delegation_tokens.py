@@ -18,7 +18,7 @@ from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.image import MetadataImage, image_records
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.periodic_tasks import SWEEP_EXPIRED_TOKENS
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
@@ -42,7 +42,7 @@ def with_records(*records: Any) -> MetadataImage:
     draft = ImageBuilder(MetadataImage())
     for record in records:
         draft.replay(record)
-    return draft.image(1, 1)
+    return run_to_end(draft.image(1, 1))
 
 
 def decided(
@@ -233,8 +233,8 @@ def test_332_the_sweep_comes_hourly_by_the_wall_clock_and_only_where_there_is_a_
     assert SWEEP_EXPIRED_TOKENS.period_ms({}) == 0
     machine = ControllerStateMachine(ControllerDefaults(static_config=STATIC), lambda: bytes(16))
     machine.replay(0, a_token())
-    machine.complete_append(0, 1)
-    machine.publish()
+    run_to_end(machine.complete_append(0, 1))
+    run_to_end(machine.publish())
     early, late = (machine.decide(SWEEP_EXPIRED_TOKENS, wall_ms=NOW + DAY + x) for x in (0, 1))
     assert [run_to_end(x).records for x in (early, late)] == [[], [RemoveDelegationTokenRecord("t1")]]  # type: ignore[arg-type]
 
@@ -248,10 +248,10 @@ def test_requests_are_decided_on_what_was_appended_and_snapshots_keep_tokens() -
     assert isinstance(made, ControllerResult)
     for record in made.records:
         machine.replay(5, record)
-    machine.complete_append(5, 1)
+    run_to_end(machine.complete_append(5, 1))
     renew = TokenRequestContext(RenewDelegationTokenRequest(made.response.hmac, HOUR), "User:alice", NOW)
     assert run_to_end(machine.decide(renew, 2)).response.error_code == 0  # type: ignore[arg-type]
-    machine.publish()
+    run_to_end(machine.publish())
     assert made.records[0] in list(image_records(machine.image))
 
 

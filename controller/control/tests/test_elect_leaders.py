@@ -10,7 +10,7 @@ from ottla.controller.control import elect_leaders
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, send_heartbeat, submit
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopicConfig
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions

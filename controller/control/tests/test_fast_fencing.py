@@ -10,7 +10,7 @@ from ottla.controller.control.fast_fencing import BrokerConnectionRefused, Broke
 from ottla.controller.control.tests.test_broker_heartbeat_tracker import again, epoch_of, heard
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, register, send_heartbeat
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableReplicaAssignment
 

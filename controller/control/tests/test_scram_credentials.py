@@ -11,7 +11,8 @@ from ottla.client.scram import SCRAM_SHA_256, derive_credential, salted_password
 from ottla.controller.control import scram_credentials
 from ottla.controller.metadata.image import MetadataImage, image_records
 from ottla.controller.metadata.image_builder import ImageBuilder
-from ottla.jobs.steps import YIELD_EVERY, run_to_end
+from ottla.jobs.job import run_to_end
+from ottla.jobs.sequences import YIELD_EVERY
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -35,7 +36,7 @@ def after(records, image: MetadataImage | None = None) -> MetadataImage:
     draft = ImageBuilder(image or MetadataImage())
     for record in records:
         draft.replay(record)
-    return draft.image(1, 1)
+    return run_to_end(draft.image(1, 1))
 
 
 WITH_ALICE = after(

@@ -8,7 +8,7 @@ from ottla.controller.control.tests.test_alter_configs import SET, B, T, alter, 
 from ottla.controller.control.tests.test_broker_registration import request, without
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, submit
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig as IncrementalAlterableConfig
 from ottla.wire.messages.incremental_alter_configs import AlterConfigsResource as IncrementalAlterConfigsResource

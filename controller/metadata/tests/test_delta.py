@@ -9,7 +9,7 @@ import pytest
 from ottla.controller.metadata.delta import MetadataDelta, compare_images
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages.metadata_records import (
     AccessControlEntryRecord,
@@ -42,8 +42,8 @@ def after(base: MetadataImage, *records: Message) -> tuple[MetadataImage, Metada
     draft = ImageBuilder(base)
     for record in records:
         draft.replay(record)
-    image = draft.image(base.offset + len(records), 1)
-    return image, draft.delta(image)
+    image = run_to_end(draft.image(base.offset + len(records), 1))
+    return image, run_to_end(draft.delta(image))
 
 
 BASE, _ = after(
@@ -183,15 +183,15 @@ def test_a_draft_goes_on_after_its_image_was_taken() -> None:
     draft = ImageBuilder(BASE)
     draft.replay(PartitionChangeRecord(0, topic_id(1), leader=-1))
     draft.replay(FeatureLevelRecord("share.version", 1))
-    first = draft.image(50, 1)
+    first = run_to_end(draft.image(50, 1))
     draft.replay(PartitionChangeRecord(2, topic_id(1), leader=-1))
     draft.replay(FeatureLevelRecord("share.version", 2))
-    second = draft.image(51, 1)
+    second = run_to_end(draft.image(51, 1))
     assert [p.leader for p in BASE.topics["t"].partitions.values()] == [1, 1, 1]
     assert [p.leader for p in first.topics["t"].partitions.values()] == [-1, 1, 1]
     assert [p.leader for p in second.topics["t"].partitions.values()] == [-1, 1, -1]
     assert (first.features["share.version"], second.features["share.version"]) == (1, 2)
-    assert draft.delta(second).topics["t"].partitions == {0, 2}
+    assert run_to_end(draft.delta(second)).topics["t"].partitions == {0, 2}
     assert second.topics["u"] is BASE.topics["u"]
 
 

@@ -14,6 +14,7 @@ from ottla.controller.metadata.image import MetadataImage, image_records
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.metadata.record_serde import decode_record, encode_record
 from ottla.controller.metadata.tests.test_delta import after, topic_id
+from ottla.jobs.job import run_to_end
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages.metadata_records import (
     AccessControlEntryRecord,
@@ -155,7 +156,7 @@ def test_a_draft_whose_settings_are_changed_on_leaves_the_image_that_was_taken()
     for value in ("1", "2", None, "3"):
         draft.replay(ConfigRecord(2, "t", "k", value))
         draft.replay(ConfigRecord(2, "t", f"other {value}", "x"))
-        images.append(draft.image(len(images), 1))
+        images.append(run_to_end(draft.image(len(images), 1)))
     assert [dict(image.config(2, "t")) for image in images] == [
         {"k": "1", "other 1": "x"},
         {"k": "2", "other 1": "x", "other 2": "x"},
@@ -165,9 +166,9 @@ def test_a_draft_whose_settings_are_changed_on_leaves_the_image_that_was_taken()
     draft.replay(ConfigRecord(2, "t", "k", None))
     for name in ("1", "2", "3", "None"):
         draft.replay(ConfigRecord(2, "t", f"other {name}", None))
-    assert (2, "t") not in draft.image(9, 1).configs
+    assert (2, "t") not in run_to_end(draft.image(9, 1)).configs
     draft.replay(ConfigRecord(2, "t", "k", "4"))
-    assert draft.image(10, 1).config(2, "t") == {"k": "4"}
+    assert run_to_end(draft.image(10, 1)).config(2, "t") == {"k": "4"}
 
 
 def with_elr(number: int, topic: int, **more: Any) -> PartitionRecord:

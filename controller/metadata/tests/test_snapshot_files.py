@@ -11,14 +11,13 @@ from ottla.controller.metadata.snapshot_files import (
     SnapshotContents,
     SnapshotId,
     encode_snapshot,
-    encode_snapshot_steps,
     last_contained_log_timestamp,
     list_snapshots,
     read_snapshot,
     write_snapshot,
 )
 from ottla.env.memory_disk import MemoryDisk
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.wire.messages.control_records import (
     Endpoint,
@@ -62,7 +61,7 @@ def test_offsets_count_from_zero_through_a_thousand_and_24_records_a_batch(
 ) -> None:
     """``BatchAccumulator``, ``RecordsSnapshotWriter``: header, records, footer."""
     around = SnapshotContents([], 1, VOTERS) if head == 3 else SnapshotContents()
-    raw = run_to_end(encode_snapshot_steps(around, records(count), 7, 5))
+    raw = run_to_end(encode_snapshot(around, 7, 5, records=records(count)))
     assert RECORDS_PER_BATCH == 1_024
     expected, at = [(0, head, True, 7)], head
     for size in data:
@@ -72,7 +71,7 @@ def test_offsets_count_from_zero_through_a_thousand_and_24_records_a_batch(
 
 
 def test_what_surrounds_the_records_comes_first_and_the_footer_last() -> None:
-    raw = encode_snapshot(SnapshotContents([*records(2)], 1, VOTERS, 77), 7, 5)
+    raw = run_to_end(encode_snapshot(SnapshotContents([*records(2)], 1, VOTERS, 77), 7, 5))
     controls = [
         decode_control_record(record)
         for pos, header in iterate_batches(raw)
@@ -92,24 +91,24 @@ def on_disk(raw: bytes) -> tuple[MemoryDisk, str]:
 
 
 def test_damage_is_told_where_it_is() -> None:
-    raw = encode_snapshot(SnapshotContents([*records(2)], timestamp_ms=3), 7, 5)
+    raw = run_to_end(encode_snapshot(SnapshotContents([*records(2)], timestamp_ms=3), 7, 5))
     second = [pos for pos, _ in iterate_batches(raw)][1]
     for at, says in ((70, "bad CRC at 0"), (second + 70, f"bad CRC at {second}")):
         disk, path = on_disk(raw)
         disk.files[path].data[at] ^= 1
         with pytest.raises(CorruptFile, match=says):
-            read_snapshot(disk.session(), path)
+            run_to_end(read_snapshot(disk.session(), path))
     last = [pos for pos, _ in iterate_batches(raw)][-1]
     disk, path = on_disk(raw[:last])
     with pytest.raises(CorruptFile, match="no footer"):
-        read_snapshot(disk.session(), path)
+        run_to_end(read_snapshot(disk.session(), path))
 
 
 def test_the_time_of_a_snapshot_is_in_its_first_batch_however_long() -> None:
     """A hundred voters: more than a page of them. Only the first batch is looked at."""
     far = Endpoint("CONTROLLER", "h" * 100, 9093)
     many = VotersRecord(0, [VotersRecordVoter(n, bytes([n]) * 16, [far]) for n in range(100)])
-    raw = encode_snapshot(SnapshotContents([*records(2)], 1, many, 1234), 7, 5)
+    raw = run_to_end(encode_snapshot(SnapshotContents([*records(2)], 1, many, 1234), 7, 5))
     disk, path = on_disk(raw)
     assert last_contained_log_timestamp(disk.session(), path) == 1234
     disk.files[path].data[-1] ^= 1

@@ -16,7 +16,7 @@ from ottla.controller.partitions.reassignment_plan import (
     rebalance,
     replace_brokers,
 )
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 
 Partitions = dict[PlannedPartition, Sequence[int]]
 

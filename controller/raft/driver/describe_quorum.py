@@ -7,8 +7,6 @@ KIP-595; times of the last fetch: KIP-836; directories and addresses: KIP-853.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from ottla.controller.raft.driver.raft_driver import RaftDriver
 from ottla.controller.raft.state_machine.epoch_states import (
     OBSERVER_SESSION_TIMEOUT_MS,
@@ -16,7 +14,8 @@ from ottla.controller.raft.state_machine.epoch_states import (
     ReplicaProgress,
 )
 from ottla.controller.raft.state_machine.events import ReplicaKey
-from ottla.jobs.steps import YIELD_EVERY_DECODED
+from ottla.jobs.job import Job
+from ottla.jobs.sequences import YIELD_EVERY_DECODED
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.codec.streaming_array import StreamingArray
@@ -44,7 +43,7 @@ _ERROR_MESSAGES = {
 
 def describe_quorum(
     raft: RaftDriver, request: DescribeQuorumRequest, version: int, now_ms: int
-) -> Generator[None, None, DescribeQuorumResponse]:
+) -> Job[DescribeQuorumResponse]:
     """Answer as R251 says: the metadata log only, and only its leader."""
     if not _is_the_log(request):
         return (yield from _error_for_all(request, version))
@@ -82,7 +81,7 @@ def _is_the_log(request: DescribeQuorumRequest) -> bool:
     return next(iter(topic.partitions)).partition_index == 0
 
 
-def _error_for_all(request: DescribeQuorumRequest, version: int) -> Generator[None, None, DescribeQuorumResponse]:
+def _error_for_all(request: DescribeQuorumRequest, version: int) -> Job[DescribeQuorumResponse]:
     """Return an error for each partition of a request that asks for another topic than the metadata topic."""
     topics: list[DescribeQuorumResponseTopicData] = StreamingArray(DescribeQuorumResponse, version)
     number = 0
@@ -92,11 +91,11 @@ def _error_for_all(request: DescribeQuorumRequest, version: int) -> Generator[No
             rows.append(_error_row(part.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             number += 1
             if number % YIELD_EVERY_DECODED == 0:
-                yield
+                yield None
         topics.append(DescribeQuorumResponseTopicData(topic.topic_name, rows))
         number += 1
         if number % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
     return DescribeQuorumResponse(topics=topics)
 
 

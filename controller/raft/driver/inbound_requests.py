@@ -18,7 +18,7 @@ from ottla.controller.raft.messages.message_conversion import (
 from ottla.controller.raft.messages.voter_message_conversion import to_fetch_snapshot_response
 from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.raft.state_machine import events
-from ottla.jobs.cooperative import run_yielding
+from ottla.jobs.job import run_in_background
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
@@ -32,7 +32,7 @@ async def handle_raft_request(
     The leader that an answer names is named with its address on that listener (R213, R221). ``now_ms``: wall clock.
     """
     if isinstance(message, DescribeQuorumRequest):
-        return await run_yielding(describe_quorum(raft, message, version, now_ms))
+        return await run_in_background(raft.env, describe_quorum(raft, message, version, now_ms))
     request = from_message(message, cluster_id)
     if isinstance(request, RaftErrorResponse):
         machine = raft.machine

@@ -80,7 +80,7 @@ class RaftDriver:
         fail: Callable[[OSError], None],
         on_change: Callable[[], None],
     ) -> None:
-        self._env = env
+        self.env = env
         self._store = store
         self._identity = identity
         self._quorum = quorum
@@ -143,7 +143,7 @@ class RaftDriver:
     @property
     def monotonic_ms(self) -> float:
         """The machine's clock."""
-        return self._env.monotonic_ms()
+        return self.env.monotonic_ms()
 
     @property
     def is_sole_voter(self) -> bool:
@@ -224,7 +224,7 @@ class RaftDriver:
                 self._callbacks.insert(0, events.RaftStarted)
                 while True:
                     while self._callbacks:
-                        event = await retry_call_on_shortage(self._env, self._callbacks.pop(0))
+                        event = await retry_call_on_shortage(self.env, self._callbacks.pop(0))
                         if event is not None:
                             await self._step(event)
                     await self._wait_for_event()
@@ -241,25 +241,25 @@ class RaftDriver:
     async def _wait_for_event(self) -> None:
         """Wait for an event, or for the time of the next tick."""
         due_ms = max(self.machine.deadline_ms, self._last_tick_ms + MIN_TICK_INTERVAL_MS)
-        with self._env.timeout(max(0.0, due_ms - self._env.monotonic_ms()) / 1000) as deadline:
+        with self.env.timeout(max(0.0, due_ms - self.env.monotonic_ms()) / 1000) as deadline:
             await self._wakeup.wait()
             self._wakeup = trio.Event()
         if deadline.cancelled_caught:
-            self._last_tick_ms = self._env.monotonic_ms()
+            self._last_tick_ms = self.env.monotonic_ms()
             self._callbacks.append(events.Tick)
 
     async def _step(self, event: RaftEvent) -> None:
         """Take the machine a step on, and do what it wants done, in its order."""
         machine, store = self.machine, self._store
         before = machine.leader_id, machine.epoch, machine.high_watermark
-        ready = machine.step(self._env.monotonic_ms(), event)
+        ready = machine.step(self.env.monotonic_ms(), event)
         if ready.protocol_violation is not None:
             logger.warning("what another controller says cannot be: %s", ready.protocol_violation)
         if ready.log_message is not None:
             logger.log(*ready.log_message)
         if ready.hard_state is not None:
             write_state = store.prepare_state_write(ready.hard_state, machine.voters)
-            await retry_on_shortage(self._env, lambda: self._env.in_thread(write_state, ThreadPool.RAFT))
+            await retry_on_shortage(self.env, lambda: self.env.in_thread(write_state, ThreadPool.RAFT))
         await self._write(ready)
         self._committed = machine.high_watermark
         if ready.committed is not None:
@@ -286,16 +286,16 @@ class RaftDriver:
 
     async def _write(self, ready: Ready) -> None:
         """Bring the log where the machine has its mirror of it."""
-        store, now_ms = self._store, self._env.now_ms()
+        store, now_ms = self._store, self.env.now_ms()
         if ready.truncate is not None:
-            await retry_call_on_shortage(self._env, partial(store.truncate, ready.truncate, now_ms))
+            await retry_call_on_shortage(self.env, partial(store.truncate, ready.truncate, now_ms))
         if ready.truncate_to_snapshot is not None:
             assert self._loaded is not None
             name, loaded = SnapshotId(*ready.truncate_to_snapshot), self._loaded
-            await retry_call_on_shortage(self._env, partial(store.truncate_to_snapshot, name, loaded, now_ms))
+            await retry_call_on_shortage(self.env, partial(store.truncate_to_snapshot, name, loaded, now_ms))
             self._loaded = None
         for append in ready.appends:
-            await retry_call_on_shortage(self._env, partial(store.append, append, now_ms))
+            await retry_call_on_shortage(self.env, partial(store.append, append, now_ms))
         news = ready.truncate is not None or ready.truncate_to_snapshot is not None
         if news or any(a.controls or a.verbatim for a in ready.appends):
             self.machine.set_first_records(store.first_records(self._quorum))
@@ -312,8 +312,8 @@ class RaftDriver:
         self._nursery.start_soon(self._flush)
 
     async def _flush(self) -> None:
-        job = await retry_call_on_shortage(self._env, self._store.prepare_flush)
-        await retry_on_shortage(self._env, lambda: self._env.in_thread(job, ThreadPool.RAFT))
+        job = await retry_call_on_shortage(self.env, self._store.prepare_flush)
+        await retry_on_shortage(self.env, lambda: self.env.in_thread(job, ThreadPool.RAFT))
 
         def done() -> RaftEvent:
             self._is_flushing = False
@@ -333,7 +333,7 @@ class RaftDriver:
         if self._request_sender is None:
             module = import_module("ottla.controller.raft.driver.outbound_requests")
             self._request_sender = module.RaftRequestSender(
-                self._env, self._identity, self._quorum, self.addresses.dial_address, self._on_response, self.enqueue
+                self.env, self._identity, self._quorum, self.addresses.dial_address, self._on_response, self.enqueue
             )
             self._nursery.start_soon(self._request_sender.run)
         return self._request_sender
@@ -358,8 +358,8 @@ class RaftDriver:
         lost_disk = import_module("ottla.controller.raft.state_machine.lost_disk")
         async with self._load_lock:  # one that is not wanted any more ends before the next begins
             about = (lost_disk.fetch_replica_key(machine), machine.epoch, name, ask, is_wanted)
-            fetch = partial(module.fetch_snapshot, self._env, store.directory, *about)
-            found: SnapshotContents | None = await retry_on_shortage(self._env, fetch)
+            fetch = partial(module.fetch_snapshot, self.env, store.directory, *about)
+            found: SnapshotContents | None = await retry_on_shortage(self.env, fetch)
         if found is None:
             return
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, freeze_snapshot, read_snapshot_steps
+from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, freeze_snapshot, read_snapshot
 from ottla.controller.raft.messages.conversion_types import DecodedRaftResponse
 from ottla.controller.raft.state_machine.events import FetchSnapshot, RaftFetchSnapshotResponse, ReplicaKey
 from ottla.env.env import Env, ThreadPool
-from ottla.jobs.cooperative import run_yielding
+from ottla.jobs.job import run_in_background
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.wire.errors import ErrorCode
 
@@ -47,7 +47,7 @@ async def fetch_snapshot(
         if not await _download(env, path, FetchSnapshot(me, epoch, name, 0), ask, is_wanted):
             return None
         try:
-            return await run_yielding(read_snapshot_steps(env.disk, path))
+            return await run_in_background(env, read_snapshot(env.disk, path))
         except CorruptFile as error:
             logger.warning("the leader's snapshot is asked for again: %s", error)
             env.disk.unlink(path)

@@ -27,6 +27,7 @@ from ottla.controller.raft.store.metadata_log_config import MetadataLogConfig
 from ottla.controller.raft.store.quorum_records import QuorumRecords
 from ottla.controller.raft.store.quorum_state_file import QUORUM_STATE, QuorumStateFile
 from ottla.env.disk import Disk
+from ottla.jobs.job import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.directory.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.log.directory.meta_properties import MetaProperties
@@ -106,7 +107,7 @@ class MetadataStore:
             self.disk.unlink(f"{self.directory}/{old.file_name}")
         for snapshot in reversed(self.snapshots):
             try:
-                self.snapshot = read_snapshot(self.disk, f"{self.directory}/{snapshot.file_name}")
+                self.snapshot = run_to_end(read_snapshot(self.disk, f"{self.directory}/{snapshot.file_name}"))
                 self.snapshot_id = snapshot
                 return
             except CorruptFile:

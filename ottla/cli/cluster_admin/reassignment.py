@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ottla.cli.common import CommandFailed, add_connection, print_output, raise_for_error
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.partitions.reassignment_plan import PlannedPartition, PlannedReassignment, drain, rebalance
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.runtime import blocking_env
 from ottla.tools.reassignment_throttle import throttle_configs, throttle_removals
 from ottla.wire.errors import ErrorCode, ProtocolError

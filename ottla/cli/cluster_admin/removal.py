@@ -14,7 +14,7 @@ from ottla.cli.cluster_admin import reassignment
 from ottla.cli.common import CommandFailed, add_connection, print_output, raise_for_error
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.partitions.reassignment_plan import PlannedPartition, PlannedReassignment, drain
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.runtime import blocking_env
 from ottla.tools.node_removal import ClusterSnapshot, build_snapshot, must_remove_votes_first, removal_obstacle

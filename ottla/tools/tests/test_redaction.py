@@ -6,6 +6,7 @@ import pytest
 
 from ottla.controller.control.scram_credentials import parse_scram_option
 from ottla.controller.metadata.snapshot_files import SnapshotContents, encode_snapshot
+from ottla.jobs.job import run_to_end
 from ottla.tools.dump import dump_segment, redact_record
 from ottla.tools.trace import format_message
 from ottla.wire.api_keys import ApiKey
@@ -48,7 +49,7 @@ def test_a_dump_shows_settings_but_for_secrets(name, hidden):
 
 def test_a_whole_file_of_metadata_shows_none():
     password = ConfigRecord(4, "1", "ssl.keystore.password", "b-secret")
-    raw = encode_snapshot(SnapshotContents([ALICE, password]), 0, 0)
+    raw = run_to_end(encode_snapshot(SnapshotContents([ALICE, password]), 0, 0))
     text = repr(list(dump_segment(raw, "__cluster_metadata", deep=True)))
     assert "alice" in text
     assert "secret" not in text

@@ -87,8 +87,8 @@ def replay_uncommitted_records() -> None:
     """Who follows the quorum takes in all its log has."""
 
     def make(real: Any) -> Any:
-        async def catch_up(self: MetadataLoader, end_offset: int) -> None:
-            await real(self, self._store.log.log_end_offset)
+        def catch_up(self: MetadataLoader, end_offset: int) -> Any:
+            return real(self, self._store.log.log_end_offset)
 
         return catch_up
 

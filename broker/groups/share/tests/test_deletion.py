@@ -18,10 +18,9 @@ from ottla.broker.handlers.groups import delete_groups
 from ottla.broker.share_state import state_machine
 from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.broker.tests.consumer_group_fixture import assignment_by_letter
-from ottla.broker.tests.handler_fixture import topic_id_of
+from ottla.broker.tests.handler_fixture import resolve, topic_id_of
 from ottla.broker.tests.share_group_fixture import ShareGroupNode
 from ottla.jobs.bounded_concurrency import MAX_CONCURRENT
-from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 
@@ -78,15 +77,13 @@ class ShareGroupDeletionFixture(Groups):
     def delete(self) -> int:
         """DeleteGroups of "g": its error code."""
         groups = SimpleNamespace(shard_for=lambda _: SimpleNamespace(machine=self.machine), submit=self._submit)
-        turn = TimeSlice(SimpleNamespace(monotonic_ms=lambda: 0.0))  # type: ignore[arg-type]
         shares = SimpleNamespace(delete_state=self.delete_state)
         context: Any = SimpleNamespace(
-            services=SimpleNamespace(groups=groups, share_partition_manager=shares), time_slice=turn, version=2
+            services=SimpleNamespace(groups=groups, share_partition_manager=shares), version=2
         )
 
         async def main() -> Any:
-            answer: Any = delete_groups.handle(context, DeleteGroupsRequest(["g"]))
-            return answer if hasattr(answer, "results") else await answer
+            return await resolve(delete_groups.handle(context, DeleteGroupsRequest(["g"])))
 
         code: int = trio.run(main).results[0].error_code
         return code

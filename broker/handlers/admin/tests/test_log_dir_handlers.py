@@ -11,7 +11,6 @@ from ottla.broker.handlers.admin import alter_replica_log_dirs, describe_log_dir
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.handler_fixture import resolve
 from ottla.broker.tests.log_dir_moves_fixture import TOPIC_PARTITION, LogDirMovesFixture
-from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -31,9 +30,7 @@ def context(ground: LogDirMovesFixture, key: ApiKey) -> RequestContext:
     )
     version = BROKER_APIS[key].max_version
     peer = Peer("127.0.0.1", ("here", 9092))
-    return RequestContext(
-        services, peer, key, version, "client", ground.env.now_ms(), TimeSlice(ground.env), BROKER_APIS
-    )
+    return RequestContext(services, peer, key, version, "client", ground.env.now_ms(), BROKER_APIS)
 
 
 async def alter(ground: LogDirMovesFixture, *rows: tuple[str, str, int]) -> list[tuple[str, int, int]]:

@@ -16,7 +16,7 @@ from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.handler_fixture import VirtualEnv, resolve, run_virtual
 from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
 from ottla.controller.metadata.image import MetadataImage
-from ottla.jobs.time_slice import TimeSlice
+from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -116,7 +116,7 @@ class ControllerListenerFixture:
 
         async def story() -> Any:
             peer = Peer("10.0.0.2", ("here", 9093), "CONTROLLER")
-            return await resolve(self.dispatcher.handle_request(peer, parse_request(frame), TimeSlice(self.env)))
+            return await resolve(self.dispatcher.handle_request(peer, parse_request(frame)))
 
         answer = run_virtual(story)
         return compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
@@ -183,7 +183,7 @@ def test_a_controller_that_is_not_the_active_one_says_so_where_the_api_has_its_e
     key: ApiKey, version: int
 ) -> None:
     listener = ControllerListenerFixture()
-    assert contains_error(listener.ask(of(key, version), version), ErrorCode.NOT_CONTROLLER)
+    assert run_to_end(contains_error(listener.ask(of(key, version), version), ErrorCode.NOT_CONTROLLER))
     assert listener.quorum.said[-1] == (of(key, version), version)
 
 
@@ -229,7 +229,7 @@ def test_the_quorums_own_requests_go_to_raft_with_the_listener_they_came_in_on(k
     assert listener.ask(request, version) == answer
     assert listener.quorum.said == [((request, "CONTROLLER"), version)]
     listener.quorum.answer = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    assert contains_error(listener.ask(request, version), ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert run_to_end(contains_error(listener.ask(request, version), ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def test_r248_a_controller_says_what_it_speaks_with_features_from_zero() -> None:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from ottla.broker.handlers.fetch import fetch
-from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, run_virtual, topic_id_of
+from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, run_virtual, start, topic_id_of
 from ottla.log.log_config import LogConfig
 from ottla.log.tests.log_fixtures import append_committed, make_batch, make_marker, make_transactional_batch
 from ottla.wire.api_keys import ApiKey
@@ -56,7 +56,7 @@ def send(stage: HandlerFixture, what: FetchRequest, version: int = NEWEST, meanw
         async with trio.open_nursery() as nursery:
             if meanwhile is not None:
                 nursery.start_soon(meanwhile)
-            answer: Any = fetch.handle(stage.context(ApiKey.FETCH, version), what)
+            answer: Any = start(fetch.handle(stage.context(ApiKey.FETCH, version), what))
             answer = await answer if isinstance(answer, Awaitable) else answer
             took = trio.current_time()
             nursery.cancel_scope.cancel()

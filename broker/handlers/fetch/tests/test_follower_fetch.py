@@ -14,7 +14,7 @@ from ottla.broker.replication.hosted_partition import HostedPartition, IsrDepend
 from ottla.broker.replication.partition_state import AlterPartitionOutcome, AlterPartitionResult, LeaderState
 from ottla.broker.replication.replica_manager import follower_fetch_key
 from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixture, led_topic
-from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, resolve, run_virtual
+from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, resolve, run_virtual, start
 from ottla.broker.tests.scripted_leader_fixture import leader_batch
 from ottla.controller.metadata.image import PartitionRegistration
 from ottla.log.tests.log_fixtures import make_batch
@@ -303,7 +303,9 @@ def test_r340_any_replica_serves_consumers_up_to_its_own_high_watermark() -> Non
 def test_r330_a_replica_asks_for_the_log_end(replica_id: int, which: int, offset: int) -> None:
     led = LeaderPartitionFixture()
     wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, 3, which)])
-    answer: Any = list_offsets.handle(led.context(ApiKey.LIST_OFFSETS, 7), ListOffsetsRequest(replica_id, 0, [wanted]))
+    answer: Any = start(
+        list_offsets.handle(led.context(ApiKey.LIST_OFFSETS, 7), ListOffsetsRequest(replica_id, 0, [wanted]))
+    )
     (found,) = answer.topics[0].partitions
     assert (found.error_code, found.offset) == (E.NONE, offset)
 
@@ -327,6 +329,6 @@ def test_while_a_new_leader_does_not_know_what_is_committed_it_does_not_say(
     wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)])
     request = ListOffsetsRequest(-1, 0, [wanted])
     for told in (code, E.NONE):
-        answer: Any = list_offsets.handle(led.context(ApiKey.LIST_OFFSETS, version), request)
+        answer: Any = start(list_offsets.handle(led.context(ApiKey.LIST_OFFSETS, version), request))
         assert answer.topics[0].partitions[0].error_code == told
         send(led, by(2, 12))

@@ -10,7 +10,8 @@ import trio
 
 from ottla.broker.handlers.produce import produce
 from ottla.broker.network.connection import CloseConnection
-from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual, topic_id_of
+from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual, start, topic_id_of
+from ottla.jobs.job import SLICE_MS
 from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import PIECE_BYTES
 from ottla.log.partition_log import PartitionLog
@@ -34,7 +35,7 @@ def request(*parts: tuple[str, int, Any], acks: int = -1, timeout_ms: int = 1000
 
 
 def send(stage: HandlerFixture, what: ProduceRequest, version: int = NEWEST, client_id: str = "client") -> Any:
-    answer = produce.handle(stage.context(ApiKey.PRODUCE, version, client_id), what)
+    answer = start(produce.handle(stage.context(ApiKey.PRODUCE, version, client_id), what))
     if answer is None or isinstance(answer, Message):
         return answer
     return run_virtual(partial(resolve, answer))
@@ -185,8 +186,11 @@ def test_a_large_batch_whose_records_are_looked_at_lets_others_have_their_turn(c
 
     async def main() -> Any:
         nonlocal turns
-        answer = produce.handle(
-            compacted.context(ApiKey.PRODUCE, NEWEST), request(("c", 0, large(40_000)), ("c", 0, large(3)))
+        answer = start(
+            produce.handle(
+                compacted.context(ApiKey.PRODUCE, NEWEST), request(("c", 0, large(40_000)), ("c", 0, large(3)))
+            ),
+            SLICE_MS,
         )
         assert not isinstance(answer, Message)
         async with trio.open_nursery() as nursery:
@@ -214,7 +218,7 @@ def test_what_changes_while_records_are_looked_at_counts(compacted: HandlerFixtu
     def meanwhile(change: Any, keyless: int = 0) -> PartitionProduceResponse:
         items = [r.NewRecord(b"k" if i < 40_000 - keyless else None, b"v", NOW) for i in range(40_000)]
         raw = bytearray(r.build_batch(items))
-        answer: Any = produce.handle(compacted.context(ApiKey.PRODUCE, NEWEST), request(("c", 0, raw)))
+        answer: Any = start(produce.handle(compacted.context(ApiKey.PRODUCE, NEWEST), request(("c", 0, raw))), SLICE_MS)
 
         async def main() -> Any:
             async with trio.open_nursery() as nursery:
@@ -301,7 +305,7 @@ def test_who_waits_for_many_partitions_looks_at_the_one_that_changed(monkeypatch
             one.notify_waiters()
 
     what = request(*(("r", number, make_batch(0)) for number in (*range(many), 0)))
-    answer: Any = produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what)
+    answer: Any = start(produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what))
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:

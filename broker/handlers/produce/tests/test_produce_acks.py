@@ -13,7 +13,7 @@ import trio
 from ottla.broker.handlers.admin import delete_records
 from ottla.broker.handlers.produce import produce
 from ottla.broker.handlers.produce.tests.test_produce import NEWEST, request, row_of
-from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, resolve, run_virtual
+from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, resolve, run_virtual, start
 from ottla.controller.metadata.image import PartitionRegistration
 from ottla.log.log_config import LogConfig
 from ottla.log.tests.log_fixtures import make_batch
@@ -26,7 +26,7 @@ from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 def waiting(stage: HandlerFixture, meanwhile: Any, *, acks: int = -1, timeout_ms: int = 1000) -> tuple[int, float]:
     """Produce to a partition with a follower that has fetched nothing yet; gives the error and how long it took."""
     what = request(("r", 0, make_batch(0)), acks=acks, timeout_ms=timeout_ms)
-    answer: Any = produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what)
+    answer: Any = start(produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what))
 
     async def main() -> tuple[int, float]:
         async with trio.open_nursery() as nursery:
@@ -233,9 +233,9 @@ def deleting(stage: HandlerFixture, meanwhile: Any, timeout_ms: int = 1000) -> t
 
 
 async def follower_starts_higher(replica: Any) -> None:
-    for start in (1, 3):
+    for first in (1, 3):
         await trio.sleep(0.2)
-        replica.update_follower_fetch_state(2, -1, 6, start, 6, 0)
+        replica.update_follower_fetch_state(2, -1, 6, first, 6, 0)
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,13 @@ import trio
 import trio.testing
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
-from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.groups.share.offset_changes import ShareOffsetsToAlter
 from ottla.broker.handlers.share.share_fetch import _ShareFetch
 from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.broker.tests.handler_fixture import AdvancingClock
 from ottla.broker.tests.share_group_fixture import ShareGroupNode, T
 from ottla.jobs.bounded_concurrency import MAX_CONCURRENT
-from ottla.jobs.time_slice import TimeSlice
+from ottla.jobs.job import SLICE_MS
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.alter_share_group_offsets import (
@@ -31,10 +30,7 @@ MANY = 200
 class SlowShareNode(ShareGroupNode):
     """One whose every step takes a whole turn."""
 
-    def context(self, key: ApiKey, version: int) -> RequestContext:
-        context = super().context(key, version)
-        context.time_slice = TimeSlice(AdvancingClock())  # type: ignore[arg-type]
-        return context
+    step_ms = SLICE_MS
 
 
 def test_a_fetch_of_many_partitions_looks_at_them_and_tells_of_them_in_steps() -> None:

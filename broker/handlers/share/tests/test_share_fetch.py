@@ -15,6 +15,7 @@ from ottla.broker.tests.share_group_fixture import ShareGroupNode, T
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.jobs.bounded_concurrency import MAX_CONCURRENT
+from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import ProtocolError
@@ -264,7 +265,7 @@ def test_a_group_over_its_quota_gets_its_records_and_waits_afterwards() -> None:
     quotas = QuotaManagers(node.stage.env)  # type: ignore[arg-type]
     draft = ImageBuilder(MetadataImage())
     draft.replay(ClientQuotaRecord([EntityData("user", "ANONYMOUS")], "consumer_byte_rate", 10, False))
-    quotas.publish(draft.image(1, 1), draft.delta(draft.image(1, 1)))
+    quotas.publish(run_to_end(draft.image(1, 1)), run_to_end(draft.delta(run_to_end(draft.image(1, 1)))))
     node.stage.services.quota_holder.quotas = quotas
 
     async def story() -> None:

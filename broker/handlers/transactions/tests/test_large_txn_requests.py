@@ -17,7 +17,7 @@ from ottla.broker.handlers.transactions import (
 from ottla.broker.handlers.transactions.batched_add_partitions import add_or_verify_partitions
 from ottla.broker.handlers.transactions.marker_writer import _MarkerWrites as Marking
 from ottla.broker.handlers.transactions.tests.test_txn_handlers import DenyingAuthorizer, asked
-from ottla.broker.tests.handler_fixture import AdvancingClock, HandlerFixture, resolve
+from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, start
 from ottla.broker.tests.transaction_coordinator_fixture import (
     FIRST_ID,
     TransactionCoordinatorNode,
@@ -25,7 +25,7 @@ from ottla.broker.tests.transaction_coordinator_fixture import (
     start_transaction,
 )
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.time_slice import TimeSlice
+from ottla.jobs.job import SLICE_MS
 from ottla.log.producers.producer_table import ProducerStateEntry, ProducerTable
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
@@ -66,9 +66,7 @@ class CountingList(list[Any]):
 
 def in_turns(stage: HandlerFixture, module: Any, key: ApiKey, version: int, request: Any) -> Any:
     """What a handler gives where each step uses a turn up."""
-    context = stage.context(key, version)
-    context.time_slice = TimeSlice(AdvancingClock())  # type: ignore[arg-type]
-    return module.handle(context, request)
+    return start(module.handle(stage.context(key, version), request), SLICE_MS)
 
 
 def test_producers_are_looked_up_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +155,7 @@ def test_what_is_asked_for_is_not_gone_through_for_each_transaction() -> None:
         node.init(f"x{number}")
     producers, states = CountingList(range(FIRST_ID, FIRST_ID + MANY)), CountingList(["Empty"] * MANY)
     context = node.stage.context(ApiKey.LIST_TRANSACTIONS, 2)
-    answer: Any = list_transactions.handle(context, ListTransactionsRequest(states, producers))
+    answer: Any = start(list_transactions.handle(context, ListTransactionsRequest(states, producers)))
     assert len(answer.transaction_states) == 5
     assert producers.looked_at <= MANY
     assert states.looked_at <= 2 * MANY
@@ -167,7 +165,7 @@ def test_an_id_that_is_asked_for_twice_is_described_once() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
     request = DescribeTransactionsRequest(["x", "nobody", "x", "nobody"])
-    answer: Any = describe_transactions.handle(node.stage.context(ApiKey.DESCRIBE_TRANSACTIONS, 0), request)
+    answer: Any = start(describe_transactions.handle(node.stage.context(ApiKey.DESCRIBE_TRANSACTIONS, 0), request))
     assert [(row.transactional_id, row.error_code) for row in answer.transaction_states] == [
         ("x", 0),
         ("nobody", E.TRANSACTIONAL_ID_NOT_FOUND),

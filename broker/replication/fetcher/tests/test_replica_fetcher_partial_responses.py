@@ -182,7 +182,7 @@ def test_while_a_log_is_cut_the_others_are_followed(answer: dict[str, Any], monk
     told = trio.Event()
 
     def telling(*_: Any) -> Any:
-        yield told
+        yield told.wait()
 
     monkeypatch.setattr(replica_fetcher, "producer_state_below_job", telling)
     leader.add_partitions(0, 1)

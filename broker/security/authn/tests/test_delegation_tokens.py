@@ -21,13 +21,13 @@ from ottla.broker.security.authn.scram_server import ScramSaslServer
 from ottla.broker.security.authn.tests.test_sasl_authenticator import scram_login
 from ottla.broker.services import QuotaHolder
 from ottla.broker.tests.controller_channel_fixture import ControllerChannelFixture
-from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
+from ottla.broker.tests.handler_fixture import VirtualEnv, resolve, run_virtual
 from ottla.client.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient
 from ottla.controller.control.delegation_tokens import SECRET, TokenRequestContext, token_hmac
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
-from ottla.jobs.time_slice import TimeSlice
+from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -55,7 +55,7 @@ def image_of(*records: Any) -> MetadataImage:
     draft = ImageBuilder(MetadataImage())
     for record in records:
         draft.replay(record)
-    return draft.image(1, 1)
+    return run_to_end(draft.image(1, 1))
 
 
 class DelegationTokenNode:
@@ -101,8 +101,7 @@ class DelegationTokenNode:
         async def story() -> Any:
             peer = Peer("10.0.0.2", ("here", 9092), listener)
             peer.principal, peer.token_authenticated = who, token
-            answer: Any = dispatcher.handle_request(peer, parse_request(frame), TimeSlice(self.env))
-            return await answer if hasattr(answer, "__await__") else answer
+            return await resolve(dispatcher.handle_request(peer, parse_request(frame)))
 
         answer = run_virtual(story)
         return compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))

@@ -26,7 +26,7 @@ from ottla.controller.metadata.acl import (
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage, image_records
 from ottla.controller.metadata.image_builder import ImageBuilder
-from ottla.jobs.time_slice import TimeSlice
+from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import metadata_records
 
@@ -64,9 +64,9 @@ def holding(*rules: StandardAcl, **how: Any) -> Authorizer:
     draft = ImageBuilder(MetadataImage())
     for number, rule in enumerate(rules):
         draft.replay(record(number, rule))
-    image = draft.image(1, 1)
+    image = run_to_end(draft.image(1, 1))
     out = Authorizer(**how)
-    out.publish(image, draft.delta(image))
+    out.publish(image, run_to_end(draft.delta(image)))
     return out
 
 
@@ -191,8 +191,7 @@ def test_operations_are_told_as_bits() -> None:
 
 def test_without_an_authorizer_everybody_may() -> None:
     services: Any = SimpleNamespace(authorizer=None, audit=None)
-    env: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
-    context = RequestContext(services, Peer("h", ("a", 1)), ApiKey.FETCH, 4, "c", 0, TimeSlice(env), {})
+    context = RequestContext(services, Peer("h", ("a", 1)), ApiKey.FETCH, 4, "c", 0, {})
     assert context.may(AclOperation.READ, T, "t")
     assert context.may(AclOperation.ALTER, ResourceType.CLUSTER)
     assert context.may_any(AclOperation.WRITE, T)
@@ -212,14 +211,13 @@ def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_writ
     authorizer, peer = holding(*rules), Peer("h", ("a", 1))
     audit = SimpleNamespace(log_decision=lambda *what, **how: None) if is_written_down else None
     services: Any = SimpleNamespace(authorizer=authorizer, audit=audit)
-    env: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
-    context = RequestContext(services, peer, ApiKey.PRODUCE, 9, "c", 0, TimeSlice(env), BROKER_APIS)
+    context = RequestContext(services, peer, ApiKey.PRODUCE, 9, "c", 0, BROKER_APIS)
     asked = [(authorizer.may_write(context, name), authorizer.may_read(context, name)) for name in ("t", "u", "v")]
     assert asked == [(True, False), (False, True), (False, False)]
     assert (peer.writable_topics, peer.readable_topics) == ((set(), set()) if is_written_down else ({"t"}, {"u"}))
     draft = ImageBuilder(MetadataImage(others={("acl", bytes(16)): record(0, rules[0])}))
     draft.replay(metadata_records.RemoveAccessControlEntryRecord(bytes(16)))
-    authorizer.publish(image := draft.image(2, 1), draft.delta(image))
+    authorizer.publish(image := run_to_end(draft.image(2, 1)), run_to_end(draft.delta(image)))
     assert (peer.writable_topics, peer.readable_topics) == (set(), set())
     assert (authorizer.may_write(context, "t"), authorizer.may_read(context, "u")) == (False, True)
 
@@ -305,13 +303,13 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
             )
             model.rules[step] = rule
             draft.replay(record(step, rule))
-        image = draft.image(step, 1)
-        authorizer.publish(image, draft.delta(image))
+        image = run_to_end(draft.image(step, 1))
+        authorizer.publish(image, run_to_end(draft.delta(image)))
         if step % 500 == 250:  # a restart: from the records a snapshot holds
             again = ImageBuilder(MetadataImage())
             for told in image_records(image):
                 again.replay(told)
-            image = replace(again.image(step, 1))
+            image = replace(run_to_end(again.image(step, 1)))
             authorizer = Authorizer()
             authorizer.publish(image, MetadataDelta.from_empty(image))
             held.clear()
@@ -374,5 +372,5 @@ def test_whether_there_is_anything_is_looked_for_once_until_rules_change(monkeyp
     ]
     draft = ImageBuilder(MetadataImage())
     draft.replay(record(77, acl("b", AclOperation.WRITE)))
-    authorizer.publish(draft.image(1, 1), draft.delta(MetadataImage()))
+    authorizer.publish(run_to_end(draft.image(1, 1)), run_to_end(draft.delta(MetadataImage())))
     assert authorizer.may_any(AclSubject(), AclOperation.WRITE, T)

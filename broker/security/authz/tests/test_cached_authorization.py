@@ -23,6 +23,7 @@ from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virt
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType, StandardAcl
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
+from ottla.jobs.job import run_to_end
 from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -54,8 +55,8 @@ class AuthorizedConnection:
         )
         for number in range(len(self._rules)):
             draft.replay(metadata_records.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
-        image = draft.image(2, 1)
-        self.authorizer.publish(image, draft.delta(image))
+        image = run_to_end(draft.image(2, 1))
+        self.authorizer.publish(image, run_to_end(draft.delta(image)))
 
     async def read(self, **more: Any) -> int:
         what = request(("t", 0, more.pop("at", 0)), **more)

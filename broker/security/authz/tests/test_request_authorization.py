@@ -14,10 +14,10 @@ from ottla.broker.dispatch.dispatcher import with_authorization
 from ottla.broker.requests.error_responses import contains_error
 from ottla.broker.security.authz.request_authorization import authorize_and_handle
 from ottla.broker.security.authz.resource_rules import DENIAL_ERRORS
-from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
+from ottla.broker.tests.handler_fixture import start
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.controller.metadata.image import MetadataImage, TopicImage
-from ottla.jobs.time_slice import TimeSlice
+from ottla.jobs.job import Job, run_to_end
 from ottla.wire.api_keys import ApiKey, request_class, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import ZERO_UUID
@@ -50,7 +50,6 @@ class AllowedClient:
         self.version = version
         self.spec: ApiSpec
         self.rights = rights
-        self.time_slice = TimeSlice(VirtualEnv())  # type: ignore[arg-type]
         self.image = MetadataImage(topics={"t": TopicImage("t", ID)}, topic_names={ID: "t"})
 
     def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
@@ -60,11 +59,7 @@ class AllowedClient:
 def ask(asking: AllowedClient, request: Any, handler: Callable[[Any, Any], Any], *, at_controller: bool) -> Any:
     asking.spec = SPECS[request.SPEC.key]
 
-    async def story() -> Any:
-        answer = authorize_and_handle(asking, request, handler, at_controller=at_controller)
-        return await answer if hasattr(answer, "__await__") else answer
-
-    return run_virtual(story)
+    return start(authorize_and_handle(asking, request, handler, at_controller=at_controller))
 
 
 def handed(answer_of: Callable[[Any], Any]) -> tuple[list[Any], Callable[[Any, Any], Any]]:
@@ -154,7 +149,9 @@ def test_what_a_request_needs_as_a_whole(at_controller: bool, key: ApiKey, versi
         if version < HAS_ERROR_SINCE.get(key, 0):
             assert compiler.decode_exact(response_class(key), version, raw) == empty(request)
             continue
-        assert contains_error(compiler.decode_exact(response_class(key), version, raw), DENIAL_ERRORS[need.resource])
+        assert run_to_end(
+            contains_error(compiler.decode_exact(response_class(key), version, raw), DENIAL_ERRORS[need.resource])
+        )
 
 
 # ---------------------------------------------------------------- rows
@@ -260,7 +257,8 @@ def test_a_topic_named_by_id_is_judged_by_its_name() -> None:
 
 
 def test_an_answer_that_comes_later_gets_its_rows_then() -> None:
-    async def later(_: Any, request: Any) -> Any:
+    def later(_: Any, request: Any) -> Job[Any]:
+        yield None
         return empty(request)
 
     request = naming(ApiKey.CREATE_PARTITIONS, "a", "b", "b")

@@ -12,7 +12,7 @@ from ottla.controller.metadata.record_serde import MetadataBatchWriter, decode_b
 from ottla.controller.metadata.snapshot_files import (
     SnapshotContents,
     SnapshotId,
-    encode_snapshot_steps,
+    encode_snapshot,
     last_contained_log_timestamp,
 )
 from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
@@ -25,7 +25,7 @@ from ottla.controller.raft.store.quorum_state_file import QuorumStateFile
 from ottla.controller.storage_formatter import format_directory
 from ottla.env.disk import Disk
 from ottla.env.memory_disk import MemoryDisk
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.directory.log_directory import LogDirectory, MetaProperties
 from ottla.wire.messages.metadata_records import ConfigRecord, FeatureLevelRecord, NoOpRecord
@@ -94,7 +94,7 @@ class LeaderMetadataStore:
     def snapshot(self) -> SnapshotId:
         name, around = self.store.prepare_snapshot(self.store.log.log_end_offset, self.now_ms)
         records = [FeatureLevelRecord("metadata.version", 30)]
-        self.store.write_snapshot(name, run_to_end(encode_snapshot_steps(around, records, name.epoch, self.now_ms)))
+        self.store.write_snapshot(name, run_to_end(encode_snapshot(around, name.epoch, self.now_ms, records=records)))
         self.store.complete_snapshot(name, self.now_ms)
         return name
 
@@ -257,7 +257,7 @@ def test_r233_a_log_that_parts_from_its_snapshot_begins_anew_where_that_ends(epo
     led.add(5)
     end = next(h.base_offset for h, _ in led.store.log.batches() if h.partition_leader_epoch == 2)
     name = SnapshotId(end, epoch)
-    raw = run_to_end(encode_snapshot_steps(SnapshotContents(), [FeatureLevelRecord("metadata.version", 30)], epoch, 0))
+    raw = run_to_end(encode_snapshot(SnapshotContents([FeatureLevelRecord("metadata.version", 30)]), epoch, 0))
     led.store.write_snapshot(name, raw)
     store = MetadataStore(disk.session(), "/data", identity, 0)
     assert store.snapshot_id == name

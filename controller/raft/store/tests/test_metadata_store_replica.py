@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, encode_snapshot_steps
+from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, encode_snapshot
 from ottla.controller.raft.state_machine import events
 from ottla.controller.raft.state_machine.events import LogAppend
 from ottla.controller.raft.store.metadata_store import MetadataStore
 from ottla.controller.raft.store.tests.test_metadata_store import LeaderMetadataStore, formatted
-from ottla.jobs.steps import run_to_end
+from ottla.jobs.job import run_to_end
 from ottla.wire.messages.control_records import VotersRecord, VotersRecordVoter
 from ottla.wire.record_batch.batch_header import iterate_batches
 
@@ -48,7 +48,7 @@ def test_r235_a_snapshot_brings_its_own_voters_and_takes_the_place_of_log_and_sn
     led.add(5)
     led.snapshot()
     store, name = led.store, SnapshotId(100, 7)
-    raw = run_to_end(encode_snapshot_steps(SnapshotContents([], 1, two_voters(), 5), [], 7, 0))
+    raw = run_to_end(encode_snapshot(SnapshotContents([], 1, two_voters(), 5), 7, 0))
     store.write_snapshot(name, raw)
     store.truncate_to_snapshot(name, SnapshotContents([], 1, two_voters(), 5), 0)
     assert (store.log.log_start_offset, store.log.log_end_offset, store.log.high_watermark) == (100, 100, 100)
@@ -68,10 +68,10 @@ def test_an_own_snapshot_that_was_being_written_meanwhile_does_not_take_that_pla
     led.add(5)
     store, name = led.store, SnapshotId(100, 7)
     own, around = store.prepare_snapshot(store.log.log_end_offset, 0)
-    leaders = run_to_end(encode_snapshot_steps(SnapshotContents([], 1, two_voters(), 5), [], 7, 0))
+    leaders = run_to_end(encode_snapshot(SnapshotContents([], 1, two_voters(), 5), 7, 0))
     store.write_snapshot(name, leaders)
     store.truncate_to_snapshot(name, SnapshotContents([], 1, two_voters(), 5), 0)
-    store.write_snapshot(own, run_to_end(encode_snapshot_steps(around, [], own.epoch, 0)))
+    store.write_snapshot(own, run_to_end(encode_snapshot(around, own.epoch, 0, records=[])))
     store.complete_snapshot(own, 0)
     assert led.files(".checkpoint") == [name.file_name]
     assert store.snapshot_created_event() == events.SnapshotCreated(100, ((100, 7),))

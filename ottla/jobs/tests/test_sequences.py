@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from ottla.jobs.steps import (
+from ottla.jobs.job import run_to_end
+from ottla.jobs.sequences import (
     YIELD_EVERY_DECODED,
-    collect_distinct_steps,
-    collect_steps,
-    find_duplicates_steps,
+    collect_distinct_job,
+    collect_job,
+    find_duplicates_job,
     first_occurrences,
-    run_to_end,
 )
 from ottla.wire.codec import compiler
 from ottla.wire.codec.decode_budget import DecodeBudget
@@ -33,11 +33,11 @@ def drained(steps: Generator[None, None, Any]) -> tuple[Any, int]:
 
 
 def test_gathered_pauses_every_sixteen_items() -> None:
-    assert drained(collect_steps(iter(range(MANY)))) == (list(range(MANY)), 10)
+    assert drained(collect_job(iter(range(MANY)))) == (list(range(MANY)), 10)
 
 
 def test_distinct_keeps_the_order_and_pauses_among_equal_items() -> None:
-    found, pauses = drained(collect_distinct_steps(["b", "a"] * (MANY // 2)))
+    found, pauses = drained(collect_distinct_job(["b", "a"] * (MANY // 2)))
     assert (list(found), pauses) == (["b", "a"], 10)
 
 
@@ -53,5 +53,5 @@ def test_named_twice_reads_few_elements_with_long_arrays_of_their_own_between_tw
     raw = compiler.encode(request, 7)
     body: Any = run_to_end(compiler.decode_job(CreateTopicsRequest, 7, raw, 0, DecodeBudget(len(raw))))[0]
     assert isinstance(body.topics, LazyArray), "each element is read anew"
-    _, pauses = drained(find_duplicates_steps(topic.name for topic in body.topics))
+    _, pauses = drained(find_duplicates_job(topic.name for topic in body.topics))
     assert len(raw) / pauses < 20 * LARGE_ELEMENT_BYTES

@@ -1,34 +1,26 @@
-"""Generators for long work on the event loop: each yields wherever other work may go on."""
+"""Jobs over sequences: sort, collect and search with pauses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import merge
 from typing import Any, TypeVar
+
+from ottla.jobs.job import Job
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
 
 YIELD_EVERY = 100
-"""So many records or partitions are looked at between two pauses: about a millisecond."""
+"""Records or partitions between two pauses: about a millisecond of work."""
 YIELD_EVERY_DECODED = 16
-"""So many elements of a request's array are read between two pauses: each may have 4 KiB of arrays of its own."""
+"""Elements of an array of a request between two pauses: each may have 4 KiB of arrays of its own."""
 SORT_CHUNK = 2048
-"""Of what takes longest to compare, tuples and texts made for it, so many take some 3 ms."""
+"""Elements sorted between two pauses: about 3 ms where tuples and strings have to be made to compare them."""
 
 
-def run_to_end(steps: Generator[None, None, T]) -> T:
-    """Do all steps without a pause."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-
-
-def sort_steps(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Generator[None, None, list[T]]:
-    """Items sorted as ``sorted`` does, which takes long for many: a few thousand at a time, then joined."""
+def sort_job(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Job[list[T]]:
+    """Sort items as ``sorted`` does: in chunks, which are merged then."""
     every: list[Any] = list(items)
     if len(every) <= SORT_CHUNK:
         every.sort(key=key)
@@ -36,43 +28,43 @@ def sort_steps(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Gen
     parts = []
     for first in range(0, len(every), SORT_CHUNK):
         parts.append(sorted(every[first : first + SORT_CHUNK], key=key))
-        yield
+        yield None
     out: list[T] = []
     for number, item in enumerate(merge(*parts, key=key)):
         out.append(item)
         if number % YIELD_EVERY == 0:
-            yield
+            yield None
     return out
 
 
-def find_duplicates_steps(keys: Iterable[Hashable]) -> Generator[None, None, set[Hashable]]:
-    """What is named more than once."""
+def find_duplicates_job(keys: Iterable[Hashable]) -> Job[set[Hashable]]:
+    """Return the keys that occur more than once."""
     seen: set[Hashable] = set()
     twice: set[Hashable] = set()
     for number, key in enumerate(keys, 1):
         (twice if key in seen else seen).add(key)
         if number % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
     return twice
 
 
-def collect_steps(items: Iterable[T]) -> Generator[None, None, list[T]]:
-    """Items as a list: with pauses, as each of them may have to be made."""
+def collect_job(items: Iterable[T]) -> Job[list[T]]:
+    """Collect items, each of which may have to be made, in a list."""
     every: list[T] = []
     for number, item in enumerate(items, 1):
         every.append(item)
         if number % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
     return every
 
 
-def collect_distinct_steps(items: Iterable[H]) -> Generator[None, None, dict[H, None]]:
-    """Items, each once and in order: as `collect_steps`, where only the distinct ones are to be kept."""
+def collect_distinct_job(items: Iterable[H]) -> Job[dict[H, None]]:
+    """Collect the distinct items in order, as the keys of a dictionary."""
     every: dict[H, None] = {}
     for number, item in enumerate(items, 1):
         every[item] = None
         if number % YIELD_EVERY_DECODED == 0:
-            yield
+            yield None
     return every
 
 
