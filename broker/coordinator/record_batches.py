@@ -7,8 +7,11 @@ Source: ``CoordinatorRuntime.java``, ``CoordinatorLoaderImpl.java`` (apache/kafk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import chain
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import trio
 
 from ottla.jobs.state_machine import (
     Effects,
@@ -45,9 +48,22 @@ DECODED_PER_BYTE = 8
 refused."""
 ELEMENT_COST_BYTES = 16
 """Work for an element of an array, in bytes of records."""
+REPLAY_STEP_BYTES = 8 * 1024
+"""Work for a step of the replay of a large record, in bytes of records."""
+ENCODING_STEPS_PER_PAUSE = 16
 _VERSION_BYTES = 2
 
 Form = tuple[type[Message], int]
+Encoded = Iterable[tuple[bytes, bytes | None]]
+"""Keys and values of records."""
+
+
+@runtime_checkable
+class SteppedReplay(Protocol):
+    """A state machine that replays a large record in steps while its shard is loading."""
+
+    def replay_in_steps(self, offset: int, record: Any, replay: Callable[[int, Any], None], /) -> Iterator[None]:
+        """Replay a record as ``replay`` does; yield between two steps. Nothing else reads the state before the end."""
 
 
 class Decode(Protocol[R_co]):
@@ -70,6 +86,8 @@ class Serde(NamedTuple, Generic[R]):
     """Class and version of the message in a record's value; None where ``decode`` does not read the value."""
     base_sequence: int = 0
     """What its batches say, though they have no producer: -1 in `__transaction_state`, as Kafka writes them."""
+    encode_in_steps: Callable[[R], Generator[None, None, tuple[bytes, bytes | None]]] | None = None
+    """Encodes as ``encode``; yields between two steps of a large record."""
 
 
 class CoordinatorBatch(NamedTuple):
@@ -80,10 +98,33 @@ class CoordinatorBatch(NamedTuple):
     txn: TxnAppendContext = NO_TXN_CONTEXT
 
 
+async def encode_records(serde: Serde[R], records: list[R]) -> Encoded:
+    """Return keys and values of records, with pauses while a large one is encoded.
+
+    One that cannot be encoded is left for the caller, together with those behind it: iteration raises its error.
+    """
+    out: list[tuple[bytes, bytes | None]] = []
+    encode = serde.encode_in_steps
+    for record in records if encode is not None else ():
+        assert encode is not None
+        encoding, steps = encode(record), 0
+        try:
+            while True:
+                next(encoding)
+                steps += 1
+                if steps % ENCODING_STEPS_PER_PAUSE == 0:
+                    await trio.lowlevel.checkpoint()
+        except StopIteration as end:
+            out.append(end.value)
+        except Exception:
+            break
+    return chain(out, map(serde.encode, records[len(out) :]))
+
+
 def build_batches(
-    machine: StateMachine[R], serde: Serde[R], fx: Effects[R], limit_bytes: int, now_ms: int
+    machine: StateMachine[R], serde: Serde[R], fx: Effects[R], encoded: Encoded, limit_bytes: int, now_ms: int
 ) -> Iterator[CoordinatorBatch]:
-    """The batches of a turn, in their order.
+    """Yield the batches of a turn, in their order. ``encoded``: its records as keys and values.
 
     Raises:
         WireError: a record does not fit its schema.
@@ -91,13 +132,13 @@ def build_batches(
     if isinstance(fx.txn, TransactionCompletion):
         yield _end_txn_batch(machine, fx.txn, now_ms)
     elif fx.txn is not None:
-        yield _transactional_batch(machine, serde, fx.records, fx.txn, now_ms)
+        yield _transactional_batch(machine, serde, fx.records, encoded, fx.txn, now_ms)
     elif fx.records:
-        yield from _plain_batches(machine, serde, fx.records, limit_bytes, now_ms)
+        yield from _plain_batches(machine, serde, fx.records, encoded, limit_bytes, now_ms)
 
 
 def _plain_batches(
-    machine: StateMachine[R], serde: Serde[R], records: list[R], limit_bytes: int, now_ms: int
+    machine: StateMachine[R], serde: Serde[R], records: list[R], encoded: Encoded, limit_bytes: int, now_ms: int
 ) -> Iterator[CoordinatorBatch]:
     def batch(part: list[R]) -> CoordinatorBatch:
         def replay(offset: int) -> None:
@@ -108,8 +149,7 @@ def _plain_batches(
 
     raw: list[r.NewRecord] = []
     begin, size = 0, HEADER_BYTES
-    for number, record in enumerate(records):
-        key, value = serde.encode(record)
+    for number, (key, value) in enumerate(encoded):
         more = MAX_RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
         if raw and size + more > limit_bytes:
             yield batch(records[begin:number])
@@ -120,7 +160,12 @@ def _plain_batches(
 
 
 def _transactional_batch(
-    machine: StateMachine[R], serde: Serde[R], records: list[R], whose: TransactionContext, now_ms: int
+    machine: StateMachine[R],
+    serde: Serde[R],
+    records: list[R],
+    encoded: Encoded,
+    whose: TransactionContext,
+    now_ms: int,
 ) -> CoordinatorBatch:
     assert isinstance(machine, TransactionalStateMachine)
 
@@ -129,7 +174,7 @@ def _transactional_batch(
             machine.replay_pending(offset + index, whose.producer_id, record)
 
     raw = r.build_batch(
-        [r.NewRecord(*serde.encode(record), now_ms) for record in records],
+        [r.NewRecord(*pair, now_ms) for pair in encoded],
         attributes=TRANSACTIONAL_BIT,
         producer_id=whose.producer_id,
         producer_epoch=whose.epoch,
@@ -173,37 +218,50 @@ def replay_batch(
             raise WireError(f"invalid record offset: {record.offset} (its batch has {first} to {next_offset - 1})")
         if len(record.value or b"") < LARGE_VALUE_BYTES:
             decoded = serde.decode(record.key, record.value)
+            if decoded is not None:
+                replay(record.offset, decoded)
         else:
-            decoded = yield from _decode_slices(serde, record)
-        if decoded is not None:
-            replay(record.offset, decoded)
+            yield from _replay_in_steps(machine, serde, record, replay)
         yield len(record.key or b"") + len(record.value or b"")
 
 
-def decode_slices(cls: type[M], version: int, raw: bytes) -> Generator[None, None, M]:
-    """Decode a message that stands behind its version, in slices.
+def decode_in_steps(cls: type[M], version: int, raw: bytes) -> Generator[None, None, M]:
+    """Decode a message that stands behind its version; yield between two steps where it is large.
 
     Raises:
         WireError: the message is invalid, or would take far more memory than it has bytes.
     """
+    if len(raw) < LARGE_VALUE_BYTES:
+        return compiler.decode(cls, version, raw, _VERSION_BYTES)[0]
     budget = DecodeBudget(DECODED_PER_BYTE * len(raw), keeps=True)
     return (yield from compiler.decode_job(cls, version, raw, _VERSION_BYTES, budget))[0]
 
 
-def _decode_slices(serde: Serde[R], record: r.Record) -> Generator[int, None, R | None]:
-    """Decode a record with a large value; yield the work of each slice.
+def _replay_in_steps(
+    machine: StateMachine[R], serde: Serde[R], record: r.Record, replay: Callable[[int, R], None]
+) -> Iterator[int]:
+    """Decode and replay a record with a large value; yield the work of each step.
 
     Raises:
         WireError: the record is invalid, or its value would take far more memory than it has bytes.
     """
     key, value = record.key, record.value
     form = None if key is None or value is None else serde.form(key, value)
-    if form is None or value is None:
-        return serde.decode(key, value)
-    steps = decode_slices(*form, value)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return serde.decode(key, value, end.value)
-        yield ELEMENTS_PER_YIELD * ELEMENT_COST_BYTES
+    parsed = None
+    if form is not None and value is not None:
+        decoding = decode_in_steps(*form, value)
+        while True:
+            try:
+                next(decoding)
+            except StopIteration as end:
+                parsed = end.value
+                break
+            yield ELEMENTS_PER_YIELD * ELEMENT_COST_BYTES
+    decoded = serde.decode(key, value, parsed)
+    if decoded is None:
+        return
+    if isinstance(machine, SteppedReplay):
+        for _ in machine.replay_in_steps(record.offset, decoded, replay):
+            yield REPLAY_STEP_BYTES
+    else:
+        replay(record.offset, decoded)

@@ -26,7 +26,7 @@ from ottla.broker.coordinator import errors
 from ottla.broker.coordinator.errors import CoordinatorStateError, to_client_error, wrap_state_errors
 from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
-from ottla.broker.coordinator.record_batches import CoordinatorBatch, Serde, build_batches
+from ottla.broker.coordinator.record_batches import CoordinatorBatch, Encoded, Serde, build_batches, encode_records
 from ottla.broker.coordinator.shard_state import (
     CoordinatorState,
     DeferredReplies,
@@ -148,7 +148,7 @@ class Shard(Generic[R]):
         """Decide, append, replay, set timers, answer: in that order."""
         fx = self._handle(event)
         self._send_replies(fx.immediate_replies)
-        error = self._write(fx)
+        error = self._write(fx, map(self._serde.encode, fx.records))
         self._set_timers(fx.timers)
         if not fx.records and fx.txn is None and isinstance(event, WriteResult):
             self._send_replies(fx.replies)  # what they hung on is committed, or never will be
@@ -186,7 +186,11 @@ class Shard(Generic[R]):
                 assert part.continuation is None
                 assert part.on_commit_outcome is None, "only the whole has something to settle"
                 self._send_replies(part.immediate_replies)
-                error = self._write(part)
+                encoded = await encode_records(self._serde, part.records)
+                if self.state is not CoordinatorState.ACTIVE:
+                    self._send_replies(part.replies, ErrorCode.NOT_COORDINATOR)
+                    break
+                error = self._write(part, encoded)
                 self._set_timers(part.timers)
                 self._complete(part, error)
                 if error is not ErrorCode.NONE:
@@ -233,20 +237,14 @@ class Shard(Generic[R]):
 
     # ------------------------------------------------------------------ the log
 
-    def _write(self, fx: Effects[R]) -> ErrorCode:
-        """Append and replay; says what went wrong.
-
-        The log refuses a record larger than ``max.message.bytes``; what was appended before its batch stays.
-
-        Raises:
-            CoordinatorStateError: a record cannot be encoded or replayed.
-        """
+    def _write(self, fx: Effects[R], encoded: Encoded) -> ErrorCode:
+        """Append and replay; a record larger than ``max.message.bytes`` is refused, earlier batches stay."""
         assert self.state is CoordinatorState.ACTIVE
         if not fx.records and fx.txn is None:
             return ErrorCode.NONE
         now, limit = self._dependencies.env.now_ms(), self.replica.log.config.max_message_bytes
         try:
-            for batch in wrap_state_errors(build_batches(self.machine, self._serde, fx, limit, now)):
+            for batch in wrap_state_errors(build_batches(self.machine, self._serde, fx, encoded, limit, now)):
                 self._append(batch, now)
         except ProtocolError as error:
             return error.code

@@ -1,27 +1,43 @@
-"""What groups of the new kinds have in common: epochs, members, a target for each, and work on them in slices.
+"""Groups with a target assignment for each member: state, and work on it in slices.
 
-Source: ``ModernGroup.java``, ``TargetAssignmentBuilder.java`` (apache/kafka 4.3.1), KIP-848.
+Source: ``ModernGroup.java``, ``ModernGroupMember.java``, ``TargetAssignmentBuilder.java`` (apache/kafka 4.3.1),
+KIP-848.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import repeat
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, Generic, TypeVar
 
+from ottla.broker.groups.assignors.group_spec import Assignment
 from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.java_collections.iteration_order import JavaSortedStrings
+from ottla.broker.groups.subscription_counts import (
+    CountedSubscriptions,
+    SubscriptionCounts,
+    adjust_subscription_counts_in_steps,
+)
 from ottla.broker.groups.topic_metadata import HASHING_WORK, GroupTopicMetadata
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 M = TypeVar("M")
+N = TypeVar("N", bound="ModernGroupMember")
 T = TypeVar("T")
 R = TypeVar("R")
 MAX_RESTORED_PER_SLICE = 200
+MAX_NAMES_AT_ONCE = 4_000
+"""Names of topics that are compared and counted without a pause."""
 ONE_BY_ONE = repeat(1)
+Update = Callable[[GroupEffects], Generator[None, None, None]]
+"""Adds to the effects it is given; yields between two steps."""
+LEAVE_GROUP_MEMBER_EPOCH = -1
+"""The epoch of a heartbeat by which a member leaves."""
 
 
-class ModernGroup(Generic[M, T]):
-    """A group of members M, each with a target T."""
+class AssignedGroup(Generic[M, T]):
+    """A consumer, share or streams group: members M, each with a target T."""
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id
@@ -29,14 +45,14 @@ class ModernGroup(Generic[M, T]):
         self.metadata_hash = 0
         self.target_epoch = 1
         self.target_computed_ms = 0
-        """When the target was computed; 0 where that is not known."""
+        """Time at which the target was computed; 0 where that is not known."""
         self.members: dict[str, M] = {}
         self.target: dict[str, T] = {}
         self.hash_checked_epoch: int | None = None
-        """Soft: up to which epoch the metadata hash is known to be right; None where it must be looked at anew."""
+        """Soft: up to which epoch the metadata hash is known to be right; None where it must be computed again."""
 
     def require_member(self, member_id: str) -> M:
-        """A member.
+        """Return a member.
 
         Raises:
             ProtocolError: UNKNOWN_MEMBER_ID.
@@ -49,16 +65,92 @@ class ModernGroup(Generic[M, T]):
 
     @property
     def is_metadata_stale(self) -> bool:
-        """Whether the metadata hash must be looked at."""
+        """Whether the metadata hash must be computed again."""
         return self.hash_checked_epoch is None or self.epoch < self.hash_checked_epoch
 
     def is_assignment_due(self, interval_ms: int, now_ms: int) -> bool:
-        """Whether a new target may be computed: the last one must have had its time."""
+        """Return whether the interval since the last computation of the target is over."""
         return self.target_computed_ms == 0 or interval_ms == 0 or now_ms >= self.target_computed_ms + interval_ms
+
+    def update(self, member: M) -> None:
+        """Replay the state of a member."""
+        for _ in self.update_in_steps(member):
+            pass
+
+    def update_in_steps(self, member: M) -> Iterator[None]:
+        """Replay the state of a member; yield between two steps."""
+        raise NotImplementedError
+
+    def remove(self, member_id: str) -> None:
+        """Replay the end of a member."""
+        raise NotImplementedError
+
+    def finish_replay(self) -> Generator[None, None, None]:
+        """Do what replay has put off; yield between two steps."""
+        yield from ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModernGroupMember:
+    """A member of a consumer or share group."""
+
+    id: str
+    epoch: int = 0
+    previous_epoch: int = -1
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: Set[str] = frozenset()
+
+
+class ModernGroup(AssignedGroup[N, Assignment]):
+    """A consumer or share group: its members subscribe to topics."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.subscriptions = CountedSubscriptions()
+
+    @property
+    def subscribed_topic_names(self) -> SubscriptionCounts:
+        """Number of members that subscribe to each topic."""
+        return self.subscriptions.counts
+
+    def finish_replay(self) -> Generator[None, None, None]:
+        """Count large subscriptions that were replayed; yield between two steps."""
+        return self.subscriptions.count_pending()
+
+    def count_subscription(self, old: N | None, new: N | None) -> None:
+        """Replay a change of the topics that a member subscribes to: equal subscriptions are one object."""
+        if old is None or new is None or old.subscribed_topic_names is not new.subscribed_topic_names:
+            for member, by in ((old, -1), (new, 1)):
+                if member is not None:
+                    self.subscriptions.adjust(member.subscribed_topic_names, by_name=by)
+
+    def shared_subscription(self, member: N, names: Set[str]) -> Generator[None, None, Set[str]]:
+        """Return the object that already stands for these topics: of this member, or a large one of any member.
+
+        Yield between two steps.
+        """
+        if not isinstance(names, JavaSortedStrings):
+            return member.subscribed_topic_names if names == member.subscribed_topic_names else names
+        for other in (member, *self.members.values()):
+            if (yield from names.equals_in_steps(other.subscribed_topic_names)):
+                return other.subscribed_topic_names
+        return names
+
+    def subscribed_topics_after(self, old: N, new: N | None) -> Generator[None, None, SubscriptionCounts]:
+        """Return the counts of topics once a member has changed, or is gone; yield between two steps."""
+        yield from self.finish_replay()
+        counts = dict(self.subscribed_topic_names)
+        if new is None or old.subscribed_topic_names is not new.subscribed_topic_names:
+            yield from adjust_subscription_counts_in_steps(counts, old.subscribed_topic_names, by_name=-1)
+            if new is not None:
+                yield from adjust_subscription_counts_in_steps(counts, new.subscribed_topic_names, by_name=1)
+        return counts
 
 
 def restore_member_timers(
-    groups: Iterable[ModernGroup[M, Any]], arm: Callable[[str, M, GroupEffects], None]
+    groups: Iterable[AssignedGroup[M, Any]], arm: Callable[[str, M, GroupEffects], None]
 ) -> Iterator[GroupEffects]:
     """The shard has been read: set every member's timers, a slice at a time."""
     fx = GroupEffects()
@@ -71,16 +163,47 @@ def restore_member_timers(
     yield fx
 
 
-def continue_after_hashing(
-    topics: GroupTopicMetadata, cold: list[str], fx: GroupEffects, go_on: Callable[[GroupEffects], None]
+def update_in_slices(
+    groups: Mapping[str, ModernGroup[Any]],
+    group_id: str,
+    topics: GroupTopicMetadata,
+    names: Iterable[Collection[str]],
+    fx: GroupEffects,
+    update: Update,
 ) -> None:
-    """Look at very many topics in slices, and only then go on, with what ``fx`` would write as the first of it."""
+    """Run an update of a group: in slices where it takes long.
+
+    ``names``: the topics that it looks at. Their hashes are computed first, where they are not known.
+    """
+    cold = topics.unhashed(*names)
+
+    def hash_and_update(rest: GroupEffects) -> Generator[None, None, None]:
+        yield from topics.hash_in_steps(cold)
+        yield from update(rest)
+
+    run_update(fx, hash_and_update, is_long=bool(cold) or sum(map(len, names)) > MAX_NAMES_AT_ONCE)
+    if fx.continuation is not None:
+        fx.continuation = chain(fx.continuation, finish_replay_in_slices(groups, group_id))
+
+
+def finish_replay_in_slices(groups: Mapping[str, ModernGroup[Any]], group_id: str) -> Iterator[GroupEffects]:
+    """Do in slices what replay of the records of a group has put off: the group may be a new one."""
+    group = groups.get(group_id)
+    if group is not None:
+        yield from run_in_slices(group.finish_replay())
+
+
+def run_update(fx: GroupEffects, update: Update, *, is_long: bool) -> None:
+    """Run an update, at once or in slices: what ``fx`` would write is then the first of what it writes."""
+    if not is_long:
+        for _ in update(fx):
+            pass
+        return
     records, fx.records = fx.records, []
 
     def slices() -> Iterator[GroupEffects]:
-        yield from run_in_slices(topics.hash_in_steps(cold))
         rest = GroupEffects(records=records)
-        go_on(rest)
+        yield from run_in_slices(update(rest))
         yield from rest.flatten()
 
     fx.continue_with(slices(), HASHING_WORK)

@@ -6,6 +6,7 @@ Source: ``GroupCoordinatorRecordHelpers.java``, ``CoordinatorRecordSerde.java`` 
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ _TYPE = struct.Struct(">h")
 OFFSET_VALUE_VERSION = 4
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
+MAX_ELEMENTS_AT_ONCE = 1_000
+"""Elements of arrays that are encoded without a pause."""
 MAX_EPOCH = 2**31 - 1 - 2**16
 """A group at the largest int32 could have no next epoch; it would take decades of rebalances to come near it."""
 _GROUP_EPOCH_RECORD_TYPES = frozenset({3, 11, 17})
@@ -73,25 +76,31 @@ def _numbers() -> dict[type[Message], int]:
     return {classes[0]: number for number, classes in modern_record_types().items()}
 
 
-def _encode_modern(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    key = _TYPE.pack(_numbers()[type(record.key)]) + compiler.encode(record.key, 0)
-    return key, None if record.value is None else _TYPE.pack(0) + compiler.encode(record.value, 0)
+def _type_and_version(record: GroupRecord) -> tuple[int, int]:
+    """Return the type of a record, and the version of its value."""
+    cls = type(record.key)
+    if cls is offset_records.GroupMetadataKey:
+        return 2, GROUP_VALUE_VERSION
+    if cls is not offset_records.OffsetCommitKey:
+        return _numbers()[cls], 0
+    expires = isinstance(record.value, offset_records.OffsetCommitValue) and record.value.expire_timestamp != -1
+    return 1, OFFSET_VALUE_VERSION_WITH_EXPIRY if expires else OFFSET_VALUE_VERSION
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value bytes."""
-    cls = type(record.key)
-    if cls is not offset_records.OffsetCommitKey and cls is not offset_records.GroupMetadataKey:
-        return _encode_modern(record)
-    kind = 2 if cls is offset_records.GroupMetadataKey else 1
+    """Return key and value as bytes."""
+    kind, version = _type_and_version(record)
     key = _TYPE.pack(kind) + compiler.encode(record.key, 0)
-    if record.value is None:
-        return key, None
-    version = GROUP_VALUE_VERSION
-    if isinstance(record.value, offset_records.OffsetCommitValue):
-        expires = record.value.expire_timestamp != -1
-        version = OFFSET_VALUE_VERSION_WITH_EXPIRY if expires else OFFSET_VALUE_VERSION
-    return key, _TYPE.pack(version) + compiler.encode(record.value, version)
+    return key, None if record.value is None else _TYPE.pack(version) + compiler.encode(record.value, version)
+
+
+def encode_in_steps(record: GroupRecord) -> Generator[None, None, tuple[bytes, bytes | None]]:
+    """Return key and value as `encode` does; yield between two steps of a value with many elements."""
+    if record.value is None or not compiler.has_more_elements_than(record.value, MAX_ELEMENTS_AT_ONCE):
+        return encode(record)
+    kind, version = _type_and_version(record)
+    chunks = yield from compiler.encode_job(record.value, version)
+    return _TYPE.pack(kind) + compiler.encode(record.key, 0), b"".join([_TYPE.pack(version), *chunks])
 
 
 def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:

@@ -6,7 +6,7 @@ the first of them comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,15 +33,11 @@ from ottla.wire.messages import heartbeat as hb
 if TYPE_CHECKING:
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
     from ottla.broker.groups.consumer.groups import ConsumerGroups
+    from ottla.broker.groups.modern_group import AssignedGroup
     from ottla.broker.groups.share.groups import ShareGroups
     from ottla.broker.groups.share.share_group import ShareGroup
     from ottla.broker.groups.streams.groups import StreamsGroups
     from ottla.broker.groups.streams.streams_group import StreamsGroup
-
-SHARE_RECORD_TYPES = range(10, 16)
-"""The types of the records of share groups."""
-STREAMS_RECORD_TYPES = range(17, 24)
-"""And of streams groups."""
 
 
 class EndOffsetsTransaction(NamedTuple):
@@ -331,12 +327,25 @@ class GroupStateMachine:
         elif isinstance(key, offset_records.GroupMetadataKey):
             assert value is None or isinstance(value, offset_records.GroupMetadataValue)
             self.classic_groups.replay(key, value)
-        elif key.SPEC.key in SHARE_RECORD_TYPES:  # type: ignore[attr-defined]  # every key has a type
-            self.share_groups.replay(record)
-        elif key.SPEC.key in STREAMS_RECORD_TYPES:  # type: ignore[attr-defined]
-            self.streams_groups.replay(record)
         else:
-            self.consumer_groups.replay(record)
+            for _ in self._replay_modern(record):
+                pass
+
+    def replay_in_steps(
+        self, offset: int, record: GroupRecord, replay: Callable[[int, GroupRecord], None]
+    ) -> Iterator[None]:
+        """Replay a large record as ``replay`` does; yield between two steps. Nothing reads the state before the end."""
+        if isinstance(record.key, offset_records.OffsetCommitKey | offset_records.GroupMetadataKey):
+            replay(offset, record)
+            return
+        group = yield from self._replay_modern(record)
+        if group is not None:
+            yield from group.finish_replay()
+
+    def _replay_modern(self, record: GroupRecord) -> Generator[None, None, AssignedGroup[Any, Any] | None]:
+        from ottla.broker.groups.replay import replay_record
+
+        return replay_record(self, record)
 
     def _ensure_simple_group(self, group_id: str) -> None:
         """Who commits and was in no group before is a simple consumer: its group never has members."""

@@ -86,18 +86,18 @@ class GroupTopicMetadata:
         """Nobody reads this topic any more."""
         self._hashes.pop(name, None)
 
-    def _existing(self, names: Collection[str]) -> list[str]:
-        """Those that exist, in any order: of the names and the topics the fewer are looked up."""
+    def existing(self, names: Collection[str]) -> list[str]:
+        """Return the topics that exist, in any order: of the names and the topics the fewer are looked up."""
         topics = self.image.topics
         if len(names) > len(topics) and isinstance(names, Set | Mapping):
             return [name for name in topics if name in names]
         return [name for name in names if name in topics]
 
-    def unhashed(self, names: Iterable[str]) -> list[str]:
-        """Those that exist and whose hash is not known, where they are more than one turn's; else none."""
+    def unhashed(self, *subscriptions: Collection[str]) -> list[str]:
+        """Return the topics whose hash is not known, where they are more than one slice's; else none."""
         topics, hashes = self.image.topics, self._hashes
-        found = [name for name in names if name not in hashes and name in topics]
-        return found if sum(_hashing_work(topics[name]) for name in found) > MAX_HASHED_PER_SLICE else []
+        found = {name: None for names in subscriptions for name in self.existing(names) if name not in hashes}
+        return list(found) if sum(_hashing_work(topics[name]) for name in found) > MAX_HASHED_PER_SLICE else []
 
     def hash_in_steps(self, names: list[str], at_once: int = MAX_HASHED_PER_SLICE) -> Generator[None, None, None]:
         """Have the hashes of these at hand, step by step; what was touched meanwhile is found later."""
@@ -114,7 +114,7 @@ class GroupTopicMetadata:
     def hash_of(self, names: Collection[str]) -> int:
         """The hash of those topics that exist; 0 where there are none."""
         parts, topics = [], self.image.topics
-        for name in iteration_order.sort_strings(self._existing(names)):
+        for name in iteration_order.sort_strings(self.existing(names)):
             known = self._hashes.get(name)
             if known is None:
                 known = self._hashes[name] = topic_hash(topics[name], self.image)
@@ -124,22 +124,23 @@ class GroupTopicMetadata:
     def ids(self, names: Collection[str]) -> list[bytes]:
         """The ids of those topics that exist."""
         topics = self.image.topics
-        return [topics[name].id for name in self._existing(names)]
+        return [topics[name].id for name in self.existing(names)]
 
     def ids_in_hash_set_order(self, names: Collection[str]) -> list[bytes]:
         """The ids of those topics that exist, in the order of a ``HashSet`` that all the names were copied to."""
         topics = self.image.topics
-        there = self._existing(names)
+        there = self.existing(names)
         for name in there:
             if name not in self._name_hashes:
                 self._name_hashes[name] = iteration_order.string_hash(name)
         order = iteration_order.hash_map_order(there, copied=len(names), hash_of=self._name_hashes.__getitem__)
         return [topics[name].id for name in order]
 
-    def total_partitions(self, names: Collection[str]) -> int:
-        """How many partitions those topics have that exist."""
+    def total_partitions(self, *subscriptions: Collection[str]) -> int:
+        """Return how many partitions the topics of subscriptions have together."""
         topics = self.image.topics
-        return sum(len(topics[name].partitions) for name in self._existing(names))
+        found = {name for names in subscriptions for name in self.existing(names)}
+        return sum(len(topics[name].partitions) for name in found)
 
     def partition_count(self, topic_id: bytes) -> int:
         """How many partitions a topic has that exists."""

@@ -13,7 +13,12 @@ from ottla.broker.groups.settings import BoundedSetting, ConsumerGroupSettings
 from ottla.broker.groups.state_machine import GroupStateMachine, TopicMetadataChanged
 from ottla.broker.tests.handler_fixture import topic_id_of
 from ottla.controller.metadata.image import RESOURCE_GROUP, MetadataImage, PartitionRegistration, TopicImage
+from ottla.wire.codec import compiler
 from ottla.wire.messages import consumer_group_heartbeat, consumer_group_records
+from ottla.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+)
 
 LED = PartitionRegistration((1,), (1,), 1, 1, 1)
 RECORD_TYPE_NAMES = {
@@ -44,6 +49,11 @@ def assignment_by_letter(assignment: consumer_group_heartbeat.Assignment | None)
     if assignment is None:
         return None
     return {row.topic_id.decode().rstrip("-"): sorted(row.partitions) for row in assignment.topic_partitions}
+
+
+def decode_partitions(assignment: bytes) -> list[ConsumerProtocolAssignmentTopicPartition]:
+    """Return the partitions of an assignment of the classic protocol."""
+    return compiler.decode(ConsumerProtocolAssignment, 3, assignment, 2)[0].assigned_partitions
 
 
 class ConsumerGroupShard(GroupShardFixture):

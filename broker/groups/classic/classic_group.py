@@ -6,17 +6,18 @@ Source: ``ClassicGroup.java``, ``ClassicGroupMember.java``, ``ClassicGroupState.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ottla.broker.coordinator.record_batches import LARGE_VALUE_BYTES, decode_slices
-from ottla.wire.codec import compiler
+from ottla.broker.coordinator.record_batches import decode_in_steps
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import offset_records
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
+TOPICS_PER_STEP = 1_000
+MEMBERS_PER_STEP = 200
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """The protocol type of consumers; others (Connect's, say) use the same machine with metadata of their own."""
 
@@ -250,23 +251,30 @@ class ClassicGroup:
 
     @classmethod
     def from_record_value(cls, group_id: str, value: offset_records.GroupMetadataValue) -> ClassicGroup:
-        """A group from its record: stable where it has members, else empty.
-
-        Nobody vouches for what a log holds: of a member, or an instance, named twice the last row counts.
-        """
+        """Return a group from its record."""
         group = cls(group_id)
-        group.generation = value.generation
-        group.protocol_type = value.protocol_type or None
-        group.state_since_ms = value.current_state_timestamp
-        for stored in value.members:
-            twin = (
-                group.static_member_ids.get(stored.group_instance_id) if stored.group_instance_id is not None else None
-            )
-            for named in (stored.member_id, twin):
-                if named in group.members:
-                    group.remove(named)
+        for _ in group.restore(value):
+            pass
+        return group
+
+    def restore(self, value: offset_records.GroupMetadataValue) -> Iterator[None]:
+        """Take over the record of this new group: stable where it has members, else empty. Yield between two steps.
+
+        Clients may write to the log: of rows that name the same member, or the same instance, the last one counts.
+        """
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type or None
+        self.state_since_ms = value.current_state_timestamp
+        for number, stored in enumerate(value.members, 1):
+            if number % MEMBERS_PER_STEP == 0:
+                yield
+            instance_id = stored.group_instance_id
+            same_instance = None if instance_id is None else self.static_member_ids.get(instance_id)
+            for named in (stored.member_id, same_instance):
+                if named in self.members:
+                    self.remove(named)
             rebalance = stored.rebalance_timeout if stored.rebalance_timeout >= 0 else stored.session_timeout
-            group.add(
+            self.add(
                 ClassicGroupMember(
                     stored.member_id,
                     stored.group_instance_id,
@@ -279,10 +287,9 @@ class ClassicGroup:
                 )
             )
         if value.members:
-            group.state = ClassicGroupState.STABLE
-            group.protocol = value.protocol
-            group.leader = value.leader
-        return group
+            self.state = ClassicGroupState.STABLE
+            self.protocol = value.protocol
+            self.leader = value.leader
 
 
 def subscribed_topics(group: ClassicGroup) -> Generator[None, None, set[str] | None]:
@@ -297,11 +304,11 @@ def subscribed_topics(group: ClassicGroup) -> Generator[None, None, set[str] | N
         if len(raw) < 2:
             return None
         try:  # every later version begins as version 0 does
-            if len(raw) < LARGE_VALUE_BYTES:
-                said = compiler.decode(ConsumerProtocolSubscription, 0, raw, 2)[0]
-            else:
-                said = yield from decode_slices(ConsumerProtocolSubscription, 0, raw)
-            out.update(said.topics)
+            said = yield from decode_in_steps(ConsumerProtocolSubscription, 0, raw)
         except WireError:
             return None
+        for first in range(0, len(said.topics), TOPICS_PER_STEP):
+            out.update(said.topics[first : first + TOPICS_PER_STEP])
+            if first:
+                yield
     return out

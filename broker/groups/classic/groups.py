@@ -62,10 +62,16 @@ class ClassicGroups:
     def _restore(self, now_ms: int) -> Iterator[GroupEffects]:
         fx = GroupEffects()
         for number, (group_id, value) in enumerate(self.persisted_groups.items(), 1):
-            group = self.groups[group_id] = ClassicGroup.from_record_value(group_id, value)
+            group = ClassicGroup(group_id)
+            for _ in group.restore(value):
+                yield GroupEffects()
+            self.groups[group_id] = group
             for member in group.members.values():
                 rebalance.arm_session(group, member, now_ms, fx)
-            if number % MAX_RESTORED_PER_SLICE == 0 or len(fx.timers) > MAX_RESTORED_PER_SLICE:
+                if len(fx.timers) > MAX_RESTORED_PER_SLICE:
+                    yield fx
+                    fx = GroupEffects()
+            if number % MAX_RESTORED_PER_SLICE == 0:
                 yield fx
                 fx = GroupEffects()
         yield fx

@@ -5,7 +5,9 @@ Source: ``GroupMetadataManager.classicGroupJoinToConsumerGroup`` (apache/kafka 4
 
 from __future__ import annotations
 
+from collections.abc import Generator, Set
 from dataclasses import replace
+from functools import partial
 
 from ottla.broker.groups.classic import rebalance as rb
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, GroupRequest
@@ -22,10 +24,15 @@ from ottla.broker.groups.consumer.member_update import (
     new_epoch,
     update_group,
 )
+from ottla.broker.groups.modern_group import run_update
+from ottla.broker.groups.record_arrays import read_names
 from ottla.jobs.state_machine import CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import consumer_group_records, join_group
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+
+MAX_BYTES_AT_ONCE = 16 * 1024
+"""Bytes of a subscription that is decoded without a pause."""
 
 
 def join_classic_member(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now_ms: int) -> GroupEffects:
@@ -40,13 +47,30 @@ def join_classic_member(groups: ConsumerGroups, group: ConsumerGroup, call: Grou
     if request.group_instance_id is None and not request.member_id and call.version >= 4:
         answer = rb.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id, call.version)
         return GroupEffects(replies=[RequestReply(call.pending_request, answer)])
-    said = _decode_subscription(request)
     response = join_group.JoinGroupResponse()
     fx = GroupEffects(replies=[RequestReply(call.pending_request, response)])
+    is_long = len(request.protocols[0].metadata) > MAX_BYTES_AT_ONCE
+    run_update(fx, partial(_join, groups, group, call, member_id, response, now_ms), is_long=is_long)
+    return fx
+
+
+def _join(
+    groups: ConsumerGroups,
+    group: ConsumerGroup,
+    call: GroupRequest,
+    member_id: str,
+    response: join_group.JoinGroupResponse,
+    now_ms: int,
+    fx: GroupEffects,
+) -> Generator[None, None, None]:
+    """Decode the subscription, which may hold 300,000 topics, and let the group follow it."""
+    request: join_group.JoinGroupRequest = call.request
+    said, names = yield from _decode_subscription(request)
     member = _get_or_create_member(group, request, member_id, fx)
     known = group.static_member(request.group_instance_id)
     downgrades = known is not None and is_downgrade_due(groups, group, [known], replaced=True)
-    updated = _updated_member(member, call, said)
+    names = yield from group.shared_subscription(member, names)
+    updated = _updated_member(member, call, said, names)
     if updated != member:
         fx.records.append(records.member_record(group.id, updated))
     bump = updated.subscribed_topic_names != member.subscribed_topic_names
@@ -59,13 +83,13 @@ def join_classic_member(groups: ConsumerGroups, group: ConsumerGroup, call: Grou
     def finish(group: ConsumerGroup, step: MemberUpdate, moved: ConsumerGroupMember, fx: GroupEffects) -> None:
         _answer(groups, group, moved, request, response, now_ms, fx, stays=not downgrades)
 
-    step = MemberUpdate(member, bump, consumer_protocol.owned_partitions(said, groups.topics.image))
-    ask = GroupUpdateOptions(bump, now_ms, finish)
+    owned = consumer_protocol.owned_partitions(said, groups.topics.image)
+    yield
+    step, ask = MemberUpdate(member, bump, owned), GroupUpdateOptions(bump, now_ms, finish)
     if downgrades:
-        _downgrade(groups, group, step, updated, ask, fx)
+        yield from _downgrade(groups, group, step, updated, ask, fx)
     else:
         update_group(groups, group, step, updated, ask, fx)
-    return fx
 
 
 def _check(groups: ConsumerGroups, group: ConsumerGroup, request: join_group.JoinGroupRequest, member_id: str) -> None:
@@ -79,10 +103,19 @@ def _check(groups: ConsumerGroups, group: ConsumerGroup, request: join_group.Joi
         raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
-def _decode_subscription(request: join_group.JoinGroupRequest) -> ConsumerProtocolSubscription:
+def _decode_subscription(
+    request: join_group.JoinGroupRequest,
+) -> Generator[None, None, tuple[ConsumerProtocolSubscription, Set[str]]]:
+    """Return the subscription of a member and its topics; yield between two steps.
+
+    Raises:
+        ProtocolError: UNKNOWN_SERVER_ERROR: it is invalid, or the member's record would be too large.
+    """
+    room = consumer_protocol.LARGEST_BYTES - sum(len(protocol.metadata) for protocol in request.protocols)
     try:
-        return consumer_protocol.decode_subscription(request.protocols[0].metadata)
-    except WireError:
+        said = yield from consumer_protocol.decode_subscription(request.protocols[0].metadata)
+        return said, (yield from read_names(said.topics, room))
+    except (WireError, OverflowError):
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
 
 
@@ -102,7 +135,7 @@ def _get_or_create_member(
 
 
 def _updated_member(
-    member: ConsumerGroupMember, call: GroupRequest, said: ConsumerProtocolSubscription
+    member: ConsumerGroupMember, call: GroupRequest, said: ConsumerProtocolSubscription, names: Set[str]
 ) -> ConsumerGroupMember:
     request: join_group.JoinGroupRequest = call.request
     protocols = [consumer_group_records.ClassicProtocol(name, bytes(data)) for name, data in rb.protocols_of(request)]
@@ -112,7 +145,7 @@ def _updated_member(
         instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
         rack_id=said.rack_id or member.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if rebalance == -1 else rebalance,
-        subscribed_topic_names=frozenset(said.topics),
+        subscribed_topic_names=names,
         subscribed_regex="",
         client_id=call.client_id,
         client_host=f"/{call.client_host}",
@@ -127,11 +160,11 @@ def _downgrade(
     updated: ConsumerGroupMember,
     ask: GroupUpdateOptions,
     fx: GroupEffects,
-) -> None:
+) -> Generator[None, None, None]:
     """The last member of the new protocol came back in the older one: so does the group."""
     epoch = group.epoch
     if ask.bumps_epoch or group.is_metadata_stale:
-        epoch, _ = new_epoch(groups, group, step.member, updated, fx, bump=ask.bumps_epoch)
+        epoch, _ = yield from new_epoch(groups, group, step.member, updated, fx, bump=ask.bumps_epoch)
     stale = group.target_epoch < epoch
     moved = updated
     if not stale:

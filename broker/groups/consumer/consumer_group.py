@@ -5,18 +5,18 @@ Source: ``ModernGroup.java``, ``ConsumerGroup.java``, ``ConsumerGroupMember.java
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import chain
 from typing import NamedTuple
 
-from ottla.broker.groups.assignors.group_spec import EMPTY_ASSIGNMENT, Assignment
+from ottla.broker.groups.assignors.group_spec import EMPTY_ASSIGNMENT, PARTITIONS_PER_STEP, Assignment
 from ottla.broker.groups.java_collections import iteration_order
-from ottla.broker.groups.modern_group import ModernGroup
+from ottla.broker.groups.modern_group import ModernGroup, ModernGroupMember
 from ottla.broker.groups.subscription_counts import adjust_count
 from ottla.wire.messages.consumer_group_records import ClassicMemberMetadata
 
-LEAVE_GROUP_MEMBER_EPOCH = -1
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 """The epoch of a static member that will be back."""
 PartitionEpochs = Mapping[bytes, Mapping[int, int]]
@@ -38,19 +38,12 @@ class ConsumerMemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerGroupMember:
+class ConsumerGroupMember(ModernGroupMember):
     """One member. ``classic_metadata`` is there for one that speaks the older protocol."""
 
-    id: str
-    epoch: int = 0
-    previous_epoch: int = -1
     state: ConsumerMemberState = ConsumerMemberState.STABLE
     instance_id: str | None = None
-    rack_id: str | None = None
     rebalance_timeout_ms: int = -1
-    client_id: str = ""
-    client_host: str = ""
-    subscribed_topic_names: frozenset[str] = frozenset()
     subscribed_regex: str | None = ""
     assignor: str | None = None
     assigned: PartitionEpochs = field(default_factory=dict)
@@ -74,43 +67,12 @@ class ConsumerGroupMember:
 class ResolvedRegularExpression(NamedTuple):
     """The topics a regular expression stood for, as of an image's offset and a time (ms since 1970)."""
 
-    topics: frozenset[str]
+    topics: Set[str]
     image_offset: int
     resolved_ms: int
 
 
-class SubscriptionCount(NamedTuple):
-    """How many members, and how many regular expressions, name a topic."""
-
-    by_name_count: int = 0
-    by_regex_count: int = 0
-
-
-SubscriptionCounts = dict[str, SubscriptionCount]
-
-
-def adjust_subscription_counts(
-    names: SubscriptionCounts, topics: Set[str], by_name: int = 0, by_regex: int = 0
-) -> None:
-    """Count topics up or down; those nobody names any more go. A member may name 200,000: equal counts are one object,
-    and what is new is taken in at once.
-    """
-    known = names.keys() & topics
-    moved: dict[SubscriptionCount, SubscriptionCount] = {}
-    for topic in known:
-        old = names[topic]
-        new = moved.get(old)
-        if new is None:
-            new = moved[old] = SubscriptionCount(old.by_name_count + by_name, old.by_regex_count + by_regex)
-        if new.by_name_count <= 0 and new.by_regex_count <= 0:
-            del names[topic]
-        else:
-            names[topic] = new
-    if by_name > 0 or by_regex > 0:
-        names.update(dict.fromkeys(topics - known if known else topics, SubscriptionCount(by_name, by_regex)))
-
-
-class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
+class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     """One group. `update` and `remove` are for the replay of its records alone."""
 
     def __init__(self, group_id: str) -> None:
@@ -119,7 +81,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
         self.has_partition_metadata = False
         """Whether a record of type 4, of before 4.1, is still to be taken away."""
         self.static_member_ids: dict[str, str] = {}
-        self.subscribed_topic_names: SubscriptionCounts = {}
         self.subscribed_regex_counts: dict[str, int] = {}
         self.assignor_counts: dict[str, int] = {}
         self.classic_member_count = 0
@@ -128,35 +89,36 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
 
     # ------------------------------------------------------------------ replay
 
-    def update(self, member: ConsumerGroupMember) -> None:
-        """A member is like this now."""
+    def update_in_steps(self, member: ConsumerGroupMember) -> Iterator[None]:
+        """Replay the state of a member; yield between two steps."""
         old = self.members.get(member.id)
         self.members[member.id] = member
         self._adjust_counts(old, member)
         if old is not None:
-            self._remove_owned(old)
-        self._add_owned(member.assigned, member.epoch)
-        self._add_owned(member.revoking, member.epoch)
+            yield from self._remove_owned(old)
+        yield from self._add_owned(member.assigned, member.epoch)
+        yield from self._add_owned(member.revoking, member.epoch)
         if member.instance_id is not None:
             self.static_member_ids[member.instance_id] = member.id
 
     def remove(self, member_id: str) -> None:
-        """A member is gone."""
+        """Replay the end of a member."""
         old = self.members.pop(member_id, None)
         if old is None:
             return
         self._adjust_counts(old, None)
-        self._remove_owned(old)
+        for _ in self._remove_owned(old):
+            pass
         if old.instance_id is not None and self.static_member_ids.get(old.instance_id) == member_id:
             del self.static_member_ids[old.instance_id]
 
     def _adjust_counts(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
         if old is not None and new is not None and old.has_same_metadata(new):
             return
+        self.count_subscription(old, new)
         for member, by in ((old, -1), (new, 1)):
             if member is None:
                 continue
-            adjust_subscription_counts(self.subscribed_topic_names, member.subscribed_topic_names, by_name=by)
             adjust_count(self.subscribed_regex_counts, member.subscribed_regex, by)
             adjust_count(self.assignor_counts, member.assignor, by)
             if member.classic_metadata is not None:
@@ -164,33 +126,42 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
                 for protocol in member.classic_metadata.supported_protocols:
                     adjust_count(self.classic_protocol_counts, protocol.name, by)
 
-    def _remove_owned(self, member: ConsumerGroupMember) -> None:
-        """What a member held is free, but for what somebody else has taken over since."""
-        for held in (member.assigned, member.revoking):
-            for topic, partitions in held.items():
-                owners = self.owner_epochs.get(topic)
-                if owners is None:
-                    continue
-                for partition in partitions:
-                    if owners.get(partition) == member.epoch:
-                        del owners[partition]
-                if not owners:
-                    del self.owner_epochs[topic]
+    def _remove_owned(self, member: ConsumerGroupMember) -> Iterator[None]:
+        """Free the partitions of a member, except those that another one has taken over since."""
+        work = 0
+        for topic, partitions in chain(member.assigned.items(), member.revoking.items()):
+            owners = self.owner_epochs.get(topic)
+            if owners is None:
+                continue
+            for partition in partitions:
+                work += 1
+                if owners.get(partition) == member.epoch:
+                    del owners[partition]
+                if work >= PARTITIONS_PER_STEP:
+                    work = 0
+                    yield
+            if not owners:
+                del self.owner_epochs[topic]
 
-    def _add_owned(self, held: PartitionEpochs, epoch: int) -> None:
+    def _add_owned(self, held: PartitionEpochs, epoch: int) -> Iterator[None]:
+        work = 0
         for topic, partitions in held.items():
             owners = self.owner_epochs.setdefault(topic, {})
             for partition in partitions:
+                work += 1
                 owners[partition] = max(epoch, owners.get(partition, epoch))
+                if work >= PARTITIONS_PER_STEP:
+                    work = 0
+                    yield
 
     def set_resolved_regex(self, regex: str, resolved: ResolvedRegularExpression | None) -> None:
         """A regular expression stands for these topics now, or is not needed any more."""
         old = self.resolved_regexes.pop(regex, None)
         if old is not None:
-            adjust_subscription_counts(self.subscribed_topic_names, old.topics, by_regex=-1)
+            self.subscriptions.adjust(old.topics, by_regex=-1)
         if resolved is not None:
             self.resolved_regexes[regex] = resolved
-            adjust_subscription_counts(self.subscribed_topic_names, resolved.topics, by_regex=1)
+            self.subscriptions.adjust(resolved.topics, by_regex=1)
 
     # ------------------------------------------------------------------ what follows from it
 
@@ -231,16 +202,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
             adjust_count(counts, new.assignor, 1)
         return max(iteration_order.hash_map_order(counts), key=counts.__getitem__, default=None)
 
-    def subscribed_topics(self, member: ConsumerGroupMember) -> frozenset[str]:
+    def subscribed_topics(self, member: ConsumerGroupMember) -> Set[str]:
         """The topics a member wants, by name and by what its regular expression stands for."""
         resolved = self.resolved_regexes.get(member.subscribed_regex) if member.subscribed_regex else None
         return member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved.topics
-
-
-def is_homogeneous_subscription(regexes: Mapping[str, int], names: SubscriptionCounts, members: int) -> bool:
-    """Whether all members want the same topics, as far as that can be told by counting."""
-    if not regexes:
-        return all(topic.by_name_count == members for topic in set(names.values()))
-    if next(iter(regexes.values())) != members:
-        return False
-    return all(topic.by_regex_count == 1 and topic.by_name_count <= 0 for topic in set(names.values()))

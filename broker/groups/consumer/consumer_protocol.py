@@ -6,10 +6,10 @@ Source: ``ConsumerProtocol.java``, ``Utils.toConsumerProtocolAssignment`` (apach
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import TypeVar
 
-from ottla.broker.coordinator.record_batches import MAX_BATCH_BYTES
+from ottla.broker.coordinator.record_batches import MAX_BATCH_BYTES, decode_in_steps
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.codec import compiler
@@ -39,30 +39,30 @@ def decode_version(raw: bytes) -> int:
     return min(version, NEWEST_VERSION)
 
 
-def _decode(cls: type[M], raw: bytes) -> M:
+def _decode(cls: type[M], raw: bytes) -> Generator[None, None, M]:
     if len(raw) > LARGEST_BYTES:
         raise WireError(f"embedded metadata too large: {len(raw)} bytes (at most {LARGEST_BYTES})")
-    return compiler.decode(cls, decode_version(raw), raw, 2)[0]
+    return (yield from decode_in_steps(cls, decode_version(raw), raw))
 
 
-def decode_subscription(raw: bytes) -> consumer_protocol.ConsumerProtocolSubscription:
-    """What a member wants.
+def decode_subscription(raw: bytes) -> Generator[None, None, consumer_protocol.ConsumerProtocolSubscription]:
+    """Decode the subscription of a member; yield between two steps.
 
     Raises:
-        WireError: it cannot be read.
+        WireError: the bytes are invalid, or too many.
     """
     return _decode(consumer_protocol.ConsumerProtocolSubscription, raw)
 
 
-def decode_assignment(raw: bytes) -> consumer_protocol.ConsumerProtocolAssignment:
-    """What a member was given; none where nothing was said.
+def decode_assignment(raw: bytes) -> Generator[None, None, consumer_protocol.ConsumerProtocolAssignment]:
+    """Decode the assignment of a member, which may be empty; yield between two steps.
 
     Raises:
-        WireError: it cannot be read.
+        WireError: the bytes are invalid, or too many.
     """
     if not raw:
         return consumer_protocol.ConsumerProtocolAssignment()
-    return _decode(consumer_protocol.ConsumerProtocolAssignment, raw)
+    return (yield from _decode(consumer_protocol.ConsumerProtocolAssignment, raw))
 
 
 def owned_partitions(

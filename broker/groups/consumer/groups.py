@@ -15,9 +15,7 @@ from ottla.broker.groups.consumer.consumer_group import (
     ConsumerMemberState,
     ResolvedRegularExpression,
 )
-from ottla.broker.groups.consumer.replay import replay_record
 from ottla.broker.groups.modern_group import restore_member_timers
-from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ConsumerGroupSettings
 from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 from ottla.controller.metadata.image import RESOURCE_GROUP, MetadataImage
@@ -37,12 +35,6 @@ class ConsumerGroups:
         """Soft: groups whose regular expressions are being resolved."""
         self.rejoining_members: set[tuple[str, str]] = set()
         """Soft: members of the older protocol that were told to join again, (group, member)."""
-
-    def replay(self, record: GroupRecord) -> None:
-        """Take in a record. A simple consumer's group, which has no records of its own, becomes this one."""
-        replay_record(self.groups, record)
-        if self.classic_groups.groups and record.value is not None:
-            self.classic_groups.groups.pop(record.key.group_id, None)  # type: ignore[attr-defined]
 
     def on_metadata_changed(self, image: MetadataImage, touched: frozenset[str], *, has_new: bool) -> None:
         """The metadata went on: groups of topics that were touched look at the hash with the next heartbeat."""

@@ -9,14 +9,14 @@ Source: ``GroupMetadataManager.consumerGroupHeartbeat`` and what it calls (apach
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Set
 from dataclasses import replace
+from functools import partial
 
 from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState, GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.consumer import records, static_members, upgrade
 from ottla.broker.groups.consumer.consumer_group import (
-    LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerGroup,
     ConsumerGroupMember,
@@ -28,7 +28,7 @@ from ottla.broker.groups.consumer.member_epochs import check_epoch
 from ottla.broker.groups.consumer.member_removal import leave_group
 from ottla.broker.groups.consumer.member_update import GroupUpdateOptions, MemberUpdate, RegexUpdate, update_group
 from ottla.broker.groups.java_collections import iteration_order
-from ottla.broker.groups.modern_group import run_in_slices
+from ottla.broker.groups.modern_group import LEAVE_GROUP_MEMBER_EPOCH, MAX_NAMES_AT_ONCE, run_in_slices, run_update
 from ottla.broker.groups.records import GroupRecord
 from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -179,12 +179,22 @@ class _ConsumerHeartbeat:
         yield from rest
 
     def _update_group(self, group: ConsumerGroup) -> None:
-        groups, request, fx = self._groups, self._request, self._fx
-        if len(group.members) >= groups.settings.max_size and request.member_id not in group.members:
-            why = f"The consumer group has reached its maximum capacity of {groups.settings.max_size} members."
+        request, max_size = self._request, self._groups.settings.max_size
+        if len(group.members) >= max_size and request.member_id not in group.members:
+            why = f"The consumer group has reached its maximum capacity of {max_size} members."
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, why)
         member = self._member(group, request.member_id or self._call.new_member_id)
-        updated = self._updated_member(member)
+        is_long = len(request.subscribed_topic_names or ()) > MAX_NAMES_AT_ONCE
+        run_update(self._fx, partial(self._update_member, group, member), is_long=is_long)
+
+    def _update_member(
+        self, group: ConsumerGroup, member: ConsumerGroupMember, fx: GroupEffects
+    ) -> Generator[None, None, None]:
+        groups, request = self._groups, self._request
+        names = member.subscribed_topic_names
+        if request.subscribed_topic_names is not None:
+            names = yield from group.shared_subscription(member, iteration_order.as_set(request.subscribed_topic_names))
+        updated = self._updated_member(member, names)
         if updated != member:
             fx.records.append(records.member_record(group.id, updated))
         renamed = updated.subscribed_topic_names != member.subscribed_topic_names
@@ -214,11 +224,9 @@ class _ConsumerHeartbeat:
         check_epoch(known, request.member_epoch, request.topic_partitions)
         return known
 
-    def _updated_member(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
+    def _updated_member(self, member: ConsumerGroupMember, names: Set[str]) -> ConsumerGroupMember:
         """The member with what the request says; what it leaves out stays."""
         request = self._request
-        said = request.subscribed_topic_names
-        names = member.subscribed_topic_names if said is None else iteration_order.as_frozenset(said)
         return replace(
             member,
             instance_id=_new_or_old(request.instance_id, member.instance_id),
@@ -227,9 +235,7 @@ class _ConsumerHeartbeat:
                 member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
             ),
             assignor=_new_or_old(request.server_assignor, member.assignor),
-            subscribed_topic_names=member.subscribed_topic_names
-            if names == member.subscribed_topic_names
-            else names,  # which are counted once, and known again
+            subscribed_topic_names=names,
             subscribed_regex=_new_or_old(request.subscribed_topic_regex, member.subscribed_regex),
             client_id=self._call.client_id,
             client_host=f"/{self._call.client_host}",

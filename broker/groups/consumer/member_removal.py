@@ -18,12 +18,15 @@ from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerGroupMember,
     ConsumerMemberState,
-    adjust_subscription_counts,
 )
 from ottla.broker.groups.consumer.downgrade import GroupDowngrade, downgrade, is_downgrade_due
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.static_members import require_static_member
-from ottla.broker.groups.modern_group import run_in_slices
+from ottla.broker.groups.modern_group import MAX_NAMES_AT_ONCE, finish_replay_in_slices, run_in_slices
+from ottla.broker.groups.subscription_counts import (
+    adjust_subscription_counts,
+    adjust_subscription_counts_in_steps,
+)
 from ottla.broker.groups.topic_metadata import HASHING_WORK
 from ottla.jobs.state_machine import RECORDS_PER_STEP
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -64,8 +67,9 @@ def fence_members(
         back = GroupDowngrade(group, {member.id for member in members}, None, triggers_rebalance=True, now_ms=now_ms)
         downgrade(groups, back, fx, instead=partial(_remove_members, groups, group, members, cold))
         return
+    is_large = cold or len(group.subscribed_topic_names) > MAX_NAMES_AT_ONCE
     fx.continue_with(
-        _remove_members(groups, group, members, cold), HASHING_WORK if cold else len(members) * RECORDS_PER_MEMBER
+        _remove_members(groups, group, members, cold), HASHING_WORK if is_large else len(members) * RECORDS_PER_MEMBER
     )
 
 
@@ -84,12 +88,13 @@ def _remove_members(
             if regex in group.resolved_regexes:
                 adjust_subscription_counts(names, group.resolved_regexes[regex].topics, by_regex=-1)
     for member in members:
-        adjust_subscription_counts(names, member.subscribed_topic_names, by_name=-1)
+        yield from run_in_slices(adjust_subscription_counts_in_steps(names, member.subscribed_topic_names, by_name=-1))
         groups.cancel_timers(group.id, member.id, timers)
     epoch = cr.epoch_record(group.id, group.epoch + 1, groups.topics.hash_of(names))
     yield timers
     for part in cr.slice_records([epoch, *records] if len(records) > RECORDS_PER_STEP else [*records, epoch]):
         yield GroupEffects(records=part)
+    yield from finish_replay_in_slices(groups.groups, group.id)
 
 
 def on_timer(groups: ConsumerGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:

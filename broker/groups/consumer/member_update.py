@@ -8,7 +8,7 @@ Source: ``GroupMetadataManager.updateSubscriptionMetadata``, ``maybeUpdateTarget
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from enum import Enum
 from itertools import chain, repeat
 from typing import NamedTuple
@@ -19,8 +19,6 @@ from ottla.broker.groups.consumer import records, target_assignment
 from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerGroupMember,
-    adjust_subscription_counts,
-    is_homogeneous_subscription,
 )
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.reconciliation import (
@@ -29,8 +27,13 @@ from ottla.broker.groups.consumer.reconciliation import (
     check_member_state,
     reconcile,
 )
-from ottla.broker.groups.modern_group import continue_after_hashing, run_in_slices
-from ottla.broker.groups.subscription_counts import adjust_count
+from ottla.broker.groups.modern_group import run_in_slices, update_in_slices
+from ottla.broker.groups.subscription_counts import (
+    adjust_count,
+    adjust_subscription_counts,
+    distinct_counts_in_steps,
+    is_homogeneous_subscription,
+)
 
 ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 STEPS_PER_SLICE = 16
@@ -77,27 +80,33 @@ def update_group(
         ProtocolError: FENCED_MEMBER_EPOCH; and, perhaps in a slice, UNKNOWN_SERVER_ERROR, from `compute_targets`.
     """
     check_member_state(updated, step.owned)  # before anything is written in slices
-    looks = ask.bumps_epoch or group.is_metadata_stale
-    cold = groups.topics.unhashed(group.subscribed_topic_names.keys() | updated.subscribed_topic_names) if looks else []
-    if cold:
-        continue_after_hashing(
-            groups.topics, cold, fx, lambda rest: _update_group(groups, group, step, updated, ask, rest)
-        )
-    else:
-        _update_group(groups, group, step, updated, ask, fx)
+    names = []
+    if ask.bumps_epoch or group.is_metadata_stale:
+        names = [group.subscribed_topic_names, updated.subscribed_topic_names]
+
+    def update(rest: GroupEffects) -> Generator[None, None, None]:
+        plan: tuple[int, bool | None] = group.epoch, None
+        if names:
+            plan = yield from new_epoch(groups, group, step.member, updated, rest, bump=ask.bumps_epoch)
+        _assign_or_reconcile(groups, group, step, updated, ask, rest, plan)
+
+    update_in_slices(groups.groups, group.id, groups.topics, names, fx, update)
 
 
-def _update_group(
+def _assign_or_reconcile(
     groups: ConsumerGroups,
     group: ConsumerGroup,
     step: MemberUpdate,
     updated: ConsumerGroupMember,
     ask: GroupUpdateOptions,
     fx: GroupEffects,
+    plan: tuple[int, bool | None],
 ) -> None:
-    epoch, homogeneous = group.epoch, None
-    if ask.bumps_epoch or group.is_metadata_stale:
-        epoch, homogeneous = new_epoch(groups, group, step.member, updated, fx, bump=ask.bumps_epoch)
+    """Compute the target of an epoch where it is due, else bring the member nearer to the one there is.
+
+    ``plan``: the epoch, and whether all members subscribe to the same topics, where that is known.
+    """
+    epoch, homogeneous = plan
     if group.target_epoch >= epoch or not group.is_assignment_due(
         groups.interval_ms(group.id, ASSIGNMENT_INTERVAL), ask.now_ms
     ):
@@ -106,12 +115,12 @@ def _update_group(
         return
     if homogeneous is None:
         homogeneous = is_homogeneous_subscription(
-            group.subscribed_regex_counts, group.subscribed_topic_names, len(group.members)
+            group.subscribed_regex_counts, group.subscribed_topic_names.values(), len(group.members)
         )
     name = group.preferred_assignor(step.member, updated) or groups.settings.assignors[0]
-    plan = target_assignment.capture_input(group, epoch, updated, homogeneous=homogeneous, name=name)
-    wanted = groups.topics.total_partitions(group.subscribed_topic_names.keys() | updated.subscribed_topic_names)
-    fx.continue_with(_assign_in_slices(groups, group, step, plan, ask), plan.work_units(wanted))
+    todo = target_assignment.capture_input(group, epoch, updated, homogeneous=homogeneous, name=name)
+    wanted = groups.topics.total_partitions(group.subscribed_topic_names, updated.subscribed_topic_names)
+    fx.continue_with(_assign_in_slices(groups, group, step, todo, ask), todo.work_units(wanted))
 
 
 def new_epoch(
@@ -122,12 +131,13 @@ def new_epoch(
     fx: GroupEffects,
     *,
     bump: bool,
-) -> tuple[int, bool]:
-    """The group's epoch, one more where the topics or who wants them changed; and whether all want the same."""
-    names, regexes = dict(group.subscribed_topic_names), dict(group.subscribed_regex_counts)
-    if old.subscribed_topic_names is not new.subscribed_topic_names or old.id not in group.members:
-        adjust_subscription_counts(names, old.subscribed_topic_names, by_name=-1)
-        adjust_subscription_counts(names, new.subscribed_topic_names, by_name=1)
+) -> Generator[None, None, tuple[int, bool]]:
+    """Return the group's epoch, one more where its topics or subscriptions changed, and whether all of these are equal.
+
+    Yield between two steps.
+    """
+    names = yield from group.subscribed_topics_after(old, new)
+    regexes = dict(group.subscribed_regex_counts)
     if old.subscribed_regex != new.subscribed_regex:
         adjust_count(regexes, old.subscribed_regex, -1)
         adjust_count(regexes, new.subscribed_regex, 1)
@@ -142,9 +152,10 @@ def new_epoch(
         epoch += 1
         fx.records.append(records.epoch_record(group.id, epoch, metadata_hash))
     group.hash_checked_epoch = epoch
+    yield
     if group.has_partition_metadata:
         fx.records.append(records.partition_metadata_tombstone(group.id))
-    return epoch, is_homogeneous_subscription(regexes, names, members)
+    return epoch, is_homogeneous_subscription(regexes, (yield from distinct_counts_in_steps(names)), members)
 
 
 def _assign_in_slices(

@@ -6,8 +6,9 @@ KIP-1251 for the epoch beside each partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import cast
 
 from ottla.broker.groups.assignors.group_spec import Assignment
@@ -19,6 +20,7 @@ from ottla.broker.groups.consumer.consumer_group import (
     ResolvedRegularExpression,
 )
 from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.record_arrays import read_names, read_table
 from ottla.broker.groups.records import GroupRecord
 from ottla.wire.messages import consumer_group_records
 
@@ -46,16 +48,17 @@ def member_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
 
 
 def with_metadata(
-    member: ConsumerGroupMember, value: consumer_group_records.ConsumerGroupMemberMetadataValue
-) -> ConsumerGroupMember:
-    """A member as its record of type 5 says."""
+    group: ConsumerGroup, member: ConsumerGroupMember, value: consumer_group_records.ConsumerGroupMemberMetadataValue
+) -> Generator[None, None, ConsumerGroupMember]:
+    """Return a member with its metadata record (type 5); yield between two steps."""
+    names = yield from group.shared_subscription(member, (yield from read_names(value.subscribed_topic_names)))
     return replace(
         member,
         instance_id=value.instance_id,
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
-        subscribed_topic_names=iteration_order.as_frozenset(value.subscribed_topic_names),
+        subscribed_topic_names=names,
         subscribed_regex=value.subscribed_topic_regex,
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,
@@ -79,12 +82,6 @@ def target_assignment_record(group_id: str, member_id: str, target: Assignment) 
     ]
     key = consumer_group_records.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
     return GroupRecord(key, consumer_group_records.ConsumerGroupTargetAssignmentMemberValue(rows))
-
-
-def assignment_from_record(value: consumer_group_records.ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
-    """A target as its record says, in the order Java's tables would have."""
-    rows = {row.topic_id: iteration_order.integer_hash_set_order(row.partitions) for row in value.topic_partitions}
-    return {topic: rows[topic] for topic in iteration_order.uuid_hash_map_order(rows)}
 
 
 def target_assignment_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
@@ -115,27 +112,24 @@ def current_assignment_record(group_id: str, member: ConsumerGroupMember) -> Gro
     return GroupRecord(consumer_group_records.ConsumerGroupCurrentMemberAssignmentKey(group_id, member.id), value)
 
 
-def _from_topic_partitions(rows: list[consumer_group_records.TopicPartitions], default_epoch: int) -> PartitionEpochs:
-    out = {}
-    for row in rows:
-        epochs = row.assignment_epochs
-        if epochs is None or len(epochs) != len(row.partitions):
-            epochs = [max(default_epoch, 0)] * len(row.partitions)  # written before 4.3
-        out[row.topic_id] = dict(zip(row.partitions, epochs, strict=True))
-    return out
-
-
 def with_assignment(
     member: ConsumerGroupMember, value: consumer_group_records.ConsumerGroupCurrentMemberAssignmentValue
-) -> ConsumerGroupMember:
-    """A member as its record of type 8 says."""
+) -> Generator[None, None, ConsumerGroupMember]:
+    """Return a member with its current assignment record (type 8); yield between two steps."""
+
+    def epochs(row: consumer_group_records.TopicPartitions) -> dict[int, int]:
+        known = row.assignment_epochs
+        if known is None or len(known) != len(row.partitions):  # written before 4.3
+            return dict.fromkeys(row.partitions, max(value.member_epoch, 0))
+        return dict(zip(row.partitions, known, strict=True))
+
     return replace(
         member,
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=ConsumerMemberState(value.state),
-        assigned=_from_topic_partitions(value.assigned_partitions, value.member_epoch),
-        revoking=_from_topic_partitions(value.partitions_pending_revocation, value.member_epoch),
+        assigned=(yield from read_table(value.assigned_partitions, attrgetter("topic_id"), epochs)),
+        revoking=(yield from read_table(value.partitions_pending_revocation, attrgetter("topic_id"), epochs)),
     )
 
 

@@ -22,11 +22,10 @@ from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerGroupMember,
     ResolvedRegularExpression,
-    adjust_subscription_counts,
 )
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.member_update import RegexUpdate
-from ottla.broker.groups.subscription_counts import adjust_count
+from ottla.broker.groups.subscription_counts import adjust_count, adjust_subscription_counts
 from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 from ottla.jobs.state_machine import ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -122,7 +121,7 @@ def _search(
                 found.append(name)
             yield
         out[regex] = ResolvedRegularExpression(frozenset(found), image.offset, now_ms)
-    yield from topics.hash_in_steps(topics.unhashed({name for one in out.values() for name in one.topics}), 1)
+    yield from topics.hash_in_steps(topics.unhashed(*(one.topics for one in out.values())), 1)
     return out
 
 

@@ -9,7 +9,7 @@ Source: ``TargetAssignmentBuilder.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from ottla.broker.groups.assignors.group_spec import (
@@ -41,7 +41,7 @@ class ConsumerAssignmentInput(NamedTuple):
     epoch: int
     members: dict[str, ConsumerGroupMember]
     target: dict[str, Assignment]
-    topics_by_regex: Mapping[str, frozenset[str]]
+    topics_by_regex: Mapping[str, Set[str]]
     """What each regular expression stands for."""
     updated_member: ConsumerGroupMember
     replaced_member_id: str | None
@@ -96,7 +96,7 @@ def _group_spec(plan: ConsumerAssignmentInput, topics: GroupTopicMetadata) -> Ge
         known.append(plan.updated_member.id)
     order = iteration_order.hash_map_order([name for name in known if name != plan.replaced_member_id], most=len(known))
     yield
-    ids: dict[frozenset[str], tuple[bytes, ...]] = {}
+    ids: dict[Set[str], tuple[bytes, ...]] = {}
     partitions: dict[bytes, int] = {}
     claims: dict[str, MemberSubscriptionAndAssignment] = {}
     for number, member_id in enumerate(order):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
+from ottla.broker.groups.assignors.group_spec import Assignment
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupMember
 from ottla.broker.groups.classic.rebalance import GroupEffects
@@ -18,21 +19,26 @@ from ottla.broker.groups.consumer import consumer_protocol, records
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.record_arrays import ROWS_PER_STEP, read_names, read_table
 from ottla.broker.groups.records import GroupRecord
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import consumer_group_records, offset_records
 
-MEMBERS_PER_STEP = 50
+WORK_PER_STEP = 300
 WORK_PER_MEMBER = 6
 """About how much work a member is, in rows of a slice."""
 BYTES_PER_WORK_UNIT = 16
 
 
+def _work_units(member: ClassicGroupMember, classic: ClassicGroup) -> int:
+    size = len(member.assignment) + len(member.metadata_for(classic.protocol or ""))
+    return WORK_PER_MEMBER + size // BYTES_PER_WORK_UNIT
+
+
 def work_units(classic: ClassicGroup) -> int:
-    """About how much work it is."""
-    shares = sum(len(member.assignment) for member in classic.members.values())
-    return len(classic.members) * WORK_PER_MEMBER + shares // BYTES_PER_WORK_UNIT
+    """Return about how much work the conversion of a group is."""
+    return sum(_work_units(member, classic) for member in classic.members.values())
 
 
 def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Generator[None, None, ConsumerGroup]:
@@ -44,16 +50,18 @@ def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Gene
     _check(groups, classic)
     group = ConsumerGroup(classic.id)
     group.epoch = group.target_epoch = classic.generation
-    for number, member in enumerate(classic.members.values()):
+    work = 0
+    for member in classic.members.values():
         try:
-            new = _to_consumer_member(member, classic, groups.topics.image)
+            new = yield from _to_consumer_member(member, classic, groups.topics.image)
         except WireError:
             raise _upgrade_error(classic.id, "the embedded consumer protocol is malformed") from None
-        group.update(new)
-        group.target[member.id] = {
-            topic: iteration_order.integer_hash_set_order(held) for topic, held in new.assigned.items()
-        }
-        if number % MEMBERS_PER_STEP == 0:
+        yield from group.update_in_steps(new)
+        yield from group.finish_replay()
+        group.target[member.id] = yield from _to_target(new)
+        work += _work_units(member, classic)
+        if work >= WORK_PER_STEP:
+            work = 0
             yield
     yield from groups.topics.hash_in_steps(groups.topics.unhashed(group.subscribed_topic_names))
     group.metadata_hash = groups.topics.hash_of(group.subscribed_topic_names)
@@ -106,16 +114,18 @@ def _check(groups: ConsumerGroups, classic: ClassicGroup) -> None:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _to_consumer_member(member: ClassicGroupMember, classic: ClassicGroup, image: MetadataImage) -> ConsumerGroupMember:
-    given = consumer_protocol.decode_assignment(member.assignment)
+def _to_consumer_member(
+    member: ClassicGroupMember, classic: ClassicGroup, image: MetadataImage
+) -> Generator[None, None, ConsumerGroupMember]:
+    given = yield from consumer_protocol.decode_assignment(member.assignment)
     if given.user_data:
         raise _upgrade_error(classic.id, "an unsupported custom assignor is in use")
-    said = consumer_protocol.decode_subscription(member.metadata_for(classic.protocol or ""))
-    assigned = {
-        image.topics[row.topic].id: dict.fromkeys(row.partitions, classic.generation)
-        for row in given.assigned_partitions
-        if row.topic in image.topics
-    }
+    said = yield from consumer_protocol.decode_subscription(member.metadata_for(classic.protocol or ""))
+    assigned = yield from read_table(
+        (row for row in given.assigned_partitions if row.topic in image.topics),
+        lambda row: image.topics[row.topic].id,
+        lambda row: dict.fromkeys(row.partitions, classic.generation),
+    )
     protocols = [consumer_group_records.ClassicProtocol(name, data) for name, data in member.protocols]
     return ConsumerGroupMember(
         member.id,
@@ -126,7 +136,16 @@ def _to_consumer_member(member: ClassicGroupMember, classic: ClassicGroup, image
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=frozenset(said.topics),
+        subscribed_topic_names=(yield from read_names(said.topics)),
         assigned=assigned,
         classic_metadata=consumer_group_records.ClassicMemberMetadata(member.session_timeout_ms, protocols),
     )
+
+
+def _to_target(member: ConsumerGroupMember) -> Generator[None, None, Assignment]:
+    target: dict[bytes, tuple[int, ...]] = {}
+    for number, (topic, held) in enumerate(member.assigned.items()):
+        target[topic] = iteration_order.integer_hash_set_order(held)
+        if number % ROWS_PER_STEP == 0:
+            yield
+    return target

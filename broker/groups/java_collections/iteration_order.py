@@ -10,11 +10,17 @@ Source: ``java.util.HashMap``; ``BaseHashTable``, ``SnapshottableHashTable`` (ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Set
 from functools import lru_cache
-from operator import mul
+from itertools import islice
+from operator import eq, mul
+from typing import Any, TypeVar
 
-MAX_SORTED_PER_STEP = 2_000
+T = TypeVar("T")
+MAX_SORTED_PER_STEP = 1_000
+MAX_COMPARED_PER_STEP = 5_000
+_SAMPLES_PER_CHUNK = 8
 _MIN_BUCKETS = 16
 _LOAD_FACTOR = 0.75
 _HASH_MULTIPLIER = -7046029254386353131
@@ -26,25 +32,64 @@ def java_string_sort_key(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-class JavaSortedStrings(frozenset[str]):
-    """Texts that are gone through as ``Collections.sort`` leaves them: of very many this is found out once."""
+class JavaSortedStrings(Set[str]):
+    """Distinct strings in the order of ``Collections.sort``, made step by step.
 
-    __slots__ = ("_in_order",)
-    _in_order: list[str]
+    A ``frozenset`` of 300,000 strings takes tens of milliseconds to be made or copied, in one piece.
+    """
 
-    def __new__(cls, in_order: list[str]) -> JavaSortedStrings:
-        """``in_order``: each once."""
-        made = super().__new__(cls, in_order)
-        made._in_order = in_order
-        return made
+    __slots__ = ("_content_hash", "_keys")
+
+    def __init__(self, in_order: Iterable[str] = ()) -> None:
+        self._keys: dict[str, None] = {}
+        self._content_hash = 0
+        self.append(in_order)
+
+    def append(self, part: Iterable[str]) -> None:
+        """Add the next strings in order; only for the one that makes the set."""
+        keys = dict.fromkeys(part)
+        self._keys.update(keys)
+        self._content_hash = self._content_hash + sum(map(hash, keys)) & 0xFFFFFFFFFFFF
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[str]) -> frozenset[str]:  # type: ignore[override]
+        return frozenset(it)
+
+    def __contains__(self, text: object) -> bool:
+        return text in self._keys
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._in_order)
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, JavaSortedStrings):
+            return self is other or super().__eq__(other)
+        return self._may_equal(other) and all(map(eq, self._keys, other._keys))  # in the same order
+
+    def _may_equal(self, other: JavaSortedStrings) -> bool:
+        return self._content_hash == other._content_hash and len(self) == len(other)
+
+    def equals_in_steps(self, other: Set[str]) -> Generator[None, None, bool]:
+        """Compare as ``==`` does; yield between two steps."""
+        if self is other or not isinstance(other, JavaSortedStrings) or not self._may_equal(other):
+            return self == other
+        ours, theirs = iter(self._keys), iter(other._keys)
+        while part := list(islice(ours, MAX_COMPARED_PER_STEP)):
+            if part != list(islice(theirs, MAX_COMPARED_PER_STEP)):
+                return False
+            yield
+        return True
+
+    def __hash__(self) -> int:
+        return self._content_hash
 
 
-def as_frozenset(texts: Iterable[str]) -> frozenset[str]:
-    """Texts as a set: the same where they are one."""
-    return texts if isinstance(texts, frozenset) else frozenset(texts)
+def as_set(texts: Iterable[str]) -> Set[str]:
+    """Return strings as a set: the same object where they are one."""
+    return texts if isinstance(texts, Set) else frozenset(texts)
 
 
 def sort_strings(texts: Iterable[str]) -> Collection[str]:
@@ -55,13 +100,62 @@ def sort_strings(texts: Iterable[str]) -> Collection[str]:
     return sorted(every) if all(map(str.isascii, every)) else sorted(every, key=java_string_sort_key)
 
 
-def sort_strings_in_steps(texts: Collection[str]) -> Generator[None, None, JavaSortedStrings]:
-    """The same in steps; each of them once."""
-    every, in_order = list(texts), list[str]()
-    for at in range(0, len(every), MAX_SORTED_PER_STEP):
-        in_order += sort_strings(every[at : at + MAX_SORTED_PER_STEP])
+def sort_strings_in_steps(
+    texts: Iterable[str], most_chars: int | None = None
+) -> Generator[None, None, JavaSortedStrings]:
+    """Return the distinct ones of strings as ``Collections.sort`` leaves them; yield between two steps.
+
+    Raises:
+        OverflowError: they have more than ``most_chars`` characters together.
+    """
+    distinct: dict[str, None] = {}
+    is_plain, rest, chars = True, iter(texts), 0
+    while part := list(islice(rest, MAX_SORTED_PER_STEP)):
+        new = {text: None for text in part if text not in distinct}
+        chars += sum(map(len, new))
+        if most_chars is not None and chars > most_chars:
+            raise OverflowError(f"strings too long: {chars} characters (at most {most_chars})")
+        distinct.update(new)
+        is_plain = is_plain and all(map(str.isascii, new))
         yield
-    return JavaSortedStrings(list(sort_strings(in_order)))  # finds what is in order, and only puts that together
+    in_order = yield from sort_in_steps(distinct, None if is_plain else java_string_sort_key)
+    out = JavaSortedStrings()
+    for first in range(0, len(in_order), MAX_SORTED_PER_STEP):
+        out.append(in_order[first : first + MAX_SORTED_PER_STEP])
+        yield
+    return out
+
+
+def sort_in_steps(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Generator[None, None, list[T]]:
+    """Sort as ``sorted`` does; yield between two steps of some thousand items.
+
+    Chunks are sorted, then put together range by range: the bounds of the ranges are a sample of all chunks.
+    """
+    chunks, rest = [], iter(items)
+    while part := list(islice(rest, MAX_SORTED_PER_STEP)):
+        part.sort(key=key)
+        chunks.append(part)
+        yield
+    spacing = MAX_SORTED_PER_STEP // _SAMPLES_PER_CHUNK
+    sample = [item for chunk in chunks for item in chunk[spacing::spacing]]
+    sample.sort(key=key)
+    in_order: list[T] = []
+    for bound in sample[_SAMPLES_PER_CHUNK::_SAMPLES_PER_CHUNK]:
+        limit: Any = bound if key is None else key(bound)
+        _move_smallest(chunks, [bisect_left(chunk, limit, key=key) for chunk in chunks], in_order, key)
+        yield
+    _move_smallest(chunks, [len(chunk) for chunk in chunks], in_order, key)
+    return in_order
+
+
+def _move_smallest(chunks: list[list[T]], ends: list[int], in_order: list[T], key: Callable[[T], Any] | None) -> None:
+    """Move what sorted chunks have before these positions to the end of a sorted list."""
+    part: list[T] = []
+    for chunk, end in zip(chunks, ends, strict=True):
+        part += chunk[:end]
+        del chunk[:end]
+    part.sort(key=key)  # finds what is in order, and only puts that together
+    in_order += part
 
 
 @lru_cache(maxsize=4096)
@@ -110,6 +204,12 @@ def hash_map_order(
     return sorted(keys, key=lambda text: _bucket_index(hash_of(text), buckets))
 
 
+def hash_map_order_in_steps(keys: Collection[str]) -> Generator[None, None, list[str]]:
+    """Return strings in the order of a ``HashMap`` that grew with them; yield between two steps."""
+    buckets = _buckets_after_growth(len(keys), _MIN_BUCKETS)
+    return (yield from sort_in_steps(keys, lambda text: _bucket_index(string_hash(text), buckets)))
+
+
 def presized_hash_map_order(keys: Collection[str], count: int) -> list[str]:
     """Texts in a ``HashMap`` that was made with room for ``count`` buckets, and grew with them."""
     buckets = _buckets_after_growth(len(keys), 1 << max(count - 1, 0).bit_length())
@@ -123,6 +223,12 @@ def uuid_hash_map_order(keys: Collection[bytes], *, copied_from: int | None = No
     return sorted(keys, key=lambda uuid: _bucket_index(uuid_hash(uuid), buckets))
 
 
+def uuid_hash_map_order_in_steps(keys: Collection[bytes]) -> Generator[None, None, list[bytes]]:
+    """Return topic ids as `uuid_hash_map_order`; yield between two steps."""
+    buckets = _buckets_after_growth(len(keys), _MIN_BUCKETS)
+    return (yield from sort_in_steps(keys, lambda uuid: _bucket_index(uuid_hash(uuid), buckets)))
+
+
 def integer_hash_set_order(keys: Iterable[int]) -> tuple[int, ...]:
     """Partition numbers in a ``HashSet`` copied from a list."""
     every = dict.fromkeys(keys)
@@ -132,6 +238,17 @@ def integer_hash_set_order(keys: Iterable[int]) -> tuple[int, ...]:
     if every and min(every) >= 0 and max(every) < min(buckets, 1 << 16):
         return tuple(sorted(every))  # each has a bucket of its own, by its number
     return tuple(sorted(every, key=lambda number: _bucket_index(number, buckets)))
+
+
+def integer_hash_set_order_in_steps(keys: Iterable[int]) -> Generator[None, None, tuple[int, ...]]:
+    """Return partition numbers as `integer_hash_set_order`; yield between two steps."""
+    every: dict[int, None] = {}
+    rest = iter(keys)
+    while part := list(islice(rest, MAX_COMPARED_PER_STEP)):
+        every.update(dict.fromkeys(part))
+        yield
+    buckets = _buckets_of_copy(len(every))
+    return tuple((yield from sort_in_steps(every, lambda number: _bucket_index(number, buckets))))
 
 
 def timeline_hash_map_order(keys: Collection[str]) -> list[str]:

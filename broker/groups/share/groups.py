@@ -5,11 +5,11 @@ Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1), KIP-932.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import Any
 
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.modern_group import restore_member_timers, run_in_slices
+from ottla.broker.groups.modern_group import restore_member_timers, update_in_slices
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ShareGroupSettings
 from ottla.broker.groups.share import records
@@ -19,7 +19,7 @@ from ottla.broker.groups.share.share_group import (
     merge_partitions,
     subtract_partitions,
 )
-from ottla.broker.groups.topic_metadata import HASHING_WORK, GroupTopicMetadata
+from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 from ottla.controller.metadata.image import RESOURCE_GROUP, MetadataImage
 from ottla.jobs.state_machine import CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -41,10 +41,6 @@ class ShareGroups:
         self.groups: dict[str, ShareGroup] = {}
         self.initializing_since_ms: dict[tuple[str, bytes], int] = {}
         """Soft: when a group's partitions of a topic were last asked to be initialised."""
-
-    def replay(self, record: GroupRecord) -> None:
-        """Take in a record."""
-        records.replay_record(self.groups, record)
 
     def on_metadata_changed(self, image: MetadataImage, touched: frozenset[str], *, has_new: bool) -> None:
         """The metadata went on: groups of topics that were touched look at the hash with the next heartbeat."""
@@ -120,18 +116,15 @@ class ShareGroups:
 
     def fence_member(self, group: ShareGroup, member_id: str, fx: GroupEffects) -> None:
         """The group goes on without a member, in its next epoch."""
-        names = group.subscribed_topics_after(group.require_member(member_id), None)
-        cold = self.topics.unhashed(names)
-        fx.continue_with(self._remove_member(group, member_id, names, cold), HASHING_WORK if cold else 1)
+        member = group.require_member(member_id)
 
-    def _remove_member(
-        self, group: ShareGroup, member_id: str, names: Mapping[str, int], cold: list[str]
-    ) -> Iterator[GroupEffects]:
-        yield from run_in_slices(self.topics.hash_in_steps(cold))
-        fx = GroupEffects(records=records.member_tombstones(group.id, member_id))
-        fx.records.append(records.epoch_record(group.id, group.epoch + 1, self.topics.hash_of(names)))
-        fx.timers.append(CancelTimer((SESSION_TIMER, group.id, member_id)))
-        yield fx
+        def remove(rest: GroupEffects) -> Generator[None, None, None]:
+            names = yield from group.subscribed_topics_after(member, None)
+            rest.records += records.member_tombstones(group.id, member_id)
+            rest.records.append(records.epoch_record(group.id, group.epoch + 1, self.topics.hash_of(names)))
+            rest.timers.append(CancelTimer((SESSION_TIMER, group.id, member_id)))
+
+        update_in_slices(self.groups, group.id, self.topics, [group.subscribed_topic_names], fx, remove)
 
     # ------------------------------------------------------------------ partitions that get their state
 
@@ -144,7 +137,7 @@ class ShareGroups:
         )
 
     def partitions_to_initialize(
-        self, group: ShareGroup, names: Mapping[str, int], now_ms: int
+        self, group: ShareGroup, names: Collection[str], now_ms: int
     ) -> dict[bytes, NamedTopicPartitions]:
         """Partitions of these topics that have no state yet, and are not on their way to one; none while the persister
         forgets what there is: it might forget the new one.
@@ -158,10 +151,8 @@ class ShareGroups:
         }
         known = merge_partitions(group.initialized, underway)
         out = {}
-        for name in names:
-            topic = self.topics.image.topics.get(name)
-            if topic is None:
-                continue
+        for name in self.topics.existing(names):
+            topic = self.topics.image.topics[name]
             there = known[topic.id].partitions if topic.id in known else frozenset[int]()
             if len(there) < len(topic.partitions):
                 out[topic.id] = NamedTopicPartitions(name, frozenset(range(len(topic.partitions))) - there)

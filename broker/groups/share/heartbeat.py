@@ -9,8 +9,9 @@ Source: ``GroupMetadataManager.shareGroupHeartbeat``, ``ShareGroupAssignmentBuil
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ottla.broker.groups.assignors.group_spec import EMPTY_ASSIGNMENT, Assignment
@@ -18,10 +19,17 @@ from ottla.broker.groups.assignors.simple_assignor import ShareGroupSpec, ShareM
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.java_collections import iteration_order
-from ottla.broker.groups.modern_group import continue_after_hashing, run_in_slices
+from ottla.broker.groups.modern_group import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    MAX_NAMES_AT_ONCE,
+    run_in_slices,
+    run_update,
+    update_in_slices,
+)
 from ottla.broker.groups.share import records
 from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
-from ottla.broker.groups.share.share_group import LEAVE_GROUP_MEMBER_EPOCH, ShareGroup, ShareGroupMember
+from ottla.broker.groups.share.share_group import ShareGroup, ShareGroupMember
+from ottla.broker.groups.subscription_counts import SubscriptionCounts, is_homogeneous_subscription
 from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_group_heartbeat
@@ -90,7 +98,7 @@ class _ShareHeartbeat:
         Raises:
             ProtocolError: the member's answer.
         """
-        groups, request, fx = self._groups, self._request, self._fx
+        groups, request = self._groups, self._request
         if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
             self._leave()
             return
@@ -103,30 +111,39 @@ class _ShareHeartbeat:
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, why)
         member = known or (ShareGroupMember(request.member_id) if joins else group.require_member(request.member_id))
         check_epoch(member, request.member_epoch)
-        updated = self._updated_member(member)
-        if known is None or updated != member:
+        is_long = len(request.subscribed_topic_names or ()) > MAX_NAMES_AT_ONCE
+        run_update(self._fx, partial(self._update_member, group, member), is_long=is_long)
+
+    def _update_member(
+        self, group: ShareGroup, member: ShareGroupMember, fx: GroupEffects
+    ) -> Generator[None, None, None]:
+        names = member.subscribed_topic_names
+        if self._request.subscribed_topic_names is not None:
+            said = iteration_order.as_set(self._request.subscribed_topic_names)
+            names = yield from group.shared_subscription(member, said)
+        updated = self._updated_member(member, names)
+        if member.id not in group.members or updated != member:
             fx.records.append(records.member_record(group.id, updated))
-        bump = updated.subscribed_topic_names != member.subscribed_topic_names
+        bump = names is not member.subscribed_topic_names
         if group.target_epoch >= group.epoch:
             bump = bump or group.has_unassigned_partitions
-        names = group.subscribed_topics_after(member, updated) if bump or group.is_metadata_stale else None
-        cold = groups.topics.unhashed(names) if names is not None else []
+        looks: list[Collection[str]] = []
+        if bump or group.is_metadata_stale:
+            looks = [group.subscribed_topic_names, names]
 
-        def go_on(rest: GroupEffects) -> None:
+        def update(rest: GroupEffects) -> Generator[None, None, None]:
             self._fx = rest
-            self._update_group(group, member, updated, names, bump=bump)
+            wanted = (yield from group.subscribed_topics_after(member, updated)) if looks else None
+            self._update_group(group, member, updated, wanted, bump=bump)
 
-        if cold:
-            continue_after_hashing(groups.topics, cold, fx, go_on)
-        else:
-            go_on(fx)
+        update_in_slices(self._groups.groups, group.id, self._groups.topics, looks, fx, update)
 
     def _update_group(
         self,
         group: ShareGroup,
         member: ShareGroupMember,
         updated: ShareGroupMember,
-        new: Mapping[str, int] | None,
+        new: SubscriptionCounts | None,
         *,
         bump: bool,
     ) -> None:
@@ -154,21 +171,18 @@ class _ShareHeartbeat:
         )
         self._result.epoch = group.epoch
 
-    def _updated_member(self, member: ShareGroupMember) -> ShareGroupMember:
+    def _updated_member(self, member: ShareGroupMember, names: Set[str]) -> ShareGroupMember:
         """The member with what the request says; what it leaves out stays."""
         request = self._request
-        names = request.subscribed_topic_names
         return replace(
             member,
             rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-            subscribed_topic_names=member.subscribed_topic_names
-            if names is None
-            else iteration_order.as_frozenset(names),
+            subscribed_topic_names=names,
             client_id=self._call.client_id,
             client_host=f"/{self._call.client_host}",
         )
 
-    def _new_epoch(self, group: ShareGroup, names: Mapping[str, int], *, bump: bool) -> tuple[int, bool]:
+    def _new_epoch(self, group: ShareGroup, names: SubscriptionCounts, *, bump: bool) -> tuple[int, bool]:
         """The group's epoch, one more where there is a reason; and whether there is."""
         metadata_hash = self._groups.topics.hash_of(names)
         bump = bump or metadata_hash != group.metadata_hash
@@ -184,7 +198,7 @@ class _ShareHeartbeat:
         member: ShareGroupMember,
         updated: ShareGroupMember,
         epoch: int,
-        names: Mapping[str, int],
+        names: SubscriptionCounts,
         *,
         bump: bool,
     ) -> Iterator[GroupEffects]:
@@ -208,7 +222,7 @@ class _ShareHeartbeat:
         updated: ShareGroupMember,
         goal: tuple[int, Assignment],
         epoch: int,
-        names: Mapping[str, int],
+        names: SubscriptionCounts,
         *,
         bump: bool,
         fx: GroupEffects,
@@ -257,7 +271,7 @@ def _members_in_order(group: ShareGroup, updated: ShareGroupMember) -> list[str]
 
 
 def _group_spec(
-    groups: ShareGroups, group: ShareGroup, updated: ShareGroupMember, names: Mapping[str, int]
+    groups: ShareGroups, group: ShareGroup, updated: ShareGroupMember, names: SubscriptionCounts
 ) -> ShareGroupSpec:
     members, count = {}, 0
     for name in _members_in_order(group, updated):
@@ -269,7 +283,7 @@ def _group_spec(
         count += 1
     ready = {topic: tuple(sorted(named.partitions)) for topic, named in group.initialized.items()}
     every = {topic for sharer in members.values() for topic in sharer.topics}
-    homogeneous = all(wanted == count for wanted in names.values())
+    homogeneous = is_homogeneous_subscription({}, names.values(), count)
     return ShareGroupSpec(members, homogeneous, {topic: ready.get(topic, ()) for topic in every})
 
 

@@ -6,15 +6,16 @@ Source: ``GroupCoordinatorRecordHelpers.java``, ``GroupMetadataManager.java``, t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter
 from typing import cast
 
-from ottla.broker.groups.assignors.group_spec import EMPTY_ASSIGNMENT, Assignment
+from ottla.broker.groups.assignors.group_spec import Assignment
 from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.record_arrays import read_assignment, read_names, read_table
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.share.share_group import (
-    LEAVE_GROUP_MEMBER_EPOCH,
     NamedPartitionsById,
     NamedTopicPartitions,
     ShareGroup,
@@ -102,83 +103,34 @@ def group_tombstones(group: ShareGroup) -> Iterator[GroupRecord]:
     yield GroupRecord(share_group_records.ShareGroupMetadataKey(group.id), None)
 
 
-# ---------------------------------------------------------------------- replay
+def with_metadata(
+    group: ShareGroup, member: ShareGroupMember, value: share_group_records.ShareGroupMemberMetadataValue
+) -> Generator[None, None, ShareGroupMember]:
+    """Return a member with its metadata record (type 10); yield between two steps."""
+    names = yield from group.shared_subscription(member, (yield from read_names(value.subscribed_topic_names)))
+    return replace(
+        member,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        subscribed_topic_names=names,
+    )
 
 
-def replay_record(groups: MutableMapping[str, ShareGroup], record: GroupRecord) -> None:
-    """Take in one record; a group comes into being with its first and goes with the tombstone of type 11."""
-    key, value = record
-    group_id: str = key.group_id  # type: ignore[attr-defined]  # every key of these has one
-    group = groups.get(group_id)
-    if group is None:
-        if value is None:
-            return
-        group = groups[group_id] = ShareGroup(group_id)
-    match key:
-        case share_group_records.ShareGroupMemberMetadataKey():
-            _member(group, key.member_id, value)
-        case share_group_records.ShareGroupCurrentMemberAssignmentKey():
-            _current(group, key.member_id, value)
-        case share_group_records.ShareGroupTargetAssignmentMemberKey():
-            if isinstance(value, share_group_records.ShareGroupTargetAssignmentMemberValue):
-                group.target[key.member_id] = _target(value.topic_partitions) or EMPTY_ASSIGNMENT
-            else:
-                group.target.pop(key.member_id, None)
-        case share_group_records.ShareGroupTargetAssignmentMetadataKey():
-            known = isinstance(value, share_group_records.ShareGroupTargetAssignmentMetadataValue)
-            group.target_epoch = value.assignment_epoch if known else -1  # type: ignore[union-attr]
-            group.target_computed_ms = value.assignment_timestamp if known else 0  # type: ignore[union-attr]
-        case share_group_records.ShareGroupStatePartitionMetadataKey():
-            said = (
-                value
-                if isinstance(value, share_group_records.ShareGroupStatePartitionMetadataValue)
-                else share_group_records.ShareGroupStatePartitionMetadataValue()
-            )
-            group.initializing = _from_topic_partitions_info(said.initializing_topics)
-            group.initialized = _from_topic_partitions_info(said.initialized_topics)
-            group.deleting = {row.topic_id: row.topic_name for row in said.deleting_topics}
-        case _:
-            assert isinstance(key, share_group_records.ShareGroupMetadataKey)
-            if isinstance(value, share_group_records.ShareGroupMetadataValue):
-                group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
-            else:
-                del groups[group_id]
+def with_assignment(
+    member: ShareGroupMember, value: share_group_records.ShareGroupCurrentMemberAssignmentValue
+) -> Generator[None, None, ShareGroupMember]:
+    """Return a member with its current assignment record (type 14); yield between two steps."""
+    assigned = yield from read_assignment(value.assigned_partitions)
+    return replace(member, epoch=value.member_epoch, previous_epoch=value.previous_member_epoch, assigned=assigned)
 
 
-def _target(rows: list[share_group_records.TopicPartition] | list[share_group_records.TopicPartitions]) -> Assignment:
-    held = {row.topic_id: iteration_order.integer_hash_set_order(row.partitions) for row in rows}
-    return {topic: held[topic] for topic in iteration_order.uuid_hash_map_order(held)}
-
-
-def _from_topic_partitions_info(
+def read_partitions_info(
     rows: list[share_group_records.TopicPartitionsInfo],
-) -> dict[bytes, NamedTopicPartitions]:
-    return {row.topic_id: NamedTopicPartitions(row.topic_name, frozenset(row.partitions)) for row in rows}
-
-
-def _member(group: ShareGroup, member_id: str, value: object) -> None:
-    if not isinstance(value, share_group_records.ShareGroupMemberMetadataValue):
-        group.remove(member_id)
-        return
-    old = group.members.get(member_id) or ShareGroupMember(member_id)
-    names = iteration_order.as_frozenset(value.subscribed_topic_names)
-    said = {"rack_id": value.rack_id, "client_id": value.client_id, "client_host": value.client_host}
-    group.update(replace(old, subscribed_topic_names=names, **said))  # type: ignore[arg-type]
-
-
-def _current(group: ShareGroup, member_id: str, value: object) -> None:
-    old = group.members.get(member_id)
-    if isinstance(value, share_group_records.ShareGroupCurrentMemberAssignmentValue):
-        new = replace(
-            old or ShareGroupMember(member_id),
-            epoch=value.member_epoch,
-            previous_epoch=value.previous_member_epoch,
-            assigned=_target(value.assigned_partitions),
+) -> Generator[None, None, dict[bytes, NamedTopicPartitions]]:
+    """Return rows of the record of partitions with share state (type 15); yield between two steps."""
+    return (
+        yield from read_table(
+            rows, attrgetter("topic_id"), lambda row: NamedTopicPartitions(row.topic_name, frozenset(row.partitions))
         )
-        group.update(new)
-    elif old is not None:
-        group.update(
-            replace(
-                old, epoch=LEAVE_GROUP_MEMBER_EPOCH, previous_epoch=LEAVE_GROUP_MEMBER_EPOCH, assigned=EMPTY_ASSIGNMENT
-            )
-        )
+    )

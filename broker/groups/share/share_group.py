@@ -5,28 +5,18 @@ Source: ``ShareGroup.java``, ``ShareGroupMember.java``, ``ModernGroup.java`` (ap
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.broker.groups.assignors.group_spec import Assignment
-from ottla.broker.groups.modern_group import ModernGroup
-from ottla.broker.groups.subscription_counts import adjust_counts
-
-LEAVE_GROUP_MEMBER_EPOCH = -1
+from ottla.broker.groups.modern_group import ModernGroup, ModernGroupMember
 
 
 @dataclass(frozen=True, slots=True)
-class ShareGroupMember:
-    """One member. It has what it is to have at once: nobody must give anything up for it first."""
+class ShareGroupMember(ModernGroupMember):
+    """A member of a share group. It has its target at once: other members give nothing up for it first."""
 
-    id: str
-    epoch: int = 0
-    previous_epoch: int = -1
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    subscribed_topic_names: frozenset[str] = frozenset()
     assigned: Assignment = field(default_factory=dict)
 
 
@@ -41,45 +31,34 @@ NamedPartitionsById = Mapping[bytes, NamedTopicPartitions]
 """Partitions by topic id."""
 
 
-class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
-    """One group. `update` and `remove` are for the replay of its records alone."""
+class ShareGroup(ModernGroup[ShareGroupMember]):
+    """A share group. `update` and `remove` are for the replay of its records alone."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
-        self.subscribed_topic_names: dict[str, int] = {}
-        """How many members want a topic."""
         self.initializing: dict[bytes, NamedTopicPartitions] = {}
         self.initialized: dict[bytes, NamedTopicPartitions] = {}
         self.deleting: dict[bytes, str] = {}
         self.state_deletion_started_ms: int | None = None
-        """Soft: since when the persister forgets all of it, because the group is to be deleted."""
+        """Soft: time at which the deletion of all share state began, because the group is to be deleted."""
 
-    def update(self, member: ShareGroupMember) -> None:
-        """A member is, or is now, so."""
+    def update_in_steps(self, member: ShareGroupMember) -> Iterator[None]:
+        """Replay the state of a member; yield between two steps."""
         old = self.members.get(member.id)
         self.members[member.id] = member
-        if old is None or old.subscribed_topic_names is not member.subscribed_topic_names:
-            adjust_counts(self.subscribed_topic_names, frozenset() if old is None else old.subscribed_topic_names, -1)
-            adjust_counts(self.subscribed_topic_names, member.subscribed_topic_names, 1)
+        self.count_subscription(old, member)
+        yield
 
     def remove(self, member_id: str) -> None:
-        """A member is gone."""
+        """Replay the end of a member."""
         old = self.members.pop(member_id, None)
         if old is not None:
-            adjust_counts(self.subscribed_topic_names, old.subscribed_topic_names, -1)
+            self.count_subscription(old, None)
 
     @property
     def state(self) -> str:
         """Empty or Stable: there is nothing in between."""
         return "Stable" if self.members else "Empty"
-
-    def subscribed_topics_after(self, old: ShareGroupMember, new: ShareGroupMember | None) -> dict[str, int]:
-        """The topics that are wanted once a member has changed, or is gone."""
-        names = dict(self.subscribed_topic_names)
-        adjust_counts(names, self.members[old.id].subscribed_topic_names if old.id in self.members else frozenset(), -1)
-        if new is not None:
-            adjust_counts(names, new.subscribed_topic_names, 1)
-        return names
 
     @property
     def has_unassigned_partitions(self) -> bool:

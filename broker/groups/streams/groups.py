@@ -13,7 +13,6 @@ from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.modern_group import restore_member_timers
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.streams import records
-from ottla.broker.groups.streams.replay import replay_record
 from ottla.broker.groups.streams.streams_group import StreamsGroup, StreamsGroupMember, StreamsMemberState
 from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 from ottla.controller.metadata.image import RESOURCE_GROUP, MetadataImage
@@ -38,12 +37,6 @@ class StreamsGroups:
         """Soft: groups whose first members are waited for."""
         self.classic_groups = classic
         self._is_other_group = taken
-
-    def replay(self, record: GroupRecord) -> None:
-        """Take in a record. A simple consumer's group, which has no records of its own, becomes this one."""
-        replay_record(self.groups, record)
-        if self.classic_groups.groups and record.value is not None:
-            self.classic_groups.groups.pop(record.key.group_id, None)  # type: ignore[attr-defined]
 
     def on_metadata_changed(self, image: MetadataImage, touched: frozenset[str], *, has_new: bool) -> None:
         """The metadata went on: groups of topics that were touched look at the hash with the next heartbeat."""

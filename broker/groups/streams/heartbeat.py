@@ -15,6 +15,7 @@ from typing import Any
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.modern_group import LEAVE_GROUP_MEMBER_EPOCH
 from ottla.broker.groups.streams import records
 from ottla.broker.groups.streams.configured_topology import (
     ConfiguredInternalTopic,
@@ -28,7 +29,6 @@ from ottla.broker.groups.streams.reconciliation import StreamsMemberTarget, chec
 from ottla.broker.groups.streams.status import StreamsGroupStatus
 from ottla.broker.groups.streams.streams_group import (
     EMPTY_TASKS,
-    LEAVE_GROUP_MEMBER_EPOCH,
     StreamsGroup,
     StreamsGroupMember,
     TasksTuple,

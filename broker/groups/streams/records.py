@@ -5,10 +5,13 @@ Source: ``StreamsCoordinatorRecordHelpers.java`` (apache/kafka 4.3.1), KIP-1071.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter
+from typing import Any
 
-from ottla.broker.groups.java_collections.iteration_order import java_string_sort_key
+from ottla.broker.groups.java_collections.iteration_order import java_string_sort_key, sort_in_steps
+from ottla.broker.groups.record_arrays import read_table
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.streams.streams_group import (
     StreamsGroup,
@@ -43,14 +46,16 @@ def member_record(group_id: str, member: StreamsGroupMember) -> GroupRecord:
 
 
 def sorted_tags(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """A member's tags as its record has them."""
+    """Return the tags of a member in the order of its record."""
     return tuple((key, tags[key]) for key in sorted(tags, key=java_string_sort_key))
 
 
 def with_metadata(
-    member: StreamsGroupMember, value: streams_group_records.StreamsGroupMemberMetadataValue
-) -> StreamsGroupMember:
-    """A member as its record of type 19 says."""
+    group: StreamsGroup, member: StreamsGroupMember, value: streams_group_records.StreamsGroupMemberMetadataValue
+) -> Generator[None, None, StreamsGroupMember]:
+    """Return a member with its metadata record (type 19); yield between two steps."""
+    tags = {row.key: row.value for row in value.client_tags}
+    keys = yield from sort_in_steps(tags, java_string_sort_key)
     return replace(
         member,
         instance_id=value.instance_id,
@@ -61,7 +66,7 @@ def with_metadata(
         topology_epoch=value.topology_epoch,
         process_id=value.process_id,
         endpoint=None if value.user_endpoint is None else (value.user_endpoint.host, value.user_endpoint.port),
-        tags=sorted_tags({row.key: row.value for row in value.client_tags}),
+        tags=tuple((key, tags[key]) for key in keys),
     )
 
 
@@ -98,13 +103,17 @@ def target_assignment_record(group_id: str, member_id: str, target: TasksTuple) 
     return GroupRecord(key, streams_group_records.StreamsGroupTargetAssignmentMemberValue(*map(rows, target)))
 
 
-def tasks_from_record(value: streams_group_records.StreamsGroupTargetAssignmentMemberValue) -> TasksTuple:
-    """A target as its record says."""
+def _read_tasks(rows: Iterable[Any]) -> Generator[None, None, TasksBySubtopology]:
+    return (yield from read_table(rows, attrgetter("subtopology_id"), lambda row: frozenset(row.partitions)))
 
-    def tasks(rows: list[_TargetTasks]) -> TasksBySubtopology:
-        return {row.subtopology_id: frozenset(row.partitions) for row in rows}
 
-    return TasksTuple(tasks(value.active_tasks), tasks(value.standby_tasks), tasks(value.warmup_tasks))
+def read_target(
+    value: streams_group_records.StreamsGroupTargetAssignmentMemberValue,
+) -> Generator[None, None, TasksTuple]:
+    """Return the target of a record (type 21); yield between two steps."""
+    active = yield from _read_tasks(value.active_tasks)
+    standby = yield from _read_tasks(value.standby_tasks)
+    return TasksTuple(active, standby, (yield from _read_tasks(value.warmup_tasks)))
 
 
 def current_assignment_record(group_id: str, member: StreamsGroupMember) -> GroupRecord:
@@ -134,32 +143,35 @@ def current_assignment_record(group_id: str, member: StreamsGroupMember) -> Grou
 
 def with_assignment(
     member: StreamsGroupMember, value: streams_group_records.StreamsGroupCurrentMemberAssignmentValue
-) -> StreamsGroupMember:
-    """A member as its record of type 22 says."""
+) -> Generator[None, None, StreamsGroupMember]:
+    """Return a member with its current assignment record (type 22); yield between two steps."""
 
-    def since(rows: list[_TasksWithEpochs]) -> TaskEpochs:
-        out = {}
-        for row in rows:
-            epochs = row.assignment_epochs
-            if epochs is None or len(epochs) != len(row.partitions):
-                epochs = [value.member_epoch] * len(row.partitions)  # written before 4.3
-            out[row.subtopology_id] = dict(zip(row.partitions, epochs, strict=True))
-        return out
+    def epochs(row: _TasksWithEpochs) -> dict[int, int]:
+        known = row.assignment_epochs
+        if known is None or len(known) != len(row.partitions):  # written before 4.3
+            return dict.fromkeys(row.partitions, value.member_epoch)
+        return dict(zip(row.partitions, known, strict=True))
 
-    def tasks(rows: list[_TasksWithEpochs]) -> TasksBySubtopology:
-        return {row.subtopology_id: frozenset(row.partitions) for row in rows}
+    def tasks(
+        active: list[_TasksWithEpochs], standby: list[_TasksWithEpochs], warmup: list[_TasksWithEpochs]
+    ) -> Generator[None, None, TasksTupleWithEpochs]:
+        since = yield from read_table(active, attrgetter("subtopology_id"), epochs)
+        on_standby = yield from _read_tasks(standby)
+        return TasksTupleWithEpochs(since, on_standby, (yield from _read_tasks(warmup)))
 
+    assigned = yield from tasks(value.active_tasks, value.standby_tasks, value.warmup_tasks)
+    revoking = yield from tasks(
+        value.active_tasks_pending_revocation,
+        value.standby_tasks_pending_revocation,
+        value.warmup_tasks_pending_revocation,
+    )
     return replace(
         member,
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=StreamsMemberState(value.state),
-        assigned=TasksTupleWithEpochs(since(value.active_tasks), tasks(value.standby_tasks), tasks(value.warmup_tasks)),
-        revoking=TasksTupleWithEpochs(
-            since(value.active_tasks_pending_revocation),
-            tasks(value.standby_tasks_pending_revocation),
-            tasks(value.warmup_tasks_pending_revocation),
-        ),
+        assigned=assigned,
+        revoking=revoking,
     )
 
 

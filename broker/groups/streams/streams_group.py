@@ -6,23 +6,24 @@ KIP-1071.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.groups.modern_group import ModernGroup
+from ottla.broker.groups.modern_group import AssignedGroup
 from ottla.broker.groups.streams.topology import StreamsTopology
 
 if TYPE_CHECKING:
     from ottla.broker.groups.streams.configured_topology import ConfiguredTopology
 
-LEAVE_GROUP_MEMBER_EPOCH = -1
 TasksBySubtopology = Mapping[str, frozenset[int]]
 """Tasks by subtopology: the numbers of the partitions they read."""
 TaskEpochs = Mapping[str, Mapping[int, int]]
 """Tasks by subtopology, each with the epoch its member got it in."""
 NO_TASKS: TasksBySubtopology = {}
+SUBTOPOLOGIES_PER_STEP = 200
+"""Replay of a member yields after so many subtopologies."""
 
 
 class TasksTuple(NamedTuple):
@@ -100,7 +101,7 @@ class StreamsGroupMember:
         return self.state is StreamsMemberState.STABLE and self.epoch == epoch
 
 
-class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
+class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
     """One group. `update` and `remove` are for the replay of its records alone."""
 
     def __init__(self, group_id: str) -> None:
@@ -125,47 +126,56 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
 
     # ------------------------------------------------------------------ replay
 
-    def update(self, member: StreamsGroupMember) -> None:
-        """A member is like this now."""
+    def update_in_steps(self, member: StreamsGroupMember) -> Iterator[None]:
+        """Replay the state of a member; yield between two steps."""
         old = self.members.get(member.id)
         self.members[member.id] = member
         if old is not None:
-            self._remove_owned(old)
+            yield from self._remove_owned(old)
         if member.process_id:
-            self._add_owned(member.assigned, member.process_id)
-            self._add_owned(member.revoking, member.process_id)
+            yield from self._add_owned(member.assigned, member.process_id)
+            yield from self._add_owned(member.revoking, member.process_id)
         self.cached_endpoint_partitions.pop(member.id, None)
 
     def remove(self, member_id: str) -> None:
-        """A member is gone."""
+        """Replay the end of a member."""
         old = self.members.pop(member_id, None)
         if old is not None:
-            self._remove_owned(old)
+            for _ in self._remove_owned(old):
+                pass
         self.cached_endpoint_partitions.pop(member_id, None)
         if not self.members:
             self.shutdown_requested_by = None
 
-    def _remove_owned(self, member: StreamsGroupMember) -> None:
-        """What a member did is free, but for what another process has taken over since."""
+    def _remove_owned(self, member: StreamsGroupMember) -> Iterator[None]:
+        """Free the tasks of a member, except those that another process has taken over since."""
         for held in (member.assigned, member.revoking):
-            for name, since in held.active.items():
+            for number, (name, since) in enumerate(held.active.items()):
                 owners = self.active_process_ids.get(name, {})
-                for number in since:
-                    if owners.get(number) == member.process_id:
-                        del owners[number]
+                for partition in since:
+                    if owners.get(partition) == member.process_id:
+                        del owners[partition]
+                if number % SUBTOPOLOGIES_PER_STEP == 0:
+                    yield
             for tasks, at in ((held.standby, self.standby_process_ids), (held.warmup, self.warmup_process_ids)):
-                for name, numbers in tasks.items():
-                    for number in numbers:
-                        at.get(name, {}).get(number, set()).discard(member.process_id)
+                for number, (name, partitions) in enumerate(tasks.items()):
+                    for partition in partitions:
+                        at.get(name, {}).get(partition, set()).discard(member.process_id)
+                    if number % SUBTOPOLOGIES_PER_STEP == 0:
+                        yield
 
-    def _add_owned(self, held: TasksTupleWithEpochs, process_id: str) -> None:
-        for name, since in held.active.items():
+    def _add_owned(self, held: TasksTupleWithEpochs, process_id: str) -> Iterator[None]:
+        for number, (name, since) in enumerate(held.active.items()):
             self.active_process_ids.setdefault(name, {}).update(dict.fromkeys(since, process_id))
+            if number % SUBTOPOLOGIES_PER_STEP == 0:
+                yield
         for tasks, at in ((held.standby, self.standby_process_ids), (held.warmup, self.warmup_process_ids)):
-            for name, numbers in tasks.items():
-                owners = at.setdefault(name, {})
-                for number in numbers:
-                    owners.setdefault(number, set()).add(process_id)
+            for number, (name, partitions) in enumerate(tasks.items()):
+                processes = at.setdefault(name, {})
+                for partition in partitions:
+                    processes.setdefault(partition, set()).add(process_id)
+                if number % SUBTOPOLOGIES_PER_STEP == 0:
+                    yield
 
     # ------------------------------------------------------------------ what follows from it
 

@@ -6,12 +6,14 @@ Source: ``StreamsTopology.java``, ``StreamsCoordinatorRecordHelpers.convertToStr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Generator, Iterator
+from itertools import islice
 
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_heartbeat, streams_group_records
+
+TOPICS_PER_STEP = 1_000
 
 
 class StreamsTopology:
@@ -20,15 +22,34 @@ class StreamsTopology:
     def __init__(self, value: streams_group_records.StreamsGroupTopologyValue) -> None:
         self.value = value
         self.epoch = value.epoch
-        named = {row.subtopology_id: row for row in value.subtopologies}
-        self.subtopologies = {name: named[name] for name in iteration_order.hash_map_order(named)}
+        self.subtopologies: dict[str, streams_group_records.Subtopology] = {}
         """By id, in the order Kafka looks at them."""
         self.subtopology_by_source: dict[str, str] = {}
         """The topics that are read, with the subtopology that reads them."""
-        for name, row in self.subtopologies.items():
-            self.subtopology_by_source.update(dict.fromkeys(source_topics(row), name))
-        self.required_topics = frozenset(chain.from_iterable(map(_topics_in, self.subtopologies.values())))
+        self.required_topics: set[str] = set()
         """All topics it reads or stores changes in."""
+
+    @classmethod
+    def from_value(cls, value: streams_group_records.StreamsGroupTopologyValue) -> StreamsTopology:
+        """Return the topology of a record."""
+        topology = cls(value)
+        for _ in topology.index():
+            pass
+        return topology
+
+    def index(self) -> Generator[None, None, None]:
+        """Index the topics of a new topology; yield between two steps."""
+        named = {row.subtopology_id: row for row in self.value.subtopologies}
+        for name in (yield from iteration_order.hash_map_order_in_steps(named)):
+            self.subtopologies[name] = row = named[name]
+            sources = source_topics(row)
+            while part := list(islice(sources, TOPICS_PER_STEP)):
+                self.subtopology_by_source.update(dict.fromkeys(part, name))
+                yield
+            topics = _topics_in(row)
+            while part := list(islice(topics, TOPICS_PER_STEP)):
+                self.required_topics.update(part)
+                yield
 
     def has_same_content(self, other: StreamsTopology) -> bool:
         """Whether it says the same in the same epoch; the order of its subtopologies does not matter."""
@@ -85,4 +106,4 @@ def from_request(topology: streams_group_heartbeat.Topology) -> StreamsTopology:
         )
         for row in topology.subtopologies
     ]
-    return StreamsTopology(streams_group_records.StreamsGroupTopologyValue(topology.epoch, rows))
+    return StreamsTopology.from_value(streams_group_records.StreamsGroupTopologyValue(topology.epoch, rows))

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import cast
 
 from ottla.broker.dispatch.dispatcher import RequestContext
-from ottla.broker.groups.java_collections.iteration_order import MAX_SORTED_PER_STEP, sort_strings_in_steps
+from ottla.broker.groups.java_collections.iteration_order import sort_strings_in_steps
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -25,16 +25,11 @@ def check_subscription(context: RequestContext, group_id: str, names: list[str])
     """
     if context.has_authorizer:
         yield from _check_authorized(context, names)
-    every: dict[str, None] = {}
-    left = _max_record_bytes(context, group_id)
-    for at in range(0, len(names), MAX_SORTED_PER_STEP):
-        new = [name for name in dict.fromkeys(names[at : at + MAX_SORTED_PER_STEP]) if name not in every]
-        every.update(dict.fromkeys(new))
-        left -= sum(map(len, new))
-        if left < 0:
-            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        yield
-    return cast("list[str]", (yield from sort_strings_in_steps(every)))  # written and gone through as one
+    try:
+        found = yield from sort_strings_in_steps(names, _max_record_bytes(context, group_id))
+    except OverflowError:
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    return cast("list[str]", found)  # written and gone through as one
 
 
 def _check_authorized(context: RequestContext, names: list[str]) -> Generator[None, None, None]:

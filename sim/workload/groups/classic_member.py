@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.groups.consumer import consumer_protocol
 from ottla.wire.codec import compiler
+from ottla.wire.codec.primitives import Buffer
+from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import consumer_protocol as cp
 from ottla.wire.messages import heartbeat as hb
@@ -30,6 +32,12 @@ SESSION_MS, REBALANCE_MS = 6_000, 4_000
 ASSIGNOR = "range"
 _VERSION = struct.Struct(">h")
 EMBEDDED_VERSION = 1
+M = TypeVar("M", bound=Message)
+
+
+def _decode(cls: type[M], raw: Buffer) -> M:
+    """Decode the subscription or assignment of a member."""
+    return compiler.decode(cls, consumer_protocol.decode_version(bytes(raw[:2])), raw, 2)[0]
 
 
 class SimClassicMember(AssignedMember):
@@ -119,12 +127,13 @@ class SimClassicMember(AssignedMember):
         self._check(synced.error_code)
         self._joins = self.subscription != wants
         self._on_epoch(answer.generation_id, began, cuts)
-        given = consumer_protocol.decode_assignment(bytes(synced.assignment)).assigned_partitions
+        raw = synced.assignment
+        given = _decode(cp.ConsumerProtocolAssignment, raw).assigned_partitions if raw else []
         self._on_target([(row.topic, number) for row in given for number in row.partitions], began, cuts)
 
     def _compute_assignment(self, answer: jg.JoinGroupResponse) -> list[sg.SyncGroupRequestAssignment]:
         """What it deals out as the leader: each partition to one of those who want its topic."""
-        wants = {x.member_id: consumer_protocol.decode_subscription(bytes(x.metadata)).topics for x in answer.members}
+        wants = {x.member_id: _decode(cp.ConsumerProtocolSubscription, x.metadata).topics for x in answer.members}
         dealt: dict[str, list[HistoryPartition]] = {member_id: [] for member_id in wants}
         for topic in sorted({topic for topics in wants.values() for topic in topics}):
             takers = [member_id for member_id, topics in wants.items() if topic in topics]

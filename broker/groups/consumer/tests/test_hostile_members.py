@@ -87,7 +87,12 @@ def test_a_member_in_a_state_nobody_knows_is_fenced_however_large_its_group_is(m
     for number in range(many):
         shard.heartbeat(f"m{number}", 0)
     odd = ConsumerGroupMember(
-        "odd", 5, 5, ConsumerMemberState.UNKNOWN, subscribed_topic_names=frozenset(["t"]), rebalance_timeout_ms=1_000
+        "odd",
+        5,
+        5,
+        state=ConsumerMemberState.UNKNOWN,
+        subscribed_topic_names=frozenset(["t"]),
+        rebalance_timeout_ms=1_000,
     )
     for record in (records.member_record("g", odd), records.current_assignment_record("g", odd)):
         shard.machine.replay(0, record)

@@ -18,13 +18,15 @@ from ottla.broker.groups.consumer import target_assignment
 from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerGroupMember,
-    SubscriptionCount,
-    SubscriptionCounts,
-    adjust_subscription_counts,
 )
 from ottla.broker.groups.consumer.member_update import STEPS_PER_SLICE
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.modern_group import run_in_slices
+from ottla.broker.groups.subscription_counts import (
+    SubscriptionCount,
+    SubscriptionCounts,
+    adjust_subscription_counts,
+)
 from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 from ottla.broker.handlers.groups.large_subscriptions import check_subscription
 from ottla.broker.handlers.groups.tests.test_consumer_group_handlers import JOIN, forbidding, served

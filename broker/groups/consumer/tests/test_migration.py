@@ -13,6 +13,7 @@ from ottla.broker.tests.consumer_group_fixture import (
     ConsumerGroupShard,
     ConsumerMemberClient,
     assignment_by_letter,
+    decode_partitions,
     image_of,
     reconcile_members,
 )
@@ -73,7 +74,7 @@ class ClassicMemberClient:
         request = s.SyncGroupRequest("g", self.generation, self.name, self.instance, "consumer", None, rows)
         answer: s.SyncGroupResponse = self.shard.call(request, 5)
         if not answer.error_code:
-            given = consumer_protocol.decode_assignment(answer.assignment).assigned_partitions
+            given = decode_partitions(answer.assignment)
             self.owned = sorted(number for row in given for number in row.partitions)
         return answer
 
@@ -309,11 +310,7 @@ def test_the_group_goes_back_when_the_last_member_of_the_new_protocol_leaves() -
         a.name,
         shard.now,
     )
-    assert consumer_protocol.decode_assignment(stored.members[0].assignment).assigned_partitions[0].partitions == [
-        3,
-        4,
-        5,
-    ]
+    assert decode_partitions(stored.members[0].assignment)[0].partitions == [3, 4, 5]
     answer = a.join()
     assert answer is not None
     assert (answer.error_code, answer.leader, answer.generation_id) == (0, a.name, epoch + 1)

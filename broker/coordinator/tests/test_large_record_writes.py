@@ -1,0 +1,100 @@
+"""Large records that a shard writes: they are encoded in steps, and appended only while the shard is active."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.coordinator.record_batches import ENCODING_STEPS_PER_PAUSE, encode_records
+from ottla.broker.tests.coordinator_runtime_fixture import (
+    E,
+    Pair,
+    RegisterRuntime,
+    code_of,
+    start_leading,
+    with_runtime,
+)
+from ottla.jobs.state_machine import Effects, RequestReply
+from ottla.wire.errors import WireError
+
+STEPS = 5 * ENCODING_STEPS_PER_PAUSE
+
+
+class PutInSlice:
+    """An event whose one record is written in a slice, with a reply of that slice."""
+
+    def __init__(self, ticket: Any, slice_ticket: Any) -> None:
+        self.pending_request = ticket
+        self.slice_ticket = slice_ticket
+
+
+def start_with_slow_encoding() -> tuple[RegisterRuntime, PendingBrokerRequest, PendingBrokerRequest]:
+    """A shard whose record takes so many steps to be encoded, and an event that writes one."""
+    house = start_leading(RegisterRuntime(followed=False))
+    encode = house.shard._serde.encode
+
+    def encode_in_steps(record: Pair) -> Generator[None, None, tuple[bytes, bytes | None]]:
+        for _ in range(STEPS):
+            yield
+        return encode(record)
+
+    house.shard._serde = house.shard._serde._replace(encode_in_steps=encode_in_steps)
+    handle, slice_ticket = house.machine.handle, PendingBrokerRequest()
+
+    def slices(event: PutInSlice) -> Iterator[Effects[Pair]]:
+        yield Effects([("a", "1")], [RequestReply(event.slice_ticket, "written")])
+
+    def handle_slices(now_ms: int, event: Any) -> Effects[Pair]:
+        if isinstance(event, PutInSlice):
+            return Effects(replies=[RequestReply(event.pending_request, "done")], continuation=slices(event))
+        return handle(now_ms, event)
+
+    house.machine.handle = handle_slices  # type: ignore[method-assign]
+    return house, house.runtime.submit(0, lambda ticket: PutInSlice(ticket, slice_ticket)), slice_ticket
+
+
+def test_record_is_appended_once_it_is_encoded_in_steps() -> None:
+    house, whole, of_slice = start_with_slow_encoding()
+
+    async def story() -> None:
+        for _ in range(STEPS // ENCODING_STEPS_PER_PAUSE):
+            assert house.machine.values == {}
+            await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.machine.values == {"a": "1"}
+        assert (of_slice.answer, whole.answer) == ("written", "done")
+
+    with_runtime(house, story)
+
+
+def test_shard_unloaded_while_a_record_is_encoded_writes_nothing_and_answers_everything() -> None:
+    house, whole, of_slice = start_with_slow_encoding()
+
+    async def story() -> None:
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+        end = house.replica.log.log_end_offset
+        house.runtime.on_resignation(house.replica)
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.replica.log.log_end_offset == end
+        assert (code_of(whole), code_of(of_slice)) == (E.NOT_COORDINATOR, E.NOT_COORDINATOR)
+
+    with_runtime(house, story)
+
+
+def test_record_that_cannot_be_encoded_raises_where_its_batch_is_built() -> None:
+    house = start_leading(RegisterRuntime(followed=False))
+
+    def fail(record: Pair) -> Any:
+        raise WireError(record[0])
+        yield
+
+    serde = house.shard._serde._replace(encode=lambda record: next(fail(record)), encode_in_steps=fail)
+    encoded = iter(trio.run(encode_records, serde, [("a", "1")]))
+    with pytest.raises(WireError, match="a"):
+        next(encoded)

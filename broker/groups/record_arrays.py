@@ -1,0 +1,63 @@
+"""Arrays of records as tables, read in steps: a record of a megabyte has 55,000 topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence, Set
+from typing import Any, TypeVar
+
+from ottla.broker.groups.assignors.group_spec import EMPTY_ASSIGNMENT, Assignment
+from ottla.broker.groups.java_collections import iteration_order
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+ROWS_PER_STEP = 200
+"""Rows that are read in one step; fewer where they have many partitions."""
+PARTITIONS_PER_ROW = 8
+"""Partitions that count as one more row."""
+
+
+def read_table(
+    rows: Iterable[Any], key: Callable[[Any], K], value: Callable[[Any], V]
+) -> Generator[None, None, dict[K, V]]:
+    """Return a table of rows that have partitions; of rows with the same key, the last. Yield between two steps."""
+    out: dict[K, V] = {}
+    work = 0
+    for row in rows:
+        out[key(row)] = value(row)
+        work += 1 + len(row.partitions) // PARTITIONS_PER_ROW
+        if work >= ROWS_PER_STEP:
+            work = 0
+            yield
+    return out
+
+
+def read_assignment(rows: Iterable[Any]) -> Generator[None, None, Assignment]:
+    """Return the partitions by topic id of rows of a record, in the order of Java's tables; yield between two steps."""
+    partitions: dict[bytes, tuple[int, ...]] = {}
+    work = 0
+    for row in rows:
+        work += 1 + len(row.partitions) // PARTITIONS_PER_ROW
+        if work < ROWS_PER_STEP:
+            partitions[row.topic_id] = iteration_order.integer_hash_set_order(row.partitions)
+        else:
+            work = 0
+            partitions[row.topic_id] = yield from iteration_order.integer_hash_set_order_in_steps(row.partitions)
+    in_order: dict[bytes, tuple[int, ...]] = {}
+    for number, topic in enumerate((yield from iteration_order.uuid_hash_map_order_in_steps(partitions)), 1):
+        in_order[topic] = partitions.pop(topic)
+        if number % ROWS_PER_STEP == 0:
+            yield
+    return in_order or EMPTY_ASSIGNMENT
+
+
+def read_names(names: Sequence[str], most_chars: int | None = None) -> Generator[None, None, Set[str]]:
+    """Return names of a record as a set; yield between two steps where they are many.
+
+    Raises:
+        OverflowError: many names have more than ``most_chars`` characters together.
+    """
+    if isinstance(names, Set):
+        return names
+    if len(names) <= iteration_order.MAX_SORTED_PER_STEP:
+        return frozenset(names)
+    return (yield from iteration_order.sort_strings_in_steps(names, most_chars))

@@ -1,0 +1,206 @@
+"""Replay of the records of consumer, share and streams groups: one table of what each type of record changes.
+
+Clients may write to the log, and compaction removes records: a record about something that does not exist is skipped.
+A group is created by its first record and removed by the tombstone of its epoch record; tombstones behind that one
+find no group. A large record is replayed in steps; all of them are done before anything else reads the state.
+
+Source: ``GroupMetadataManager.java``, the ``replay`` methods (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from ottla.broker.groups.consumer import records as consumer_records
+from ottla.broker.groups.consumer.consumer_group import (
+    NO_PARTITIONS,
+    ConsumerGroup,
+    ConsumerGroupMember,
+    ResolvedRegularExpression,
+)
+from ottla.broker.groups.modern_group import LEAVE_GROUP_MEMBER_EPOCH, AssignedGroup
+from ottla.broker.groups.record_arrays import read_assignment, read_names
+from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.share import records as share_records
+from ottla.broker.groups.share.share_group import ShareGroup, ShareGroupMember
+from ottla.broker.groups.streams import records as streams_records
+from ottla.broker.groups.streams.streams_group import EMPTY_TASKS_WITH_EPOCHS, StreamsGroup, StreamsGroupMember
+from ottla.broker.groups.streams.topology import StreamsTopology
+from ottla.wire.codec.schema import Message
+from ottla.wire.messages import consumer_group_records as c
+from ottla.wire.messages import share_group_records as s
+from ottla.wire.messages import streams_group_records as t
+
+Group = AssignedGroup[Any, Any]
+
+
+class GroupType(NamedTuple):
+    """What replay needs to know of a type of group."""
+
+    groups: Callable[[Any], dict[str, Group]]
+    """Takes the `GroupStateMachine`."""
+    new_group: Callable[[str], Group]
+    new_member: Callable[[str], Any]
+    with_metadata: Callable[[Any, Any, Any], Generator[None, None, Any]]
+    with_assignment: Callable[[Any, Any], Generator[None, None, Any]]
+    read_target: Callable[[Any], Generator[None, None, Any]]
+    no_assignment: Mapping[str, Any]
+    """Fields of a member that has nothing."""
+
+
+def _read_target(value: Any) -> Generator[None, None, Any]:
+    return read_assignment(value.topic_partitions)
+
+
+CONSUMER = GroupType(
+    attrgetter("consumer_groups.groups"),
+    ConsumerGroup,
+    ConsumerGroupMember,
+    consumer_records.with_metadata,
+    consumer_records.with_assignment,
+    _read_target,
+    {"assigned": NO_PARTITIONS, "revoking": NO_PARTITIONS},
+)
+SHARE = GroupType(
+    attrgetter("share_groups.groups"),
+    ShareGroup,
+    ShareGroupMember,
+    share_records.with_metadata,
+    share_records.with_assignment,
+    _read_target,
+    {"assigned": {}},
+)
+STREAMS = GroupType(
+    attrgetter("streams_groups.groups"),
+    StreamsGroup,
+    StreamsGroupMember,
+    streams_records.with_metadata,
+    streams_records.with_assignment,
+    streams_records.read_target,
+    {"assigned": EMPTY_TASKS_WITH_EPOCHS, "revoking": EMPTY_TASKS_WITH_EPOCHS},
+)
+
+
+def _member(kind: GroupType, group: Group, key: Any, value: Any) -> Iterator[None]:
+    if value is None:
+        group.remove(key.member_id)
+        return
+    old = group.members.get(key.member_id) or kind.new_member(key.member_id)
+    new = yield from kind.with_metadata(group, old, value)
+    yield from group.update_in_steps(new)
+
+
+def _current_assignment(kind: GroupType, group: Group, key: Any, value: Any) -> Iterator[None]:
+    old = group.members.get(key.member_id)
+    if value is not None:
+        new = yield from kind.with_assignment(old or kind.new_member(key.member_id), value)
+    elif old is not None:
+        left = LEAVE_GROUP_MEMBER_EPOCH
+        new = replace(old, epoch=left, previous_epoch=left, **kind.no_assignment)
+    else:
+        return
+    yield from group.update_in_steps(new)
+
+
+def _target_assignment(kind: GroupType, group: Group, key: Any, value: Any) -> Iterator[None]:
+    if value is None:
+        group.target.pop(key.member_id, None)
+    else:
+        group.target[key.member_id] = yield from kind.read_target(value)
+
+
+def _target_assignment_metadata(kind: GroupType, group: Group, key: Any, value: Any) -> Iterator[None]:
+    group.target_epoch = -1 if value is None else value.assignment_epoch
+    group.target_computed_ms = 0 if value is None else value.assignment_timestamp
+    yield
+
+
+def _epoch(kind: GroupType, group: Group, key: Any, value: Any) -> Iterator[None]:
+    group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+    yield
+
+
+def _streams_epoch(kind: GroupType, group: StreamsGroup, key: Any, value: Any) -> Iterator[None]:
+    group.validated_epoch = value.validated_topology_epoch
+    group.configs = {row.key: row.value for row in value.last_assignment_configs or ()}
+    return _epoch(kind, group, key, value)
+
+
+def _partition_metadata(kind: GroupType, group: ConsumerGroup, key: Any, value: Any) -> Iterator[None]:
+    group.has_partition_metadata = value is not None
+    yield
+
+
+def _regular_expression(kind: GroupType, group: ConsumerGroup, key: Any, value: Any) -> Iterator[None]:
+    resolved = None
+    if value is not None:
+        resolved = ResolvedRegularExpression((yield from read_names(value.topics)), value.version, value.timestamp)
+    group.set_resolved_regex(key.regular_expression, resolved)
+
+
+def _state_partition_metadata(kind: GroupType, group: ShareGroup, key: Any, value: Any) -> Iterator[None]:
+    rows = s.ShareGroupStatePartitionMetadataValue() if value is None else value
+    initializing = yield from share_records.read_partitions_info(rows.initializing_topics)
+    initialized = yield from share_records.read_partitions_info(rows.initialized_topics)
+    group.initializing, group.initialized = initializing, initialized
+    group.deleting = {row.topic_id: row.topic_name for row in rows.deleting_topics}
+
+
+def _topology(kind: GroupType, group: StreamsGroup, key: Any, value: Any) -> Iterator[None]:
+    topology = None if value is None else StreamsTopology(value)
+    if topology is not None:
+        yield from topology.index()
+    group.topology = topology
+
+
+Replay = Callable[[GroupType, Any, Any, Any], Iterator[None]]
+"""Takes the type of the group, the group, key and value."""
+REPLAYS: dict[type[Message], tuple[GroupType, Replay]] = {
+    c.ConsumerGroupMetadataKey: (CONSUMER, _epoch),
+    c.ConsumerGroupPartitionMetadataKey: (CONSUMER, _partition_metadata),
+    c.ConsumerGroupMemberMetadataKey: (CONSUMER, _member),
+    c.ConsumerGroupTargetAssignmentMetadataKey: (CONSUMER, _target_assignment_metadata),
+    c.ConsumerGroupTargetAssignmentMemberKey: (CONSUMER, _target_assignment),
+    c.ConsumerGroupCurrentMemberAssignmentKey: (CONSUMER, _current_assignment),
+    c.ConsumerGroupRegularExpressionKey: (CONSUMER, _regular_expression),
+    s.ShareGroupMemberMetadataKey: (SHARE, _member),
+    s.ShareGroupMetadataKey: (SHARE, _epoch),
+    s.ShareGroupTargetAssignmentMetadataKey: (SHARE, _target_assignment_metadata),
+    s.ShareGroupTargetAssignmentMemberKey: (SHARE, _target_assignment),
+    s.ShareGroupCurrentMemberAssignmentKey: (SHARE, _current_assignment),
+    s.ShareGroupStatePartitionMetadataKey: (SHARE, _state_partition_metadata),
+    t.StreamsGroupMetadataKey: (STREAMS, _streams_epoch),
+    t.StreamsGroupMemberMetadataKey: (STREAMS, _member),
+    t.StreamsGroupTargetAssignmentMetadataKey: (STREAMS, _target_assignment_metadata),
+    t.StreamsGroupTargetAssignmentMemberKey: (STREAMS, _target_assignment),
+    t.StreamsGroupCurrentMemberAssignmentKey: (STREAMS, _current_assignment),
+    t.StreamsGroupTopologyKey: (STREAMS, _topology),
+}
+
+
+def replay_record(machine: Any, record: GroupRecord) -> Generator[None, None, Group | None]:
+    """Replay a record of one of these types; yield between two steps, and return its group where there is one.
+
+    Args:
+        machine: the `GroupStateMachine`.
+        record: the record.
+    """
+    key: Any = record.key
+    value: Any = record.value
+    kind, replay = REPLAYS[type(key)]
+    groups = kind.groups(machine)
+    group = groups.get(key.group_id)
+    if group is None:
+        if value is None:
+            return None
+        group = groups[key.group_id] = kind.new_group(key.group_id)
+    if value is None and replay in (_epoch, _streams_epoch):
+        del groups[key.group_id]
+        return None
+    yield from replay(kind, group, key, value)
+    if value is not None and kind is not SHARE:  # a group without records, of a simple consumer, becomes this one
+        machine.classic_groups.groups.pop(key.group_id, None)
+    return group

@@ -1,0 +1,172 @@
+"""Records with very many rows: replayed in steps while a shard loads, to the same state as at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.coordinator import record_batches
+from ottla.broker.coordinator.events import ShardLoaded
+from ottla.broker.groups import records as group_records
+from ottla.broker.groups.classic.rebalance import GroupSettings
+from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.record_arrays import ROWS_PER_STEP
+from ottla.broker.groups.records import GroupRecord
+from ottla.broker.groups.replay import REPLAYS
+from ottla.broker.groups.state_machine import GroupStateMachine
+from ottla.wire.messages import consumer_group_records as c
+from ottla.wire.messages import offset_records
+from ottla.wire.messages import share_group_records as s
+from ottla.wire.messages import streams_group_records as t
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.batch_header import parse_header
+
+MANY = 10_000
+MOST_PER_STEP = iteration_order.MAX_SORTED_PER_STEP
+TOPICS = [number.to_bytes(16, "big") for number in range(MANY)]
+NAMES = [f"t-{number:05}" for number in reversed(range(MANY))]
+SERDE: Any = record_batches.Serde(group_records.encode, group_records.decode, group_records.form)
+
+
+class CountedRows(list[Any]):
+    """Rows that count how many of them are read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for row in super().__iter__():
+            CountedRows.reads += 1
+            yield row
+
+
+RECORDS: dict[str, GroupRecord] = {
+    "consumer metadata": GroupRecord(
+        c.ConsumerGroupMemberMetadataKey("g", "m"), c.ConsumerGroupMemberMetadataValue(subscribed_topic_names=NAMES)
+    ),
+    "consumer target": GroupRecord(
+        c.ConsumerGroupTargetAssignmentMemberKey("g", "m"),
+        c.ConsumerGroupTargetAssignmentMemberValue([c.TopicPartition(topic, [2, 1]) for topic in TOPICS]),
+    ),
+    "consumer assignment": GroupRecord(
+        c.ConsumerGroupCurrentMemberAssignmentKey("g", "m"),
+        c.ConsumerGroupCurrentMemberAssignmentValue(
+            3,
+            2,
+            0,
+            [c.TopicPartitions(topic, [2, 1], [3, 3]) for topic in TOPICS],
+            [c.TopicPartitions(topic, [4]) for topic in TOPICS],
+        ),
+    ),
+    "regular expression": GroupRecord(
+        c.ConsumerGroupRegularExpressionKey("g", "r"), c.ConsumerGroupRegularExpressionValue(NAMES, 3, 4)
+    ),
+    "share metadata": GroupRecord(
+        s.ShareGroupMemberMetadataKey("g", "m"), s.ShareGroupMemberMetadataValue(None, "c", "h", NAMES)
+    ),
+    "share target": GroupRecord(
+        s.ShareGroupTargetAssignmentMemberKey("g", "m"),
+        s.ShareGroupTargetAssignmentMemberValue([s.TopicPartition(topic, [2, 1]) for topic in TOPICS]),
+    ),
+    "share assignment": GroupRecord(
+        s.ShareGroupCurrentMemberAssignmentKey("g", "m"),
+        s.ShareGroupCurrentMemberAssignmentValue(3, 2, 0, [s.TopicPartitions(topic, [2, 1]) for topic in TOPICS]),
+    ),
+    "share state partitions": GroupRecord(
+        s.ShareGroupStatePartitionMetadataKey("g"),
+        s.ShareGroupStatePartitionMetadataValue(
+            [s.TopicPartitionsInfo(topic, "t", [1]) for topic in TOPICS],
+            [s.TopicPartitionsInfo(topic, "t", [2]) for topic in TOPICS],
+        ),
+    ),
+    "streams target": GroupRecord(
+        t.StreamsGroupTargetAssignmentMemberKey("g", "m"),
+        t.StreamsGroupTargetAssignmentMemberValue(
+            [t.StreamsGroupTargetAssignmentMemberValueTaskIds(name, [1, 2]) for name in NAMES]
+        ),
+    ),
+    "streams assignment": GroupRecord(
+        t.StreamsGroupCurrentMemberAssignmentKey("g", "m"),
+        t.StreamsGroupCurrentMemberAssignmentValue(
+            3, 2, 1, [t.StreamsGroupCurrentMemberAssignmentValueTaskIds(name, [1], [3]) for name in NAMES]
+        ),
+    ),
+    "streams topology": GroupRecord(
+        t.StreamsGroupTopologyKey("g"),
+        t.StreamsGroupTopologyValue(1, [t.Subtopology("0", NAMES, "", [], [], [], [])]),
+    ),
+}
+
+
+def state_of(machine: GroupStateMachine) -> Any:
+    for groups in (machine.list_consumer_groups(), machine.list_share_groups(), machine.list_streams_groups()):
+        for group in groups:
+            state = {**vars(group), "topology": vars(group.topology) if getattr(group, "topology", None) else None}
+            del state["topology" if state["topology"] is None else "id"]
+            subscriptions: Any = state.pop("subscriptions", None)
+            return state, None if subscriptions is None else subscriptions.counts
+    raise AssertionError("no group was made")
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_large_record_is_replayed_in_steps_to_the_state_of_a_replay_at_once(name: str) -> None:
+    record = RECORDS[name]
+    at_once, in_steps = GroupStateMachine(GroupSettings()), GroupStateMachine(GroupSettings())
+    at_once.replay(0, record)
+    assert record.value is not None
+    counted = type(record.value)(
+        **{
+            field: CountedRows(value) if isinstance(value, list) else value
+            for field, value in ((field, getattr(record.value, field)) for field in record.value.__struct_fields__)
+        }
+    )
+    most, steps, CountedRows.reads = 0, 0, 0
+    for _ in in_steps.replay_in_steps(0, GroupRecord(record.key, counted), in_steps.replay):
+        most, CountedRows.reads, steps = max(most, CountedRows.reads), 0, steps + 1
+    assert max(most, CountedRows.reads) <= MOST_PER_STEP
+    assert steps >= MANY // MOST_PER_STEP
+    assert state_of(in_steps) == state_of(at_once)
+
+
+def test_rows_with_many_partitions_are_fewer_in_a_step() -> None:
+    rows = CountedRows(c.TopicPartition(topic, list(range(ROWS_PER_STEP * 8))) for topic in TOPICS[:20])
+    record = GroupRecord(
+        c.ConsumerGroupTargetAssignmentMemberKey("g", "m"), c.ConsumerGroupTargetAssignmentMemberValue(rows)
+    )
+    machine = GroupStateMachine(GroupSettings())
+    CountedRows.reads, most = 0, 0
+    for _ in machine.replay_in_steps(0, record, machine.replay):
+        most, CountedRows.reads = max(most, CountedRows.reads), 0
+    assert most <= 1
+
+
+def test_batch_of_a_loading_shard_is_replayed_in_steps() -> None:
+    record = RECORDS["consumer target"]
+    batch = r.build_batch([r.NewRecord(*group_records.encode(record))])
+    machine = GroupStateMachine(GroupSettings())
+    work = list(record_batches.replay_batch(machine, SERDE, parse_header(batch), batch, 1 << 24))
+    assert work.count(record_batches.REPLAY_STEP_BYTES) >= MANY // MOST_PER_STEP
+    group = machine.find_consumer_group("g")
+    assert group is not None
+    assert len(group.target["m"]) == MANY
+
+
+def test_large_classic_group_is_restored_in_slices() -> None:
+    machine = GroupStateMachine(GroupSettings())
+    rows = CountedRows(offset_records.MemberMetadata(f"m-{number}") for number in range(MANY))
+    value = offset_records.GroupMetadataValue("consumer", 1, "range", "m-0", 5, rows)
+    machine.replay(0, GroupRecord(offset_records.GroupMetadataKey("g"), value))
+    CountedRows.reads, most = 0, 0
+    timers = 0
+    fx = machine.handle(1, ShardLoaded())
+    for part in fx.continuation or ():
+        most, CountedRows.reads = max(most, CountedRows.reads), 0
+        assert len(part.timers) <= MOST_PER_STEP
+        timers += len(part.timers)
+    assert (len(machine.classic_groups.groups["g"].members), timers) == (MANY, MANY)
+    assert most <= MOST_PER_STEP
+
+
+def test_every_record_type_of_modern_groups_has_a_replay() -> None:
+    assert set(REPLAYS) == {key for key, _ in group_records.modern_record_types().values()}
