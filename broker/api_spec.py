@@ -44,7 +44,7 @@ class RequestRule(NamedTuple):
 class ResourceRule(NamedTuple):
     """Permission on each resource that a request names; the others get an error row, and the handler never sees them.
 
-    Lists and fields are those of the first `ErrorRows` of the API.
+    Lists and fields are those of the first `ErrorResults` of the API.
     """
 
     operation: AclOperation
@@ -105,7 +105,7 @@ class Endpoint(NamedTuple):
     authorization: tuple[AuthorizationRule, ...] = ()
 
 
-class ErrorRows(NamedTuple):
+class ErrorResults(NamedTuple):
     """List of a response that has a row with an error for each element of a list of the request.
 
     Where the row or the response has `error_code` and `error_message`, both are set.
@@ -117,7 +117,7 @@ class ErrorRows(NamedTuple):
     """Fields of the row that repeat the element; the first one names the resource."""
     copied_from: tuple[str, ...] | None = None
     """The names of these fields in the element, where they differ. An element that is no message is copied itself."""
-    nested: ErrorRows | None = None
+    nested: ErrorResults | None = None
     """The rows inside a row: the partitions of a topic."""
     request_parent: str | None = None
     """The request's list whose elements have the list."""
@@ -136,11 +136,11 @@ class ErrorMessage(Enum):
 class ErrorResponse(NamedTuple):
     """Layout of the response that answers a whole request with one error (``getErrorResponse``)."""
 
-    rows: tuple[ErrorRows, ...] = ()
-    rows_only_for_denied: bool = False
+    results: tuple[ErrorResults, ...] = ()
+    results_only_for_denied: bool = False
     """Whether the rows answer denied resources, and an error of the whole request is at the top alone."""
     message: ErrorMessage = ErrorMessage.REASON
-    has_unique_rows: bool = False
+    has_unique_results: bool = False
     """Whether a resource that is named several times gets one row."""
     values: tuple[tuple[str, Any], ...] = ()
     """Other fields of the response; null only in versions where the field is nullable."""

@@ -16,7 +16,7 @@ from ottla.broker.api_spec import (
     Endpoint,
     ErrorMessage,
     ErrorResponse,
-    ErrorRows,
+    ErrorResults,
     Forwarding,
     ForwardingTarget,
     MutationQuota,
@@ -52,14 +52,14 @@ FORWARDED = Forwarding()
 FORWARDED_TO_QUORUM = Forwarding(ForwardingTarget.QUORUM)
 FORWARDED_WITH_REQUESTER = Forwarding(ForwardingTarget.CONTROLLER_WITH_REQUESTER)
 
-PARTITION_ROWS = ErrorRows("partitions", "partitions", ("partition_index",))
-CONFIG_ROWS = ErrorRows("resources", "responses", ("resource_type", "resource_name"))
+PARTITION_RESULTS = ErrorResults("partitions", "partitions", ("partition_index",))
+CONFIG_RESULTS = ErrorResults("resources", "responses", ("resource_type", "resource_name"))
 ERROR_TEXT = ErrorResponse(message=ErrorMessage.ERROR_TEXT)
 
 
-def _rows(rows: ErrorRows) -> ErrorResponse:
+def _results(results: ErrorResults) -> ErrorResponse:
     """Return the layout of a response that has its errors in one list of rows."""
-    return ErrorResponse((rows,))
+    return ErrorResponse((results,))
 
 
 def _controller(*rules: AuthorizationRule) -> Endpoint:
@@ -96,7 +96,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         1,
         11,
         Endpoint("offsets.list_offsets", (ResourceRule(DESCRIBE, TOPIC),)),
-        error_response=_rows(ErrorRows("topics", "topics", ("name",), nested=PARTITION_ROWS)),
+        error_response=_results(ErrorResults("topics", "topics", ("name",), nested=PARTITION_RESULTS)),
         partitions=NamedPartitions(),
     ),
     ApiSpec(
@@ -118,7 +118,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         2,
         10,
         Endpoint("offsets.offset_commit", (READ_GROUP, ResourceRule(READ, TOPIC, ids_since=10))),
-        error_response=_rows(ErrorRows("topics", "topics", ("name", "topic_id"), nested=PARTITION_ROWS)),
+        error_response=_results(ErrorResults("topics", "topics", ("name", "topic_id"), nested=PARTITION_RESULTS)),
     ),
     ApiSpec(ApiKey.OFFSET_FETCH, 1, 10, Endpoint("offsets.offset_fetch", GROUP_AND_TOPICS)),
     ApiSpec(
@@ -172,7 +172,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
             CreatedConfigsRule(),
         ),
         forwarding=FORWARDED,
-        error_response=_rows(ErrorRows("topics", "topics", ("name",))),
+        error_response=_results(ErrorResults("topics", "topics", ("name",))),
         quota=MutationQuota(strict_since=6),
     ),
     ApiSpec(
@@ -183,7 +183,10 @@ API_SPECS: tuple[ApiSpec, ...] = (
         Endpoint("controller.delete_topics", (DeleteTopicsRule(),)),
         forwarding=FORWARDED,
         error_response=ErrorResponse(
-            (ErrorRows("topic_names", "responses", ("name",)), ErrorRows("topics", "responses", ("name", "topic_id"))),
+            (
+                ErrorResults("topic_names", "responses", ("name",)),
+                ErrorResults("topics", "responses", ("name", "topic_id")),
+            ),
             message=ErrorMessage.NONE,
         ),
         quota=MutationQuota(strict_since=5),
@@ -193,8 +196,10 @@ API_SPECS: tuple[ApiSpec, ...] = (
         0,
         2,
         Endpoint("admin.delete_records", (ResourceRule(DELETE, TOPIC),)),
-        error_response=_rows(
-            ErrorRows("topics", "topics", ("name",), nested=PARTITION_ROWS._replace(values=(("low_watermark", -1),)))
+        error_response=_results(
+            ErrorResults(
+                "topics", "topics", ("name",), nested=PARTITION_RESULTS._replace(values=(("low_watermark", -1),))
+            )
         ),
         partitions=NamedPartitions(),
     ),
@@ -216,8 +221,10 @@ API_SPECS: tuple[ApiSpec, ...] = (
         2,
         4,
         Endpoint("offsets.offset_for_leader_epoch", (ResourceRule(DESCRIBE, TOPIC, cluster_operation=CLUSTER_ACTION),)),
-        error_response=_rows(
-            ErrorRows("topics", "topics", ("topic",), nested=ErrorRows("partitions", "partitions", ("partition",)))
+        error_response=_results(
+            ErrorResults(
+                "topics", "topics", ("topic",), nested=ErrorResults("partitions", "partitions", ("partition",))
+            )
         ),
         partitions=NamedPartitions("topics", "topic", None, "partitions", "partition"),
     ),
@@ -264,7 +271,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         FORWARD,
         _controller(ALTER_CLUSTER),
         forwarding=FORWARDED,
-        error_response=_rows(ErrorRows("creations", "results")),
+        error_response=_results(ErrorResults("creations", "results")),
     ),
     ApiSpec(
         ApiKey.DELETE_ACLS,
@@ -273,7 +280,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         FORWARD,
         _controller(ALTER_CLUSTER),
         forwarding=FORWARDED,
-        error_response=_rows(ErrorRows("filters", "filter_results")),
+        error_response=_results(ErrorResults("filters", "filter_results")),
     ),
     ApiSpec(
         ApiKey.DESCRIBE_CONFIGS,
@@ -281,7 +288,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         4,
         Endpoint("admin.describe_configs", (ConfigResourceRule(DESCRIBE_CONFIGS),)),
         Endpoint("admin.describe_configs", (ConfigResourceRule(DESCRIBE_CONFIGS),)),
-        error_response=_rows(CONFIG_ROWS._replace(response_list="results")),
+        error_response=_results(CONFIG_RESULTS._replace(response_list="results")),
     ),
     ApiSpec(
         ApiKey.ALTER_CONFIGS,
@@ -290,15 +297,17 @@ API_SPECS: tuple[ApiSpec, ...] = (
         Endpoint("admin.alter_configs"),
         _controller(ConfigResourceRule(ALTER_CONFIGS)),
         forwarding=FORWARDED,
-        error_response=_rows(CONFIG_ROWS),
+        error_response=_results(CONFIG_RESULTS),
     ),
     ApiSpec(
         ApiKey.ALTER_REPLICA_LOG_DIRS,
         1,
         2,
         Endpoint("admin.alter_replica_log_dirs", (ALTER_CLUSTER,)),
-        error_response=_rows(
-            ErrorRows("topics", "results", ("topic_name",), ("name",), nested=PARTITION_ROWS, request_parent="dirs")
+        error_response=_results(
+            ErrorResults(
+                "topics", "results", ("topic_name",), ("name",), nested=PARTITION_RESULTS, request_parent="dirs"
+            )
         ),
     ),
     ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, Endpoint("admin.describe_log_dirs", (DESCRIBE_CLUSTER,))),
@@ -312,7 +321,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         FORWARD,
         _controller(ResourceRule(ALTER, TOPIC, rejects_duplicates=True)),
         forwarding=FORWARDED,
-        error_response=_rows(ErrorRows("topics", "results", ("name",))),
+        error_response=_results(ErrorResults("topics", "results", ("name",))),
         quota=MutationQuota(strict_since=3),
     ),
     ApiSpec(
@@ -364,7 +373,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         0,
         2,
         Endpoint("groups.delete_groups", (ResourceRule(DELETE, GROUP),)),
-        error_response=_rows(ErrorRows("groups_names", "results", ("group_id",))),
+        error_response=_results(ErrorResults("groups_names", "results", ("group_id",))),
     ),
     ApiSpec(
         ApiKey.ELECT_LEADERS,
@@ -373,12 +382,12 @@ API_SPECS: tuple[ApiSpec, ...] = (
         FORWARD,
         _controller(ALTER_CLUSTER),
         forwarding=FORWARDED,
-        error_response=_rows(
-            ErrorRows(
+        error_response=_results(
+            ErrorResults(
                 "topic_partitions",
                 "replica_election_results",
                 ("topic",),
-                nested=ErrorRows("partitions", "partition_result", ("partition_id",)),
+                nested=ErrorResults("partitions", "partition_result", ("partition_id",)),
             )
         ),
     ),
@@ -392,7 +401,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
             (ConfigResourceRule(ALTER_CONFIGS), Permission(CLUSTER_ACTION, CLUSTER)),
         ),
         forwarding=FORWARDED,
-        error_response=_rows(CONFIG_ROWS),
+        error_response=_results(CONFIG_RESULTS),
     ),
     ApiSpec(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
@@ -401,7 +410,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         FORWARD,
         _controller(ALTER_CLUSTER),
         forwarding=FORWARDED,
-        error_response=_rows(ErrorRows("topics", "responses", ("name",), nested=PARTITION_ROWS)),
+        error_response=_results(ErrorResults("topics", "responses", ("name",), nested=PARTITION_RESULTS)),
     ),
     ApiSpec(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
@@ -410,8 +419,10 @@ API_SPECS: tuple[ApiSpec, ...] = (
         FORWARD,
         _controller(DESCRIBE_CLUSTER),
         forwarding=FORWARDED,
-        error_response=_rows(
-            ErrorRows("topics", "topics", ("name",), nested=PARTITION_ROWS._replace(request_list="partition_indexes"))
+        error_response=_results(
+            ErrorResults(
+                "topics", "topics", ("name",), nested=PARTITION_RESULTS._replace(request_list="partition_indexes")
+            )
         ),
     ),
     ApiSpec(
@@ -420,7 +431,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         0,
         Endpoint("offsets.offset_delete", (RequestRule(DELETE, GROUP, "group_id"), ResourceRule(READ, TOPIC))),
         error_response=ErrorResponse(
-            (ErrorRows("topics", "topics", ("name",), nested=PARTITION_ROWS),), rows_only_for_denied=True
+            (ErrorResults("topics", "topics", ("name",), nested=PARTITION_RESULTS),), results_only_for_denied=True
         ),
     ),
     ApiSpec(
@@ -437,8 +448,8 @@ API_SPECS: tuple[ApiSpec, ...] = (
         FORWARD,
         _controller(RequestRule(ALTER_CONFIGS)),
         forwarding=FORWARDED,
-        error_response=_rows(
-            ErrorRows("entries", "entries", nested=ErrorRows("entity", "entity", ("entity_type", "entity_name")))
+        error_response=_results(
+            ErrorResults("entries", "entries", nested=ErrorResults("entity", "entity", ("entity_type", "entity_name")))
         ),
     ),
     ApiSpec(
@@ -446,7 +457,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         0,
         0,
         Endpoint("security.describe_user_scram_credentials", (DESCRIBE_CLUSTER,)),
-        error_response=_rows(ErrorRows("users", "results")),
+        error_response=_results(ErrorResults("users", "results")),
     ),
     ApiSpec(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
@@ -457,10 +468,10 @@ API_SPECS: tuple[ApiSpec, ...] = (
         forwarding=FORWARDED,
         error_response=ErrorResponse(
             (
-                ErrorRows("deletions", "results", ("user",), ("name",)),
-                ErrorRows("upsertions", "results", ("user",), ("name",)),
+                ErrorResults("deletions", "results", ("user",), ("name",)),
+                ErrorResults("upsertions", "results", ("user",), ("name",)),
             ),
-            has_unique_rows=True,
+            has_unique_results=True,
         ),
     ),
     ApiSpec(ApiKey.VOTE, 0, 2, controller=_raft(CLUSTER_MEMBERS_ONLY)),
@@ -494,8 +505,10 @@ API_SPECS: tuple[ApiSpec, ...] = (
             "transactions.describe_producers",
             (ResourceRule(READ, TOPIC, denial_message=ErrorCode.TOPIC_AUTHORIZATION_FAILED.text),),
         ),
-        error_response=_rows(
-            ErrorRows("topics", "topics", ("name",), nested=PARTITION_ROWS._replace(request_list="partition_indexes"))
+        error_response=_results(
+            ErrorResults(
+                "topics", "topics", ("name",), nested=PARTITION_RESULTS._replace(request_list="partition_indexes")
+            )
         ),
         partitions=NamedPartitions("topics", "name", None, "partition_indexes", None),
     ),

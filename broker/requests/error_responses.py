@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from ottla.broker.api_spec import ApiSpec, ErrorMessage, ErrorRows
+from ottla.broker.api_spec import ApiSpec, ErrorMessage, ErrorResults
 from ottla.jobs.job import Job
 from ottla.wire.api_keys import response_class
 from ottla.wire.codec.schema import Message, fields_of
@@ -27,11 +27,11 @@ class RespondableRequest(Protocol):
         """The API of the request."""
 
 
-class ErrorRowBuilder:
+class ErrorResultBuilder:
     """Builder of the rows of a response that answer elements of a request with one error."""
 
     def __init__(
-        self, response: type[Message], layout: ErrorRows, version: int, code: ErrorCode, message: str | None
+        self, response: type[Message], layout: ErrorResults, version: int, code: ErrorCode, message: str | None
     ) -> None:
         """``response``: the class that has the list of rows."""
         row_class = next(field.struct for field in fields_of(response) if field.name == layout.response_list)
@@ -41,7 +41,7 @@ class ErrorRowBuilder:
         self._copied = tuple(zip(layout.copied, layout.copied_from or layout.copied, strict=True))
         self._values = _fields_in_version(row_class, version, code, message, layout.values)
         nested = layout.nested
-        self._nested = None if nested is None else ErrorRowBuilder(row_class, nested, version, code, message)
+        self._nested = None if nested is None else ErrorResultBuilder(row_class, nested, version, code, message)
 
     def build(self, element: Any) -> Job[Any]:
         """Return the row of an element, with a step for each row in it and one for itself."""
@@ -71,13 +71,13 @@ def build_error_response(
     for name, value in _fields_in_version(cls, version, code, message, layout.values):
         setattr(response, name, value)
     named: set[str] = set()
-    for rows in () if layout.rows_only_for_denied else layout.rows:
-        builder, out = ErrorRowBuilder(cls, rows, version, code, message), getattr(response, rows.response_list)
+    for rows in () if layout.results_only_for_denied else layout.results:
+        builder, out = ErrorResultBuilder(cls, rows, version, code, message), getattr(response, rows.response_list)
         parents = (request,) if rows.request_parent is None else getattr(request, rows.request_parent)
         for parent in parents:
             for element in getattr(parent, rows.request_list) or ():
                 row = yield from builder.build(element)
-                if layout.has_unique_rows:
+                if layout.has_unique_results:
                     name = getattr(row, rows.copied[0])
                     if name in named:
                         continue

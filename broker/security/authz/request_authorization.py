@@ -70,7 +70,7 @@ def _complete(asking: AuthorizableRequest, answer: Message, denied: list[Any], *
     """Append the denied rows to the others; a response that is an error as a whole stays as it is."""
     if getattr(answer, "error_code", 0):
         return
-    rows = getattr(answer, asking.spec.error_response.rows[0].response_list)
+    rows = getattr(answer, asking.spec.error_response.results[0].response_list)
     if hides_configs:
         yield from hide_created_configs(asking, rows)
     for row in denied:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ottla.broker.api_spec import ApiSpec, AuthorizationRule, ConfigResourceRule, DeleteTopicsRule, ResourceRule
 from ottla.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER
-from ottla.broker.requests.error_responses import ErrorRowBuilder
+from ottla.broker.requests.error_responses import ErrorResultBuilder
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.controller.metadata.image import (
     RESOURCE_BROKER,
@@ -74,17 +74,17 @@ def split_request(asking: AuthorizableRequest, request: Any, rule: Authorization
 
 def _row_builder(
     asking: AuthorizableRequest, resource: ResourceType, message: str | None, number: int = 0
-) -> ErrorRowBuilder:
+) -> ErrorResultBuilder:
     """Return the builder of denied rows; ``number``: of the list in the API's error response."""
     spec = asking.spec
-    layout = spec.error_response.rows[number]
-    return ErrorRowBuilder(response_class(spec.key), layout, asking.version, DENIAL_ERRORS[resource], message)
+    layout = spec.error_response.results[number]
+    return ErrorResultBuilder(response_class(spec.key), layout, asking.version, DENIAL_ERRORS[resource], message)
 
 
 def _split_resources(asking: AuthorizableRequest, request: Any, rule: ResourceRule) -> Job[SplitRequest]:
     if rule.cluster_operation is not None and asking.may(rule.cluster_operation, ResourceType.CLUSTER):
         return request, []
-    layout = asking.spec.error_response.rows[0]
+    layout = asking.spec.error_response.results[0]
     builder = _row_builder(asking, rule.resource, rule.denial_message)
     elements, name_field = getattr(request, layout.request_list), layout.copied[0]
     twice = (yield from find_duplicates_job(x.name for x in elements)) if rule.rejects_duplicates else set()
@@ -119,7 +119,7 @@ def _split_configs(asking: AuthorizableRequest, request: Any, operation: AclOper
     is_change = operation is AclOperation.ALTER_CONFIGS
     keys = ((r.resource_type, r.resource_name) for r in request.resources)
     twice = (yield from find_duplicates_job(keys)) if is_change else set()
-    builders: dict[ResourceType, ErrorRowBuilder] = {}
+    builders: dict[ResourceType, ErrorResultBuilder] = {}
     left, denied = [], {}
     for element in request.resources:
         yield None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api_spec import ApiSpec, AuthorizationRule, ErrorRows, Permission, RequestRule, ResourceRule
+from ottla.broker.api_spec import ApiSpec, AuthorizationRule, ErrorResults, Permission, RequestRule, ResourceRule
 from ottla.broker.dispatch.api_registry import API_SPECS, FORWARD
 from ottla.broker.dispatch.dispatcher import with_authorization
 from ottla.broker.requests.error_responses import contains_error
@@ -38,9 +38,9 @@ def rules_of(key: ApiKey, *, at_controller: bool) -> tuple[AuthorizationRule, ..
     return SPECS[key].endpoint(at_controller=at_controller).authorization
 
 
-def resource_rule(key: ApiKey, *, at_controller: bool) -> tuple[ResourceRule, ErrorRows]:
+def resource_rule(key: ApiKey, *, at_controller: bool) -> tuple[ResourceRule, ErrorResults]:
     rule = next(x for x in rules_of(key, at_controller=at_controller) if isinstance(x, ResourceRule))
-    return rule, SPECS[key].error_response.rows[0]
+    return rule, SPECS[key].error_response.results[0]
 
 
 class AllowedClient:
@@ -176,7 +176,7 @@ ROWS = [
 def naming(key: ApiKey, *names: str) -> Any:
     request: Any = request_class(key)()
     module = sys.modules[type(request).__module__]
-    layout = SPECS[key].error_response.rows[0]
+    layout = SPECS[key].error_response.results[0]
     rows: list[Any] = []
     for name in names:
         if key not in _PARTS:
