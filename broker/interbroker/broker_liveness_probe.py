@@ -18,6 +18,7 @@ from typing import Protocol
 import trio
 
 from ottla.broker.requests.peer import Peer
+from ottla.client.channel import connect
 from ottla.controller.control.fast_fencing import BrokerConnectionRefused, BrokerProbes, is_connection_refused
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
@@ -180,8 +181,6 @@ class BrokerLivenessProbe:
             return OSError("it has no address")
         end = broker.end_points[0]
         try:
-            with self._env.timeout(CONNECT_TIMEOUT_S):
-                return await self._env.net.connect(end.host, end.port)
+            return await connect(self._env, (end.host, end.port), CONNECT_TIMEOUT_S)
         except OSError as error:
             return error
-        return TimeoutError("no answer")

@@ -1,25 +1,22 @@
-"""Connections of share groups to other brokers: one to each, with one call at a time.
-
-Where one gets no answer, those who stand behind it get none either: a host that is cut off takes its time to fail, and
-they would wait it out one after the other. Whoever comes later tries anew.
-
-Source: ``InterBrokerSendThread.checkDisconnects`` (apache/kafka 4.3.1), which gives up all that is unsent the same way.
-"""
+"""Connections to other brokers, one to each: for transactions and share groups."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
-import trio
-
-from ottla.broker.interbroker.request_cancellation import cancel_if_broker_gone
-from ottla.client.channel import Disconnected, ReconnectingConnection
+from ottla.client.channel import Channel
 from ottla.client.connection_security import ConnectionSecurity
+from ottla.client.node_connection import NodeConnection
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env
 from ottla.wire.codec.schema import Message
 
+T = TypeVar("T")
 TIMEOUT_S = 30.0
+LIVENESS_CHECK_INTERVAL_S = 1.0
+"""Between two looks whether a broker that owes a response is in the cluster."""
 
 
 class InterBrokerDependencies(Protocol):
@@ -46,61 +43,55 @@ class InterBrokerDependencies(Protocol):
         """Have `__share_group_state` made."""
 
 
-class _BrokerConnection:
-    """One connection, and whoever waits for it."""
-
-    def __init__(self, standing: ReconnectingConnection) -> None:
-        self.connection = standing
-        self.lock = trio.Lock()
-        self.failure_count = 0
-        """How many calls were not answered."""
-        self.last_failure = ""
-        """What became of the last of them."""
-
-
 class BrokerConnections:
-    """To each broker the one connection, made with the first call."""
+    """A connection to each broker, made with its first request. A broker that leaves the cluster is not waited for."""
 
-    def __init__(self, around: InterBrokerDependencies, client_id: str) -> None:
-        self._dependencies = around
+    def __init__(
+        self,
+        env: Env,
+        client_id: str,
+        address: Callable[[int], tuple[str, int] | None],
+        access: Callable[[], ConnectionSecurity | None],
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """``address``: where a broker listens for brokers, None while it is fenced; ``access``: what is needed there;
+        ``timeout_s``: for each response.
+        """
+        self._env = env
         self._client_id = client_id
-        self._connections: dict[int, _BrokerConnection] = {}
+        self._address = address
+        self._access = access
+        self._timeout_s = timeout_s
+        self._connections: dict[int, NodeConnection] = {}
 
     async def call(self, broker_id: int, request: Message, version: int | None = None) -> Any:
-        """A broker's answer, once those before have theirs; one that leaves the cluster is not waited for.
+        """Send a request to a broker and return its response.
 
         Raises:
-            OSError, WireError: there is none; Disconnected: nor for the one before.
+            OSError, WireError: as `NodeConnection.exchange`.
         """
-        line = self._connections.get(broker_id)
-        if line is None:
-            made = ReconnectingConnection(
-                self._dependencies.env, self._client_id, TIMEOUT_S, access=self._dependencies.access()
+        return await self.exchange(broker_id, lambda channel: channel.call(request, version))
+
+    async def exchange(self, broker_id: int, send: Callable[[Channel], Awaitable[T]]) -> T:
+        """Call ``send`` with the connection to a broker.
+
+        Raises:
+            OSError, WireError, ProtocolError: as `NodeConnection.exchange`.
+        """
+        connection = self._connections.get(broker_id)
+        if connection is None:
+            connection = self._connections[broker_id] = NodeConnection(
+                self._env,
+                self._client_id,
+                f"broker {broker_id}",
+                partial(self._address, broker_id),
+                self._timeout_s,
+                access=self._access,
+                check_interval_s=LIVENESS_CHECK_INTERVAL_S,
             )
-            line = self._connections[broker_id] = _BrokerConnection(made)
-        losses = line.failure_count
-        async with line.lock:
-            if line.failure_count != losses:
-                raise Disconnected(line.last_failure)
-            try:
-                return await self._send(line.connection, broker_id, request, version)
-            except OSError as error:
-                line.failure_count += 1
-                line.last_failure = str(error)
-                raise
-
-    async def _send(self, line: ReconnectingConnection, broker_id: int, request: Message, version: int | None) -> Any:
-        address = self._dependencies.address(broker_id)
-
-        async def ask() -> Any:
-            channel = await line.channel_to(address, f"broker {broker_id}")
-            return await channel.call(request, version)
-
-        return await cancel_if_broker_gone(
-            self._dependencies.env, lambda: self._dependencies.address(broker_id) == address, ask
-        )
+        return await connection.exchange(send)
 
     def close(self) -> None:
-        """Hang up everywhere."""
-        for line in self._connections.values():
-            line.connection.close()
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()

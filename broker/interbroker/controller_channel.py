@@ -15,8 +15,6 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-import trio
-
 from ottla.broker.api_spec import ForwardingTarget
 from ottla.env.env import FOREVER_S, Env
 from ottla.env.hosts import format_address
@@ -35,8 +33,6 @@ logger = logging.getLogger("ottla.channel")
 
 RETRY_S = 0.05
 """Between two looks for the leader."""
-LEADER_CHECK_INTERVAL_S = 0.25
-"""So often somebody who waits for an answer looks whether the controller has moved."""
 FORWARDING_TIMEOUT_S = 60.0
 REGISTRATION_TIMEOUT_S = 5.0
 
@@ -93,7 +89,6 @@ class ControllerChannel:
         self._remote: RemoteController | None = None
         self._logged_address: tuple[str, int] | None = None
         """Whose silence was logged already."""
-        self._lock = trio.Lock()
 
     async def submit(self, request: Any, version: int = 0) -> Any:
         """Ask for what this node itself wants; gives the answer once what it changed is committed.
@@ -137,7 +132,7 @@ class ControllerChannel:
             # lazy: 8.0 ms, 214 kB
             from ottla.broker.interbroker.remote_controller import RemoteController
 
-            self._remote = RemoteController(self._env, self._client_id, self._access())
+            self._remote = RemoteController(self._env, self._client_id, self._remote_address, self._access)
         return self._remote
 
     # ------------------------------------------------------------------ one request
@@ -208,49 +203,23 @@ class ControllerChannel:
 
     async def _submit_remote(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
         """The answer that came over the wire; None where it must be asked again."""
-        async with self._lock:
-            address = self._controller.leader_address()
-            if address is None or self._controller.leader_id == self._controller.node_id:
-                return None  # nobody yet, or this node in a moment
-            try:
-                answer = await self._submit_while_leader(address, request, version, asking)
-            except (OSError, WireError) as error:
-                self._log_failure(address, error)
-                self.close()
-                return None
-            self._logged_address = None
+        address = self._remote_address()
+        if address is None or self._controller.leader_id == self._controller.node_id:
+            return None  # nobody yet, or this node in a moment
+        try:
+            answer = await self._connect_remote().send(request, version, asking)
+        except (OSError, WireError) as error:
+            self._log_failure(address, error)
+            return None
+        self._logged_address = None
         return answer
+
+    def _remote_address(self) -> tuple[str, int] | None:
+        """Where the controller is elsewhere; an answer is waited for no longer than that is so."""
+        return None if self._controller.is_active else self._controller.leader_address()
 
     def _log_failure(self, address: tuple[str, int], error: Exception) -> None:
         """Log what is in the way to the controller, once: it is tried twenty times a second."""
         if self._logged_address != address:
             self._logged_address = address
             logger.info("the controller at %s: %s", format_address(*address), error)
-
-    async def _submit_while_leader(
-        self, address: tuple[str, int], request: Any, version: int, asking: ForwardableRequest | None
-    ) -> Any:
-        """Ask over the wire, and no longer than that is where the controller is: who has stopped never answers.
-
-        Raises:
-            OSError, WireError: the connection, or its other side, is of no use.
-            ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
-        """
-        answer: Any = None
-        failure: Exception | None = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._cancel_when_moved, address, nursery.cancel_scope)
-            try:
-                answer = await self._connect_remote().send(address, request, version, asking)
-            except (OSError, WireError, ProtocolError) as error:
-                failure = error
-            nursery.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-        return answer
-
-    async def _cancel_when_moved(self, address: tuple[str, int], scope: trio.CancelScope) -> None:
-        """End the wait for an answer once the controller is elsewhere."""
-        while not self._controller.is_active and self._controller.leader_address() == address:
-            await self._env.sleep(LEADER_CHECK_INTERVAL_S)
-        scope.cancel()

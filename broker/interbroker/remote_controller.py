@@ -8,13 +8,15 @@ Source: ``NodeToControllerRequestThread.java``, ``ForwardingManager.scala`` (apa
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.requests.error_responses import contains_error
 from ottla.broker.requests.peer import Peer
-from ottla.client.channel import Channel, ReconnectingConnection
+from ottla.client.channel import Channel
 from ottla.client.connection_security import ConnectionSecurity
+from ottla.client.node_connection import NodeConnection
 from ottla.env.env import Env
 from ottla.jobs.job import Job, TimeSlice
 from ottla.wire.api_keys import ApiKey, response_class, response_header_version
@@ -35,6 +37,8 @@ logger = logging.getLogger("ottla.channel")
 
 RESPONSE_TIMEOUT_S = 30.0
 """``controller.socket.timeout.ms``: for one answer of a controller that is still the one."""
+LEADER_CHECK_INTERVAL_S = 0.25
+"""Between two looks whether the controller has moved while it owes a response."""
 _PRINCIPAL_VERSION = bytes(2)
 _UNKNOWN_ADDRESS = bytes(4)
 _RESPONSE_BUDGET_BYTES = 2**50
@@ -44,29 +48,37 @@ _RESPONSE_BUDGET_BYTES = 2**50
 class RemoteController:
     """The connection there, made anew where the controller is elsewhere; one request at a time."""
 
-    def __init__(self, env: Env, client_id: str, access: ConnectionSecurity | None = None) -> None:
-        """``access``: what the controllers' listener wants."""
+    def __init__(
+        self,
+        env: Env,
+        client_id: str,
+        address: Callable[[], tuple[str, int] | None],
+        access: Callable[[], ConnectionSecurity | None],
+    ) -> None:
+        """``address``: of the controller, None where it is not elsewhere; ``access``: what its listener wants."""
         self._env = env
-        self._connection = ReconnectingConnection(env, client_id, RESPONSE_TIMEOUT_S, access=access)
+        self._connection = NodeConnection(
+            env,
+            client_id,
+            "the controller",
+            address,
+            RESPONSE_TIMEOUT_S,
+            access=access,
+            check_interval_s=LEADER_CHECK_INTERVAL_S,
+        )
+        self.close = self._connection.close
 
-    async def send(
-        self, address: tuple[str, int], request: Any, version: int, asking: ForwardableRequest | None
-    ) -> Any:
+    async def send(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
         """The answer of who is there; None where that is not the controller.
 
         Raises:
             OSError, WireError: the connection, or its other side, is of no use.
             ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
         """
-        channel = await self._connection.channel_to(address, "the controller")
         if asking is not None:
-            return await _send_in_envelope(self._env, channel, asking)
-        answer = await _send_plain(channel, request, version)
+            return await self._connection.exchange(lambda channel: _send_in_envelope(self._env, channel, asking))
+        answer = await self._connection.exchange(lambda channel: _send_plain(channel, request, version))
         return None if await TimeSlice(self._env).run(contains_error(answer, ErrorCode.NOT_CONTROLLER)) else answer
-
-    def close(self) -> None:
-        """Hang up; the next request connects again."""
-        self._connection.close()
 
 
 async def _send_plain(channel: Channel, request: Any, version: int) -> Any:

@@ -19,7 +19,7 @@ class PartitionMetadataClient:
     def __init__(self, around: InterBrokerDependencies, replicas: ReplicaManager) -> None:
         self._dependencies = around
         self._replicas = replicas
-        self._connections = BrokerConnections(around, "share-lag")
+        self._connections = BrokerConnections(around.env, "share-lag", around.address, around.access)
         self.close = self._connections.close
 
     async def high_watermark(self, topic: str, partition: int) -> int:

@@ -78,7 +78,7 @@ class Persister:
     def __init__(self, around: InterBrokerDependencies, coordinator: ShareCoordinator) -> None:
         self._dependencies = around
         self._coordinator = coordinator
-        self._connections = BrokerConnections(around, "share-persister")
+        self._connections = BrokerConnections(around.env, "share-persister", around.address, around.access)
         self.close = self._connections.close
         self._calls: dict[SharePartitionKey, list[_PersisterCall]] = {}
         """On their way, oldest first."""

@@ -85,7 +85,7 @@ class ScriptedLeaderFetcher(HandlerFixture):
             lambda: self.is_quota_exceeded,
         )
         self.fetcher = ReplicaFetcher(world, 2, 0)
-        self.fetcher._leader_endpoint = self  # type: ignore[assignment]
+        self.fetcher._connection = self  # type: ignore[assignment]
         self.hosted.host("t", partitions=4, leader=2, isr=(2,), replicas=(1, 2), settings=LogConfig(**log))
 
     def replica(self, number: int = 0) -> HostedPartition:
@@ -102,7 +102,7 @@ class ScriptedLeaderFetcher(HandlerFixture):
     # ------------------------------------------------------------------ the leader
 
     async def call(self, request: Any, version: int) -> Any:
-        """As `LeaderEndpoint.call`. What there is no answer for is answered with nothing new, after its wait."""
+        """As `NodeConnection.call`. What there is no answer for is answered with nothing new, after its wait."""
         if isinstance(request, list_offsets.ListOffsetsRequest):
             return self._list_offsets(request, version)
         self.sent.append(SentRequest(round(trio.current_time(), 6), version, request))

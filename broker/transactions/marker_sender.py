@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 import trio
 
-from ottla.broker.interbroker.request_cancellation import cancel_if_broker_gone
+from ottla.broker.interbroker.connections import BrokerConnections
 from ottla.broker.transactions.events import MarkersRequested, MarkersWritten
 from ottla.broker.transactions.transaction_metadata import S, TopicPartition
-from ottla.client.channel import ReconnectingConnection
 from ottla.client.connection_security import ConnectionSecurity
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env
@@ -99,7 +98,9 @@ class TxnMarkerSender:
         self._inbox: deque[MarkerBatch] = deque()
         self._queues: dict[int, deque[MarkerBatch]] = {}
         """By leader; there is one as long as somebody works it off."""
-        self._connections: dict[int, ReconnectingConnection] = {}
+        self._connections = BrokerConnections(
+            env, f"broker-{around.node_id}-txn-marker-sender", around.address, around.access, around.timeout_s
+        )
         self._batch_enqueued = trio.Event()
 
     def deliver(self, due: MarkersRequested) -> None:
@@ -124,9 +125,7 @@ class TxnMarkerSender:
                     await self._batch_enqueued.wait()
         finally:
             self._queues.clear()
-            for line in self._connections.values():
-                line.close()
-            self._connections.clear()
+            self._connections.close()
 
     # ------------------------------------------------------------------ who leads
 
@@ -226,19 +225,8 @@ class TxnMarkerSender:
         """
         if leader == self._dependencies.node_id:
             return await self._dependencies.write_local(request)
-        line = self._connections.get(leader)
-        if line is None:
-            client_id = f"broker-{self._dependencies.node_id}-txn-marker-sender"
-            line = self._connections[leader] = ReconnectingConnection(
-                self._env, client_id, self._dependencies.timeout_s, access=self._dependencies.access()
-            )
-        address = self._dependencies.address(leader)
-
-        async def call() -> WriteTxnMarkersResponse:
-            answer: WriteTxnMarkersResponse = await (await line.channel_to(address, f"broker {leader}")).call(request)
-            return answer
-
-        return await cancel_if_broker_gone(self._env, lambda: self._dependencies.address(leader) == address, call)
+        response: WriteTxnMarkersResponse = await self._connections.call(leader, request)
+        return response
 
     async def _process_response(
         self, letters: list[MarkerBatch], answer: WriteTxnMarkersResponse | None, nursery: trio.Nursery

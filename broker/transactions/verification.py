@@ -15,22 +15,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import trio
 
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.interbroker.connections import BrokerConnections
+from ottla.broker.interbroker.credentials import inter_broker_access
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.client.channel import Channel
 from ottla.env.env import Env
 from ottla.log.producers.transaction_verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import add_partitions_to_txn
-
-if TYPE_CHECKING:
-    from ottla.client.channel import Channel, ReconnectingConnection
 
 logger = logging.getLogger("ottla.txn")
 TOPIC = "__transaction_state"
@@ -90,8 +91,16 @@ class TransactionVerifier:
 
     def __init__(self, ground: TransactionVerifierDependencies) -> None:
         self._dependencies = ground
-        self._connections: dict[int, _CoordinatorConnection] = {}
         config = ground.config
+        self._connections = BrokerConnections(
+            ground.env,
+            f"broker-{config.node_id}-transactions",
+            lambda broker_id: ground.metadata.image.unfenced_broker_address(broker_id, config.inter_broker_listener),
+            partial(inter_broker_access, config),
+            config.number("request.timeout.ms") / 1000,
+        )
+        self.close = self._connections.close
+        self._queues: dict[int, _CoordinatorQueue] = {}
         self._is_enabled = config.flag("transaction.partition.verification.enable")
         longest = config.number("add.partitions.to.txn.retry.backoff.max.ms")
         self._max_wait_ms = min(longest, config.number("request.timeout.ms"))
@@ -156,10 +165,10 @@ class TransactionVerifier:
         if leader == self._dependencies.config.node_id:
             codes = await self._verify_locally(transaction)
         else:
-            line = self._connections.get(leader)
-            if line is None:
-                line = self._connections[leader] = _CoordinatorConnection(self._dependencies, leader)
-            codes = await line.verify(transaction)
+            queue = self._queues.get(leader)
+            if queue is None:
+                queue = self._queues[leader] = _CoordinatorQueue(self._connections, leader)
+            codes = await queue.verify(transaction)
         return {at: _to_producer_error(code, wanted.operation) for at, code in codes.items()}
 
     async def _verify_locally(
@@ -180,11 +189,6 @@ class TransactionVerifier:
         part = topic.partitions.get(number)
         known = None if part is None else image.brokers.get(part.leader)
         return None if part is None or known is None or known.fenced else part.leader
-
-    def close(self) -> None:
-        """Hang up everywhere."""
-        for line in self._connections.values():
-            line.close()
 
 
 def _to_producer_error(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
@@ -233,15 +237,14 @@ class _QueuedTransaction(NamedTuple):
         self.pending_request.deliver(_same_error_for_all(self.transaction, code))
 
 
-class _CoordinatorConnection:
-    """The way to one coordinator elsewhere. Whoever finds it free sends what waits, the oldest first."""
+class _CoordinatorQueue:
+    """Requests to the coordinator on another broker. Whoever finds it free sends what waits, the oldest first."""
 
-    def __init__(self, ground: TransactionVerifierDependencies, broker: int) -> None:
-        self._dependencies = ground
+    def __init__(self, connections: BrokerConnections, broker: int) -> None:
+        self._connections = connections
         self._broker = broker
         self._queue: dict[str, _QueuedTransaction] = {}
         self._sending: trio.Event | None = None
-        self._connection: ReconnectingConnection | None = None
 
     async def verify(self, transaction: add_partitions_to_txn.AddPartitionsToTxnTransaction) -> ErrorsByPartition:
         """What is wrong with a transaction's partitions."""
@@ -267,15 +270,12 @@ class _CoordinatorConnection:
         self._queue[mine.transaction.transactional_id] = mine
 
     async def _send(self) -> None:
-        # lazy: 6.4 ms, 142 kB
-        from ottla.broker.interbroker.request_cancellation import cancel_if_broker_gone
-
         self._sending = done = trio.Event()
         asked = self._next()
         transactions = [one.transaction for one in asked]
         try:
             request = add_partitions_to_txn.AddPartitionsToTxnRequest(transactions)
-            answer = await cancel_if_broker_gone(self._dependencies.env, self._is_there, lambda: self._call(request))
+            answer = await self._connections.exchange(self._broker, lambda channel: self._call(channel, request))
             told = ({} for _ in asked) if answer is None else _errors_by_transaction(answer, transactions)
             for one, codes in zip(asked, told, strict=True):
                 one.pending_request.deliver(codes)
@@ -302,38 +302,15 @@ class _CoordinatorConnection:
         return asked
 
     async def _call(
-        self, request: add_partitions_to_txn.AddPartitionsToTxnRequest
+        self, channel: Channel, request: add_partitions_to_txn.AddPartitionsToTxnRequest
     ) -> add_partitions_to_txn.AddPartitionsToTxnResponse | None:
         """Its answer; None where it is too old to be asked: nothing is confirmed then.
 
         Raises:
             OSError: it is not there; WireError: its answer does not parse.
         """
-        channel = await self._channel()
         if channel.versions.get(ApiKey.ADD_PARTITIONS_TO_TXN, (0, -1))[1] < _MIN_BATCHED_VERSION:
             logger.warning("broker %d cannot be asked about transactions: nothing is confirmed", self._broker)
             return None
         answer: add_partitions_to_txn.AddPartitionsToTxnResponse = await channel.call(request)
         return answer
-
-    def _is_there(self) -> bool:
-        known = self._dependencies.metadata.image.brokers.get(self._broker)
-        return known is not None and not known.fenced
-
-    async def _channel(self) -> Channel:
-        # lazy: 6.3 ms, 144 kB
-        from ottla.broker.interbroker.credentials import inter_broker_access
-        from ottla.client.channel import ReconnectingConnection
-
-        ground, config = self._dependencies, self._dependencies.config
-        if self._connection is None:
-            timeout_s = config.number("request.timeout.ms") / 1000
-            client_id, access = f"broker-{config.node_id}-transactions", inter_broker_access(config)
-            self._connection = ReconnectingConnection(ground.env, client_id, timeout_s, access=access)
-        address = ground.metadata.image.broker_address(self._broker, config.inter_broker_listener)
-        return await self._connection.channel_to(address, f"broker {self._broker}")
-
-    def close(self) -> None:
-        """Hang up."""
-        if self._connection is not None:
-            self._connection.close()

@@ -1,4 +1,4 @@
-"""Connections to brokers: frames with correlation ids, logins, and a connection that is opened again when it ends."""
+"""Connections to brokers: frames with correlation ids, and logins."""
 
 from __future__ import annotations
 
@@ -150,55 +150,3 @@ async def connect(
     with env.timeout(min(timeout_s, CONNECT_TIMEOUT_S)):
         return await (env.net.connect(*address) if access.tls is None else env.net.connect(*address, access.tls))
     raise TimeoutError(errno.ETIMEDOUT, f"nobody answers at {address[0]}:{address[1]}")
-
-
-class ReconnectingConnection:
-    """One connection to somebody who may move: made when it is needed, and anew where it broke or he is elsewhere."""
-
-    def __init__(
-        self,
-        env: Env,
-        client_id: str,
-        timeout_s: float,
-        *,
-        negotiates: bool = True,
-        access: ConnectionSecurity | None = None,
-    ) -> None:
-        """``negotiates``: whether versions are exchanged first; ``timeout_s``: of one answer."""
-        self._env = env
-        self._access = access or NO_SECURITY
-        self._client_id = client_id
-        self._timeout_s = timeout_s
-        self._negotiates = negotiates
-        self._channel: Channel | None = None
-        self._address: tuple[str, int] | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is one, as far as is known."""
-        return self._channel is not None and not self._channel.closed
-
-    async def channel_to(self, address: tuple[str, int] | None, who: str) -> Channel:
-        """The connection there. ``who`` is named where no address is known.
-
-        Raises:
-            OSError, WireError: as `open_channel`; Disconnected: there is no address.
-        """
-        if self._channel is not None and not self._channel.closed and self._address == address:
-            return self._channel
-        self.close()
-        if address is None:
-            raise Disconnected(f"nobody knows where {who} is")
-        if self._negotiates or self._access.login is not None:
-            made = await open_channel(self._env, address, self._client_id, self._timeout_s, self._access)
-        else:
-            stream = await connect(self._env, address, self._timeout_s, self._access)
-            made = Channel(stream, self._client_id, self._timeout_s)
-        self._channel, self._address = made, address
-        return made
-
-    def close(self) -> None:
-        """Hang up; the next one is new."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None

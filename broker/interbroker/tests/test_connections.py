@@ -11,43 +11,30 @@ from ottla.broker.interbroker.connections import TIMEOUT_S, BrokerConnections
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.client.channel import Disconnected
-from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
-from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 
 AT = ("far", 9)
 
 
-class FakeInterBrokerDependencies:
-    """A node that knows of broker 2, for so long."""
-
-    node_id = 1
+class BrokerAddress:
+    """The address of broker 2, which is in the cluster for so long."""
 
     def __init__(self, until_ms: float) -> None:
         self.env: Any = VirtualEnv()
         self.env.net = MemoryNet()
         self.until_ms = until_ms
 
-    def image(self) -> MetadataImage:
-        return MetadataImage()
-
     def address(self, broker_id: int) -> tuple[str, int] | None:
         return AT if broker_id == 2 and self.env.monotonic_ms() < self.until_ms else None
-
-    def access(self) -> ConnectionSecurity:
-        return NO_SECURITY
-
-    def create_state_topic(self) -> None:
-        raise AssertionError("nobody needs it here")
 
 
 def took_s(until_ms: float) -> float:
     """How long a call of a broker takes that is there for so long and says nothing."""
-    around = FakeInterBrokerDependencies(until_ms)
+    around = BrokerAddress(until_ms)
 
     async def story() -> float:
         await around.env.net.listen(*AT)
-        lines, began = BrokerConnections(around, "test"), trio.current_time()
+        lines, began = BrokerConnections(around.env, "test", around.address, lambda: None), trio.current_time()
         with pytest.raises(Disconnected):
             await lines.call(2, ApiVersionsRequest())
         lines.close()
@@ -65,11 +52,11 @@ def test_a_broker_that_is_there_has_its_time() -> None:
 
 
 def test_whoever_waits_for_the_connection_gets_it_then() -> None:
-    around = FakeInterBrokerDependencies(5_000)
+    around = BrokerAddress(5_000)
 
     async def story() -> None:
         await around.env.net.listen(*AT)
-        lines, ended = BrokerConnections(around, "test"), []
+        lines, ended = BrokerConnections(around.env, "test", around.address, lambda: None), []
 
         async def call() -> None:
             with pytest.raises(Disconnected):
@@ -87,11 +74,11 @@ def test_whoever_waits_for_the_connection_gets_it_then() -> None:
 
 
 def test_whoever_stands_behind_a_call_that_fails_fails_with_it_and_who_comes_later_tries_anew() -> None:
-    around = FakeInterBrokerDependencies(1e9)
+    around = BrokerAddress(1e9)
 
     async def story() -> None:
         await around.env.net.listen(*AT)
-        lines, ended = BrokerConnections(around, "test"), []
+        lines, ended = BrokerConnections(around.env, "test", around.address, lambda: None), []
 
         async def call() -> None:
             with pytest.raises(Disconnected):

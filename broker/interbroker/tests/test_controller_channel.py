@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.interbroker.controller_channel import FORWARDING_TIMEOUT_S, LEADER_CHECK_INTERVAL_S, RETRY_S
-from ottla.broker.interbroker.remote_controller import RESPONSE_TIMEOUT_S
+from ottla.broker.interbroker.controller_channel import FORWARDING_TIMEOUT_S, RETRY_S
+from ottla.broker.interbroker.remote_controller import LEADER_CHECK_INTERVAL_S, RESPONSE_TIMEOUT_S
 from ottla.broker.tests.controller_channel_fixture import LISTENER, NODE_ID, ControllerChannelFixture, sealed_response
 from ottla.env.env import FOREVER_S
 from ottla.wire.api_keys import ApiKey

@@ -15,8 +15,9 @@ from ottla.broker.security.authn.listener_security import build_listener_securit
 from ottla.broker.tests.connection_fixture import DispatcherFixture, in_virtual_time
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.client import scram
-from ottla.client.channel import ReconnectingConnection, open_channel
+from ottla.client.channel import open_channel
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity, SaslLogin
+from ottla.client.node_connection import NodeConnection
 from ottla.client.sasl_authentication import AuthenticationFailed
 from ottla.client.scram import SCRAM_SHA_256, SCRAM_SHA_512
 from ottla.wire.api_keys import ApiKey
@@ -105,10 +106,9 @@ def test_a_standing_connection_logs_in_though_it_asks_for_no_versions(stage: Dis
 
     async def main(env: Any) -> None:
         access = ConnectionSecurity(None, SaslLogin(SCRAM_SHA_512, "n", "n-secret"))
-        standing = ReconnectingConnection(env, "me", 10.0, negotiates=False, access=access)
-        channel = await standing.channel_to(HERE, "a broker")
-        answers.append((await channel.call(HeartbeatRequest(), 0)).error_code)
-        standing.close()
+        connection = NodeConnection(env, "me", "a broker", lambda: HERE, 10.0, access=lambda: access, negotiates=False)
+        answers.append((await connection.call(HeartbeatRequest(), 0)).error_code)
+        connection.close()
 
     at_the_gate(stage, main)
     assert answers == [len("User:n")]

@@ -6,16 +6,17 @@ Source: ``BrokerBlockingSender.scala``, ``RemoteLeaderEndPoint.scala`` (apache/k
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.replication.fetcher.fetch_state import DEFAULT_FETCH_LIMITS, ReplicaFetchLimits
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.storage.log_dirs import DiskErrorHandler
-from ottla.client.channel import Channel, Disconnected, ReconnectingConnection
+from ottla.client.channel import Disconnected
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
+from ottla.client.node_connection import NodeConnection
 from ottla.env.env import Env
-from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
@@ -65,38 +66,21 @@ def list_offsets_version(metadata_version: int) -> int:
     return next((version for level, version in steps if metadata_version >= level), 7)
 
 
-class LeaderEndpoint:
-    """Made when something is to be said, and anew when it broke or the leader is somewhere else."""
-
-    def __init__(self, world: FetcherDependencies, leader_id: int, client_id: str) -> None:
-        self._dependencies = world
-        self._leader_id = leader_id
-        self._connection = ReconnectingConnection(
-            world.env, client_id, world.timeout_s, negotiates=False, access=world.access
-        )
-
-    async def call(self, request: Message, version: int) -> Any:
-        """Ask the leader; no ApiVersions comes first (R311).
-
-        Raises:
-            OSError, WireError: no answer.
-        """
-        return await (await self._connect()).call(request, version)
-
-    async def _connect(self) -> Channel:
-        world = self._dependencies
-        address = world.address(self._leader_id)
-        with world.env.timeout(world.timeout_s):
-            return await self._connection.channel_to(address, f"broker {self._leader_id}")
-        raise Disconnected(f"broker {self._leader_id} did not answer in time")
-
-    def close(self) -> None:
-        """Hang up."""
-        self._connection.close()
+def connect_to_leader(world: FetcherDependencies, leader_id: int, client_id: str) -> NodeConnection:
+    """Return the connection of a fetcher to its leader; no ApiVersions comes first (R311)."""
+    return NodeConnection(
+        world.env,
+        client_id,
+        f"broker {leader_id}",
+        partial(world.address, leader_id),
+        world.timeout_s,
+        access=lambda: world.access,
+        negotiates=False,
+    )
 
 
 async def fetch_leader_offset(
-    line: LeaderEndpoint, world: FetcherDependencies, replica: HostedPartition, leader_epoch: int, which: int
+    connection: NodeConnection, world: FetcherDependencies, replica: HostedPartition, leader_epoch: int, which: int
 ) -> int:
     """Where the leader's log ends (`LATEST_TIMESTAMP`) or starts (`EARLIEST_TIMESTAMP`), as a replica is told.
 
@@ -106,7 +90,7 @@ async def fetch_leader_offset(
     wanted = ListOffsetsPartition(replica.partition, leader_epoch, which)
     request = ListOffsetsRequest(world.node_id, 0, [ListOffsetsTopic(replica.topic, [wanted])])
     try:
-        answer = await line.call(request, list_offsets_version(world.metadata_version()))
+        answer = await connection.call(request, list_offsets_version(world.metadata_version()))
     except OSError as error:
         raise Disconnected(str(error)) from error
     row = answer.topics[0].partitions[0]

@@ -28,7 +28,7 @@ from ottla.broker.replication.fetcher.leader_endpoint import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     FetcherDependencies,
-    LeaderEndpoint,
+    connect_to_leader,
     fetch_leader_offset,
     fetch_version,
 )
@@ -67,7 +67,7 @@ class ReplicaFetcher:
     def __init__(self, world: FetcherDependencies, leader_id: int, number: int) -> None:
         self._dependencies = world
         self._leader_id = leader_id
-        self._leader_endpoint = LeaderEndpoint(world, leader_id, f"broker-{world.node_id}-fetcher-{number}")
+        self._connection = connect_to_leader(world, leader_id, f"broker-{world.node_id}-fetcher-{number}")
         self._fetch_state = FollowerFetchState(world.node_id, world.broker_epoch(), world.limits)
         self._partitions: dict[PartitionKey, HostedPartition] = {}
         self._lagging: set[PartitionKey] = set()
@@ -135,7 +135,7 @@ class ReplicaFetcher:
                     while True:
                         await self._fetch_once(nursery)
             finally:
-                self._leader_endpoint.close()
+                self._connection.close()
 
     async def _fetch_once(self, nursery: trio.Nursery) -> None:
         """One request and what its answer wants done, or the wait until there is something to ask for."""
@@ -212,7 +212,7 @@ class ReplicaFetcher:
         self._clear_wakeup()
         with trio.CancelScope() as self._request_scope:
             try:
-                answer: FetchResponse = await self._leader_endpoint.call(request, version)
+                answer: FetchResponse = await self._connection.call(request, version)
                 self._is_unreachable_logged = False
                 return answer
             except (OSError, WireError) as error:
@@ -238,7 +238,7 @@ class ReplicaFetcher:
         if not self._is_unreachable_logged:
             logger.warning("broker %d cannot be followed: %s", self._leader_id, error)
         self._is_unreachable_logged = True
-        self._leader_endpoint.close()
+        self._connection.close()
         self._fetch_state.on_connection_failure(self._dependencies.env.monotonic_ms())
 
     # ------------------------------------------------------------------ doing
@@ -388,10 +388,10 @@ class ReplicaFetcher:
         """
         replica = taken.replica
         where = replica, taken.leader_epoch
-        end = await fetch_leader_offset(self._leader_endpoint, self._dependencies, *where, LATEST_TIMESTAMP)
+        end = await fetch_leader_offset(self._connection, self._dependencies, *where, LATEST_TIMESTAMP)
         if self._is_current(taken) and end < replica.log.log_end_offset:
             return end
-        start = await fetch_leader_offset(self._leader_endpoint, self._dependencies, *where, EARLIEST_TIMESTAMP)
+        start = await fetch_leader_offset(self._connection, self._dependencies, *where, EARLIEST_TIMESTAMP)
         if self._is_current(taken) and start > replica.log.log_end_offset:
             logger.warning("%s: begins anew at %d, where the leader's log starts", replica.log.label, start)
             replica.log.truncate_fully_and_start_at(start, self._dependencies.env.now_ms())

@@ -26,8 +26,8 @@ class FakeShareCoordinator:
     def __init__(self) -> None:
         self.taken: list[int] = []
         self.answers: list[Callable[[], Awaitable[None]]] = []
+        self.env, self.address, self.access = SimpleNamespace(sleep=trio.sleep), None, None
         self.persister = Persister(self, self)  # type: ignore[arg-type]
-        self.env = SimpleNamespace(sleep=trio.sleep)
         self.failed: list[int] = []
 
     async def once(self, at: SharePartitionKey, event_of: Callable[[Any], Any], request: Any) -> bool:
@@ -144,7 +144,7 @@ class RemoteShareCoordinatorNode:
     node_id = 1
 
     def __init__(self, *answers: Any) -> None:
-        self.env = SimpleNamespace(sleep=trio.sleep)
+        self.env, self.address, self.access = SimpleNamespace(sleep=trio.sleep), None, None
         topic = SimpleNamespace(partitions={0: SimpleNamespace(leader=2)})
         self._image = SimpleNamespace(topics={TOPIC: topic})
         self.persister = Persister(self, SimpleNamespace(partition_for=lambda at: 0))  # type: ignore[arg-type]

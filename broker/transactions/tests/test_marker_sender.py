@@ -19,6 +19,7 @@ from ottla.broker.tests.transaction_coordinator_fixture import (
     wait_until_idle,
 )
 from ottla.broker.transactions.transaction_metadata import S
+from ottla.client.node_connection import NodeConnection
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -154,17 +155,18 @@ def test_fact_139_markers_of_several_transactions_go_together() -> None:
 class RemoteLeaderConnection:
     """The way to a broker elsewhere, which leads nothing any more."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[Any] = []
         self.broken = 0
+        monkeypatch.setattr(NodeConnection, "_connect", self.connect)
 
-    async def channel_to(self, address: tuple[str, int] | None, who: str) -> Any:
+    async def connect(self, address: tuple[str, int]) -> Any:
         if self.broken:
             self.broken -= 1
             raise OSError("refused")
         return self
 
-    async def call(self, request: Any) -> Any:
+    async def call(self, request: Any, version: int | None) -> Any:
         self.asked.append(request)
         await trio.lowlevel.checkpoint()
         row = WritableTxnMarkerPartitionResult(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -178,7 +180,7 @@ class RemoteLeaderConnection:
 class SilentLeaderConnection(RemoteLeaderConnection):
     """One whose host is cut off: nothing comes back from there."""
 
-    async def call(self, request: Any) -> Any:
+    async def call(self, request: Any, version: int | None) -> Any:
         self.asked.append(request)
         await trio.sleep_forever()
 
@@ -191,13 +193,12 @@ def led_by(node: TransactionCoordinatorNode, broker: int) -> None:
     node.stage.hosted.image = replace(image, topics={**image.topics, "t": replace(topic, partitions=parts)})
 
 
-def test_fact_140_a_leader_that_moves_is_looked_for_again() -> None:
-    node, far = TransactionCoordinatorNode(), RemoteLeaderConnection()
+def test_fact_140_a_leader_that_moves_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, far = TransactionCoordinatorNode(), RemoteLeaderConnection(monkeypatch)
     node.transactions = node.coordinator(
         node.around._replace(address=lambda broker: ("far", 9) if broker == 2 else None)
     )
     node.transactions.on_election(node.replica)
-    node.transactions._markers._connections[2] = far  # type: ignore[assignment]
     start_transaction(node, 0)
     led_by(node, 3)
 
@@ -218,13 +219,12 @@ def test_fact_140_a_leader_that_moves_is_looked_for_again() -> None:
     run(node, story)
 
 
-def test_fact_140_who_waits_for_a_leader_that_is_gone_looks_for_the_next_one() -> None:
-    node, far, there = TransactionCoordinatorNode(), SilentLeaderConnection(), {2}
+def test_fact_140_who_waits_for_a_leader_that_is_gone_looks_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, far, there = TransactionCoordinatorNode(), SilentLeaderConnection(monkeypatch), {2}
     node.transactions = node.coordinator(
         node.around._replace(address=lambda broker: ("far", 9) if broker in there else None)
     )
     node.transactions.on_election(node.replica)
-    node.transactions._markers._connections[2] = far  # type: ignore[assignment]
     start_transaction(node, 0)
     led_by(node, 2)
 

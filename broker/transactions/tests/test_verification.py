@@ -17,6 +17,7 @@ from ottla.broker.transactions.verification import (
     TransactionVerifierDependencies,
     VerificationRequest,
 )
+from ottla.client.node_connection import NodeConnection
 from ottla.controller.metadata.image import PartitionRegistration, TopicImage
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, WireError
@@ -38,7 +39,10 @@ class RemoteTransactionCoordinator:
         image = stage.hosted.image
         topic = TopicImage("__transaction_state", bytes(16), {0: partition})
         brokers = {2: SimpleNamespace(fenced=False, end_points=())}
-        seen = SimpleNamespace(topics={**image.topics, topic.name: topic}, brokers=brokers)
+        address = lambda broker_id, listener: None if brokers[broker_id].fenced else ("far", 9)  # noqa: E731
+        seen = SimpleNamespace(
+            topics={**image.topics, topic.name: topic}, brokers=brokers, unfenced_broker_address=address
+        )
         self.image: Any = seen
         metadata: Any = SimpleNamespace(image=seen)
         self.verifier = TransactionVerifier(
@@ -50,10 +54,10 @@ class RemoteTransactionCoordinator:
         self.says: Any = lambda transaction: ErrorCode.NONE
         self.channel = SimpleNamespace(versions={ApiKey.ADD_PARTITIONS_TO_TXN: (0, highest)}, call=self._call)
 
-        async def to(line: Any) -> Any:
+        async def connect(connection: NodeConnection, address: tuple[str, int]) -> Any:
             return self.channel
 
-        monkeypatch.setattr(verification._CoordinatorConnection, "_channel", to)
+        monkeypatch.setattr(NodeConnection, "_connect", connect)
 
     async def _here(self, request: Any, version: int) -> Any:
         raise AssertionError("the coordinator is not here")

@@ -6,13 +6,15 @@ Source: ``KafkaNetworkChannel.java``, ``RequestManager.java``, ``KafkaRaftManage
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import trio
 
-from ottla.client.channel import Channel, ReconnectingConnection
+from ottla.client.channel import Channel
 from ottla.client.connection_security import ConnectionSecurity
+from ottla.client.node_connection import NodeConnection
 from ottla.env.env import Env
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
@@ -42,15 +44,16 @@ class UnsupportedByPeer(WireError):
 class _PeerQueue:
     """One destination."""
 
-    def __init__(self, standing: ReconnectingConnection) -> None:
-        self.connection = standing
+    def __init__(self, connection: NodeConnection) -> None:
+        self.connection = connection
         self.queued_requests: list[QueuedRequest] = []
         self.wakeup = trio.Event()
         self.failures = 0
 
 
-async def _send_request(channel: Channel, key: ApiKey, encode: EncodeRequest) -> Any:
+async def _send_request(peer: _PeerQueue, key: ApiKey, encode: EncodeRequest, channel: Channel) -> Any:
     """The answer, or `UnsupportedByPeer`: then the connection is as good as before."""
+    peer.failures = 0
     try:
         version = channel.version_for(key)
         message = encode(version)
@@ -84,7 +87,7 @@ class RaftChannel:
         """Send a request when the one before is answered. One that waits behind another is replaced, and told so."""
         peer = self._peers.get(to)
         if peer is None:
-            peer = self._peers[to] = _PeerQueue(self._create_connection())
+            peer = self._peers[to] = _PeerQueue(self._create_connection(to))
             self._new_peers.append(to)
             self._wakeup.set()
         replaced, peer.queued_requests = peer.queued_requests, [(key, encode, done)]
@@ -92,8 +95,11 @@ class RaftChannel:
             told(OSError("another request was more urgent"))
         peer.wakeup.set()
 
-    def _create_connection(self) -> ReconnectingConnection:
-        return ReconnectingConnection(self._env, self._client_id, self._timeout_s, access=self._access())
+    def _create_connection(self, to: int) -> NodeConnection:
+        address = partial(self._address_of, to)
+        return NodeConnection(
+            self._env, self._client_id, f"controller {to}", address, self._timeout_s, access=self._access
+        )
 
     async def run(self) -> None:
         """Speak with whoever there is to speak with, until cancelled."""
@@ -112,21 +118,19 @@ class RaftChannel:
                 peer.wakeup = trio.Event()
                 while peer.queued_requests:
                     key, encode, done = peer.queued_requests.pop()
-                    done(await self._request(to, peer, key, encode))
+                    done(await self._request(to, peer, partial(_send_request, peer, key, encode)))
                     if peer.failures:
                         await self._env.sleep(min(BACKOFF_S * 2 ** min(peer.failures - 1, 8), BACKOFF_MAX_S))
         finally:
             peer.connection.close()
 
-    async def _request(self, to: int, peer: _PeerQueue, key: ApiKey, encode: EncodeRequest) -> Any:
+    async def _request(self, to: int, peer: _PeerQueue, send: Callable[[Channel], Awaitable[Any]]) -> Any:
         """The answer, or what went wrong. A connection that broke while it rested is made anew once."""
         rested = peer.connection.is_open
         for again in (rested, False):
             try:
                 with self._env.timeout(self._timeout_s) as deadline:
-                    channel = await peer.connection.channel_to(self._address_of(to), f"controller {to}")
-                    peer.failures = 0
-                    return await _send_request(channel, key, encode)
+                    return await peer.connection.exchange(send)
                 assert deadline.cancelled_caught
                 error: Exception = OSError(f"no answer within {self._timeout_s:g} s")
                 again = False

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import struct
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import trio
-from trio.testing import MockClock
 
-from ottla.client.channel import Channel, Disconnected, ReconnectingConnection, read_exactly
+from ottla.client.channel import Channel, Disconnected, read_exactly
 from ottla.client.record_decoding import decode_records
 from ottla.client.tests.fake_brokers import (
     FakeBrokerStream,
@@ -142,26 +139,6 @@ def test_a_produce_that_wants_no_answer_waits_for_none() -> None:
     assert run_coroutine(channel.call(HeartbeatRequest("g", 7, "m"))) == HeartbeatResponse(0, 1)
     with pytest.raises(Disconnected):
         run_coroutine(channel.call(produce.ProduceRequest(None, 1, 1, []), 9))
-
-
-@pytest.mark.parametrize(("answer_s", "gives_up_s"), [(2.0, 2.0), (60.0, 10.0)])
-def test_a_host_that_neither_answers_nor_refuses_is_given_up(answer_s: float, gives_up_s: float) -> None:
-    async def connect(*_: Any) -> Any:
-        await trio.sleep_forever()
-
-    env: Any = SimpleNamespace(net=SimpleNamespace(connect=connect), timeout=trio.move_on_after)
-
-    async def took_s(dialling: Any) -> float:
-        began = trio.current_time()
-        with pytest.raises(TimeoutError, match="nobody answers at b0:9000"):
-            await dialling
-        return trio.current_time() - began
-
-    async def main() -> list[float]:
-        lines = [ReconnectingConnection(env, "me", answer_s, negotiates=negotiates) for negotiates in (True, False)]
-        return [await took_s(line.channel_to(("b0", 9000), "broker 0")) for line in lines]
-
-    assert trio.run(main, clock=MockClock(autojump_threshold=0)) == pytest.approx([gives_up_s] * 2)
 
 
 # ---------------------------------------------------------------- a cluster

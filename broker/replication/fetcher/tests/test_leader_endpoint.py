@@ -12,13 +12,14 @@ from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.replication.fetcher.fetch_state import ReplicaFetchLimits
 from ottla.broker.replication.fetcher.leader_endpoint import (
     FetcherDependencies,
-    LeaderEndpoint,
+    connect_to_leader,
     fetch_limits_of,
     fetch_version,
     list_offsets_version,
 )
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.client.channel import Disconnected
+from ottla.client.node_connection import NodeConnection
 from ottla.wire.messages.fetch import FetchRequest
 
 
@@ -76,14 +77,14 @@ class SilentStream:
         self.closed = True
 
 
-def a_line(connect: Any, address: tuple[str, int] | None = ("h2", 9092)) -> LeaderEndpoint:
+def a_line(connect: Any, address: tuple[str, int] | None = ("h2", 9092)) -> NodeConnection:
     env: Any = VirtualEnv()
     env.net = SimpleNamespace(connect=connect)
     told = SimpleNamespace(code=None)
     world = FetcherDependencies(env, 1, 3.0, lambda: 5, lambda: 30, lambda broker: address, lambda *_: told)
     assert not world.is_throttled(told)  # type: ignore[arg-type]
     assert not world.is_quota_exceeded()
-    return LeaderEndpoint(world, 2, "broker-1-fetcher-0")
+    return connect_to_leader(world, 2, "broker-1-fetcher-0")
 
 
 def test_r311_the_first_request_on_a_connection_is_the_fetch_itself_and_its_answer_is_waited_for_so_long() -> None:

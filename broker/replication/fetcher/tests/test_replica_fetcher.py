@@ -67,7 +67,7 @@ class UnansweredFetcher:
         self.fetcher = ReplicaFetcher(
             FetcherDependencies(env, 1, 30.0, lambda: 5, lambda: 30, lambda broker: None, lambda *_: None), 2, 0
         )
-        self.fetcher._leader_endpoint = self  # type: ignore[assignment]
+        self.fetcher._connection = self  # type: ignore[assignment]
         self.asked: list[tuple[float, int]] = []
 
     async def call(self, request: Any, version: int) -> Any:
@@ -156,7 +156,7 @@ class OutOfRangeScenario:
         brokers[1].log.set_high_watermark(6)
         assert brokers[1].log.maybe_increment_log_start_offset(4)
         fetcher = brokers[2].fetchers._fetchers[1, 0]
-        call = fetcher._leader_endpoint.call
+        call = fetcher._connection.call
 
         async def fails(request: Any, version: int) -> Any:
             if isinstance(request, ListOffsetsRequest):
@@ -167,7 +167,7 @@ class OutOfRangeScenario:
                 self.fetches.append(trio.current_time())
             return await call(request, version)
 
-        fetcher._leader_endpoint.call = fails  # type: ignore[method-assign]
+        fetcher._connection.call = fails  # type: ignore[method-assign]
         brokers.cut.clear()
 
 

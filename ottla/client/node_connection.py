@@ -1,0 +1,160 @@
+"""Client for connections between the nodes of a cluster: opened when a request is sent, and again when it ended.
+
+Used by replica fetchers, requests to the controller, Raft, transaction markers and verification, and share groups.
+
+Source: ``NetworkClient.java``, ``InterBrokerSendThread.java``, ``BrokerBlockingSender.scala`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import trio
+
+from ottla.client.channel import Channel, Disconnected, connect, open_channel
+from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
+from ottla.env.env import FOREVER_S, Env
+from ottla.env.hosts import format_address
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ProtocolError, WireError
+
+T = TypeVar("T")
+Address = tuple[str, int]
+
+
+class NodeConnection:
+    """Connection to one node, which may move. One request is under way at a time.
+
+    Requests that wait while one fails fail with it, as ``InterBrokerSendThread.checkDisconnects`` fails what is unsent:
+    a host that is cut off takes its time to fail, and they would wait it out one after the other. A later request
+    connects again.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        client_id: str,
+        name: str,
+        address: Callable[[], Address | None],
+        timeout_s: float,
+        *,
+        access: Callable[[], ConnectionSecurity | None] = lambda: None,
+        negotiates: bool = True,
+        check_interval_s: float = FOREVER_S,
+    ) -> None:
+        """Create a connection that is not open yet.
+
+        Args:
+            env: Clock and network.
+            client_id: Client id of the requests.
+            name: The node in error messages.
+            address: Returns where the node listens now; None while that is not known, or nobody is to be asked there.
+            timeout_s: Time to connect (exchange of versions and login included), and for each response.
+            access: Returns the security settings of the node's listener.
+            negotiates: Whether versions are exchanged first; else each request names its version.
+            check_interval_s: Time between two looks at ``address`` while a response is waited for: a request is given
+                up when the node moved. A host that is cut off neither answers nor refuses, but the cluster knows after
+                a session.
+        """
+        self._env = env
+        self._client_id = client_id
+        self._name = name
+        self._address = address
+        self._timeout_s = timeout_s
+        self._access = access
+        self._negotiates = negotiates
+        self._check_interval_s = check_interval_s
+        self._channel: Channel | None = None
+        self._channel_address: Address | None = None
+        self._lock = trio.Lock()
+        self._failure_count = 0
+        self._last_failure = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._channel is not None and not self._channel.closed
+
+    async def call(self, request: Message, version: int | None = None) -> Any:
+        """Send a request and return its response; ``version``: None for the newest that both sides speak.
+
+        Raises:
+            OSError, WireError: as `exchange`.
+        """
+        return await self.exchange(lambda channel: channel.call(request, version))
+
+    async def exchange(self, send: Callable[[Channel], Awaitable[T]]) -> T:
+        """Call ``send`` with the open connection, after the requests before it.
+
+        Raises:
+            Disconnected: no address is known, the node moved, or the request before failed.
+            OSError, WireError, ProtocolError: as `open_channel` or ``send``.
+        """
+        if self._lock.locked():
+            failure_count = self._failure_count
+            await self._lock.acquire()
+        else:
+            failure_count = self._failure_count
+            self._lock.acquire_nowait()
+        try:
+            if self._failure_count != failure_count:
+                raise Disconnected(self._last_failure)
+            return await self._exchange(send)
+        except OSError as error:
+            self._failure_count += 1
+            self._last_failure = str(error)
+            raise
+        finally:
+            self._lock.release()
+
+    async def _exchange(self, send: Callable[[Channel], Awaitable[T]]) -> T:
+        address = self._address()
+        if address is None:
+            self.close()
+            raise Disconnected(f"the address of {self._name} is not known")
+        if self._check_interval_s == FOREVER_S:
+            return await send(await self._connect(address))
+        out: list[T] = []
+        failure: Exception = Disconnected(f"{self._name} is not at {format_address(*address)} any more")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_when_moved, address, nursery.cancel_scope)
+            try:
+                out.append(await send(await self._connect(address)))
+            except (OSError, WireError, ProtocolError) as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+        if not out:
+            raise failure
+        return out[0]
+
+    async def _cancel_when_moved(self, address: Address, scope: trio.CancelScope) -> None:
+        while self._address() == address:
+            await self._env.sleep(self._check_interval_s)
+        scope.cancel()
+
+    async def _connect(self, address: Address) -> Channel:
+        """Return the open connection to ``address``, or open it.
+
+        Raises:
+            OSError, WireError: as `open_channel`.
+        """
+        if self._channel is not None and not self._channel.closed and self._channel_address == address:
+            return self._channel
+        self.close()
+        with self._env.timeout(self._timeout_s):
+            access = self._access() or NO_SECURITY
+            if self._negotiates or access.login is not None:
+                channel = await open_channel(self._env, address, self._client_id, self._timeout_s, access)
+            else:
+                stream = await connect(self._env, address, self._timeout_s, access)
+                channel = Channel(stream, self._client_id, self._timeout_s)
+            self._channel, self._channel_address = channel, address
+            return channel
+        raise Disconnected(f"{self._name} did not answer in time")
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None

@@ -1,0 +1,243 @@
+"""Connections between nodes: opened again where they ended, one request at a time, given up where the node moved."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+import trio.testing
+from trio.testing import MockClock
+
+from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
+from ottla.client.channel import Channel, Disconnected
+from ottla.client.connection_security import ConnectionSecurity
+from ottla.client.node_connection import NodeConnection
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+HERE, THERE = ("b0", 9000), ("b1", 9001)
+
+
+class FakeStream:
+    """A stream that answers nothing: the channels over it are used by `send` functions of the tests."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address = address
+        self.closed = False
+
+    async def send(self, chunks: Any) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
+        await trio.sleep(timeout_s)
+        return 0
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class NodeFixture:
+    """A node whose address the test sets, and the streams to it."""
+
+    def __init__(self, **options: Any) -> None:
+        self.address: tuple[str, int] | None = HERE
+        self.streams: list[FakeStream] = []
+        self.accesses: list[float] = []
+        self.connect_s = 0.0
+        env: Any = VirtualEnv()
+        env.net = SimpleNamespace(connect=self.connect)
+        options = {"negotiates": False, **options}
+        self.connection = NodeConnection(
+            env, "me", "broker 0", lambda: self.address, 3.0, access=self.access, **options
+        )
+
+    def access(self) -> ConnectionSecurity | None:
+        self.accesses.append(trio.current_time())
+        return None
+
+    async def connect(self, host: str, port: int) -> FakeStream:
+        await trio.sleep(self.connect_s)
+        self.streams.append(FakeStream((host, port)))
+        return self.streams[-1]
+
+    async def exchange(self, seconds: float = 0, error: Exception | None = None) -> Any:
+        async def send(channel: Channel) -> Any:
+            await trio.sleep(seconds)
+            if error is not None:
+                raise error
+            return channel.stream
+
+        return await self.connection.exchange(send)
+
+
+@pytest.mark.parametrize(("answer_s", "gives_up_s"), [(2.0, 2.0), (60.0, 10.0)])
+@pytest.mark.parametrize("negotiates", [True, False])
+def test_connect_to_a_host_that_neither_answers_nor_refuses_times_out(
+    answer_s: float, gives_up_s: float, *, negotiates: bool
+) -> None:
+    async def connect(*_: Any) -> Any:
+        await trio.sleep_forever()
+
+    async def unreachable(channel: Channel) -> None:
+        raise AssertionError
+
+    env: Any = SimpleNamespace(net=SimpleNamespace(connect=connect), timeout=trio.move_on_after)
+
+    async def main() -> float:
+        connection = NodeConnection(env, "me", "broker 0", lambda: HERE, answer_s, negotiates=negotiates)
+        with pytest.raises(OSError, match=r"b0:9000|broker 0"):
+            await connection.exchange(unreachable)
+        return trio.current_time()
+
+    assert trio.run(main, clock=MockClock(autojump_threshold=0)) == pytest.approx(gives_up_s)
+
+
+def test_connect_and_exchange_of_versions_have_one_timeout() -> None:
+    node = NodeFixture(negotiates=True)
+    node.connect_s = 2.0
+
+    async def story() -> None:
+        with pytest.raises(Disconnected):
+            await node.exchange()
+        assert trio.current_time() == 3.0
+
+    run_virtual(story)
+    assert node.streams[0].closed
+
+
+def test_exchange_without_an_address_fails_with_the_name_of_the_node() -> None:
+    node = NodeFixture()
+    node.address = None
+
+    async def story() -> None:
+        with pytest.raises(Disconnected, match="broker 0"):
+            await node.exchange()
+
+    run_virtual(story)
+    assert (node.streams, node.accesses) == ([], [])
+
+
+def test_connection_is_kept_until_it_ends_or_the_node_moves() -> None:
+    node = NodeFixture()
+
+    async def story() -> None:
+        assert not node.connection.is_open
+        first = await node.exchange()
+        assert node.connection.is_open
+        assert await node.exchange() is first
+        node.address = THERE
+        second = await node.exchange()
+        assert (first.closed, second.address) == (True, THERE)
+        node.connection.close()
+        assert (second.closed, node.connection.is_open) == (True, False)
+        third = await node.exchange()
+        assert third is not second
+        node.address = None
+        with pytest.raises(Disconnected):
+            await node.exchange()
+        assert third.closed, "the node may come back as another process"
+
+    run_virtual(story)
+    assert [stream.address for stream in node.streams] == [HERE, THERE, THERE]
+
+
+def test_connection_that_ended_is_opened_again() -> None:
+    node = NodeFixture()
+
+    async def end(channel: Channel) -> None:
+        channel.close()
+
+    async def story() -> None:
+        first = await node.exchange()
+        await node.connection.exchange(end)
+        assert await node.exchange() is not first
+
+    run_virtual(story)
+
+
+@pytest.mark.parametrize("error", [OSError("reset"), ProtocolError(ErrorCode.UNSUPPORTED_VERSION)])
+@pytest.mark.parametrize("check_interval_s", [0.25, float("inf")])
+def test_error_of_an_exchange_is_raised_as_it_is(error: Exception, check_interval_s: float) -> None:
+    node = NodeFixture(check_interval_s=check_interval_s)
+
+    async def story() -> None:
+        with pytest.raises(type(error)) as caught:
+            await node.exchange(1, error)
+        assert caught.value is error
+
+    run_virtual(story)
+
+
+def test_exchange_is_given_up_when_the_node_moves() -> None:
+    node = NodeFixture(check_interval_s=0.25)
+
+    async def move() -> None:
+        await trio.sleep(1.1)
+        node.address = THERE
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(move)
+            with pytest.raises(Disconnected, match="broker 0 is not at b0:9000 any more"):
+                await node.exchange(100)
+            assert trio.current_time() == 1.25
+
+    run_virtual(story)
+
+
+def test_exchange_without_checks_goes_on_when_the_node_moves() -> None:
+    node = NodeFixture()
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.exchange, 100)
+            await trio.sleep(1)
+            node.address = THERE
+        assert trio.current_time() == 100
+
+    run_virtual(story)
+
+
+def run_queued(node: NodeFixture, *exchanges: Callable[[], Awaitable[Any]]) -> list[tuple[float, str]]:
+    """Start exchanges one after the other; return when each ended, and how."""
+    out: list[tuple[float, str]] = []
+
+    async def run(exchange: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            await exchange()
+            how = "ok"
+        except (OSError, ProtocolError) as error:
+            how = str(error)
+        out.append((trio.current_time(), how))
+
+    async def story() -> None:
+        async with trio.open_nursery() as nursery:
+            for exchange in exchanges:
+                nursery.start_soon(run, exchange)
+                await trio.testing.wait_all_tasks_blocked()
+
+    run_virtual(story)
+    return out
+
+
+def test_exchanges_go_one_after_the_other() -> None:
+    node = NodeFixture()
+    assert run_queued(node, *(lambda: node.exchange(1) for _ in range(3))) == [(1, "ok"), (2, "ok"), (3, "ok")]
+    assert len(node.streams) == 1
+
+
+def test_exchanges_that_wait_fail_with_the_one_that_fails() -> None:
+    node = NodeFixture()
+    waiting = [lambda: node.exchange(1) for _ in range(2)]
+    assert run_queued(node, lambda: node.exchange(1, OSError("cut off")), *waiting) == [(1, "cut off")] * 3
+    assert run_queued(node, lambda: node.exchange(1)) == [(1, "ok")]
+
+
+def test_exchanges_that_wait_go_on_after_a_refusal_of_the_one_before() -> None:
+    node = NodeFixture()
+    refused = ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "too old")
+    ends = run_queued(node, lambda: node.exchange(1, refused), lambda: node.exchange(1))
+    assert [(at, how == "ok") for at, how in ends] == [(1, False), (2, True)]
