@@ -18,11 +18,19 @@ import pytest
 from ottla.wire import messages
 from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_class
 from ottla.wire.codec import compiler
-from ottla.wire.codec.explain import annotate_source, explain, format_layout, format_message_layout, resolve_path
+from ottla.wire.codec.explain import (
+    annotate_source,
+    explain,
+    format_comment,
+    format_layout,
+    format_message_layout,
+    resolve_path,
+)
 from ottla.wire.codec.schema import FieldSpec, Message, fields_of
 from ottla.wire.errors import WireError
 from ottla.wire.field_dump import Explainer, format_spans, message_spans
 from ottla.wire.messages import fetch, heartbeat
+from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.record_batch.batch_header import BatchHeader
 from ottla.wire.record_batch.records import NewRecord, build_batch
 from ottla.wire.tests.random_messages import random_message
@@ -243,6 +251,16 @@ def test_explain_reads_sources_in_a_zip_archive_and_none_from_bytecode(
 )
 def test_resolve_path_returns_class_and_field(path: str, owner: type[Message], field: str) -> None:
     assert resolve_path(fetch.FetchRequest, path) == (owner, field)
+
+
+def test_resolve_path_of_an_array_count_is_no_field_count_of_its_struct() -> None:
+    assert resolve_path(CreatePartitionsRequest, "topics.count") == (CreatePartitionsRequest, "topics")
+    assert resolve_path(CreatePartitionsRequest, "topics[0].count") == (CreatePartitionsTopic, "count")
+
+
+def test_format_comment_wraps_between_words_only() -> None:
+    assert format_comment("", 4) == []
+    assert format_comment("Start of a follow-up", 2, 22) == ["  # Start of a", "  # follow-up"]
 
 
 def all_fields(cls: type[Message], version: int) -> Iterator[tuple[type[Message], FieldSpec]]:
