@@ -1,7 +1,4 @@
-"""FetchSnapshot (api 59): read bytes of a metadata snapshot.
-
-Made by KIP-630; version 1 brings directory ids (KIP-853).
-"""
+"""FetchSnapshot (API 59): read parts of a metadata snapshot (KIP-630)."""
 
 from __future__ import annotations
 
@@ -26,73 +23,137 @@ from ottla.wire.codec.schema import (
 
 
 class FetchSnapshotRequestSnapshotId(Message):
+    """Name of the snapshot to read."""
+
     end_offset: Int64 = 0
+    """Offset after the last record that the snapshot covers."""
     epoch: Int32 = 0
+    """Leader epoch of the last record that the snapshot covers."""
 
 
 class FetchSnapshotRequestPartitionSnapshot(Message):
+    """Snapshot of the metadata log and the position to read from."""
+
     partition: Int32 = 0
+    """Index of the partition; 0."""
     current_leader_epoch: Int32 = 0
+    """Leader epoch that the follower knows, -1 if unknown. An older one is rejected with FENCED_LEADER_EPOCH, a newer
+    one with UNKNOWN_LEADER_EPOCH.
+    """
     snapshot_id: A[FetchSnapshotRequestSnapshotId, wire_field("struct")] = field(
         default_factory=FetchSnapshotRequestSnapshotId
     )
+    """Name of the snapshot, from the Fetch response. If the leader has deleted it, SNAPSHOT_NOT_FOUND makes the
+    follower fetch again.
+    """
     position: Int64 = 0
+    """Byte position to read from. Beyond the end of the file it is rejected with POSITION_OUT_OF_RANGE."""
     replica_directory_id: A[bytes, wire_field("uuid", "1+", tagged="1+", tag=0, ignorable=True)] = ZERO_UUID
+    """Id of the metadata log directory of the follower."""
 
 
 class FetchSnapshotRequestTopicSnapshot(Message):
+    """Metadata log."""
+
     name: String = ""
+    """`__cluster_metadata`."""
     partitions: A[list[FetchSnapshotRequestPartitionSnapshot], wire_field("[]struct")] = field(default_factory=list)
+    """Partition of the metadata log, exactly one."""
 
 
 class FetchSnapshotRequest(Message):
+    """Request of a voter or observer for a part of a metadata snapshot."""
+
     SPEC: ClassVar[MessageSpec] = request(59, "0-1", "0+", "controller")
+    """Version 1 adds the directory id of the follower (KIP-853)."""
     cluster_id: A[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
+    """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     replica_id: Int32 = -1
+    """Node id of the follower."""
     max_bytes: Int32 = 2147483647
+    """Limit in bytes for the part that is returned."""
     topics: A[list[FetchSnapshotRequestTopicSnapshot], wire_field("[]struct")] = field(default_factory=list)
+    """Metadata log, exactly one topic."""
 
 
 class FetchSnapshotResponseSnapshotId(Message):
+    """Name of the snapshot."""
+
     end_offset: Int64 = 0
+    """Offset after the last record that the snapshot covers."""
     epoch: Int32 = 0
+    """Leader epoch of the last record that the snapshot covers."""
 
 
 class LeaderIdAndEpoch(Message):
+    """Leader of the metadata quorum and its epoch."""
+
     leader_id: Int32 = 0
+    """Node id of the leader, -1 if it is unknown."""
     leader_epoch: Int32 = 0
+    """Highest epoch that the receiver knows."""
 
 
 class FetchSnapshotResponsePartitionSnapshot(Message):
+    """Part of a snapshot, or its error."""
+
     index: Int32 = 0
+    """Index of the partition; 0."""
     error_code: Int16 = 0
+    """0, or SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
+    NOT_LEADER_OR_FOLLOWER.
+    """
     snapshot_id: A[FetchSnapshotResponseSnapshotId, wire_field("struct")] = field(
         default_factory=FetchSnapshotResponseSnapshotId
     )
+    """Name of the snapshot that the part belongs to."""
     current_leader: A[LeaderIdAndEpoch, wire_field("struct", tagged="0+", tag=0)] = field(
         default_factory=LeaderIdAndEpoch
     )
+    """Leader that the receiver knows."""
     size: Int64 = 0
+    """Size of the whole snapshot in bytes. The follower reads until it has them all."""
     position: Int64 = 0
+    """Byte position of the part in the snapshot."""
     unaligned_records: A[Opaque, wire_field("records")] = None
+    """Bytes of the snapshot file from the position on; they may begin and end inside of a batch."""
 
 
 class FetchSnapshotResponseTopicSnapshot(Message):
+    """Metadata log."""
+
     name: String = ""
+    """`__cluster_metadata`."""
     partitions: A[list[FetchSnapshotResponsePartitionSnapshot], wire_field("[]struct")] = field(default_factory=list)
+    """Partition of the metadata log."""
 
 
 class NodeEndpoint(Message):
+    """Address of a leader."""
+
     node_id: A[int, wire_field("int32", "1+")] = 0
+    """Node id of the leader."""
     host: A[str, wire_field("string", "1+")] = ""
+    """Host name or address of the listener that the request came in on."""
     port: A[int, wire_field("uint16", "1+")] = 0
+    """Port of that listener."""
 
 
 class FetchSnapshotResponse(Message):
+    """Part of a metadata snapshot."""
+
     SPEC: ClassVar[MessageSpec] = response(59, "0-1", "0+")
     throttle_time_ms: A[int, wire_field("int32", ignorable=True)] = 0
+    """Time in ms for which the controller reads no further request from this connection, because a quota is exceeded; 0
+    if none is.
+    """
     error_code: Int16 = 0
+    """Error of the whole request: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST or CLUSTER_AUTHORIZATION_FAILED. 0 if the
+    partition has its own.
+    """
     topics: A[list[FetchSnapshotResponseTopicSnapshot], wire_field("[]struct")] = field(default_factory=list)
+    """Metadata log with a part of its snapshot."""
     node_endpoints: A[list[NodeEndpoint], wire_field("[]struct", "1+", tagged="1+", tag=0)] = field(
         default_factory=list
     )
+    """Address of the leader in the response, from version 1 on."""

@@ -1,7 +1,4 @@
-"""IncrementalAlterConfigs (api 44): set, delete, append to or subtract from settings.
-
-Made by KIP-339.
-"""
+"""IncrementalAlterConfigs (API 44): set, delete, append to or subtract from settings (KIP-339)."""
 
 from __future__ import annotations
 
@@ -25,31 +22,63 @@ from ottla.wire.codec.schema import (
 
 
 class AlterableConfig(Message):
+    """Change of a setting."""
+
     name: String = ""
+    """Name of the setting, such as `retention.ms`. It may occur once in a resource."""
     config_operation: Int8 = 0
+    """0 set, 1 delete (return to the default), 2 append to a list, 3 subtract from a list. Lists only, else
+    INVALID_CONFIG.
+    """
     value: A[str | None, wire_field("string", nullable="0+")] = ""
+    """New value, or elements to append or subtract, separated by commas. Null for a deletion only."""
 
 
 class AlterConfigsResource(Message):
+    """Resource with the changes of its settings."""
+
     resource_type: Int8 = 0
+    """2 topic, 4 broker, 8 loggers of a broker, 16 client metrics, 32 group."""
     resource_name: String = ""
+    """Topic name, node id, subscription name or group id. For type 4, empty means the dynamic defaults of all brokers.
+    """
     configs: A[list[AlterableConfig], wire_field("[]struct")] = field(default_factory=list)
+    """Changes, which apply together or not at all."""
 
 
 class IncrementalAlterConfigsRequest(Message):
+    """Request to change settings and leave the others as they are."""
+
     SPEC: ClassVar[MessageSpec] = request(44, "0-1", "1+", "broker controller")
+    """Version 1 is flexible."""
     resources: A[list[AlterConfigsResource], wire_field("[]struct")] = field(default_factory=list)
+    """Resources to change, each with its own result. A resource may occur once."""
     validate_only: Bool = False
+    """True to check the request and change no setting."""
 
 
 class AlterConfigsResourceResponse(Message):
+    """Result for a resource."""
+
     error_code: Int16 = 0
+    """0, or INVALID_CONFIG (unknown name or invalid value), INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION,
+    BROKER_ID_NOT_REGISTERED, TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Text for the error, null if there is none."""
     resource_type: Int8 = 0
+    """Resource type from the request."""
     resource_name: String = ""
+    """Resource name from the request."""
 
 
 class IncrementalAlterConfigsResponse(Message):
+    """Results of changes of settings."""
+
     SPEC: ClassVar[MessageSpec] = response(44, "0-1", "1+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     responses: A[list[AlterConfigsResourceResponse], wire_field("[]struct")] = field(default_factory=list)
+    """Results, one for each resource."""

@@ -1,7 +1,4 @@
-"""InitializeShareGroupState (api 83): start the stored state of a share partition.
-
-Made by KIP-932.
-"""
+"""InitializeShareGroupState (API 83): create stored state of share-partitions (KIP-932). Sent by brokers."""
 
 from __future__ import annotations
 
@@ -26,33 +23,62 @@ from ottla.wire.codec.schema import (
 
 
 class PartitionData(Message):
+    """Partition with its initial state."""
+
     partition: Int32 = 0
+    """Index of the partition in its topic. A negative one is rejected with INVALID_REQUEST."""
     state_epoch: Int32 = 0
+    """Epoch of the state; the group coordinator raises it each time it creates the state again. A lower one than the
+    stored one is rejected with FENCED_STATE_EPOCH.
+    """
     start_offset: Int64 = 0
+    """Share-partition start offset, -1 to let the share-partition leader choose it by `share.auto.offset.reset`."""
 
 
 class InitializeStateData(Message):
+    """Topic with the partitions to create state of."""
+
     topic_id: Uuid = ZERO_UUID
+    """UUID of the topic."""
     partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions with their initial state."""
 
 
 class InitializeShareGroupStateRequest(Message):
+    """Request of a group coordinator to the share coordinator to create state of a group."""
+
     SPEC: ClassVar[MessageSpec] = request(83, "0", "0+", "broker")
     group_id: String = ""
+    """Id of the share group."""
     topics: A[list[InitializeStateData], wire_field("[]struct")] = field(default_factory=list)
+    """Topics with the partitions to create state of."""
 
 
 class PartitionResult(Message):
+    """Result for a partition."""
+
     partition: Int32 = 0
+    """Index of the partition in its topic."""
     error_code: Int16 = 0
+    """0, or FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST. NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE
+    and COORDINATOR_LOAD_IN_PROGRESS: retry.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    """Text for the error, null if there is none."""
 
 
 class InitializeStateResult(Message):
+    """Topic with the results of its partitions."""
+
     topic_id: Uuid = ZERO_UUID
+    """UUID of the topic."""
     partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results of the partitions."""
 
 
 class InitializeShareGroupStateResponse(Message):
+    """Results of creating state."""
+
     SPEC: ClassVar[MessageSpec] = response(83, "0", "0+")
     results: A[list[InitializeStateResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic."""

@@ -1,7 +1,4 @@
-"""LeaveGroup (api 13): leave a classic group.
-
-Version 3 lets several members leave at once (KIP-345), 5 with a reason (KIP-800).
-"""
+"""LeaveGroup (API 13): leave a classic group, or remove its members."""
 
 from __future__ import annotations
 
@@ -14,26 +11,51 @@ from ottla.wire.codec.schema import Int16, Message, MessageSpec, String, request
 
 
 class MemberIdentity(Message):
+    """Member to remove, from version 3 on."""
+
     member_id: A[str, wire_field("string", "3+")] = ""
+    """Id of the member in its group; empty to remove a static member by its instance alone."""
     group_instance_id: A[str | None, wire_field("string", "3+", nullable="3+")] = None
+    """`group.instance.id` of a static member, null for a dynamic one."""
     reason: A[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
+    """Reason for leaving, null for none. For logs only."""
 
 
 class LeaveGroupRequest(Message):
+    """Request of a member that is closed, or of an administrator that removes static members."""
+
     SPEC: ClassVar[MessageSpec] = request(13, "0-5", "4+", "broker")
+    """Version 3 takes several members, static ones as well (KIP-345), 4 is flexible, 5 adds a reason (KIP-800)."""
     group_id: String = ""
+    """`group.id` of the consumer."""
     member_id: A[str, wire_field("string", "0-2")] = ""
+    """Id of the member that leaves, up to version 2."""
     members: A[list[MemberIdentity], wire_field("[]struct", "3+")] = field(default_factory=list)
+    """Members to remove, from version 3 on."""
 
 
 class MemberResponse(Message):
+    """Result for a member."""
+
     member_id: A[str, wire_field("string", "3+")] = ""
+    """Member id from the request."""
     group_instance_id: A[str | None, wire_field("string", "3+", nullable="3+")] = ""
+    """Instance id from the request, null for a dynamic member."""
     error_code: A[int, wire_field("int16", "3+")] = 0
+    """0, or UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member id has taken over the instance."""
 
 
 class LeaveGroupResponse(Message):
+    """Results of leaving. A rebalance follows if a member was removed."""
+
     SPEC: ClassVar[MessageSpec] = response(13, "0-5", "4+")
     throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     error_code: Int16 = 0
+    """Error of the whole request: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID,
+    GROUP_AUTHORIZATION_FAILED; up to version 2 also that of the member. 0 if the members have their own.
+    """
     members: A[list[MemberResponse], wire_field("[]struct", "3+")] = field(default_factory=list)
+    """Results, one for each member, from version 3 on."""

@@ -1,7 +1,4 @@
-"""ListConfigResources (api 74): which resources have settings.
-
-Made by KIP-714 for client metrics; version 1 lists all kinds (KIP-1142).
-"""
+"""ListConfigResources (API 74): list resources that have settings (KIP-1142)."""
 
 from __future__ import annotations
 
@@ -14,17 +11,36 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class ListConfigResourcesRequest(Message):
+    """Request for the names of resources by type."""
+
     SPEC: ClassVar[MessageSpec] = request(74, "0-1", "0+", "broker")
+    """Version 0, as ListClientMetricsResources, lists client metrics subscriptions only (KIP-714). Version 1 lists all
+    types (KIP-1142).
+    """
     resource_types: A[list[int], wire_field("[]int8", "1+")] = field(default_factory=list)
+    """2 topics, 4 brokers, 8 loggers of brokers, 16 client metrics, 32 groups; empty for all. Another one is rejected
+    with UNSUPPORTED_VERSION.
+    """
 
 
 class ConfigResource(Message):
+    """Resource that has settings, or can have them."""
+
     resource_name: String = ""
+    """Topic name, node id, subscription name or group id. Groups are listed only if they have settings."""
     resource_type: A[int, wire_field("int8", "1+", ignorable=True)] = 16
+    """2 topic, 4 broker, 8 loggers of a broker, 16 client metrics, 32 group."""
 
 
 class ListConfigResourcesResponse(Message):
+    """Names of resources."""
+
     SPEC: ClassVar[MessageSpec] = response(74, "0-1", "0+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     error_code: Int16 = 0
+    """0, or UNSUPPORTED_VERSION, CLUSTER_AUTHORIZATION_FAILED."""
     config_resources: A[list[ConfigResource], wire_field("[]struct")] = field(default_factory=list)
+    """Resources, by type and name."""

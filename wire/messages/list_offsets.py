@@ -1,8 +1,4 @@
-"""ListOffsets (api 2): find offsets by time: earliest, latest or a timestamp.
-
-Version 2 brings isolation (KIP-98), 4 leader epochs (KIP-320), 7 the largest timestamp (KIP-734), 8 to 11 what tiered
-storage asks for (KIP-405, KIP-1005, KIP-1075, KIP-1023).
-"""
+"""ListOffsets (API 2): find offsets by timestamp, or the ends of a log."""
 
 from __future__ import annotations
 
@@ -15,38 +11,86 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, S
 
 
 class ListOffsetsPartition(Message):
+    """Partition with the timestamp to find."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     current_leader_epoch: A[int, wire_field("int32", "4+", ignorable=True)] = -1
+    """Leader epoch that the client knows, -1 for no check. An older one is rejected with FENCED_LEADER_EPOCH, a newer
+    one with UNKNOWN_LEADER_EPOCH.
+    """
     timestamp: Int64 = 0
+    """Time in ms since the epoch, to find the first record that is not older. -1 end of the log, -2 start, -3 record
+    with the largest timestamp, -4 start of the local log, -5 last tiered offset, -6 first offset that is not uploaded.
+    """
 
 
 class ListOffsetsTopic(Message):
+    """Topic with the partitions to search."""
+
     name: String = ""
+    """Topic name."""
     partitions: A[list[ListOffsetsPartition], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions to search. One that occurs twice is rejected with INVALID_REQUEST."""
 
 
 class ListOffsetsRequest(Message):
+    """Request to the leaders for offsets by timestamp."""
+
     SPEC: ClassVar[MessageSpec] = request(2, "1-11", "6+", "broker")
+    """Version 1 returns a single offset (KIP-79), 2 adds the isolation level (KIP-98), 4 leader epochs (KIP-320), 5
+    brings OFFSET_NOT_AVAILABLE (KIP-207), 6 is flexible, 7 adds timestamp -3 (KIP-734), 8 -4 (KIP-405), 9 -5
+    (KIP-1005), 10 a timeout for remote storage (KIP-1075), 11 -6 (KIP-1023). Version 0 was removed in Apache Kafka 4.0.
+    """
     replica_id: Int32 = 0
+    """Broker id of a follower, which finds records up to the end of the log; -1 from a client. -2 for debugging: any
+    replica responds.
+    """
     isolation_level: A[int, wire_field("int8", "2+")] = 0
+    """0, read_uncommitted: the end of the log is the high watermark. 1, read_committed: the end is the last stable
+    offset. Records beyond the end are not found.
+    """
     topics: A[list[ListOffsetsTopic], wire_field("[]struct")] = field(default_factory=list)
+    """Topics with the partitions to search."""
     timeout_ms: A[int, wire_field("int32", "10+", ignorable=True)] = 0
+    """Time in ms to wait for remote storage. Not used in Ottla, where no lookup reads remote storage."""
 
 
 class ListOffsetsPartitionResponse(Message):
+    """Offset that was found, or an error."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     error_code: Int16 = 0
+    """0, also if no record was found. OFFSET_NOT_AVAILABLE: retry; a new leader does not know its high watermark yet.
+    Else NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+    """
     timestamp: A[int, wire_field("int64", "1+")] = -1
+    """Timestamp of the record that was found, in ms since the epoch; -1 for the ends of a log, or if none was found."""
     offset: A[int, wire_field("int64", "1+")] = -1
+    """Offset that was found, -1 if there is none."""
     leader_epoch: A[int, wire_field("int32", "4+")] = -1
+    """Leader epoch of the record at this offset, -1 if unknown. The client sends it as `current_leader_epoch` or
+    validates its position with it.
+    """
 
 
 class ListOffsetsTopicResponse(Message):
+    """Topic with the results of its partitions."""
+
     name: String = ""
+    """Topic name."""
     partitions: A[list[ListOffsetsPartitionResponse], wire_field("[]struct")] = field(default_factory=list)
+    """Results of the partitions."""
 
 
 class ListOffsetsResponse(Message):
+    """Offsets by partition."""
+
     SPEC: ClassVar[MessageSpec] = response(2, "1-11", "6+")
     throttle_time_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     topics: A[list[ListOffsetsTopicResponse], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic."""

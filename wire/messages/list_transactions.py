@@ -1,7 +1,4 @@
-"""ListTransactions (api 66): which transactions a coordinator holds.
-
-Made by KIP-664; version 1 asks for how long (KIP-994), 2 for ids by pattern (KIP-1152).
-"""
+"""ListTransactions (API 66): list the transactional ids that a broker coordinates (KIP-664)."""
 
 from __future__ import annotations
 
@@ -14,22 +11,48 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, S
 
 
 class ListTransactionsRequest(Message):
+    """Request for the transactional ids of a broker that pass all filters."""
+
     SPEC: ClassVar[MessageSpec] = request(66, "0-2", "0+", "broker")
+    """Version 1 adds a filter by duration (KIP-994), version 2 by a pattern of the id (KIP-1152)."""
     state_filters: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    """States, such as `Ongoing`; empty for all."""
     producer_id_filters: A[list[int], wire_field("[]int64")] = field(default_factory=list)
+    """Producer ids; empty for all."""
     duration_filter: A[int, wire_field("int64", "1+")] = -1
+    """Time in ms for which a transaction must have been open; negative for all. An id without open transaction always
+    passes, since its start is -1.
+    """
     transactional_id_pattern: A[str | None, wire_field("string", "2+", nullable="2+")] = None
+    """Regular expression (RE2/J syntax) for the whole id; null or empty for all. An invalid one is rejected with
+    INVALID_REGULAR_EXPRESSION.
+    """
 
 
 class TransactionState(Message):
+    """Transactional id with its state."""
+
     transactional_id: String = ""
+    """`transactional.id` of the producer."""
     producer_id: Int64 = 0
+    """Id of the current producer."""
     transaction_state: String = ""
+    """`Empty`, `Ongoing`, `PrepareCommit`, `PrepareAbort`, `CompleteCommit` or `CompleteAbort`."""
 
 
 class ListTransactionsResponse(Message):
+    """Transactional ids that pass the filters."""
+
     SPEC: ClassVar[MessageSpec] = response(66, "0-2", "0+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     error_code: Int16 = 0
+    """0, or COORDINATOR_LOAD_IN_PROGRESS while the broker loads a partition of `__transaction_state`, or
+    INVALID_REGULAR_EXPRESSION.
+    """
     unknown_state_filters: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    """States of the request that do not exist."""
     transaction_states: A[list[TransactionState], wire_field("[]struct")] = field(default_factory=list)
+    """Transactional ids that the principal may describe."""
