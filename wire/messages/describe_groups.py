@@ -39,7 +39,7 @@ class DescribedGroupMember(Message):
     group is stable.
     """
     member_assignment: Bytes = b""
-    """Assignment of the member, for consumers a `ConsumerProtocolAssignment`. Empty while the group rebalances."""
+    """Last assignment of the member, for consumers a `ConsumerProtocolAssignment`; empty if it has none yet."""
 
 
 class DescribedGroup(Message):
