@@ -50,7 +50,7 @@ class AlterPartitionRequestTopicData(Message):
     """Topic with the partitions to change."""
 
     topic_id: A[bytes, wire_field("uuid", "2+", ignorable=True)] = ZERO_UUID
-    """Topic id. An unknown one yields UNKNOWN_TOPIC_ID for each partition."""
+    """UUID of the topic. An unknown one yields UNKNOWN_TOPIC_ID for each partition."""
     partitions: A[list[AlterPartitionRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with their proposed ISR."""
 

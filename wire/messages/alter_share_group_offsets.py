@@ -71,7 +71,7 @@ class AlterShareGroupOffsetsResponseTopic(Message):
     topic_name: String = ""
     """Topic name from the request."""
     topic_id: Uuid = ZERO_UUID
-    """Topic id, zero if the topic does not exist."""
+    """UUID of the topic, zero if the topic does not exist."""
     partitions: A[list[AlterShareGroupOffsetsResponsePartition], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 

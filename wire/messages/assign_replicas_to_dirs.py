@@ -32,7 +32,7 @@ class AssignReplicasToDirsRequestTopicData(Message):
     """Topic with the partitions in a directory."""
 
     topic_id: Uuid = ZERO_UUID
-    """Topic id. An unknown one yields UNKNOWN_TOPIC_ID for each partition."""
+    """UUID of the topic. An unknown one yields UNKNOWN_TOPIC_ID for each partition."""
     partitions: A[list[AssignReplicasToDirsRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with a replica in the directory."""
 

@@ -73,7 +73,7 @@ class FetchTopic(Message):
     topic: A[str, wire_field("string", "0-12", ignorable=True)] = ""
     """Topic name, up to version 12."""
     topic_id: A[bytes, wire_field("uuid", "13+", ignorable=True)] = ZERO_UUID
-    """Topic id, from version 13 on. An id that the broker does not know yields UNKNOWN_TOPIC_ID in each partition."""
+    """UUID of the topic, from version 13 on. An id that the broker does not know yields UNKNOWN_TOPIC_ID in each partition."""
     partitions: A[list[FetchPartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions to read with their positions."""
 
@@ -84,7 +84,7 @@ class ForgottenTopic(Message):
     topic: A[str, wire_field("string", "7-12", ignorable=True)] = ""
     """Topic name, up to version 12."""
     topic_id: A[bytes, wire_field("uuid", "13+", ignorable=True)] = ZERO_UUID
-    """Topic id, from version 13 on."""
+    """UUID of the topic, from version 13 on."""
     partitions: A[list[int], wire_field("[]int32", "7+")] = field(default_factory=list)
     """Indexes of the partitions to remove."""
 
@@ -242,7 +242,7 @@ class FetchableTopicResponse(Message):
     topic: A[str, wire_field("string", "0-12", ignorable=True)] = ""
     """Topic name, up to version 12."""
     topic_id: A[bytes, wire_field("uuid", "13+", ignorable=True)] = ZERO_UUID
-    """Topic id, from version 13 on."""
+    """UUID of the topic, from version 13 on."""
     partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions, each with its own error code."""
 
