@@ -66,8 +66,8 @@ class ShareSnapshotValue(Message):
     keeps it.
     """
     write_timestamp: Int64 = 0
-    """Time when the snapshot was written, in ms since the epoch. A snapshot older than
-    `share.coordinator.cold.partition.snapshot.interval.ms` is repeated, so that older records can be deleted.
+    """Time when the snapshot was written, in ms since the epoch. A snapshot older than 5 minutes is repeated, so that
+    older records can be deleted.
     """
     state_batches: A[list[ShareSnapshotValueStateBatch], wire_field("[]struct")] = field(default_factory=list)
     """Ranges of records from the start offset on, in ascending order. Records in no range are not delivered yet, or are
