@@ -73,7 +73,9 @@ class FetchTopic(Message):
     topic: A[str, wire_field("string", "0-12", ignorable=True)] = ""
     """Topic name, up to version 12."""
     topic_id: A[bytes, wire_field("uuid", "13+", ignorable=True)] = ZERO_UUID
-    """UUID of the topic, from version 13 on. An id that the broker does not know yields UNKNOWN_TOPIC_ID in each partition."""
+    """UUID of the topic, from version 13 on. An id that the broker does not know yields UNKNOWN_TOPIC_ID in each
+    partition.
+    """
     partitions: A[list[FetchPartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions to read with their positions."""
 
