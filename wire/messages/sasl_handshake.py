@@ -30,7 +30,7 @@ class SaslHandshakeResponse(Message):
     error_code: Int16 = 0
     """0 if the first token may follow. UNSUPPORTED_SASL_MECHANISM: the mechanism is not enabled, and the connection is
     closed. ILLEGAL_SASL_STATE: the listener has no SASL, or the connection is authenticated and its session does not
-    end, or began less than 1 s ago.
+    end, or was renewed less than 1 s ago.
     """
     mechanisms: A[list[str], wire_field("[]string")] = field(default_factory=list)
     """Mechanisms that the listener has enabled (`sasl.enabled.mechanisms`). Empty with ILLEGAL_SASL_STATE."""

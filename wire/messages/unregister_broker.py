@@ -1,7 +1,4 @@
-"""UnregisterBroker (api 64): forget a broker.
-
-Made by KIP-631.
-"""
+"""UnregisterBroker (API 64): remove the registration of a broker (KIP-631)."""
 
 from __future__ import annotations
 
@@ -12,12 +9,24 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, request,
 
 
 class UnregisterBrokerRequest(Message):
+    """Request to remove a broker that was shut down for good."""
+
     SPEC: ClassVar[MessageSpec] = request(64, "0", "0+", "broker controller")
     broker_id: Int32 = 0
+    """Node id of the broker. Its partitions elect other leaders; its replicas stay assigned to it until they are
+    reassigned.
+    """
 
 
 class UnregisterBrokerResponse(Message):
+    """Result of removing a broker."""
+
     SPEC: ClassVar[MessageSpec] = response(64, "0", "0+")
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     error_code: Int16 = 0
+    """0, or BROKER_ID_NOT_REGISTERED, CLUSTER_AUTHORIZATION_FAILED."""
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    """Text for the error, null if there is none."""

@@ -1,7 +1,4 @@
-"""WriteShareGroupState (api 85): store the state of a share partition.
-
-Made by KIP-932.
-"""
+"""WriteShareGroupState (API 85): store delivery state of share-partitions (KIP-932). Sent by brokers."""
 
 from __future__ import annotations
 
@@ -27,43 +24,89 @@ from ottla.wire.codec.schema import (
 
 
 class StateBatch(Message):
+    """Range of records with one delivery state."""
+
     first_offset: Int64 = 0
+    """Offset of the first record."""
     last_offset: Int64 = 0
+    """Offset of the last record, inclusive."""
     delivery_state: Int8 = 0
+    """0 available for delivery, 2 acknowledged, 4 archived (rejected, or delivered too often)."""
     delivery_count: Int16 = 0
+    """Number of deliveries of these records so far. Where ranges overlap stored ones, the higher delivery count is
+    valid, and at equal counts the higher delivery state.
+    """
 
 
 class PartitionData(Message):
+    """Partition with its changed state."""
+
     partition: Int32 = 0
+    """Index of the partition in its topic. A negative one is rejected with INVALID_REQUEST."""
     state_epoch: Int32 = 0
+    """State epoch that the leader read, -1 for no check. A lower one than the stored one is rejected with
+    FENCED_STATE_EPOCH: the state was created again, for example by AlterShareGroupOffsets.
+    """
     leader_epoch: Int32 = 0
+    """Leader epoch of the sender, -1 for no check. A lower one than the stored one is rejected with
+    FENCED_LEADER_EPOCH: another leader has read the state.
+    """
     start_offset: Int64 = 0
+    """New share-partition start offset, -1 to keep the stored one. State below it is removed."""
     delivery_complete_count: A[int, wire_field("int32", "1+", ignorable=True)] = -1
+    """Number of records from the start offset on that are acknowledged or archived, for the lag of the group. -1 if
+    unknown.
+    """
     state_batches: A[list[StateBatch], wire_field("[]struct")] = field(default_factory=list)
+    """Ranges of records that changed. More than 10,000 are rejected with INVALID_REQUEST."""
 
 
 class WriteStateData(Message):
+    """Topic with the partitions to store state of."""
+
     topic_id: Uuid = ZERO_UUID
+    """UUID of the topic."""
     partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions with their changed state."""
 
 
 class WriteShareGroupStateRequest(Message):
+    """Request of a share-partition leader to the share coordinator to store state."""
+
     SPEC: ClassVar[MessageSpec] = request(85, "0-1", "0+", "broker")
+    """Version 1 adds `delivery_complete_count` (KIP-1226)."""
     group_id: String = ""
+    """Id of the share group."""
     topics: A[list[WriteStateData], wire_field("[]struct")] = field(default_factory=list)
+    """Topics with the partitions to store state of."""
 
 
 class PartitionResult(Message):
+    """Result for a partition."""
+
     partition: Int32 = 0
+    """Index of the partition in its topic."""
     error_code: Int16 = 0
+    """0 if stored. FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH: the sender is not leader any more, or has old state.
+    NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and COORDINATOR_LOAD_IN_PROGRESS: retry. Else UNKNOWN_TOPIC_OR_PARTITION,
+    or INVALID_REQUEST if there is no state.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    """Text for the error, null if there is none."""
 
 
 class WriteStateResult(Message):
+    """Topic with the results of its partitions."""
+
     topic_id: Uuid = ZERO_UUID
+    """UUID of the topic."""
     partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results of the partitions."""
 
 
 class WriteShareGroupStateResponse(Message):
+    """Results of storing state."""
+
     SPEC: ClassVar[MessageSpec] = response(85, "0-1", "0+")
     results: A[list[WriteStateResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic."""

@@ -1,6 +1,5 @@
-"""WriteTxnMarkers (api 27): coordinator to leaders: write the marker that ends a transaction.
-
-Transactions are KIP-98; version 2 tells which kind of transaction ends (KIP-1228).
+"""WriteTxnMarkers (API 27): write the markers that end transactions (KIP-98). Sent by transaction coordinators to
+leaders.
 """
 
 from __future__ import annotations
@@ -25,39 +24,83 @@ from ottla.wire.codec.schema import (
 
 
 class WritableTxnMarkerTopic(Message):
+    """Topic with the partitions to write the marker to."""
+
     name: String = ""
+    """Topic name. For `__consumer_offsets`, the group coordinator writes the marker, and applies or drops the offsets
+    of the transaction.
+    """
     partition_indexes: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    """Indexes of the partitions that the receiver leads."""
 
 
 class WritableTxnMarker(Message):
+    """Marker of a transaction for several partitions."""
+
     producer_id: Int64 = 0
+    """Producer id of the transaction."""
     producer_epoch: Int16 = 0
+    """Epoch of the marker. With transaction version 2 it is one higher than that of the records. A lower one than that
+    of the producer in the partition is rejected with INVALID_PRODUCER_EPOCH.
+    """
     transaction_result: Bool = False
+    """True to commit, false to abort."""
     topics: A[list[WritableTxnMarkerTopic], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions to write the marker to."""
     coordinator_epoch: Int32 = 0
+    """Leader epoch of the coordinator in `__transaction_state`. A lower one than that of the last marker is rejected
+    with TRANSACTION_COORDINATOR_FENCED.
+    """
     transaction_version: A[int, wire_field("int8", "2+", ignorable=True)] = 0
+    """Transaction version of the transaction. With 2, a marker needs a higher epoch than the records, so that a late
+    marker does not end the next transaction; with 0 and 1 an equal one is accepted.
+    """
 
 
 class WriteTxnMarkersRequest(Message):
+    """Request of a transaction coordinator to write markers."""
+
     SPEC: ClassVar[MessageSpec] = request(27, "1-2", "1+", "broker")
+    """Version 1 is flexible, version 2 adds the transaction version (KIP-1228). Version 0 was removed in Apache Kafka
+    4.0.
+    """
     markers: A[list[WritableTxnMarker], wire_field("[]struct")] = field(default_factory=list)
+    """Markers to write, a control batch for each partition."""
 
 
 class WritableTxnMarkerPartitionResult(Message):
+    """Result for a partition."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     error_code: Int16 = 0
+    """0 if the marker is committed. INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: the marker is late, give
+    up. UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR:
+    retry. CLUSTER_AUTHORIZATION_FAILED.
+    """
 
 
 class WritableTxnMarkerTopicResult(Message):
+    """Topic with the results of its partitions."""
+
     name: String = ""
+    """Topic name from the request."""
     partitions: A[list[WritableTxnMarkerPartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results of the partitions."""
 
 
 class WritableTxnMarkerResult(Message):
+    """Results of the markers of a producer."""
+
     producer_id: Int64 = 0
+    """Producer id from the request. Several markers of a producer have one result."""
     topics: A[list[WritableTxnMarkerTopicResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic."""
 
 
 class WriteTxnMarkersResponse(Message):
+    """Results of writing markers, sent when each is committed or has failed."""
+
     SPEC: ClassVar[MessageSpec] = response(27, "1-2", "1+")
     markers: A[list[WritableTxnMarkerResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results, one for each producer id."""
