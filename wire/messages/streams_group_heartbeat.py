@@ -247,7 +247,7 @@ class StreamsGroupHeartbeatResponse(Message):
     heartbeat_interval_ms: Int32 = 0
     """Time in ms until the next heartbeat (`group.streams.heartbeat.interval.ms`, or that of the group)."""
     acceptable_recovery_lag: Int32 = 0
-    """Lag in records at which a warm-up task has caught up. Always 0: warm-up tasks are not supported yet."""
+    """Lag in records up to which a warm-up task may be made active. Always 0: warm-up tasks are not supported yet."""
     task_offset_interval_ms: Int32 = 0
     """Time in ms between two reports of task offsets. Always 0: not supported yet."""
     status: A[list[Status] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
