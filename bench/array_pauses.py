@@ -3,7 +3,8 @@
 ``python -m bench.pauses --arrays [--elements 300000] [--kind distinct] [NAME...]``: every array of every API of the
 broker's and of the controller's listener, with distinct, equal and empty elements. A request that the limits refuse is
 sent again with half as many elements. A NAME is how the name of an API begins (``LIST_GROUPS``); without one all are
-measured. Each API gets a fresh node of both roles. Columns as in `bench.pauses`; at the end the ten longest pauses.
+measured. ``JOIN_GROUP_SUBSCRIPTION``: the topics of a classic member, an array in bytes of its request. Each API gets
+a fresh node of both roles. Columns as in `bench.pauses`; at the end the ten longest pauses.
 """
 
 from __future__ import annotations
@@ -23,11 +24,16 @@ from compat_tests.support.processes import OTTLA, free_port
 from compat_tests.support.raw_client import RawClient
 from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
 from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec import compiler
 from ottla.wire.framing import encode_request
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import init_producer_id as ip
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
+SUBSCRIPTION_CASE = "JOIN_GROUP_SUBSCRIPTION"
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 ELEMENTS = 300_000
 LEAST_ELEMENTS = 10_000
@@ -156,10 +162,38 @@ def measure_arrays(
                             _print(pauses[-1], count, "" if is_answered else " (connection closed)")
                 finally:
                     child.kill()
+    if not names or SUBSCRIPTION_CASE in names:
+        pauses += _measure_subscriptions(start)
     pauses.sort(reverse=True)
     print("\nthe ten longest, by processor time")
     for pause in pauses[:10]:
         _print(pause, elements, "")
+    return pauses
+
+
+def _measure_subscriptions(start: Start) -> list[ArrayPause]:
+    """Measure a classic member that joins a consumer group: its topics are an array in bytes of its request."""
+    pauses = []
+    for letters, count in ((4, 340_000), (4, 80_000), (40, 50_000), (40, 12_000)):
+        with tempfile.TemporaryDirectory() as where:
+            child = start_node(start, Path(where))
+            client = RawClient(child.port, TIMEOUT_S)
+            beat = ConsumerGroupHeartbeatRequest("long", "m", 0, None, None, 30_000, ["t"], None, None, [])
+            client.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat)
+            try:
+                for topics in (["t"], [f"{number:0{letters}x}"[-letters:] for number in range(count)]):
+                    raw = b"\0\1" + compiler.encode(ConsumerProtocolSubscription(topics), 1)
+                    member = [JoinGroupRequestProtocol("range", raw)]
+                    child.query()
+                    began = time.perf_counter()
+                    request = JoinGroupRequest("long", 10_000, 30_000, "", None, "consumer", member)
+                    answer = client.call(ApiKey.JOIN_GROUP, 3, request)
+                    took, seen = time.perf_counter() - began, child.query()
+                name = f"broker {SUBSCRIPTION_CASE} {letters} letters (error {answer.error_code})"
+                pauses.append(ArrayPause(seen["computed"], seen["held"], seen["late"], took, name, seen["who"]))
+                _print(pauses[-1], count, "")
+            finally:
+                child.kill()
     return pauses
 
 
