@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from ottla.broker.groups.assignors.group_spec import Assignment
 from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.committed_offsets import OffsetToCommit
 from ottla.broker.groups.java_collections.iteration_order import JavaSortedStrings
 from ottla.broker.groups.subscription_counts import (
     CountedSubscriptions,
@@ -85,6 +86,14 @@ class AssignedGroup(Generic[M, T]):
         """Replay the end of a member."""
         raise NotImplementedError
 
+    def assignment_epoch(self, member: M, offset: OffsetToCommit) -> int | None:
+        """Return the epoch since which a member has the partition of an offset; None where it does not have it."""
+        raise NotImplementedError
+
+    def uses_any(self, topics: frozenset[str]) -> bool:
+        """Return whether the group reads, or stores changes in, any of these topics."""
+        raise NotImplementedError
+
     def finish_replay(self) -> Generator[None, None, None]:
         """Do what replay has put off; yield between two steps."""
         yield from ()
@@ -102,6 +111,11 @@ class ModernGroupMember:
     client_host: str = ""
     subscribed_topic_names: Set[str] = frozenset()
 
+    @property
+    def is_revoking(self) -> bool:
+        """Whether the member has partitions to revoke, within its rebalance timeout."""
+        return False
+
 
 class ModernGroup(AssignedGroup[N, Assignment]):
     """A consumer or share group: its members subscribe to topics."""
@@ -118,6 +132,10 @@ class ModernGroup(AssignedGroup[N, Assignment]):
     def finish_replay(self) -> Generator[None, None, None]:
         """Count large subscriptions that were replayed; yield between two steps."""
         return self.subscriptions.count_pending()
+
+    def uses_any(self, topics: frozenset[str]) -> bool:
+        """Return whether any member subscribes to any of these topics."""
+        return not self.subscribed_topic_names.keys().isdisjoint(topics)  # costs as much as the fewer of them
 
     def count_subscription(self, old: N | None, new: N | None) -> None:
         """Replay a change of the topics that a member subscribes to: equal subscriptions are one object."""
@@ -147,20 +165,6 @@ class ModernGroup(AssignedGroup[N, Assignment]):
             if new is not None:
                 yield from adjust_subscription_counts_in_steps(counts, new.subscribed_topic_names, by_name=1)
         return counts
-
-
-def restore_member_timers(
-    groups: Iterable[AssignedGroup[M, Any]], arm: Callable[[str, M, GroupEffects], None]
-) -> Iterator[GroupEffects]:
-    """The shard has been read: set every member's timers, a slice at a time."""
-    fx = GroupEffects()
-    for group in groups:
-        for member in group.members.values():
-            arm(group.id, member, fx)
-            if len(fx.timers) > MAX_RESTORED_PER_SLICE:
-                yield fx
-                fx = GroupEffects()
-    yield fx
 
 
 def update_in_slices(

@@ -80,24 +80,16 @@ def _validate(machine: GroupLookup, group: ClassicGroup | None, event: CommitOff
     Raises:
         ProtocolError: who commits may not.
     """
-    consumer, streams = machine.find_consumer_group(event.group_id), machine.find_streams_group(event.group_id)
     whose, txn = (event.member_id, event.instance_id), event.txn is not None
     if machine.find_share_group(event.group_id) is not None:
         raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if streams is not None:
-        # lazy: 6.0 ms, 297 kB
-        from ottla.broker.groups.streams.offset_validation import validate_offset_commit as check_streams
-
-        event = event._replace(offsets=list(event.offsets))
-        check_streams(streams, *whose, event.generation, event.version, event.offsets, txn=txn)
-    elif consumer is None:
+    assigned = machine.find_consumer_group(event.group_id) or machine.find_streams_group(event.group_id)
+    if assigned is None:
         validate_offset_commit(group, *whose, event.generation, event.version, txn=txn)
-    else:
-        # lazy: 6.0 ms, 267 kB
-        from ottla.broker.groups.consumer import offset_validation
+        return event
+    # lazy: 6.0 ms, 267 kB
+    from ottla.broker.groups import offset_validation
 
-        event = event._replace(offsets=list(event.offsets))
-        offset_validation.validate_offset_commit(
-            consumer, event.member_id, event.generation, event.version, event.offsets, txn=txn
-        )
-    return event
+    offsets = list(event.offsets)
+    offset_validation.validate_offset_commit(assigned, *whose, event.generation, event.version, offsets, txn=txn)
+    return event._replace(offsets=offsets)

@@ -39,7 +39,7 @@ class BoundedSetting(NamedTuple):
 class ConsumerGroupSettings(NamedTuple):
     """For groups of the new consumer protocol; the bounded ones by a group's name for them."""
 
-    intervals: dict[str, BoundedSetting] = {  # noqa: RUF012  # never changed
+    bounded_settings: dict[str, BoundedSetting] = {  # noqa: RUF012  # never changed
         "consumer.session.timeout.ms": BoundedSetting(45_000, 45_000, 60_000),
         "consumer.heartbeat.interval.ms": BoundedSetting(5_000, 5_000, 15_000),
         "consumer.assignment.interval.ms": BoundedSetting(1_000, 0, 15_000),
@@ -56,7 +56,7 @@ class ConsumerGroupSettings(NamedTuple):
 class ShareGroupSettings(NamedTuple):
     """For share groups; the bounded ones by a group's name for them."""
 
-    intervals: dict[str, BoundedSetting] = {  # noqa: RUF012  # never changed
+    bounded_settings: dict[str, BoundedSetting] = {  # noqa: RUF012  # never changed
         "share.session.timeout.ms": BoundedSetting(45_000, 45_000, 60_000),
         "share.heartbeat.interval.ms": BoundedSetting(5_000, 5_000, 15_000),
         "share.assignment.interval.ms": BoundedSetting(1_000, 0, 15_000),

@@ -61,7 +61,7 @@ class ConsumerGroupShard(GroupShardFixture):
 
     def __init__(self, topics: dict[str, int] | None = None, **settings: Any) -> None:
         super().__init__()
-        bounded = dict(ConsumerGroupSettings().intervals)
+        bounded = dict(ConsumerGroupSettings().bounded_settings)
         bounded["consumer.assignment.interval.ms"] = BoundedSetting(
             settings.pop("assignment_interval_ms", 0), 0, 15_000
         )

@@ -129,8 +129,8 @@ class NoEnv:
 def test_a_groups_value_is_read_alike_however_it_is_written(name: str) -> None:
     key, config = GROUP_KEYS[name], NodeConfig()
     bounded = {
-        **read_consumer_group_settings(config).intervals,
-        **read_share_group_settings(config).intervals,
+        **read_consumer_group_settings(config).bounded_settings,
+        **read_share_group_settings(config).bounded_settings,
         **read_streams_group_settings(config).bounded_settings,
     }
 

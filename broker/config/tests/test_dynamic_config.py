@@ -84,8 +84,8 @@ def test_any_stored_value_of_a_topic_gives_settings(name: str, value: str) -> No
 def test_any_stored_value_of_a_group_subscription_or_rate_gives_settings(value: str) -> None:
     config = NodeConfig()
     bounded = {
-        **read_consumer_group_settings(config).intervals,
-        **read_share_group_settings(config).intervals,
+        **read_consumer_group_settings(config).bounded_settings,
+        **read_share_group_settings(config).bounded_settings,
         **read_streams_group_settings(config).bounded_settings,
     }
     for name in GROUP_KEYS:

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from ottla.broker.groups.assignors.group_spec import EMPTY_ASSIGNMENT, PARTITIONS_PER_STEP, Assignment
+from ottla.broker.groups.committed_offsets import OffsetToCommit
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.modern_group import ModernGroup, ModernGroupMember
 from ottla.broker.groups.subscription_counts import adjust_count
@@ -58,6 +59,16 @@ class ConsumerGroupMember(ModernGroupMember):
             and self.subscribed_regex is other.subscribed_regex
             and self.assignor is other.assignor
         )
+
+    @property
+    def uses_classic_protocol(self) -> bool:
+        """Whether the member joined with the classic protocol."""
+        return self.classic_metadata is not None
+
+    @property
+    def is_revoking(self) -> bool:
+        """Whether the member has partitions to revoke, within its rebalance timeout."""
+        return self.state is ConsumerMemberState.UNREVOKED_PARTITIONS
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """Whether the member has nothing left to do for the target of an epoch."""
@@ -174,6 +185,11 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         """The epoch of whoever holds a partition, or is still to give it up; -1 where nobody does."""
         owners = self.owner_epochs.get(topic)
         return -1 if owners is None else owners.get(partition, -1)
+
+    def assignment_epoch(self, member: ConsumerGroupMember, offset: OffsetToCommit) -> int | None:
+        """Return the epoch since which a member has the partition of an offset; None where it does not have it."""
+        assigned = member.assigned.get(offset.topic_id, {}).get(offset.partition)
+        return member.revoking.get(offset.topic_id, {}).get(offset.partition) if assigned is None else assigned
 
     def target_for(self, member_id: str, instance_id: str | None) -> Assignment:
         """A member's target; who comes back under an instance id has that of its forerunner."""

@@ -98,7 +98,7 @@ def _answer(
     groups.arm_session(group_id, member, now_ms, fx)
     response.member_id = member.id
     response.member_epoch = member.epoch
-    response.heartbeat_interval_ms = groups.interval_ms(group_id, "consumer.heartbeat.interval.ms")
+    response.heartbeat_interval_ms = groups.setting(group_id, "heartbeat.interval.ms")
 
 
 def error_response(error: ProtocolError) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:

@@ -35,7 +35,6 @@ from ottla.broker.groups.subscription_counts import (
     is_homogeneous_subscription,
 )
 
-ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 STEPS_PER_SLICE = 16
 INITIAL_STEPS_PER_SLICE = (1, 1)
 """The first ones put all members in order."""
@@ -108,7 +107,7 @@ def _assign_or_reconcile(
     """
     epoch, homogeneous = plan
     if group.target_epoch >= epoch or not group.is_assignment_due(
-        groups.interval_ms(group.id, ASSIGNMENT_INTERVAL), ask.now_ms
+        groups.setting(group.id, "assignment.interval.ms"), ask.now_ms
     ):
         goal = group.target_epoch, group.target_for(updated.id, updated.instance_id)
         ask.on_finished(group, step, maybe_reconcile(groups, group, step, updated, goal, ask.now_ms, fx), fx)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import Any
 
+from ottla.broker.groups.assigned_groups import AssignedGroups
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.modern_group import restore_member_timers, update_in_slices
+from ottla.broker.groups.modern_group import update_in_slices
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ShareGroupSettings
 from ottla.broker.groups.share import records
@@ -20,34 +21,23 @@ from ottla.broker.groups.share.share_group import (
     subtract_partitions,
 )
 from ottla.broker.groups.topic_metadata import GroupTopicMetadata
-from ottla.controller.metadata.image import RESOURCE_GROUP, MetadataImage
-from ottla.jobs.state_machine import CancelTimer, RequestReply, ScheduleTimer
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.jobs.state_machine import RequestReply
 
 INITIALIZE_RETRY_MS = 30_000
 """So long a partition may be on its way to its state before that is asked for again."""
-SESSION_TIMER = "share-session"
 TopicIdPartitions = Mapping[bytes, frozenset[int]]
 
 
-class ShareGroups:
+class ShareGroups(AssignedGroups[ShareGroup]):
     """Share groups, beside the others of the same partition."""
 
+    type_name = "share"
+
     def __init__(self, settings: ShareGroupSettings, topics: GroupTopicMetadata, taken: Callable[[str], bool]) -> None:
+        super().__init__(settings.bounded_settings, topics, taken)
         self.settings = settings
-        self.topics = topics
-        self.is_other_group = taken
-        """Whether a group of another kind has an id."""
-        self.groups: dict[str, ShareGroup] = {}
         self.initializing_since_ms: dict[tuple[str, bytes], int] = {}
         """Soft: when a group's partitions of a topic were last asked to be initialised."""
-
-    def on_metadata_changed(self, image: MetadataImage, touched: frozenset[str], *, has_new: bool) -> None:
-        """The metadata went on: groups of topics that were touched look at the hash with the next heartbeat."""
-        self.topics.on_metadata_changed(image, touched, has_new=has_new)
-        for group in self.groups.values():
-            if not group.subscribed_topic_names.keys().isdisjoint(touched):  # costs as much as the fewer of them
-                group.hash_checked_epoch = None
 
     def remove_topics(self, ids: frozenset[bytes]) -> Iterator[GroupRecord | None]:
         """Topics are gone: groups forget which of their partitions had a state."""
@@ -64,20 +54,6 @@ class ShareGroups:
             deleting = {topic: name for topic, name in group.deleting.items() if topic not in ids}
             yield records.state_partition_metadata_record(group.id, initializing, initialized, deleting)
 
-    def require_group(self, group_id: str, name: str = "Group") -> ShareGroup:
-        """A share group; ``name``: what it is called where there is none.
-
-        Raises:
-            ProtocolError: GROUP_ID_NOT_FOUND.
-        """
-        group = self.groups.get(group_id)
-        if group is None:
-            why = f"{name} {group_id} not found."
-            if self.is_other_group(group_id):
-                why = f"Group {group_id} is not a share group."
-            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why)
-        return group
-
     def get_or_create_group(self, group_id: str) -> ShareGroup:
         """A share group, or a new one, which its first records make.
 
@@ -87,24 +63,6 @@ class ShareGroups:
         if group_id in self.groups or self.is_other_group(group_id):
             return self.require_group(group_id)
         return ShareGroup(group_id)
-
-    def interval_ms(self, group_id: str, name: str) -> int:
-        """A setting of a group: its own, or the node's."""
-        own = self.topics.image.config(RESOURCE_GROUP, group_id)
-        return self.settings.intervals[name].effective_value(own.get(name))
-
-    # ------------------------------------------------------------------ timers
-
-    def arm_session(self, group_id: str, member_id: str, now_ms: int, fx: GroupEffects) -> None:
-        """A member has been heard of."""
-        wait = self.interval_ms(group_id, "share.session.timeout.ms")
-        fx.timers.append(ScheduleTimer((SESSION_TIMER, group_id, member_id), now_ms + wait))
-
-    def restore_timers(self, now_ms: int) -> Iterator[GroupEffects]:
-        """The shard has been read: every member has its whole session before it again."""
-        return restore_member_timers(
-            self.groups.values(), lambda group_id, x, fx: self.arm_session(group_id, x.id, now_ms, fx)
-        )
 
     def on_timer(self, key: tuple[str, ...]) -> GroupEffects:
         """A member's session is over."""
@@ -122,7 +80,7 @@ class ShareGroups:
             names = yield from group.subscribed_topics_after(member, None)
             rest.records += records.member_tombstones(group.id, member_id)
             rest.records.append(records.epoch_record(group.id, group.epoch + 1, self.topics.hash_of(names)))
-            rest.timers.append(CancelTimer((SESSION_TIMER, group.id, member_id)))
+            self.cancel_timers(group.id, member_id, rest)
 
         update_in_slices(self.groups, group.id, self.topics, [group.subscribed_topic_names], fx, remove)
 

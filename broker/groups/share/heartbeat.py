@@ -34,7 +34,6 @@ from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_group_heartbeat
 
-ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
 PARTITIONS_PER_WORK_UNIT = 5
 """So many partitions are as much work as a member is."""
 
@@ -153,7 +152,7 @@ class _ShareHeartbeat:
         if new is not None:
             epoch, bump = self._new_epoch(group, names, bump=bump)
         if group.target_epoch >= epoch or not group.is_assignment_due(
-            groups.interval_ms(group.id, ASSIGNMENT_INTERVAL), self._now_ms
+            groups.setting(group.id, "assignment.interval.ms"), self._now_ms
         ):
             goal = group.target_epoch, group.target.get(updated.id, EMPTY_ASSIGNMENT)
             self._finish(group, member, updated, goal, epoch, names, bump=bump, fx=fx)
@@ -234,12 +233,12 @@ class _ShareHeartbeat:
             moved = _with_target(groups, updated, *goal)
         if moved != updated:
             fx.records.append(records.current_assignment_record(group.id, moved))
-        groups.arm_session(group.id, moved.id, self._now_ms, fx)
+        groups.arm_session(group.id, moved, self._now_ms, fx)
         beaten = self._result
         beaten.response = response = share_group_heartbeat.ShareGroupHeartbeatResponse(
             member_id=moved.id,
             member_epoch=moved.epoch,
-            heartbeat_interval_ms=groups.interval_ms(group.id, "share.heartbeat.interval.ms"),
+            heartbeat_interval_ms=groups.setting(group.id, "heartbeat.interval.ms"),
         )
         if (
             request.member_epoch == 0

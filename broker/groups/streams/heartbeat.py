@@ -35,7 +35,6 @@ from ottla.broker.groups.streams.streams_group import (
     TasksTupleWithEpochs,
 )
 from ottla.broker.groups.streams.target_assignment import (
-    ASSIGNMENT_INTERVAL,
     capture_input,
     compute_and_write_targets,
     work_units,
@@ -144,7 +143,7 @@ class _StreamsHeartbeat:
             finish(group.target_epoch, EMPTY_TASKS, fx)
         elif group.target_epoch >= epoch:
             finish(group.target_epoch, group.target.get(updated.id, EMPTY_TASKS), fx)
-        elif not group.is_assignment_due(groups.setting(group.id, ASSIGNMENT_INTERVAL), self._now_ms):
+        elif not group.is_assignment_due(groups.setting(group.id, "assignment.interval.ms"), self._now_ms):
             self._add_status(
                 StreamsGroupStatus.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval."
             )
@@ -229,11 +228,11 @@ class _StreamsHeartbeat:
         if moved != updated:
             fx.records.append(records.current_assignment_record(group.id, moved))
             groups.watch_revocation(group.id, moved, self._now_ms, fx)
-        groups.arm_session(group.id, moved.id, self._now_ms, fx)
+        groups.arm_session(group.id, moved, self._now_ms, fx)
         self._result.response = response = streams_group_heartbeat.StreamsGroupHeartbeatResponse(
             member_id=moved.id,
             member_epoch=moved.epoch,
-            heartbeat_interval_ms=groups.setting(group.id, "streams.heartbeat.interval.ms"),
+            heartbeat_interval_ms=groups.setting(group.id, "heartbeat.interval.ms"),
             status=self._status,
         )
         if request.member_epoch == 0 or member.assigned != moved.assigned:

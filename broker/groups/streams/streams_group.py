@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.broker.groups.committed_offsets import OffsetToCommit
 from ottla.broker.groups.modern_group import AssignedGroup
 from ottla.broker.groups.streams.topology import StreamsTopology
 
@@ -96,6 +97,16 @@ class StreamsGroupMember:
     assigned: TasksTupleWithEpochs = EMPTY_TASKS_WITH_EPOCHS
     revoking: TasksTupleWithEpochs = EMPTY_TASKS_WITH_EPOCHS
 
+    @property
+    def uses_classic_protocol(self) -> bool:
+        """Whether the member joined with the classic protocol: never."""
+        return False
+
+    @property
+    def is_revoking(self) -> bool:
+        """Whether the member has tasks to revoke, within its rebalance timeout."""
+        return self.state is StreamsMemberState.UNREVOKED_TASKS
+
     def is_reconciled_to(self, epoch: int) -> bool:
         """Whether it has all that the target of this epoch gives it."""
         return self.state is StreamsMemberState.STABLE and self.epoch == epoch
@@ -178,6 +189,16 @@ class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
                     yield
 
     # ------------------------------------------------------------------ what follows from it
+
+    def assignment_epoch(self, member: StreamsGroupMember, offset: OffsetToCommit) -> int | None:
+        """Return the epoch since which a member has the active task that reads the partition of an offset."""
+        subtopology = self.topology.subtopology_by_source.get(offset.topic, "") if self.topology is not None else ""
+        assigned = member.assigned.active.get(subtopology, {}).get(offset.partition)
+        return member.revoking.active.get(subtopology, {}).get(offset.partition) if assigned is None else assigned
+
+    def uses_any(self, topics: frozenset[str]) -> bool:
+        """Return whether the topology reads, or stores changes in, any of these topics."""
+        return self.topology is not None and not topics.isdisjoint(self.topology.required_topics)
 
     @property
     def state(self) -> str:

@@ -19,7 +19,6 @@ from ottla.broker.groups.streams import records
 from ottla.broker.groups.streams.configured_topology import ConfiguredTopology
 from ottla.broker.groups.streams.groups import (
     INITIAL_DELAY_TIMER,
-    SESSION_TIMER,
     STANDBY_REPLICAS_CONFIG,
     StreamsGroups,
 )
@@ -33,12 +32,10 @@ from ottla.broker.groups.streams.streams_group import (
     EMPTY_TASKS,
     StreamsGroup,
     StreamsGroupMember,
-    StreamsMemberState,
     TasksTuple,
 )
 
 MAX_RECORDS_PER_SLICE = 200
-ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
 OnTargetReady = Callable[[int, TasksTuple, GroupEffects], None]
 """Takes the target's epoch, the target of the member that asks, and what to add to."""
 
@@ -124,11 +121,7 @@ def on_timer(groups: StreamsGroups, key: tuple[str, ...], now_ms: int) -> GroupE
             _assign_after_delay(groups, group, now_ms, fx)
         return fx
     member = group.members.get(key[2]) if group is not None else None
-    if (
-        group is not None
-        and member is not None
-        and (key[0] == SESSION_TIMER or member.state is StreamsMemberState.UNREVOKED_TASKS)
-    ):
+    if group is not None and member is not None and (key[0] == "streams-session" or member.is_revoking):
         groups.fence_member(group, member.id, fx)
     return fx
 
@@ -138,6 +131,6 @@ def _assign_after_delay(groups: StreamsGroups, group: StreamsGroup, now_ms: int,
     configured = group.configured
     if not group.members or configured is None or group.epoch <= group.target_epoch:
         return
-    if group.is_assignment_due(groups.setting(group.id, ASSIGNMENT_INTERVAL), now_ms):
+    if group.is_assignment_due(groups.setting(group.id, "assignment.interval.ms"), now_ms):
         todo = capture_input(group, group.epoch, None, configured, group.configs, now_ms)
         fx.continue_with(compute_and_write_targets(todo, None, lambda *_: None), work_units(todo))

@@ -145,15 +145,11 @@ def _set_error(out: OffsetFetchResponseGroup, answer: Any) -> None:
 
 def _check_fetch(machine: GroupStateMachine, wanted: OffsetFetchRequestGroup) -> None:
     """Whether who asks may read a group's positions now."""
-    consumer, streams = machine.find_consumer_group(wanted.group_id), machine.find_streams_group(wanted.group_id)
-    if consumer is not None:
-        from ottla.broker.groups.consumer.offset_validation import validate_offset_fetch
+    group = machine.find_consumer_group(wanted.group_id) or machine.find_streams_group(wanted.group_id)
+    if group is not None:
+        from ottla.broker.groups.offset_validation import validate_offset_fetch
 
-        validate_offset_fetch(consumer, wanted.member_id, wanted.member_epoch)
-    elif streams is not None:
-        from ottla.broker.groups.streams.offset_validation import validate_offset_fetch as check_streams
-
-        check_streams(streams, wanted.member_id, wanted.member_epoch)
+        validate_offset_fetch(group, wanted.member_id, wanted.member_epoch)
 
 
 def _read_group(reader: _OffsetReader, wanted: OffsetFetchRequestGroup, out: OffsetFetchResponseGroup) -> Job[None]:

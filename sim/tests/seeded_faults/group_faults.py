@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace as changed
 from typing import Any
 
+from ottla.broker.groups import offset_validation
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.consumer import offset_validation, reconciliation
+from ottla.broker.groups.consumer import reconciliation
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.streams import reconciliation as tasks
@@ -34,7 +35,7 @@ def ignore_current_owners() -> None:
 
 def never_release_partitions() -> None:
     """What a member had stays its own when it has given it up, or is gone."""
-    ConsumerGroup._remove_owned = lambda *_: None  # type: ignore[method-assign]
+    ConsumerGroup._remove_owned = lambda *_: iter(())  # type: ignore[method-assign]
 
 
 def never_expire_members() -> None:
@@ -168,7 +169,7 @@ def skip_waiting_for_task_revocation() -> None:
 
 def forget_task_owner() -> None:
     """Nobody knows which process does a task."""
-    StreamsGroup._add_owned = lambda *_: None  # type: ignore[method-assign]
+    StreamsGroup._add_owned = lambda *_: iter(())  # type: ignore[method-assign]
 
 
 def allow_task_in_two_roles() -> None:
@@ -178,7 +179,7 @@ def allow_task_in_two_roles() -> None:
 
 def never_release_tasks() -> None:
     """What a thread did stays its process's when it has given it up, or is gone."""
-    StreamsGroup._remove_owned = lambda *_: None  # type: ignore[method-assign]
+    StreamsGroup._remove_owned = lambda *_: iter(())  # type: ignore[method-assign]
 
 
 def never_expire_streams_members() -> None:

@@ -10,9 +10,9 @@ from ottla.broker.coordinator.events import ShardLoaded
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.committed_offsets import OffsetToCommit
 from ottla.broker.groups.offset_commit import CommitOffsets
+from ottla.broker.groups.offset_validation import validate_offset_commit
 from ottla.broker.groups.records import decode
 from ottla.broker.groups.state_machine import DeleteGroup, DeleteOffsets, GroupStateMachine
-from ottla.broker.groups.streams.offset_validation import validate_offset_commit
 from ottla.broker.groups.streams.streams_group import StreamsGroupMember, TasksTuple, TasksTupleWithEpochs
 from ottla.broker.groups.streams.topology import from_request
 from ottla.broker.tests.handler_fixture import topic_id_of
