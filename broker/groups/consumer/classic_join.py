@@ -12,18 +12,11 @@ from functools import partial
 from ottla.broker.groups.classic import rebalance as rb
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.consumer import consumer_protocol, records, static_members
+from ottla.broker.groups.consumer import consumer_protocol, static_members
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
 from ottla.broker.groups.consumer.downgrade import GroupDowngrade, downgrade, is_downgrade_due
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.member_update import (
-    GroupUpdateOptions,
-    MemberUpdate,
-    RegexUpdate,
-    maybe_reconcile,
-    new_epoch,
-    update_group,
-)
+from ottla.broker.groups.consumer.member_update import MemberUpdate, RegexUpdate, write_member
 from ottla.broker.groups.modern_group import run_update
 from ottla.broker.groups.record_arrays import read_names
 from ottla.jobs.state_machine import CancelTimer, RequestReply, ScheduleTimer
@@ -71,25 +64,16 @@ def _join(
     downgrades = known is not None and is_downgrade_due(groups, group, [known], replaced=True)
     names = yield from group.shared_subscription(member, names)
     updated = _updated_member(member, call, said, names)
-    if updated != member:
-        fx.records.append(records.member_record(group.id, updated))
-    bump = updated.subscribed_topic_names != member.subscribed_topic_names
-    if updated.subscribed_regex or member.subscribed_regex or group.subscribed_regex_counts:
-        # lazy: 3.0 ms, 153 kB
-        from ottla.broker.groups.consumer.regex_subscriptions import update_regex
-
-        bump = update_regex(groups, group, member, updated, call, now_ms, fx) is not RegexUpdate.SAME or bump
-
-    def finish(group: ConsumerGroup, step: MemberUpdate, moved: ConsumerGroupMember, fx: GroupEffects) -> None:
-        _answer(groups, group, moved, request, response, now_ms, fx, stays=not downgrades)
-
+    is_renamed, regex = write_member(groups, group, member, updated, call, now_ms, fx)
+    has_changed = is_renamed or regex is not RegexUpdate.SAME
     owned = consumer_protocol.owned_partitions(said, groups.topics.image)
     yield
-    step, ask = MemberUpdate(member, bump, owned), GroupUpdateOptions(bump, now_ms, finish)
+    finish = partial(_answer, groups, group, request, response, now_ms, stays=not downgrades)
+    update = MemberUpdate(groups, group, member, updated, has_changed, has_changed, owned, now_ms, finish)
     if downgrades:
-        yield from _downgrade(groups, group, step, updated, ask, fx)
+        yield from _downgrade(update, fx)
     else:
-        update_group(groups, group, step, updated, ask, fx)
+        update.update_group(fx)
 
 
 def _check(groups: ConsumerGroups, group: ConsumerGroup, request: join_group.JoinGroupRequest, member_id: str) -> None:
@@ -153,34 +137,25 @@ def _updated_member(
     )
 
 
-def _downgrade(
-    groups: ConsumerGroups,
-    group: ConsumerGroup,
-    step: MemberUpdate,
-    updated: ConsumerGroupMember,
-    ask: GroupUpdateOptions,
-    fx: GroupEffects,
-) -> Generator[None, None, None]:
+def _downgrade(update: MemberUpdate, fx: GroupEffects) -> Generator[None, None, None]:
     """The last member of the new protocol came back in the older one: so does the group."""
-    epoch = group.epoch
-    if ask.bumps_epoch or group.is_metadata_stale:
-        epoch, _ = yield from new_epoch(groups, group, step.member, updated, fx, bump=ask.bumps_epoch)
+    group, epoch, moved = update.group, update.group.epoch, update.updated
+    if update.looks_at_topics:
+        epoch, _ = yield from update.new_epoch(fx)
     stale = group.target_epoch < epoch
-    moved = updated
     if not stale:
-        goal = group.target_epoch, group.target_for(updated.id, updated.instance_id)
-        moved = maybe_reconcile(groups, group, step, updated, goal, ask.now_ms, fx)
-    ask.on_finished(group, step, moved, fx)
-    downgrade(groups, GroupDowngrade(group, (), moved, stale, ask.now_ms), fx)
+        moved = update.reconcile(update.present_target, fx)
+    update.on_finished(moved, fx)
+    downgrade(update.groups, GroupDowngrade(group, (), moved, stale, update.now_ms), fx)
 
 
 def _answer(
     groups: ConsumerGroups,
     group: ConsumerGroup,
-    moved: ConsumerGroupMember,
     request: join_group.JoinGroupRequest,
     response: join_group.JoinGroupResponse,
     now_ms: int,
+    moved: ConsumerGroupMember,
     fx: GroupEffects,
     *,
     stays: bool,

@@ -15,7 +15,7 @@ from functools import partial
 
 from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState, GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.consumer import records, static_members, upgrade
+from ottla.broker.groups.consumer import static_members, upgrade
 from ottla.broker.groups.consumer.consumer_group import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerGroup,
@@ -26,7 +26,7 @@ from ottla.broker.groups.consumer.consumer_group import (
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.member_epochs import check_epoch
 from ottla.broker.groups.consumer.member_removal import leave_group
-from ottla.broker.groups.consumer.member_update import GroupUpdateOptions, MemberUpdate, RegexUpdate, update_group
+from ottla.broker.groups.consumer.member_update import MemberUpdate, RegexUpdate, write_member
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.modern_group import LEAVE_GROUP_MEMBER_EPOCH, MAX_NAMES_AT_ONCE, run_in_slices, run_update
 from ottla.broker.groups.records import GroupRecord
@@ -195,24 +195,18 @@ class _ConsumerHeartbeat:
         if request.subscribed_topic_names is not None:
             names = yield from group.shared_subscription(member, iteration_order.as_set(request.subscribed_topic_names))
         updated = self._updated_member(member, names)
-        if updated != member:
-            fx.records.append(records.member_record(group.id, updated))
-        renamed = updated.subscribed_topic_names != member.subscribed_topic_names
-        regex = RegexUpdate.SAME
-        if updated.subscribed_regex or member.subscribed_regex or group.subscribed_regex_counts:
-            # lazy: 3.0 ms, 152 kB
-            from ottla.broker.groups.consumer.regex_subscriptions import update_regex
-
-            regex = update_regex(groups, group, member, updated, self._call, self._now_ms, fx)
-        step = MemberUpdate(member, renamed or regex is not RegexUpdate.SAME, request.topic_partitions)
-        update_group(
+        is_renamed, regex = write_member(groups, group, member, updated, self._call, self._now_ms, fx)
+        MemberUpdate(
             groups,
             group,
-            step,
+            member,
             updated,
-            GroupUpdateOptions(renamed or regex is RegexUpdate.RESOLVED, self._now_ms, self._finish),
-            fx,
-        )
+            is_renamed or regex is not RegexUpdate.SAME,
+            is_renamed or regex is RegexUpdate.RESOLVED,
+            request.topic_partitions,
+            self._now_ms,
+            partial(self._finish, group.id, member),
+        ).update_group(fx)
 
     def _member(self, group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
         request = self._request
@@ -242,14 +236,14 @@ class _ConsumerHeartbeat:
             classic_metadata=None,
         )
 
-    def _finish(self, group: ConsumerGroup, step: MemberUpdate, moved: ConsumerGroupMember, fx: GroupEffects) -> None:
+    def _finish(self, group_id: str, member: ConsumerGroupMember, moved: ConsumerGroupMember, fx: GroupEffects) -> None:
         """The member has gone as far as it can: answer it."""
         request, response = self._request, self._response
-        _answer(self._groups, group.id, response, moved, self._now_ms, fx)
+        _answer(self._groups, group_id, response, moved, self._now_ms, fx)
         says_all = (
             request.rebalance_timeout_ms != -1
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
             and request.topic_partitions is not None
         )
-        if request.member_epoch == 0 or says_all or moved.assigned != step.member.assigned:
+        if request.member_epoch == 0 or says_all or moved.assigned != member.assigned:
             response.assignment = to_response_assignment(moved.assigned)
