@@ -42,8 +42,8 @@ class ClientQuotaManager(QuotaTable[Rate]):
         self._env = env
         self._most_delay_ms = most_delay_ms
         self._retains_throttled = keeps
-        self.peer_attribute: str | None = None
-        """As what a connection holds its bound, if it does: `ottla.broker.requests.peer.Peer`."""
+        self.binding_attribute: str | None = None
+        """Attribute of `ottla.broker.requests.peer.QuotaBindings` that keeps a binding of this quota, if any."""
         self._unlimited_counter.remove_limit()
 
     def maybe_record_and_get_throttle_ms(self, who: QuotaClient, client_id: str, value: float, about_ms: float) -> int:
@@ -53,8 +53,8 @@ class ClientQuotaManager(QuotaTable[Rate]):
         often comes here only when what he holds does not cover it.
         """
         bound = self.binding(who.principal, client_id)
-        if self.peer_attribute is not None and len(client_id) <= MAX_CACHED_NAME_CHARS:
-            setattr(who, self.peer_attribute, bound)
+        if self.binding_attribute is not None and len(client_id) <= MAX_CACHED_NAME_CHARS:
+            setattr(who.quota_bindings, self.binding_attribute, bound)
         return (
             0
             if bound.try_record(value, about_ms)
@@ -96,7 +96,7 @@ class QuotaManagers:
         self._env = env
         self.produce, self.fetch = ClientQuotaManager(env), ClientQuotaManager(env, keeps=False)
         """Of bytes: those that are brought, and those that are taken."""
-        self.produce.peer_attribute, self.fetch.peer_attribute = "produce_quota", "fetch_quota"
+        self.produce.binding_attribute, self.fetch.binding_attribute = "produce", "fetch"
         self._request = ClientQuotaManager(env, MAX_REQUEST_THROTTLE_MS)
         self._managers_by_key = {PRODUCE: self.produce, FETCH: self.fetch, REQUEST: self._request}
         self._controller_mutation: ControllerMutationQuotaManager | None = None
@@ -125,7 +125,7 @@ class QuotaManagers:
         if self.times_requests != bool(self._request.limits):
             self.times_requests = bool(self._request.limits)
             # What a fetch took is asked of each.
-            self.fetch.peer_attribute = None if self.times_requests else "fetch_quota"
+            self.fetch.binding_attribute = None if self.times_requests else "fetch"
             self.fetch.invalidate_bindings()
         limits_changes = self._controller_mutation is not None and bool(self._controller_mutation.limits)
         self.is_enabled = limits_changes or any(kind.limits for kind in self._managers_by_key.values())

@@ -50,6 +50,10 @@ class QuotaClient(Protocol):
     throttle_ms: int
 
     @property
+    def quota_bindings(self) -> object:
+        """Bindings that were looked up for it."""
+
+    @property
     def request_timer(self) -> RequestClock | None:
         """Runs while its request is worked on, where that counts."""
 

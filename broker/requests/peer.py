@@ -1,4 +1,4 @@
-"""Who speaks on a connection, and the event of its leaving."""
+"""The client of a connection: its identity, its quota bindings, its authorization cache, and its disconnection."""
 
 from __future__ import annotations
 
@@ -39,31 +39,58 @@ class _UnknownQuota:
 UNKNOWN_QUOTA: CachedQuota = _UnknownQuota()
 
 
-class Peer:
-    """The other side of a connection: where it came in, who it is, and whether it is still there.
+class QuotaBindings:
+    """Bindings of a client to its byte-rate quotas, looked at before the quota tables.
 
-    Whoever parks something for a peer (a request, a share session) asks with `on_close` to be told when it leaves.
+    Life time: a binding is of the principal and of the client id of the request that looked it up last. It is replaced
+    when a request has another client id, and covers nothing any more once the quotas change.
+    """
+
+    __slots__ = ("fetch", "produce")
+
+    def __init__(self) -> None:
+        self.produce: CachedQuota = UNKNOWN_QUOTA
+        self.fetch: CachedQuota = UNKNOWN_QUOTA
+
+
+class AuthorizationCache:
+    """Topics that a client is known to be allowed to read and to write, looked at before the authorizer.
+
+    Life time: the sets are the authorizer's, which adds names to them and empties them when the ACLs change. They are
+    of one principal and host: the connection's, which authentication sets once. Empty while each decision is audited.
+    """
+
+    __slots__ = ("readable_topics", "writable_topics")
+
+    def __init__(self) -> None:
+        self.readable_topics: Set[str] = frozenset()
+        self.writable_topics: Set[str] = frozenset()
+
+
+class Peer:
+    """Client of a connection: the listener and address it came from, its principal, and whether it is connected.
+
+    Life time: the connection, or the request where a broker forwards it (`is_forwarded`). What is kept for a client (a
+    delayed request, a share session) ends by a callback (`on_close`).
     """
 
     __slots__ = (
         "_callbacks",
+        "authorization_cache",
         "callback_failure",
-        "fetch_quota",
         "host",
         "is_disconnected",
         "is_forwarded",
         "listener",
         "local",
         "principal",
-        "produce_quota",
-        "readable_topics",
+        "quota_bindings",
         "request_timer",
         "software_name",
         "software_version",
         "throttle_ms",
         "token_authenticated",
         "watch_disconnect",
-        "writable_topics",
     )
 
     def __init__(self, host: str, local: tuple[str, int], listener: str = "PLAINTEXT") -> None:
@@ -73,14 +100,8 @@ class Peer:
         """Whether it logged in with a delegation token."""
         self.is_forwarded = False
         """Whether a broker passes its requests on: it came in there, in a way that is not known here."""
-        self.readable_topics: Set[str] = frozenset()
-        """Topics it may read, as far as the authorizer has said so under the rules as they are: asked each time."""
-        self.writable_topics: Set[str] = frozenset()
-        """Those it may write to."""
-        self.produce_quota: CachedQuota = UNKNOWN_QUOTA
-        """What it may bring under the quotas as they are, and as who it said last it was: asked first."""
-        self.fetch_quota: CachedQuota = UNKNOWN_QUOTA
-        """What it may take."""
+        self.authorization_cache = AuthorizationCache()
+        self.quota_bindings = QuotaBindings()
         self.host = host
         """Its address, for logs and group descriptions."""
         self.local = local
@@ -88,9 +109,9 @@ class Peer:
         self.software_name = "unknown"
         self.software_version = "unknown"
         self.request_timer: RequestTimer | None = None
-        """Runs while its request is worked on, where there is a quota of that."""
+        """Measures the request under way; None without request quotas."""
         self.throttle_ms = 0
-        """For so long it is not read once it has its answer: it went over a quota."""
+        """How long its connection is not read after the response to the request under way, which exceeded a quota."""
         self.is_disconnected = False
         """Whether it has left: nothing that is answered from now on reaches it."""
         self.watch_disconnect: Callable[[Callable[[], None]], None] | None = None

@@ -77,7 +77,7 @@ def _partition_to_read(context: RequestContext, want: CachedPartition, follower:
     if want.topic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
     authorizer = context.services.authorizer
-    if authorizer is not None and (follower >= 0 or want.topic not in context.peer.readable_topics):
+    if authorizer is not None and (follower >= 0 or want.topic not in context.peer.authorization_cache.readable_topics):
         is_broker = follower >= 0 and context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
         if not is_broker and (follower >= 0 or not authorizer.may_read(context, want.topic)):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -216,7 +216,7 @@ def _read_all(
     most = min(request.max_bytes, context.services.fetch_max_bytes)
     quotas, takes = context.services.quota_holder.quotas, None
     if quotas is not None and reader.replica_id < 0:
-        takes = context.peer.fetch_quota
+        takes = context.peer.quota_bindings.fetch
         if context.client_id != takes.client_id:
             most, takes = quotas.max_fetch_bytes(context.peer, context.client_id, most), UNKNOWN_QUOTA
         elif most > takes.max_in_window:

@@ -101,7 +101,7 @@ def append_batch(
         authorizer = context.services.authorizer
         if (
             authorizer is not None
-            and name not in context.peer.writable_topics
+            and name not in context.peer.authorization_cache.writable_topics
             and not authorizer.may_write(context, name)
         ):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -129,7 +129,8 @@ class _ProduceResult:
         context, quotas = self._context, self._context.services.quota_holder.quotas
         if quotas is not None:
             peer, client_id, size_bytes, now_ms = context.peer, context.client_id, len(context.frame), context.now_ms
-            if client_id != peer.produce_quota.client_id or not peer.produce_quota.try_record(size_bytes, now_ms):
+            binding = peer.quota_bindings.produce
+            if client_id != binding.client_id or not binding.try_record(size_bytes, now_ms):
                 self.response.throttle_time_ms = quotas.produce.maybe_record_and_get_throttle_ms(
                     peer, client_id, size_bytes, now_ms
                 )

@@ -22,7 +22,8 @@ from ottla.wire.api_keys import ApiKey
 
 def held(stage: QuotaFixture, who: QuotaUser, client: str, size: int) -> bool:
     """Whether what it holds counts so much to be brought, as the handler asks it."""
-    return bool(who.produce_quota.client_id == client and who.produce_quota.try_record(size, stage.wall_ms))
+    binding = who.quota_bindings.produce
+    return bool(binding.client_id == client and binding.try_record(size, stage.wall_ms))
 
 
 def test_what_a_connection_holds_counts_with_what_others_bring_and_only_below_the_bound() -> None:
@@ -55,7 +56,7 @@ def test_who_holds_something_looks_again_once_quotas_have_changed(
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id="c")
     stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
-    before = who.produce_quota
+    before = who.quota_bindings.produce
     stage.set(rate, **entity)
     assert before.client_id is None
     assert not before.try_record(1, stage.wall_ms)
@@ -100,22 +101,22 @@ def test_nothing_is_held_for_a_name_that_is_too_long_to_be_kept() -> None:
     stage, who, name = QuotaFixture(), QuotaUser(), "x" * 300
     stage.set(100, client_id=name)
     assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, name, 10, stage.wall_ms) == 0
-    assert who.produce_quota is UNKNOWN_QUOTA
+    assert who.quota_bindings.produce is UNKNOWN_QUOTA
 
 
 def test_a_fetch_is_held_unless_each_is_asked_for_its_time() -> None:
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, key="consumer_byte_rate", client_id="c")
     assert stage.fetch(who, "c", 10) == 0
-    assert (who.fetch_quota.client_id, who.fetch_quota.max_in_window) == ("c", 1000)
-    before = who.fetch_quota
+    assert (who.quota_bindings.fetch.client_id, who.quota_bindings.fetch.max_in_window) == ("c", 1000)
+    before = who.quota_bindings.fetch
     stage.set(10, key="request_percentage", client_id="c")
     assert not before.try_record(1, stage.wall_ms)
     assert stage.fetch(who, "c", 10) == 0
-    assert who.fetch_quota is before, "nothing new is held"
+    assert who.quota_bindings.fetch is before, "nothing new is held"
     stage.set(None, key="request_percentage", client_id="c")
     assert stage.fetch(who, "c", 10) == 0
-    assert who.fetch_quota.client_id == "c"
+    assert who.quota_bindings.fetch.client_id == "c"
 
 
 @pytest.mark.parametrize("every_ms", [1, 50])
@@ -123,12 +124,10 @@ def test_a_fetch_is_held_unless_each_is_asked_for_its_time() -> None:
 def test_who_would_have_more_has_its_quota_in_the_long_run(key: str, every_ms: int) -> None:
     stage, who, had_bytes = QuotaFixture(), QuotaUser(), 0
     stage.set(50_000, key=key, client_id="c")
-    rates, name = (
-        (stage.quotas.fetch, "fetch_quota") if key.startswith("consumer") else (stage.quotas.produce, "produce_quota")
-    )
+    rates, name = (stage.quotas.fetch, "fetch") if key.startswith("consumer") else (stage.quotas.produce, "produce")
     until_ms = stage.clock.ms + 120_000
     while stage.clock.ms < until_ms:
-        is_covered = getattr(who, name).try_record(5_000, stage.wall_ms)
+        is_covered = getattr(who.quota_bindings, name).try_record(5_000, stage.wall_ms)
         wait_ms = 0 if is_covered else rates.maybe_record_and_get_throttle_ms(who, "c", 5_000, stage.wall_ms)
         if key.startswith("producer") or not wait_ms:
             had_bytes += 5_000
@@ -183,7 +182,7 @@ def test_each_fetch_of_a_connection_counts_and_is_as_large_as_its_quota_lets_it_
     line, row = QuotaConnection(), fetch.PARTITION_OVERHEAD_BYTES
     line.rules.set((3 * SIZE + 2 * row) / 10, key="consumer_byte_rate", client_id="c")
     assert line.take(most=SIZE) == (SIZE, 0)
-    assert line.peer.fetch_quota.client_id == "c"
+    assert line.peer.quota_bindings.fetch.client_id == "c"
     assert line.take(most=SIZE) == (SIZE, 0)
     assert line.take("other") == (10 * SIZE, 0)
     size_bytes, wait_ms = line.take()
@@ -199,5 +198,5 @@ def test_a_fetch_reads_no_more_than_could_be_under_its_quota_whatever_it_asks_fo
     line.rules.set(most / 10, key="consumer_byte_rate", client_id="c")
     if holds:
         line.rules.quotas.fetch.maybe_record_and_get_throttle_ms(line.peer, "c", 0, line.node.env.now_ms())
-    assert (line.peer.fetch_quota is UNKNOWN_QUOTA) is not holds
+    assert (line.peer.quota_bindings.fetch is UNKNOWN_QUOTA) is not holds
     assert line.take() == (0, round(fetch.PARTITION_OVERHEAD_BYTES / most * 10_000))

@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.api_spec import MutationQuota
 from ottla.broker.quotas.client_quotas import QuotaManagers
 from ottla.broker.quotas.quota_table import COUNTER_EXPIRY_MS, MAX_COUNTERS, UNLIMITED, Rate
-from ottla.broker.requests.peer import UNKNOWN_QUOTA
+from ottla.broker.requests.peer import QuotaBindings
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
@@ -32,7 +32,7 @@ class QuotaUser:
         self.principal = principal
         self.throttle_ms = 0
         self.request_timer: Any = None
-        self.produce_quota = self.fetch_quota = UNKNOWN_QUOTA
+        self.quota_bindings = QuotaBindings()
 
 
 class FixedRequestTimer:

@@ -123,14 +123,16 @@ class Authorizer:
         """
         said: bool = asking.may(AclOperation.READ, ResourceType.TOPIC, topic)
         if said and asking.services.audit is None:
-            asking.peer.readable_topics = self.allowed_names(asking.peer, AclOperation.READ, ResourceType.TOPIC)
+            topics = self.allowed_names(asking.peer, AclOperation.READ, ResourceType.TOPIC)
+            asking.peer.authorization_cache.readable_topics = topics
         return said
 
     def may_write(self, asking: Any, topic: str) -> bool:
         """The same for writing."""
         said: bool = asking.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
         if said and asking.services.audit is None:
-            asking.peer.writable_topics = self.allowed_names(asking.peer, AclOperation.WRITE, ResourceType.TOPIC)
+            topics = self.allowed_names(asking.peer, AclOperation.WRITE, ResourceType.TOPIC)
+            asking.peer.authorization_cache.writable_topics = topics
         return said
 
     def deciding_rule(

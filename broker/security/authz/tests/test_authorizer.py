@@ -214,11 +214,12 @@ def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_writ
     context = RequestContext(services, peer, ApiKey.PRODUCE, 9, "c", 0, BROKER_APIS)
     asked = [(authorizer.may_write(context, name), authorizer.may_read(context, name)) for name in ("t", "u", "v")]
     assert asked == [(True, False), (False, True), (False, False)]
-    assert (peer.writable_topics, peer.readable_topics) == ((set(), set()) if is_written_down else ({"t"}, {"u"}))
+    cache = peer.authorization_cache
+    assert (cache.writable_topics, cache.readable_topics) == ((set(), set()) if is_written_down else ({"t"}, {"u"}))
     draft = ImageBuilder(MetadataImage(others={("acl", bytes(16)): record(0, rules[0])}))
     draft.replay(metadata_records.RemoveAccessControlEntryRecord(bytes(16)))
     authorizer.publish(image := run_to_end(draft.image(2, 1)), run_to_end(draft.delta(image)))
-    assert (peer.writable_topics, peer.readable_topics) == (set(), set())
+    assert (cache.writable_topics, cache.readable_topics) == (set(), set())
     assert (authorizer.may_write(context, "t"), authorizer.may_read(context, "u")) == (False, True)
 
 
