@@ -46,12 +46,12 @@ def missing_steps(name: str, specs: tuple[ApiSpec, ...], page: str) -> Iterator[
     if key is None:
         yield f"1. Declare the messages: ApiKey.{name.upper()} in {KEY_FILE}"
         return
-    stem = "".join(part.capitalize() for part in name.split("_"))
+    classes = f"{key.api_name}Request", f"{key.api_name}Response"
     try:
         module = import_module(f"ottla.wire.messages.{name}")
-        schema = getattr(module, f"{stem}Request").SPEC, getattr(module, f"{stem}Response").SPEC
+        schema = [getattr(module, each).SPEC for each in classes]
     except (ImportError, AttributeError):
-        yield f"1. Declare the messages: {stem}Request and {stem}Response in wire/messages/{name}.py"
+        yield f"1. Declare the messages: {' and '.join(classes)} in wire/messages/{name}.py"
         return
     if {spec.key for spec in schema} != {key}:
         yield f"1. Declare the messages: the key of ApiKey.{key.name} in wire/messages/{name}.py"

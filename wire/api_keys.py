@@ -1,4 +1,4 @@
-"""The API keys, and the way from a key to its message classes.
+"""API keys, and the message classes of each API.
 
 Keys 4 to 7 were removed in Apache Kafka 4.0. Source: ``ApiKeys.java`` and the request schemas (apache/kafka 4.3.1).
 """
@@ -15,7 +15,7 @@ from ottla.wire.codec.schema import Message, MessageSpec
 
 
 class ApiKey(IntEnum):
-    """What a request asks for: the first two bytes of its header."""
+    """Key of an API: the first two bytes of a request's header."""
 
     PRODUCE = 0
     FETCH = 1
@@ -107,45 +107,49 @@ class ApiKey(IntEnum):
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
 
-    __hash__ = int.__hash__  # a name's hash is made in Python, and each request looks some things up by its key
+    __hash__ = int.__hash__  # an enumeration's is computed in Python, and each request looks things up by key
+
+    @property
+    def api_name(self) -> str:
+        """The name of the API as Kafka writes it: ``DescribeTopicPartitions``."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 M = TypeVar("M", bound=Message)
 
 
 def _classes(key: ApiKey) -> tuple[type[Message], type[Message]]:
-    stem = "".join(part.capitalize() for part in key.name.split("_"))
     # lazy: 28.6 ms, 1671 kB: all of them; a node needs few
     module = import_module(f"ottla.wire.messages.{key.name.lower()}")
-    return getattr(module, stem + "Request"), getattr(module, stem + "Response")
+    return getattr(module, key.api_name + "Request"), getattr(module, key.api_name + "Response")
 
 
 @cache
 def request_class(key: ApiKey) -> type[Message]:
-    """The request's class; its module is loaded on first use."""
+    """Return the class of an API's requests; its module is imported on first use."""
     return _classes(key)[0]
 
 
 @cache
 def response_class(key: ApiKey) -> type[Message]:
-    """The answer's class; its module is loaded on first use."""
+    """Return the class of an API's responses; its module is imported on first use."""
     return _classes(key)[1]
 
 
 @cache
 def request_spec(key: ApiKey) -> MessageSpec:
-    """Versions, flexible versions and listeners of an API."""
+    """Return the versions, flexible versions and listeners of an API."""
     return spec_of(request_class(key))
 
 
 def request_header_version(key: ApiKey, version: int) -> int:
-    """2 (with tags) for flexible versions, else 1."""
+    """Return 2 (with tagged fields) for flexible versions, else 1."""
     return 2 if version in request_spec(key).flexible else 1
 
 
 @lru_cache(1024)
 def response_header_version(key: ApiKey, version: int) -> int:
-    """1 (with tags) for flexible versions, else 0; always 0 for ApiVersions: any client can read it (KIP-511)."""
+    """Return 1 (with tagged fields) for flexible versions, else 0; 0 for ApiVersions, for any client (KIP-511)."""
     if key is ApiKey.API_VERSIONS:
         return 0
     return 1 if version in request_spec(key).flexible else 0

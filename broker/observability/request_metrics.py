@@ -65,7 +65,7 @@ class ApiMetrics:
     @property
     def name(self) -> str:
         """As Kafka writes it: ``DescribeTopicPartitions``."""
-        return "".join(word.capitalize() for word in self.key.name.split("_"))
+        return self.key.api_name
 
 
 class RequestMetrics:

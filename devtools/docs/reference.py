@@ -118,10 +118,9 @@ def api_row(spec: ApiSpec) -> str:
     """Return the row of an API on the reference page."""
     schema = request_spec(spec.key)
     newest = schema.versions.high - (1 if schema.latest_unstable else 0)
-    name = "".join(part.capitalize() for part in spec.key.name.split("_"))
     cells = (
         str(int(spec.key)),
-        name,
+        spec.key.api_name,
         f"{spec.min_version}-{spec.max_version}",
         f"{schema.versions.low}-{newest}",
         _listeners(spec),

@@ -99,7 +99,7 @@ class AuditLog:
             f"Principal = {escape_name(peer.principal)} is {'Allowed' if allowed else 'Denied'} "
             f"operation = {operation.name} from host = {peer.host} "
             f"on resource = {_camel_case(resource.name)}:LITERAL:{escape_name(name)} "
-            f"for request = {_camel_case(spec.key.name)} "
+            f"for request = {spec.key.api_name} "
             f"with resourceRefCount = 1 based on rule {rule()}",
         )
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.security.authn.plain_server import PlainSaslServer, parse_users
-from ottla.broker.security.authn.sasl_authenticator import SaslAuthenticator, SaslPolicy, SaslState
+from ottla.broker.security.authn.sasl_authenticator import _VERSIONS, SaslAuthenticator, SaslPolicy, SaslState
 from ottla.broker.security.authn.sasl_server import SaslAuthenticationException
 from ottla.broker.security.authn.scram_server import DelegationTokenCredential, ScramSaslServer
 from ottla.client import scram
@@ -309,6 +310,11 @@ def test_cve_2017_12610_nobody_becomes_somebody_else_by_asking_for_it():
     said = made.handle(say(b"n,a=bob,n=alice,r=abc"), 0)
     assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "different from username" in said.response.error_message
+
+
+def test_sasl_apis_have_the_versions_of_their_rows_before_authentication():
+    served = {key: range(BROKER_APIS[key].min_version, BROKER_APIS[key].max_version + 1) for key in _VERSIONS}
+    assert served == _VERSIONS
 
 
 def test_335_a_token_lets_its_owner_in_until_it_expires():
