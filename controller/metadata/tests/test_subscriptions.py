@@ -8,6 +8,7 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.metadata.subscriptions import MetadataSubscriptions
+from ottla.jobs.job import run_to_end
 from ottla.wire.messages.metadata_records import TopicRecord
 
 Publication = tuple[int, tuple[str, ...]]
@@ -25,8 +26,8 @@ class ImageSource:
     def create_topic(self, name: str) -> None:
         builder = ImageBuilder(self.image)
         builder.replay(TopicRecord(name, name.encode().rjust(16)))
-        self.image = builder.image(self.image.offset + 1, 1)
-        self.subscriptions.publish(self.image, builder.delta(self.image))
+        self.image = run_to_end(builder.image(self.image.offset + 1, 1))
+        self.subscriptions.publish(self.image, run_to_end(builder.delta(self.image)))
 
     def record(self, image: MetadataImage, delta: MetadataDelta) -> None:
         self.calls.append((image.offset, tuple(delta.topics)))
