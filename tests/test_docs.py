@@ -113,6 +113,17 @@ def test_links_lead_to_pages_and_anchors_that_exist() -> None:
     assert not broken, "\n".join(broken)
 
 
+def test_every_page_is_reachable_from_the_readme() -> None:
+    reached, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in reached and page.suffix == ".md":
+            reached.add(page)
+            text = re.sub(r"`[^`\n]+`", "", _FENCE.sub("", page.read_text()))
+            waiting += ((page.parent / target).resolve() for target, _ in _LINK.findall(text) if "://" not in target)
+    assert not {page for page in DOCS.rglob("*.md") if page not in reached}
+
+
 def _client(name: str) -> Path:
     """The folder in the cache where a client's program lies, fetched and built."""
     client = next(c for c in CLIENTS if c.name == name)
