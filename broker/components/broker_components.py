@@ -44,6 +44,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.quorum_controller import QuorumController
 from ottla.controller.raft.quorum_config import QuorumConfig
 from ottla.env.env import FOREVER_S, Env
+from ottla.jobs.job import run_in_background
 from ottla.jobs.supervision import run_logging_failure, supervise
 from ottla.log.directory.meta_properties import MetaProperties
 
@@ -149,12 +150,14 @@ class BrokerComponents:
         Raises:
             CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left.
         """
-        await self.replica_manager.load(image)
+        await run_in_background(self._env, self.replica_manager.load(image))
         if self.replica_manager.has_leftover_future_logs:
             # a move is seldom under way when a process ends
             from ottla.broker.replication.alter_log_dirs.future_log_recovery import recover_future_logs
 
-            await recover_future_logs(self._env, self._config, self.replica_manager, self.log_dirs, image)
+            await run_in_background(
+                self._env, recover_future_logs(self._env, self._config, self.replica_manager, self.log_dirs, image)
+            )
 
     def controller_registration(self) -> ControllerRegistration:
         """What registers this node's controller; one that stands alone does it with its first records."""

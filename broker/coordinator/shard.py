@@ -20,8 +20,6 @@ from itertools import chain
 from math import ceil
 from typing import Any, Generic, TypeVar
 
-import trio
-
 from ottla.broker.coordinator import errors
 from ottla.broker.coordinator.errors import CoordinatorStateError, to_client_error, wrap_state_errors
 from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
@@ -35,7 +33,7 @@ from ottla.broker.coordinator.shard_state import (
     UnansweredRequests,
 )
 from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import Job, run_in_background
 from ottla.jobs.state_machine import CancelTimer, Effects, RequestReply, ScheduleTimer, StateMachine
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -162,24 +160,21 @@ class Shard(Generic[R]):
     def _start_draining(self) -> None:
         if not self._is_draining:
             self._is_draining = True
-            self._dependencies.start_task(self._drain_queue)
+            self._dependencies.start_task(partial(run_in_background, self._dependencies.env, self._drain_queue()))
 
-    async def _drain_queue(self) -> None:
+    def _drain_queue(self) -> Job[None]:
         """Finish what goes in slices, then what queued up behind it."""
-        turns, turn = 0, TimeSlice(self._dependencies.env, BACKGROUND_SLICE_MS)
+        turns = 0
         while self.state is CoordinatorState.ACTIVE and (self._sliced_effects is not None or self._queue):
             if self._sliced_effects is not None:
-                await self._run_slices(self._sliced_effects)
+                yield from self._run_slices(self._sliced_effects)
                 continue
             self._process_queued(self._queue.popleft())
             turns += 1
-            if turns % MAX_EVENTS_PER_PASS == 0:
-                await trio.lowlevel.checkpoint()
-            else:
-                await turn.maybe_yield()
+            yield self._dependencies.env.sleep(0) if turns % MAX_EVENTS_PER_PASS == 0 else None
         self._is_draining = False
 
-    async def _run_slices(self, fx: Effects[R]) -> None:
+    def _run_slices(self, fx: Effects[R]) -> Job[None]:
         error = ErrorCode.NONE
         try:
             for part in wrap_state_errors(iter(fx.continuation or ()), (ProtocolError,)):
@@ -195,7 +190,7 @@ class Shard(Generic[R]):
                 self._complete(part, error)
                 if error is not ErrorCode.NONE:
                     break
-                await trio.lowlevel.checkpoint()
+                yield self._dependencies.env.sleep(0)  # what comes in meanwhile queues up behind it
                 if self.state is not CoordinatorState.ACTIVE:
                     break
         except ProtocolError as refusal:

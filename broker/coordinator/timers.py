@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from ottla.env.env import FOREVER_S, Env
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import Job, run_in_background
 
 
 class _ArmedTimer:
@@ -86,18 +86,18 @@ class Timers:
         return None
 
     async def run(self) -> None:
-        """Fire timers until cancelled. Very many may be due at once: others run in between."""
-        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        """Fire timers until cancelled. Very many may be due at once: other tasks run in between."""
         while True:
-            due = self._due()
-            now = self._env.monotonic_ms()
-            if due is not None and due <= now:
-                _, _, timer = heapq.heappop(self._heap)
-                del self._armed[timer.key]
-                assert timer.callback is not None
-                timer.callback()
-                await turn.maybe_yield()
-                continue
+            await run_in_background(self._env, self._fire_due())
+            due, now = self._due(), self._env.monotonic_ms()
             self._changed = trio.Event()
             with self._env.timeout(FOREVER_S if due is None else (due - now) / 1000):
                 await self._changed.wait()
+
+    def _fire_due(self) -> Job[None]:
+        while (due := self._due()) is not None and due <= self._env.monotonic_ms():
+            _, _, timer = heapq.heappop(self._heap)
+            del self._armed[timer.key]
+            assert timer.callback is not None
+            timer.callback()
+            yield None

@@ -30,7 +30,7 @@ from ottla.controller.metadata.delta import MetadataDelta, MetadataListener
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.subscriptions import MetadataSubscriptions
 from ottla.env.env import Env
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import Job, run_in_background
 
 MAX_AWAITED_PARTITIONS = 128
 """So many partitions at most are waited for before a request that made them is answered."""
@@ -98,15 +98,17 @@ class BrokerMetadataPublisher:
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Make this node as the image says, in slices."""
         self._replica_manager.image = image
-        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
-        for step in plan_actions(delta, self._config.node_id, self._replica_manager.topic_id_of):
-            await self._apply_action(step, image, turn)
-            await turn.maybe_yield()
+        await run_in_background(self._env, self._apply_actions(image, delta))
         self._log_creator.is_starting = False
         self._cache.image = image
         self._subscriptions.publish(image, delta)
 
-    async def _apply_action(self, step: PartitionAction, image: MetadataImage, turn: TimeSlice) -> None:
+    def _apply_actions(self, image: MetadataImage, delta: MetadataDelta) -> Job[None]:
+        for step in plan_actions(delta, self._config.node_id, self._replica_manager.topic_id_of):
+            yield from self._apply_action(step, image)
+            yield None
+
+    def _apply_action(self, step: PartitionAction, image: MetadataImage) -> Job[None]:
         match step:
             case RemovePartition(at):
                 self._log_creator.cancel(at)
@@ -117,11 +119,11 @@ class BrokerMetadataPublisher:
                 self._log_creator.request_log(at, topic_id, told)
             case UpdateTopicConfig(None):
                 for name in list(image.topics):
-                    await self._update_topic_config(image, name, turn)
+                    yield from self._update_topic_config(image, name)
             case UpdateTopicConfig(str(name)):
-                await self._update_topic_config(image, name, turn)
+                yield from self._update_topic_config(image, name)
 
-    async def _update_topic_config(self, image: MetadataImage, name: str, turn: TimeSlice) -> None:
+    def _update_topic_config(self, image: MetadataImage, name: str) -> Job[None]:
         """Give a topic's logs its settings; they hold from the next batch on."""
         topic = image.topics.get(name)
         if topic is None:
@@ -131,4 +133,4 @@ class BrokerMetadataPublisher:
             replica = self._replica_manager.get(name, number)
             if replica is not None and replica.log.config != settings:
                 replica.log.update_config(settings)
-            await turn.maybe_yield()
+            yield None

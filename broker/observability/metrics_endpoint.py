@@ -25,7 +25,7 @@ from ottla.broker.storage.log_cleaner import LogCleaner
 from ottla.broker.storage.log_dirs import LogDirs
 from ottla.broker.storage.scrubber import Scrubber
 from ottla.env.env import Env, Stream, StreamListener
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import Job, run_in_background
 from ottla.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -111,13 +111,12 @@ def _metric_header(name: str, about: str, kind: str) -> str:
     return f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
 
 
-async def render_page(env: Env, numbers: MetricSources) -> bytes:
+def render_page(env: Env, numbers: MetricSources) -> Job[bytes]:
     """All numbers in Prometheus' text form. A topic's name has nothing in it that would have to be escaped."""
-    turn = TimeSlice(env, BACKGROUND_SLICE_MS)
-    out = await _broker_metrics(env, numbers, turn) if numbers.is_broker else []
+    out = (yield from _broker_metrics(env, numbers)) if numbers.is_broker else []
     for name, about, number in (
         *quorum_metrics.quorum_metrics(numbers.controller),
-        *(await turn.run(quorum_metrics.cluster_metrics(numbers.controller)) if numbers.is_controller else ()),
+        *((yield from quorum_metrics.cluster_metrics(numbers.controller)) if numbers.is_controller else ()),
         ("ottla_connections", "Connections of clients, brokers and controllers.", numbers.connections()),
     ):
         out.append(f"{_metric_header(name, about, 'gauge')}{name} {number}\n")
@@ -128,7 +127,7 @@ async def render_page(env: Env, numbers: MetricSources) -> bytes:
     return "".join(out).encode()
 
 
-async def _broker_metrics(env: Env, numbers: MetricSources, turn: TimeSlice) -> list[str]:
+def _broker_metrics(env: Env, numbers: MetricSources) -> Job[list[str]]:
     """Its logs, its partitions, and what goes on beside."""
     out: list[str] = []
     logs = numbers.log_dirs.logs()
@@ -139,12 +138,12 @@ async def _broker_metrics(env: Env, numbers: MetricSources, turn: TimeSlice) -> 
                 f'{name}{{topic="{log.topic}",partition="{log.partition}"}} {value(log)}\n'
                 for log in logs[first : first + LOGS_PER_STEP]
             ]
-            await turn.maybe_yield()
+            yield None
     open_files = 0
     for first in range(0, len(logs), LOGS_PER_STEP):
         open_files += sum(segment.is_open for log in logs[first : first + LOGS_PER_STEP] for segment in log.segments)
-        await turn.maybe_yield()
-    health = await turn.run(collect_metrics(numbers.replica_manager))
+        yield None
+    health = yield from collect_metrics(numbers.replica_manager)
     open_segments = ("ottla_open_segments", "Segments whose file is open.", open_files)
     for name, about, number in (*numbers.gauges(health), open_segments):
         out.append(f"{_metric_header(name, about, 'gauge')}{name} {number}\n")
@@ -154,7 +153,7 @@ async def _broker_metrics(env: Env, numbers: MetricSources, turn: TimeSlice) -> 
     if pushed is not None:
         for name, about, number in pushed.push_counters():
             out.append(f"{_metric_header(name + '_total', about, 'counter')}{name}_total {number}\n")
-        out += await turn.run(pushed.render(env.monotonic_ms()))
+        out += yield from pushed.render(env.monotonic_ms())
     return out
 
 
@@ -225,7 +224,7 @@ class _MetricsHttpServer:
         async with self._render_lock:
             if self._last_rendered <= before:
                 self._last_started += 1
-                self._page = await render_page(self._env, self._sources)
+                self._page = await run_in_background(self._env, render_page(self._env, self._sources))
                 self._last_rendered = self._last_started
             body = self._page
             if not self._render_lock.statistics().tasks_waiting:

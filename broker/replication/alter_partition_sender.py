@@ -14,7 +14,7 @@ import trio
 from ottla.broker.replication.hosted_partition import PendingIsrChange
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.env.env import Env
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import Job, run_in_background
 from ottla.wire.errors import ProtocolError
 
 logger = logging.getLogger("ottla.isr")
@@ -74,11 +74,13 @@ class AlterPartitionSender:
         """Look for members that have been behind for too long, until cancelled (R331)."""
         while True:
             await self._env.sleep(self._expiration_interval_s)
-            turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
-            for replica in list(self._replica_manager):
-                if replica.is_leader and not replica.is_sole_replica:
-                    replica.maybe_shrink_isr(self._env.now_ms())
-                await turn.maybe_yield()
+            await run_in_background(self._env, self._maybe_shrink_isrs())
+
+    def _maybe_shrink_isrs(self) -> Job[None]:
+        for replica in list(self._replica_manager):
+            if replica.is_leader and not replica.is_sole_replica:
+                replica.maybe_shrink_isr(self._env.now_ms())
+            yield None
 
     async def _send(self, sent: dict[PartitionKey, PendingIsrChange]) -> bool:
         """One request; False where all of it must be sent again (R333)."""
@@ -93,10 +95,8 @@ class AlterPartitionSender:
         if answer.error_code:
             logger.warning("the controller takes no ISR change: error %d", answer.error_code)
             return False
-        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
-        again = await turn.run(
-            asking.apply_alter_partition_response(answer, sent, self._replica_manager, self._env.now_ms())
-        )
+        applied = asking.apply_alter_partition_response(answer, sent, self._replica_manager, self._env.now_ms())
+        again = await run_in_background(self._env, applied)
         for key in again:
             self._unsent.setdefault(key, sent[key])
         return True

@@ -25,7 +25,7 @@ from ottla.controller.metadata.directory_id import MIGRATING, UNASSIGNED, direct
 from ottla.controller.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
 from ottla.env.disk import is_transient
 from ottla.env.env import Env, ThreadPool
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import Job, run_in_background
 from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
@@ -193,7 +193,7 @@ class LogCreator:
                 await trio.lowlevel.checkpoint()
                 continue
             results = await self._env.in_thread(partial(create_logs, jobs, self._env.now_ms()), ThreadPool.FILES)
-            passing = await self._process_results(jobs, results)
+            passing = await run_in_background(self._env, self._process_results(jobs, results))
             self._notify_waiters()
             if passing:
                 await self._env.sleep(RETRY_S)  # it may come back, and trying faster takes it from others
@@ -256,11 +256,10 @@ class LogCreator:
         known = next((d for d in self._log_dirs.online if d.id == place), None)
         return known or self._partly_created.get(at) or self._log_dirs.select_directory(self._in_progress_by_directory)
 
-    async def _process_results(self, jobs: list[LogCreationRequest], results: list[PartitionLog | OSError]) -> bool:
+    def _process_results(self, jobs: list[LogCreationRequest], results: list[PartitionLog | OSError]) -> Job[bool]:
         """Take what was made into the books; says whether something was missing that may come back."""
         passing = False
         told: OSError | None = None
-        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
         for job, result in zip(jobs, results, strict=True):
             still_wanted = self._in_progress.pop(job.topic_partition)
             self._in_progress_by_directory[job.directory.path] -= 1
@@ -274,7 +273,7 @@ class LogCreator:
                 told = result
                 if still_wanted:
                     passing |= self._on_creation_failed(job, result)
-            await turn.maybe_yield()
+            yield None
         return passing
 
     def _on_creation_failed(self, job: LogCreationRequest, error: OSError) -> bool:

@@ -18,7 +18,7 @@ from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
 from ottla.env.disk import is_transient
 from ottla.env.env import Env, ThreadPool
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import Job, run_in_background
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.log_state import remove_files
 from ottla.log.partition_log import PartitionLog
@@ -58,37 +58,39 @@ class LogMaintenance:
         every_s = self._retention_every_ms / 1000
         await self._env.sleep(min(INITIAL_RETENTION_DELAY_S, every_s))
         while True:
-            await self.apply_retention()
+            await run_in_background(self._env, self.apply_retention())
             await self._env.sleep(every_s)
 
     async def run(self) -> None:
         """Look at every log now and then, until cancelled."""
         while True:
             await self._env.sleep(CHECKPOINT_INTERVAL_S)
-            turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
-            for log in self._log_dirs.logs():
-                try:
-                    await self._maintain(log)
-                except OSError as error:
-                    self._fail(error, log)
-                    if is_transient(error):
-                        break  # what is short now is short for all of them: the next look tries again
-                await turn.maybe_yield()
-            for directory in self._log_dirs.online:
-                await self._checkpoint(directory)
+            await run_in_background(self._env, self._maintain_all())
 
-    async def _maintain(self, log: PartitionLog) -> None:
+    def _maintain_all(self) -> Job[None]:
+        for log in self._log_dirs.logs():
+            try:
+                yield from self._maintain(log)
+            except OSError as error:
+                self._fail(error, log)
+                if is_transient(error):
+                    break  # what is short now is short for all of them: the next look tries again
+            yield None
+        for directory in self._log_dirs.online:
+            yield from self._checkpoint(directory)
+
+    def _maintain(self, log: PartitionLog) -> Job[None]:
         """Sync rolled segments, what ``flush.ms`` names and what came to rest; close what nobody uses."""
         if log.closed or log.is_being_replaced:
             return
         due = self._last_sync_ms.get(log, 0) + log.config.flush_ms <= self._env.monotonic_ms()
         end = log.log_end_offset if due or log.is_idle else log.active_segment.base_offset
         if log.recovery_point < end:
-            await self._sync_below(log, end)
+            yield self._sync_below(log, end)
             self._last_sync_ms[log] = self._env.monotonic_ms()
         gone = [] if log.closed else log.pop_deletable_files(self._env.now_ms())
         if gone:  # to give the blocks of large files back takes the disk a while
-            await self._env.in_thread(partial(remove_files, log.disk, gone), ThreadPool.REMOVAL)
+            yield self._env.in_thread(partial(remove_files, log.disk, gone), ThreadPool.REMOVAL)
         if not log.closed:
             log.close_idle_files()
 
@@ -120,14 +122,12 @@ class LogMaintenance:
                 break
         replica.is_flushing = False
 
-    async def apply_retention(self) -> None:
+    def apply_retention(self) -> Job[None]:
         """Remove what retention no longer keeps: the log starts are noted before a file goes. Silent producers too."""
-        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
         for directory in self._log_dirs.online:
             due = []
             for log in [x for x in directory.logs.values() if not x.is_future]:
-                for _ in log.expire_producers_job(self._env.now_ms(), self._producer_expiration_ms):
-                    await turn.maybe_yield()
+                yield from log.expire_producers_job(self._env.now_ms(), self._producer_expiration_ms)
                 try:
                     start = None if log.closed else log_start_after_retention(log, self._env.now_ms())
                     if start is not None and log.maybe_increment_log_start_offset(start):
@@ -135,19 +135,17 @@ class LogMaintenance:
                         due.append(log)
                 except OSError as error:
                     self._fail(error, log)
-                await turn.maybe_yield()
-            if due and await self._checkpoint(directory):
-                await self._delete_segments(due)
+                yield None
+            if due and (yield from self._checkpoint(directory)):
+                yield from self._delete_segments(due)
 
-    async def _delete_segments(self, due: list[PartitionLog]) -> None:
-        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+    def _delete_segments(self, due: list[PartitionLog]) -> Job[None]:
         for log in due:
             try:
-                for _ in log.delete_segments_below_start_job(self._env.now_ms()):
-                    await turn.maybe_yield()
+                yield from log.delete_segments_below_start_job(self._env.now_ms())
             except OSError as error:
                 self._fail(error, log)
-            await turn.maybe_yield()
+            yield None
 
     async def _sync_below(self, log: PartitionLog, end: int) -> int:
         """Sync everything below ``end``, in a thread; gives the recovery point."""
@@ -155,15 +153,13 @@ class LogMaintenance:
         await self._env.in_thread(job, ThreadPool.SYNC)
         return log.complete_flush(job)
 
-    async def _checkpoint(self, directory: LogDirectory) -> bool:
+    def _checkpoint(self, directory: LogDirectory) -> Job[bool]:
         """Write and sync the checkpoints where they changed; False where that failed."""
         checkpoints = directory.checkpoints
-        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
         try:
-            for _ in checkpoints.write_job():
-                await turn.maybe_yield()
+            yield from checkpoints.write_job()
             if checkpoints.has_unsynced_files:
-                checkpoints.complete_sync(await self._env.in_thread(checkpoints.prepare_sync(), ThreadPool.SYNC))
+                checkpoints.complete_sync((yield self._env.in_thread(checkpoints.prepare_sync(), ThreadPool.SYNC)))
         except OSError as error:
             self._fail(error, directory)
             return False

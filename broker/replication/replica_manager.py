@@ -17,7 +17,7 @@ from ottla.controller.metadata.directory_id import directory_id_of
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
 from ottla.env.disk import is_transient
 from ottla.env.env import Env
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import Job
 from ottla.log.directory.directory_listing import (
     contains_partition_files,
     delete_partition_dir,
@@ -174,7 +174,7 @@ class ReplicaManager:
 
     # ------------------------------------------------------------------ start
 
-    async def load(self, image: MetadataImage) -> None:
+    def load(self, image: MetadataImage) -> Job[None]:
         """Open what lies in the directories and belongs to the image; what belongs to no topic becomes ``-stray``.
 
         The image is followed once this is done.
@@ -183,13 +183,13 @@ class ReplicaManager:
             CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left, or
                 the node is short of descriptors.
         """
-        settings_of, turn = cache(partial(self._config.log_settings, image)), TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        settings_of = cache(partial(self._config.log_settings, image))
         for directory in self._log_dirs.online:
             try:
                 for opened in self._load(directory, image, settings_of):
                     for note in opened.recovery_notes:
                         logger.warning("%s", note)
-                    await turn.maybe_yield()
+                    yield None
             except OSError as error:
                 self.mark_logs_offline(self._log_dirs.mark_offline_at_startup(directory, error))
 

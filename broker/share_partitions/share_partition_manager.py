@@ -26,7 +26,7 @@ from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.broker.storage.log_dirs import DiskErrorHandler
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env
-from ottla.jobs.bounded_concurrency import MAX_CONCURRENT, for_each_concurrently
+from ottla.jobs.bounded_concurrency import for_each_concurrently
 from ottla.jobs.job import BACKGROUND_SLICE_MS, Job, TimeSlice
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -184,9 +184,9 @@ class SharePartitionManager:
     # ------------------------------------------------------------------ what goes
 
     def _on_session_released(self, group_id: str, member_id: str, places: list[TopicIdPartition]) -> None:
-        self._run_removal(self._release_steps(group_id, member_id, places), len(places))
+        self._run_removal(self._release_all(group_id, member_id, places))
 
-    def _release_steps(self, group_id: str, member_id: str, places: list[TopicIdPartition]) -> Job[None]:
+    def _release_all(self, group_id: str, member_id: str, places: list[TopicIdPartition]) -> Job[None]:
         for place in places:
             if self.sessions.is_open(group_id, member_id):
                 return  # it is back, and may have got others meanwhile: what it had is its own until the locks end
@@ -197,9 +197,9 @@ class SharePartitionManager:
 
     def _on_group_closed(self, group_id: str) -> None:
         keys = list(self._by_group.get(group_id, ()))
-        self._run_removal(self._remove_group_steps(group_id, keys), len(keys))
+        self._run_removal(self._remove_group(group_id, keys))
 
-    def _remove_group_steps(self, group_id: str, keys: list[SharePartitionKey]) -> Job[None]:
+    def _remove_group(self, group_id: str, keys: list[SharePartitionKey]) -> Job[None]:
         for key in keys:
             if self.sessions.has_sessions(group_id):
                 return
@@ -208,20 +208,17 @@ class SharePartitionManager:
                 self._remove(shared)
             yield None
 
-    def _run_removal(self, steps: Job[None], rows: int) -> None:
-        """Now, or where there are many in turns beside the requests; one after the other, in this order."""
-        if rows <= MAX_CONCURRENT and not self._removals:
-            for _ in steps:
-                pass
-            return
-        self._removals.append(steps)
+    def _run_removal(self, removal: Job[None]) -> None:
+        """Run a removal as far as a time slice goes, and the rest in the background; one after the other."""
+        self._removals.append(removal)
         if len(self._removals) == 1:
-            self.start_task(self._run_removals)
+            rest = TimeSlice(self._env, BACKGROUND_SLICE_MS).start(self._run_removals())
+            if rest is not None:
+                self.start_task(lambda: rest)
 
-    async def _run_removals(self) -> None:
-        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
+    def _run_removals(self) -> Job[None]:
         while self._removals:
-            await turn.run(self._removals[0])
+            yield from self._removals[0]
             self._removals.popleft()
 
     def on_resignation(self, replica: HostedPartition) -> None:

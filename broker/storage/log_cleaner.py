@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
 from ottla.env.disk import is_transient
 from ottla.env.env import ChildDied, Env, ThreadPool
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import Job, run_in_background
 from ottla.log.cleaner.log_to_clean import LogToClean, find_log_to_clean, plan_compaction, select_dirtiest_log
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ProtocolError, WireError
@@ -61,15 +61,14 @@ class LogCleaner:
             while await self.clean_dirtiest():
                 pass
 
-    async def _dirtiest(self) -> LogToClean | None:
+    def _dirtiest(self) -> Job[LogToClean | None]:
         """The log that needs it most, as it is now: while all were looked at others ran."""
         every: list[LogToClean] = []
-        turn = TimeSlice(self._env, BACKGROUND_SLICE_MS)
         for log in self._log_dirs.logs():
             found = None if log in self._uncleanable else find_log_to_clean(log, self._env.now_ms())
             if found is not None:
                 every.append(found)
-            await turn.maybe_yield()
+            yield None
         most = select_dirtiest_log(every)
         return None if most is None else find_log_to_clean(most.log, self._env.now_ms())
 
@@ -79,7 +78,7 @@ class LogCleaner:
         A log that is cut meanwhile is another one: what was made of the old is thrown away. One that a copy is made of
         stays as it is.
         """
-        found = await self._dirtiest()
+        found = await run_in_background(self._env, self._dirtiest())
         if found is None:
             return False
         # lazy: 3.6 ms, 137 kB: only with a log to compact

@@ -13,6 +13,7 @@ from ottla.broker.replication.alter_log_dirs.future_log_recovery import recover_
 from ottla.broker.replication.alter_log_dirs.future_replica_copier import FutureReplicaCopier
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.tests.broker_storage_fixture import BrokerStorageFixture, led_topic
+from ottla.jobs.job import run_in_background
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ErrorCode
 from ottla.wire.record_batch import records
@@ -85,9 +86,11 @@ class LogDirMovesFixture(BrokerStorageFixture):
 
     async def open(self) -> None:
         """The start of a process."""
-        await self.replica_manager.load(self.image)
+        await run_in_background(self.env, self.replica_manager.load(self.image))
         if self.replica_manager.has_leftover_future_logs:
-            await recover_future_logs(self.env, self.config, self.replica_manager, self.log_dirs, self.image)
+            await run_in_background(
+                self.env, recover_future_logs(self.env, self.config, self.replica_manager, self.log_dirs, self.image)
+            )
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         with trio.fail_after(60):

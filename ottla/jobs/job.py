@@ -18,7 +18,8 @@ BACKGROUND_SLICE_MS = 2.0
 T = TypeVar("T")
 Job = Generator[Awaitable[Any] | None, Any, T]
 """Long work that returns a ``T``. It yields None where it may be paused, or an awaitable that it waits for: the result
-is sent back to it, and an exception of the awaitable is raised where it was yielded."""
+is sent back to it, and an exception of the awaitable is raised where it was yielded. The time slice counts the time of
+the job only: long work in a coroutine that it waits for is a job of its own."""
 
 
 def run_to_end(job: Job[T]) -> T:
@@ -76,11 +77,6 @@ class TimeSlice:
         await trio.lowlevel.checkpoint()
         self._used_ms = 0.0
         self.started_ms = self._env.monotonic_ms()
-
-    async def maybe_yield(self) -> None:
-        """Let other tasks run if the slice is used up."""
-        if self.is_used_up():
-            await self.yield_now()
 
     def start(self, job: Job[T]) -> T | Awaitable[T]:
         """Run a job until it ends, has to wait or uses up the slice; return its result, or an awaitable of it."""

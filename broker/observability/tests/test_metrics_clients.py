@@ -11,6 +11,7 @@ import trio.testing
 from ottla.broker.observability import metrics_endpoint
 from ottla.broker.observability.tests.test_metrics_endpoint import numbers
 from ottla.broker.tests.connection_fixture import ClientStream, ConnectionEnv, FakeListener, in_virtual_time
+from ottla.jobs.job import Job
 
 ASKED = b"GET /metrics HTTP/1.1\r\n\r\n"
 
@@ -66,9 +67,9 @@ def test_those_who_ask_while_a_page_is_made_get_the_next_one_together(
     """None gets one that was begun before he asked."""
     lines, left = {at: ClientStream() for at in told}, iter(takes_s)
 
-    async def slow(*_: Any) -> bytes:
+    def slow(env: Any, _: Any) -> Job[bytes]:
         began = trio.current_time()
-        await trio.sleep(next(left))
+        yield env.sleep(next(left))
         return b"begun at %d" % began
 
     monkeypatch.setattr(metrics_endpoint, "render_page", slow)

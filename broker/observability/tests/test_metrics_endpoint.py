@@ -18,6 +18,7 @@ from ottla.broker.tests.connection_fixture import ClientStream, ConnectionEnv, F
 from ottla.controller.raft.state_machine.epoch_states import RaftFollowerState as Follower_
 from ottla.controller.raft.state_machine.events import HardState, ReplicaKey
 from ottla.controller.raft.state_machine.log_summary import VoterSetHistory
+from ottla.jobs.job import run_in_background
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import RequestFrame
 
@@ -225,7 +226,7 @@ def counted() -> RequestMetrics:
 def test_the_page_says_what_each_number_is() -> None:
     async def run() -> None:
         world: Any = ConnectionEnv()
-        page = await metrics_endpoint.render_page(world, numbers([log("a", 0), log("b", 7)]))
+        page = await run_in_background(world, metrics_endpoint.render_page(world, numbers([log("a", 0), log("b", 7)])))
         assert page.decode() == OF_A_BROKER + OF_EVERY_NODE
 
     in_virtual_time(run)
@@ -234,7 +235,9 @@ def test_the_page_says_what_each_number_is() -> None:
 def test_a_controller_that_is_no_broker_tells_of_no_logs() -> None:
     async def run() -> None:
         world: Any = ConnectionEnv()
-        assert (await metrics_endpoint.render_page(world, numbers([], serves=False))).decode() == OF_EVERY_NODE
+        assert (
+            await run_in_background(world, metrics_endpoint.render_page(world, numbers([], serves=False)))
+        ).decode() == OF_EVERY_NODE
 
     in_virtual_time(run)
 
@@ -267,7 +270,7 @@ def test_a_walk_over_many_logs_lets_others_run(slow: str) -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            await metrics_endpoint.render_page(world, numbers(logs))
+            await run_in_background(world, metrics_endpoint.render_page(world, numbers(logs)))
             nursery.cancel_scope.cancel()
 
     in_virtual_time(run)
@@ -278,7 +281,11 @@ def test_a_walk_over_many_logs_lets_others_run(slow: str) -> None:
 def test_every_log_has_its_lines_however_the_walk_is_cut(count: int) -> None:
     async def run() -> None:
         world: Any = ConnectionEnv()
-        text = (await metrics_endpoint.render_page(world, numbers([log("t", n) for n in range(count)]))).decode()
+        text = (
+            await run_in_background(
+                world, metrics_endpoint.render_page(world, numbers([log("t", n) for n in range(count)]))
+            )
+        ).decode()
         for name in ("size", "numlogsegments", "logstartoffset", "logendoffset"):
             found = [x for x in text.split("\n") if x.startswith(f"kafka_log_log_{name}{{")]
             assert [x.split('"')[3] for x in found] == [str(n) for n in range(count)]

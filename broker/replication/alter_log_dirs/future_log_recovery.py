@@ -20,7 +20,7 @@ from ottla.broker.storage.log_dirs import LogDirs
 from ottla.controller.metadata.directory_id import directory_id_of
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import Job
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.directory.future_log import list_future_dirs, log_recency, rename_to_current
 from ottla.log.directory.log_directory import LogDirectory
@@ -46,15 +46,15 @@ class LeftoverFutureLog(NamedTuple):
     """Whether no other replica is in sync, so that perhaps none has all that was acknowledged here."""
 
 
-async def recover_future_logs(
+def recover_future_logs(
     env: Env, config: NodeConfig, replicas: ReplicaManager, storage: LogDirs, image: MetadataImage
-) -> None:
+) -> Job[None]:
     """Go on with each move, or bring it to its end. The partitions' logs are open already, and follow nothing yet.
 
     Raises:
         CorruptFile: the only log of a partition cannot be read; OSError: no directory is left.
     """
-    settings_of, turn = cache(partial(config.log_settings, image)), TimeSlice(env, BACKGROUND_SLICE_MS)
+    settings_of = cache(partial(config.log_settings, image))
     left: list[LeftoverFutureLog] = []
     for directory in storage.online:
         with _or_mark_offline(replicas, storage, directory):
@@ -66,10 +66,10 @@ async def recover_future_logs(
                 one = one._replace(is_sole_isr_member=one.is_sole_isr_member and bool(storage.offline))
                 log = _recover_future_log(replicas, one, settings_of(one.topic_partition[0]), env.now_ms(), arrived)
                 if log is not None:
-                    await write_cleaner_checkpoint(env, storage, one.directory)
+                    yield write_cleaner_checkpoint(env, storage, one.directory)
                     _promote(replicas, one, log)
                     arrived.add(one.topic_partition)
-        await turn.maybe_yield()
+        yield None
 
 
 @contextmanager

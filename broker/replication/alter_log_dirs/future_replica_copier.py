@@ -26,7 +26,7 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.directory_id import directory_id_of
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import FOREVER_S, Env, ThreadPool
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import Job, run_in_background
 from ottla.log.directory.future_log import (
     append_missing,
     follow_offsets,
@@ -98,7 +98,7 @@ class FutureReplicaCopier:
         """Move what is to be moved, until cancelled."""
         while True:
             self._wakeup = trio.Event()
-            move = await self._next_move()
+            move = await run_in_background(self._env, self._next_move())
             if move is None:
                 with self._env.timeout(self._idle_s()):
                     await self._wakeup.wait()
@@ -115,17 +115,17 @@ class FutureReplicaCopier:
             self._scheduler.reschedule(move)
             await trio.lowlevel.checkpoint()
 
-    async def _next_move(self) -> LogDirMove | None:
+    def _next_move(self) -> Job[LogDirMove | None]:
         """Whose turn it is, of those that go on still. As many are copied at once as there are directories.
 
         Very many may be over at once, with their topic: others run in between.
         """
-        most, turn = len(self._log_dirs.directories), TimeSlice(self._env, BACKGROUND_SLICE_MS)
+        most = len(self._log_dirs.directories)
         while (move := self._scheduler.next_ready(self._env.monotonic_ms(), most)) is not None:
             if self._is_active(move):
                 return move
             self._scheduler.remove(move)
-            await turn.maybe_yield()
+            yield None
         return None
 
     def _idle_s(self) -> float:

@@ -36,7 +36,7 @@ from ottla.broker.replication.hosted_partition import UNCERTAIN_COMMIT_MS, Hoste
 from ottla.client.channel import Disconnected
 from ottla.env.disk import is_transient
 from ottla.env.env import ThreadPool
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import Job, run_in_background
 from ottla.log.producer_state_rebuild import producer_state_below_job
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, ReplicaState
@@ -160,14 +160,16 @@ class ReplicaFetcher:
         answer = await self._send_fetch(request)
         if answer is None:
             return
-        turn = TimeSlice(env, BACKGROUND_SLICE_MS)
+        await run_in_background(env, self._process_outcomes(answer, nursery))
+
+    def _process_outcomes(self, answer: FetchResponse, nursery: trio.Nursery) -> Job[None]:
         for taken in self._process_response(answer):
             try:
-                await self._process_outcome(taken, turn, nursery)
+                yield from self._process_outcome(taken, nursery)
             except (Disconnected, WireError) as error:  # while it was asked where its log lies
                 self._on_connection_failure(error)
-                following.delay(taken.outcome.key, env.monotonic_ms())
-            await turn.maybe_yield()
+                self._fetch_state.delay(taken.outcome.key, self._dependencies.env.monotonic_ms())
+            yield None
 
     def _clear_wakeup(self) -> None:
         """Everything that is known is asked for; `_interrupt_long_poll` may wait for the event there is."""
@@ -252,7 +254,7 @@ class ReplicaFetcher:
             and not replica.log.closed
         )
 
-    async def _process_outcome(self, taken: PendingOutcome, turn: TimeSlice, nursery: trio.Nursery) -> None:
+    def _process_outcome(self, taken: PendingOutcome, nursery: trio.Nursery) -> Job[None]:
         """What one row wants done; what goes wrong concerns its partition only.
 
         Raises:
@@ -265,7 +267,7 @@ class ReplicaFetcher:
         try:
             match outcome:
                 case AppendOutcome():
-                    if await self._append(taken, outcome, turn):
+                    if (yield from self._append(taken, outcome)):
                         nursery.start_soon(self._flush, taken)
                         return
                 case DivergedOutcome(_, epoch, end):
@@ -274,7 +276,7 @@ class ReplicaFetcher:
                     nursery.start_soon(self._truncate_diverged, taken, truncation.offset)
                     return
                 case OutOfRangeOutcome():
-                    if (offset := await self._resolve_out_of_range(taken)) is not None:
+                    if (offset := (yield self._resolve_out_of_range(taken))) is not None:
                         nursery.start_soon(self._truncate_diverged, taken, offset)
                         return
         except ProtocolError as error:
@@ -312,7 +314,7 @@ class ReplicaFetcher:
             self._fetch_state.mark_failed(taken.outcome.key)
         self._dependencies.fail(error, taken.replica.log)
 
-    async def _append(self, taken: PendingOutcome, outcome: AppendOutcome, turn: TimeSlice) -> bool:
+    def _append(self, taken: PendingOutcome, outcome: AppendOutcome) -> Job[bool]:
         """Take the leader's records and offsets; says whether they must be synced before they are asked beyond.
 
         Raises:
@@ -323,7 +325,7 @@ class ReplicaFetcher:
             self._dependencies.record_throttled_bytes(len(outcome.records))
         for piece in split_batches(outcome.records or b"", taken.leader_epoch):
             due = replica.append_as_follower(piece, self._dependencies.env.now_ms())
-            await turn.maybe_yield()
+            yield None
             if not self._is_current(taken):
                 return False
         replica.update_leader_offsets(outcome.high_watermark, outcome.log_start_offset)
@@ -370,9 +372,7 @@ class ReplicaFetcher:
         """Nobody writes to a log that follows meanwhile: what is known of producers there is told first, in steps."""
         log, producers = taken.replica.log, None
         if log.producers.producers or log.producers.last_txn_end_offset >= offset:
-            producers = await TimeSlice(self._dependencies.env, BACKGROUND_SLICE_MS).run(
-                producer_state_below_job(log, offset)
-            )
+            producers = await run_in_background(self._dependencies.env, producer_state_below_job(log, offset))
             if not self._is_current(taken) or taken.replica.log is not log:
                 return
         if offset < log.high_watermark:

@@ -39,6 +39,7 @@ from ottla.controller.metadata.delta import MetadataDelta, TopicDelta
 from ottla.controller.metadata.directory_id import UNASSIGNED
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage, merge_partition_change
 from ottla.env.disk import FileSlice
+from ottla.jobs.job import run_in_background
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -175,7 +176,7 @@ class ReplicatedBroker:
     async def _live(self) -> None:
         with self.life:
             image = self.brokers.image
-            await self.replicas.load(image)
+            await run_in_background(self.env, self.replicas.load(image))
             self.applier.publish(image, MetadataDelta.from_empty(image))
             async with trio.open_nursery() as nursery:
                 for task in (

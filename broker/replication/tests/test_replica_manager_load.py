@@ -13,6 +13,7 @@ from ottla.broker.replication.partition_state import FollowerState
 from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixture, led_topic
 from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
 from ottla.controller.metadata.image import MetadataImage, TopicImage
+from ottla.jobs.job import run_in_background
 from ottla.log.checkpoints.checkpoint_files import CorruptFile, write_partition_metadata
 from ottla.log.log_config import LogConfig
 from ottla.wire.record_batch.records import NewRecord, build_batch
@@ -37,7 +38,7 @@ def load(ground: BrokerStorageFixture, *names: str) -> None:
     ground.image = MetadataImage(topics=topics, topic_names={t.id: t.name for t in topics.values()})
 
     async def main() -> None:
-        await ground.replica_manager.load(ground.image)
+        await run_in_background(ground.env, ground.replica_manager.load(ground.image))
 
     run_virtual(main)
 
@@ -115,7 +116,7 @@ def test_what_was_given_to_others_meanwhile_is_a_stray() -> None:
     ground.image = MetadataImage(topics={"t": elsewhere}, topic_names={known.id: "t"})
 
     async def main() -> None:
-        await ground.replica_manager.load(ground.image)
+        await run_in_background(ground.env, ground.replica_manager.load(ground.image))
 
     run_virtual(main)
     assert ground.hosted() == set()
@@ -189,7 +190,7 @@ def test_very_many_partitions_are_opened_while_others_run() -> None:
                     await trio.lowlevel.checkpoint()
 
             nursery.start_soon(other)
-            await ground.replica_manager.load(MetadataImage(topics=topics))
+            await run_in_background(ground.env, ground.replica_manager.load(MetadataImage(topics=topics)))
             nursery.cancel_scope.cancel()
 
     run_virtual(main)

@@ -13,6 +13,7 @@ import trio
 from ottla.broker.replication.log_maintenance import INITIAL_RETENTION_DELAY_S, LogMaintenance
 from ottla.broker.storage.tests.test_background_tasks import SETTINGS, BackgroundEnv, in_virtual_time, stage
 from ottla.env.env import Env, ThreadPool
+from ottla.jobs.job import Job, run_in_background
 
 DELAY_MS = 60_000
 CLOSES_S = 70.0
@@ -52,13 +53,16 @@ class RetentionFixture:
         self.calls.append((what, path.rpartition("/")[2]))
         return OSError(errno.EIO, "injected") if self.fails is not None and self.fails in path else None
 
+    def apply_retention(self) -> None:
+        in_virtual_time(lambda: run_in_background(self.env, self.log_maintenance.apply_retention()), 10)
+
     def names(self, ending: str) -> list[str]:
         return [name for name in self.disk.listdir(self.log.directory) if name.endswith(ending)]
 
 
 def test_the_start_is_noted_before_a_segment_gets_another_name() -> None:
     house = RetentionFixture()
-    in_virtual_time(house.log_maintenance.apply_retention, 10)
+    house.apply_retention()
     assert house.log.log_start_offset == house.log.base_offsets[0] > 0
     assert house.log.size_bytes < 5000
     renamed = [n for n, call in enumerate(house.calls) if call[0] == "rename" and ".log" in call[1]]
@@ -70,7 +74,7 @@ def test_the_start_is_noted_before_a_segment_gets_another_name() -> None:
 def test_where_the_start_cannot_be_noted_nothing_goes() -> None:
     house = RetentionFixture()
     house.fails = "log-start-offset-checkpoint"
-    in_virtual_time(house.log_maintenance.apply_retention, 10)
+    house.apply_retention()
     assert not house.names(".deleted")
     assert len(house.failures) == 1
 
@@ -79,8 +83,9 @@ def test_a_first_look_comes_soon_and_then_one_each_interval() -> None:
     house = RetentionFixture()
     looks: list[float] = []
 
-    async def retain() -> None:
+    def retain() -> Job[None]:
         looks.append(trio.current_time())
+        yield None
 
     house.log_maintenance.apply_retention = retain  # type: ignore[method-assign]
     in_virtual_time(house.log_maintenance.run_retention, 1000)
@@ -89,7 +94,7 @@ def test_a_first_look_comes_soon_and_then_one_each_interval() -> None:
 
 def test_files_are_removed_in_a_thread_once_their_time_has_come() -> None:
     house = RetentionFixture()
-    in_virtual_time(house.log_maintenance.apply_retention, 10)
+    house.apply_retention()
     before = house.names(".deleted")
     in_virtual_time(house.log_maintenance.run, DELAY_MS / 1000 - 1)
     assert house.names(".deleted") == before
@@ -102,7 +107,7 @@ def test_files_are_removed_in_a_thread_once_their_time_has_come() -> None:
 
 def test_a_file_that_cannot_be_removed_is_told() -> None:
     house = RetentionFixture()
-    in_virtual_time(house.log_maintenance.apply_retention, 10)
+    house.apply_retention()
     house.fails = ".deleted"
     in_virtual_time(house.log_maintenance.run, DELAY_MS / 1000 + 6)
     assert [where for _, where in house.failures] == [house.log]
@@ -129,7 +134,7 @@ def test_very_many_segments_that_go_let_others_run_in_between() -> None:
             nursery.start_soon(other)
             await trio.lowlevel.checkpoint()
             house.env.monotonic_ms = ticking  # type: ignore[method-assign]
-            await house.log_maintenance.apply_retention()
+            await run_in_background(house.env, house.log_maintenance.apply_retention())
             nursery.cancel_scope.cancel()
 
     many = len(house.log.segments)

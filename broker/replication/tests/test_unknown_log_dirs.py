@@ -11,6 +11,7 @@ import pytest
 from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixture, led_topic
 from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
 from ottla.controller.metadata.image import MetadataImage, TopicImage
+from ottla.jobs.job import run_in_background
 from ottla.log.log_config import LogConfig
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
@@ -103,7 +104,7 @@ def test_of_two_copies_the_one_that_is_left_from_before_is_set_aside(
     left(ground, 1, *other)
     known = lying(ground.log_dirs.directories[0].id, OTHER)
     ground.image = MetadataImage(topics={"t": known}, topic_names={known.id: "t"})
-    run_virtual(lambda: ground.replica_manager.load(ground.image))
+    run_virtual(lambda: run_in_background(ground.env, ground.replica_manager.load(ground.image)))
     replica = ground.replica_manager.get("t", 0)
     assert replica is not None
     assert replica.log.directory == ("/a/t-0", "/b/t-0")[kept]

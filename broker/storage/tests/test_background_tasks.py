@@ -19,6 +19,7 @@ from ottla.broker.storage.throttled_compaction import IoThrottler, ThrottledComp
 from ottla.controller.metadata.image import PartitionRegistration
 from ottla.env.env import Env, WorkerContext
 from ottla.env.memory_disk import DiskSession, MemoryDisk
+from ottla.jobs.job import run_in_background
 from ottla.log.cleaner import compaction
 from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
 from ottla.log.directory.meta_properties import MetaProperties
@@ -119,9 +120,8 @@ def test_what_comes_to_rest_is_synced_once_and_closed() -> None:
 
 def test_checkpoints_are_on_the_disk_before_what_they_no_longer_speak_of_goes() -> None:
     memory, disk, storage, log = stage()
-    flusher = LogMaintenance(
-        cast("Env", BackgroundEnv()), storage, 300_000, 86_400_000, lambda *_: None, lambda _: None
-    )
+    env = cast("Env", BackgroundEnv())
+    flusher = LogMaintenance(env, storage, 300_000, 86_400_000, lambda *_: None, lambda _: None)
     log.update_config(replace(SETTINGS, retention_bytes=1, retention_ms=-1))
     log.set_high_watermark(120)
     told: list[bytes] = []
@@ -131,7 +131,7 @@ def test_checkpoints_are_on_the_disk_before_what_they_no_longer_speak_of_goes() 
             told.append(bytes(memory.files["/data/log-start-offset-checkpoint"].durable))
 
     disk.fault = watch
-    in_virtual_time(flusher.apply_retention, 60)
+    in_virtual_time(lambda: run_in_background(env, flusher.apply_retention()), 60)
     assert told[0] == b"0\n1\nt 0 %d\n" % log.log_start_offset
     assert log.log_start_offset == log.base_offsets[0] > 0
 

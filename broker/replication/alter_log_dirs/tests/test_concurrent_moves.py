@@ -15,7 +15,7 @@ from ottla.broker.replication.alter_log_dirs.move_scheduler import LogDirMove
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.tests.broker_storage_fixture import led_topic
 from ottla.broker.tests.log_dir_moves_fixture import NO_ERROR, TOPIC_PARTITION, LogDirMovesFixture
-from ottla.jobs.job import BACKGROUND_SLICE_MS
+from ottla.jobs.job import BACKGROUND_SLICE_MS, run_in_background
 from ottla.wire.errors import ErrorCode
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
@@ -41,7 +41,7 @@ def test_a_step_asks_of_one_move_whether_it_goes_on(monkeypatch: pytest.MonkeyPa
             assert await ground.alter_log_dirs.alter(("u", number), path) is NO_ERROR
         assert len(ground.copier) == COUNT
         monkeypatch.setattr(FutureReplicaCopier, "_is_active", counted)
-        move = await ground.copier._next_move()
+        move = await run_in_background(ground.env, ground.copier._next_move())
         assert move is not None
         assert asked == [move.replica.partition]
         ground.copier._scheduler.reschedule(move)
@@ -75,7 +75,7 @@ def test_others_run_while_moves_are_found_to_be_over_with_their_topic(monkeypatc
         ground.env.monotonic_ms = lambda: clock[0]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(others)
-            assert await ground.copier._next_move() is None
+            assert await run_in_background(ground.env, ground.copier._next_move()) is None
             ended = True
         assert not len(ground.copier)
         assert clock[0] == COUNT
