@@ -11,8 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-import trio
-
+from ottla.jobs.job import Job
 from ottla.jobs.state_machine import (
     Effects,
     StateMachine,
@@ -50,7 +49,6 @@ ELEMENT_COST_BYTES = 16
 """Work for an element of an array, in bytes of records."""
 REPLAY_STEP_BYTES = 8 * 1024
 """Work for a step of the replay of a large record, in bytes of records."""
-ENCODING_STEPS_PER_PAUSE = 16
 _VERSION_BYTES = 2
 
 Form = tuple[type[Message], int]
@@ -86,7 +84,7 @@ class Serde(NamedTuple, Generic[R]):
     """Class and version of the message in a record's value; None where ``decode`` does not read the value."""
     base_sequence: int = 0
     """What its batches say, though they have no producer: -1 in `__transaction_state`, as Kafka writes them."""
-    encode_in_steps: Callable[[R], Generator[None, None, tuple[bytes, bytes | None]]] | None = None
+    encode_job: Callable[[R], Job[tuple[bytes, bytes | None]]] | None = None
     """Encodes as ``encode``; yields between two steps of a large record."""
 
 
@@ -98,24 +96,17 @@ class CoordinatorBatch(NamedTuple):
     txn: TxnAppendContext = NO_TXN_CONTEXT
 
 
-async def encode_records(serde: Serde[R], records: list[R]) -> Encoded:
-    """Return keys and values of records, with pauses while a large one is encoded.
+def encode_records(serde: Serde[R], records: list[R]) -> Job[Encoded]:
+    """Return keys and values of records.
 
     One that cannot be encoded is left for the caller, together with those behind it: iteration raises its error.
     """
     out: list[tuple[bytes, bytes | None]] = []
-    encode = serde.encode_in_steps
+    encode = serde.encode_job
     for record in records if encode is not None else ():
         assert encode is not None
-        encoding, steps = encode(record), 0
         try:
-            while True:
-                next(encoding)
-                steps += 1
-                if steps % ENCODING_STEPS_PER_PAUSE == 0:
-                    await trio.lowlevel.checkpoint()
-        except StopIteration as end:
-            out.append(end.value)
+            out.append((yield from encode(record)))
         except Exception:
             break
     return chain(out, map(serde.encode, records[len(out) :]))

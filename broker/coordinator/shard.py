@@ -181,7 +181,7 @@ class Shard(Generic[R]):
                 assert part.continuation is None
                 assert part.on_commit_outcome is None, "only the whole has something to settle"
                 self._send_replies(part.immediate_replies)
-                encoded = await encode_records(self._serde, part.records)
+                encoded = yield from encode_records(self._serde, part.records)
                 if self.state is not CoordinatorState.ACTIVE:
                     self._send_replies(part.replies, ErrorCode.NOT_COORDINATOR)
                     break

@@ -83,7 +83,7 @@ class GroupCoordinator:
             fail,
             TOPIC,
             self._new_state_machine,
-            Serde(records.encode, records.decode, records.form, encode_in_steps=records.encode_in_steps),
+            Serde(records.encode, records.decode, records.form, encode_job=records.encode_job),
             config.number("offsets.commit.timeout.ms"),
         )
         self.run = self._runtime.run

@@ -6,10 +6,10 @@ Source: ``GroupCoordinatorRecordHelpers.java``, ``CoordinatorRecordSerde.java`` 
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
 from functools import cache
 from typing import Any, NamedTuple
 
+from ottla.jobs.job import Job
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
@@ -94,7 +94,7 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     return key, None if record.value is None else _TYPE.pack(version) + compiler.encode(record.value, version)
 
 
-def encode_in_steps(record: GroupRecord) -> Generator[None, None, tuple[bytes, bytes | None]]:
+def encode_job(record: GroupRecord) -> Job[tuple[bytes, bytes | None]]:
     """Return key and value as `encode` does; yield between two steps of a value with many elements."""
     if record.value is None or not compiler.has_more_elements_than(record.value, MAX_ELEMENTS_AT_ONCE):
         return encode(record)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
-from ottla.broker.coordinator.record_batches import ENCODING_STEPS_PER_PAUSE, encode_records
+from ottla.broker.coordinator.record_batches import encode_records
 from ottla.broker.tests.coordinator_runtime_fixture import (
     E,
     Pair,
@@ -19,10 +19,16 @@ from ottla.broker.tests.coordinator_runtime_fixture import (
     start_leading,
     with_runtime,
 )
+from ottla.jobs.job import Job, run_to_end
 from ottla.jobs.state_machine import Effects, RequestReply
 from ottla.wire.errors import WireError
 
-STEPS = 5 * ENCODING_STEPS_PER_PAUSE
+STEPS = 80
+
+
+@pytest.fixture(autouse=True)
+def pauses_at_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.jobs.job.BACKGROUND_SLICE_MS", 0.0)
 
 
 class PutInSlice:
@@ -38,12 +44,12 @@ def start_with_slow_encoding() -> tuple[RegisterRuntime, PendingBrokerRequest, P
     house = start_leading(RegisterRuntime(followed=False))
     encode = house.shard._serde.encode
 
-    def encode_in_steps(record: Pair) -> Generator[None, None, tuple[bytes, bytes | None]]:
+    def encode_job(record: Pair) -> Job[tuple[bytes, bytes | None]]:
         for _ in range(STEPS):
             yield
         return encode(record)
 
-    house.shard._serde = house.shard._serde._replace(encode_in_steps=encode_in_steps)
+    house.shard._serde = house.shard._serde._replace(encode_job=encode_job)
     handle, slice_ticket = house.machine.handle, PendingBrokerRequest()
 
     def slices(event: PutInSlice) -> Iterator[Effects[Pair]]:
@@ -62,7 +68,7 @@ def test_record_is_appended_once_it_is_encoded_in_steps() -> None:
     house, whole, of_slice = start_with_slow_encoding()
 
     async def story() -> None:
-        for _ in range(STEPS // ENCODING_STEPS_PER_PAUSE):
+        for _ in range(STEPS):
             assert house.machine.values == {}
             await trio.lowlevel.checkpoint()
         await trio.testing.wait_all_tasks_blocked()
@@ -94,7 +100,7 @@ def test_record_that_cannot_be_encoded_raises_where_its_batch_is_built() -> None
         raise WireError(record[0])
         yield
 
-    serde = house.shard._serde._replace(encode=lambda record: next(fail(record)), encode_in_steps=fail)
-    encoded = iter(trio.run(encode_records, serde, [("a", "1")]))
+    serde = house.shard._serde._replace(encode=lambda record: next(fail(record)), encode_job=fail)
+    encoded = iter(run_to_end(encode_records(serde, [("a", "1")])))
     with pytest.raises(WireError, match="a"):
         next(encoded)

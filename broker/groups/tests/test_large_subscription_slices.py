@@ -220,7 +220,7 @@ def test_record_of_large_subscription_is_encoded_in_steps() -> None:
     fx = shard.machine.handle(shard.now, heartbeat_of(JavaSortedStrings(counted_names())))
     record = next(record for part in chain([fx], fx.continuation or ()) for record in part.records)
     steps = 0
-    encoding = group_records.encode_in_steps(record)
+    encoding = group_records.encode_job(record)
     while True:
         try:
             next(encoding)
