@@ -1,29 +1,100 @@
-"""What has to be synced so that a log survives a power cut up to some offset.
+"""State of a log on the disk, and the flushes that advance it.
 
-A sync waits in a thread while the loop goes on appending, rolling and truncating. So it is an object: made on the loop
-(`PartitionLog.start_flush`), which notes what it speaks for; run in the thread, where it only waits; handed back on the
-loop (`PartitionLog.complete_flush`), which believes it as far as nothing was truncated meanwhile.
+A flush waits in a thread while the event loop goes on appending, rolling and truncating. It is therefore an object:
+`PartitionLog.start_flush` makes it on the loop and notes what it covers, a thread runs it and only waits, and
+`PartitionLog.complete_flush` takes the result over on the loop, as far as nothing was truncated meanwhile.
 
 Source: ``UnifiedLog.flush``, ``LogSegment.flush`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from ottla.env.disk import sync_file
-from ottla.log.log_state import LogState
+from ottla.log.checkpoints.leader_epoch_cache import LeaderEpochFileCache
+from ottla.log.segment.log_segments import LogSegments
+
+
+class FlushState:
+    """State of one log's files on the disk."""
+
+    __slots__ = (
+        "flush_start_offset",
+        "is_directory_unsynced",
+        "recovery_point",
+        "sealed_end_offset",
+        "synced_directory_changes",
+    )
+
+    def __init__(
+        self, recovery_point: int, log_end_offset: int, *, is_sealed: bool, is_directory_unsynced: bool
+    ) -> None:
+        self.recovery_point = recovery_point
+        """Everything below is on the disk."""
+        self.flush_start_offset = log_end_offset
+        """Log end offset when a flush of the whole log was last started: records behind it wait for the next one."""
+        self.sealed_end_offset = log_end_offset if is_sealed else -1
+        """Log end offset for which index and snapshot files are on the disk; -1 for none."""
+        self.synced_directory_changes = 0
+        """`LogSegments.directory_changes` as of the last sync of the partition's directory."""
+        self.is_directory_unsynced = is_directory_unsynced
+        """Whether a power cut may take the name of the partition's directory."""
+
+    def lower(self, offset: int) -> None:
+        """Lower the recovery point to ``offset`` at least: its bytes, or their indexes, are not on the disk."""
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def on_truncated(self, offset: int) -> None:
+        """Take over a truncation: nothing behind ``offset`` is on the disk, and the log is not sealed any more."""
+        self.recovery_point = min(self.recovery_point, offset)
+        self.flush_start_offset = min(self.flush_start_offset, offset)
+        self.sealed_end_offset = -1
+
+    def on_flush_started(self, log_end_offset: int) -> None:
+        """Record that a flush of the whole log was started."""
+        self.flush_start_offset = log_end_offset
+
+    def on_flushed(self, flush: LogFlush, truncations: int, active_base_offset: int) -> int:
+        """Take over a flush that ran; return the recovery point.
+
+        One that a truncation overtook covers names only. One that a roll overtook does not cover the segment that was
+        sealed meanwhile: its indexes are not synced.
+        """
+        self.synced_directory_changes = max(self.synced_directory_changes, flush.directory_change_count)
+        if flush.syncs_parent:
+            self.is_directory_unsynced = False
+        if flush.truncations == truncations:
+            is_rolled = flush.active_base_offset != active_base_offset
+            end = min(flush.end, flush.active_base_offset) if is_rolled else flush.end
+            self.recovery_point = max(self.recovery_point, end)
+        return self.recovery_point
+
+    def is_flush_needed(self, log_end_offset: int, segments: LogSegments) -> bool:
+        """Return whether a power cut could take records, or the name of a file."""
+        is_directory_changed = segments.directory_changes > self.synced_directory_changes
+        return log_end_offset > self.recovery_point or is_directory_changed or self.is_directory_unsynced
+
+    def on_directory_synced(self) -> None:
+        """Record that the directory in which the partition's own lies was synced."""
+        self.is_directory_unsynced = False
+
+    def on_sealed(self, log_end_offset: int) -> None:
+        """Record that everything the next start believes is on the disk."""
+        self.sealed_end_offset = log_end_offset
 
 
 class LogFlush:
-    """Makes everything below ``end`` durable: batches, what will be believed beside them, and the files' names."""
+    """Sync of everything below ``end``: batches, files that will be believed beside them, and the files' names."""
 
     __slots__ = (
+        "_epochs",
         "_files",
-        "_log",
+        "_is_closed",
         "_paths",
+        "_segments",
+        "_state",
         "active_base_offset",
         "directory_change_count",
         "end",
@@ -32,27 +103,40 @@ class LogFlush:
         "truncations",
     )
 
-    def __init__(self, log: LogState, end: int, more: Iterable[str] = ()) -> None:
-        """The open files are taken here, since meanwhile a segment may be exchanged or removed.
+    def __init__(
+        self,
+        segments: LogSegments,
+        epochs: LeaderEpochFileCache,
+        state: FlushState,
+        end: int,
+        truncations: int,
+        is_closed: Callable[[], bool],
+        more: Iterable[str] = (),
+    ) -> None:
+        """Take the open files, since meanwhile a segment may be exchanged or removed.
 
-        What is not open was not written by this process: it is opened in the thread, one after the other, since there
-        may be more of them than descriptors. ``more``: other files that will be believed.
+        A file that is not open was not written by this process: the thread opens one after the other, since there may
+        be more of them than descriptors. ``more``: other files that will be believed.
         """
-        self._log = log
+        self._segments = segments
+        self._epochs = epochs
+        self._state = state
+        self._is_closed = is_closed
         self.end = end
-        self.truncations = log.truncations
-        self.directory_change_count = log.directory_changes
-        self.syncs_parent = log.is_directory_unsynced
-        self.epoch_file_writes = log.epochs.write_count
-        self.active_base_offset = log.active_segment.base_offset
-        first = max(bisect_right(log.base_offsets, log.recovery_point) - 1, 0)
-        segments = [s for s in log.segments[first:] if s.base_offset < end] if end > log.recovery_point else []
-        self._files = [s.file for s in segments if s.is_open or s is log.active_segment]
-        self._paths = [f"{s.path}.log" for s in segments if not (s.is_open or s is log.active_segment)]
-        self._paths += [path for s in segments for path in s.index_files_to_sync(sealed=s is not log.active_segment)]
+        self.truncations = truncations
+        self.directory_change_count = segments.directory_changes
+        self.syncs_parent = state.is_directory_unsynced
+        self.epoch_file_writes = epochs.write_count
+        active = segments.active
+        self.active_base_offset = active.base_offset
+        point = state.recovery_point
+        unflushed = [s for s in segments.unflushed(point) if s.base_offset < end] if end > point else []
+        self._files = [s.file for s in unflushed if s.is_open or s is active]
+        self._paths = [f"{s.path}.log" for s in unflushed if not (s.is_open or s is active)]
+        self._paths += [path for s in unflushed for path in s.index_files_to_sync(sealed=s is not active)]
         self._paths += [path for path in more if path not in self._paths]
-        if log.epochs.is_file_unsynced:
-            self._paths.append(log.epochs.path)
+        if epochs.is_file_unsynced:
+            self._paths.append(epochs.path)
 
     def __call__(self) -> None:
         """Wait for the disk; changes nothing in the log.
@@ -62,15 +146,16 @@ class LogFlush:
         """
         for file in self._files:
             file.fsync()
-        log = self._log
+        segments, disk = self._segments, self._segments.disk
         for path in self._paths:
             with suppress(FileNotFoundError):
-                sync_file(log.disk, path)
+                sync_file(disk, path)
         try:
-            if self.directory_change_count > log.synced_directory_changes or log.epochs.path in self._paths:
-                log.disk.fsync_dir(log.directory)
+            is_changed = self.directory_change_count > self._state.synced_directory_changes
+            if is_changed or self._epochs.path in self._paths:
+                disk.fsync_dir(segments.directory)
             if self.syncs_parent:
-                log.disk.fsync_dir(log.directory.rpartition("/")[0])
+                disk.fsync_dir(segments.directory.rpartition("/")[0])
         except FileNotFoundError:
-            if not log.closed:  # else its directory was just renamed for deletion
+            if not self._is_closed():  # else its directory was just renamed for deletion
                 raise

@@ -1,7 +1,8 @@
-"""One partition's log: appending to it, rolling its segments and letting go of old ones.
+"""Log of one partition: appends, reads, truncation, flushes, and the offsets that bound them.
 
-What it is made of is `log_state`, reading it `readable_log`, cutting it `truncatable_log`, syncing and closing it
-`flushable_log`; opening one that exists is `recovery`'s business.
+`PartitionLog` is composed of owners, each of which alone assigns its state: segments and their files (`LogSegments`),
+leader epochs (`LeaderEpochFileCache`), producers (`ProducerStateManager`) and what the disk has (`FlushState`).
+`recovery.log_loader` opens and creates logs.
 
 Source: ``UnifiedLog.java``, ``LocalLog.java`` (apache/kafka 4.3.1).
 """
@@ -9,79 +10,205 @@ Source: ``UnifiedLog.java``, ``LocalLog.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
-from ottla.jobs.state_machine import VerificationGuard
-from ottla.log.flushable_log import FlushableLog
+from ottla.env.disk import FileSlice
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.checkpoints.leader_epoch_cache import LeaderEpochFileCache
+from ottla.log.file_names import FUTURE_DIR_SUFFIX, SWAP_FILE_SUFFIX, parse_segment_file
+from ottla.log.log_append import FollowerAppendInfo, LogAppendInfo, check_leader_batches, validate_client_batch
 from ottla.log.log_config import LogConfig
-from ottla.log.log_state import iterate_end_markers
+from ottla.log.log_flush import FlushState, LogFlush
 from ottla.log.log_validator import (
     AppendOrigin,
     ValidatedBatch,
-    check_client_batch,
     check_crc,
     check_size,
-    needs_record_validation,
     parse_single_batch,
-    run_validation,
-    validate_records,
 )
-from ottla.log.producers.producer_table import BatchMetadata
-from ottla.log.producers.transaction_verification import (
-    NO_TXN_CONTEXT,
-    TxnAppendContext,
-    clear_verification,
-    expire_verifications,
-    start_verification,
-)
-from ottla.log.segment.log_segment import LogSegment, segment_file_name
+from ottla.log.producer_state_rebuild import list_snapshot_files, producer_state_below_job, rebuild_producer_state
+from ottla.log.producers.producer_state_manager import ProducerStateManager
+from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
+from ottla.log.segment.indexes import AbortedTxn
+from ottla.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from ottla.log.segment.log_segments import LogSegments
 from ottla.wire.codec.primitives import Buffer
-from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.record_batch.batch_header import (
     CONTROL_BIT,
     LOG_OVERHEAD_BYTES,
-    TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    crc_matches,
-    iterate_batches,
-    set_max_timestamp,
     set_offset_and_epoch,
 )
-from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker
+from ottla.wire.record_batch.control_record import ControlRecordType, iterate_end_markers
 
 _CLIENT = AppendOrigin.CLIENT
 _TXN_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
+MAX_UNSYNCED_SNAPSHOT_LOG_BYTES = 1 << 20
+"""A log up to this size is read again sooner than a sync of its producer snapshot takes."""
 
 
-class LogAppendInfo(NamedTuple):
-    """What became of a batch. ``duplicate``: it was there already, at these offsets."""
+class LoadedLogOffsets(NamedTuple):
+    """Offsets of a log that was loaded or created."""
 
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    duplicate: bool = False
-
-
-class FollowerAppendInfo(NamedTuple):
-    """What became of a leader's batches."""
-
-    first_offset: int
-    last_offset: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
 
 
-class PartitionLog(FlushableLog):
-    """The log of one partition on one disk. Not thread-safe: all but running a `LogFlush` is for the node's loop."""
+class PartitionLog:
+    """The log. Not thread-safe: everything but running a `LogFlush` is for the event loop.
+
+    ``log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset``: first offset that is kept, first
+    that a read_committed reader may not see yet, first that is not committed yet, next to be written.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        segments: LogSegments,
+        epochs: LeaderEpochFileCache,
+        producers: ProducerStateManager,
+        flush_state: FlushState,
+        offsets: LoadedLogOffsets,
+        recovery_notes: Iterable[str] = (),
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.label = f"{topic}-{partition}"
+        self.topic_id = topic_id
+        self.disk = segments.disk
+        self.config = segments.config
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self.flush_state = flush_state
+        self.log_start_offset, self.log_end_offset, self.high_watermark = offsets
+        self.cleaner_offset = 0
+        """Everything below has been compacted."""
+        self.truncations = 0
+        """Number of truncations: what was read or synced before one says nothing of the records behind it."""
+        self.closed = False
+        self.closed_cleanly = False
+        """Whether the files are as a clean shutdown leaves them."""
+        self.recovery_notes = list(recovery_notes)
+        """Sentences on what recovery and truncation found and did."""
+        self.has_future_log = False
+        """Whether a future log is being filled that is to replace this one: it is not compacted then."""
+        self.is_being_replaced = False
+        """Whether that is about to happen: no flush is started, which would put this log ahead of the future one."""
+        self._warned_of_future_timestamp = False
+        self._lower_checkpoints: Callable[[int], None] | None = None
+
+    @property
+    def directory(self) -> str:
+        """Path of the partition's directory."""
+        return self.segments.directory
+
+    @property
+    def is_future(self) -> bool:
+        """Whether this is a future log, which serves no reads yet."""
+        return self.segments.directory.endswith(FUTURE_DIR_SUFFIX)
+
+    @property
+    def recovery_point(self) -> int:
+        """Offset below which everything is on the disk."""
+        return self.flush_state.recovery_point
+
+    @property
+    def unflushed_records(self) -> int:
+        """Offsets behind the last flush of the whole log that was started, as ``LocalLog.unflushedMessages``."""
+        return self.log_end_offset - self.flush_state.flush_start_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self.segments.size_bytes
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Offset up to which a read_committed consumer may read; never below the log start (``UnifiedLog``: records of
+        an open transaction may be deleted).
+        """
+        producers = self.producers
+        if not (producers.ongoing_txns or producers.completed_txns):
+            return self.high_watermark
+        unstable = producers.first_unstable_offset(self.high_watermark)
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def check_offset_order(self) -> None:
+        """Assert the order of the offsets; called after each change."""
+        assert self.log_start_offset <= self.high_watermark <= self.log_end_offset, self.describe()
+        producers = self.producers
+        if producers.ongoing_txns or producers.completed_txns:
+            assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark, self.describe()
+
+    def describe(self) -> str:
+        """Return the name and the offsets of the log, for messages."""
+        return (
+            f"{self.topic}-{self.partition}: start {self.log_start_offset}, "
+            f"high watermark {self.high_watermark}, end {self.log_end_offset}"
+        )
+
+    # ------------------------------------------------------------------ state that others set
 
     def update_config(self, settings: LogConfig) -> None:
-        """New topic settings; they hold from the next batch on."""
+        """Use other topic settings from the next batch on."""
         self.config = settings
-        for segment in self.segments:
-            segment.config = settings
+        self.segments.update_config(settings)
 
-    # ------------------------------------------------------------------ writing
+    def set_directory(self, directory: str) -> None:
+        """Take over the new name of the partition's directory. Reads of open files go on."""
+        self.segments.set_directory(directory)
+        self.epochs.set_directory(directory)
+
+    def set_checkpoints(self, lower_checkpoints: Callable[[int], None]) -> None:
+        """Have ``lower_checkpoints`` called with the offset of each truncation, before anything is removed."""
+        self._lower_checkpoints = lower_checkpoints
+
+    def set_has_future_log(self, *, begins: bool) -> None:
+        """Record that a future log is created, or given up."""
+        self.has_future_log = begins
+
+    def set_being_replaced(self, *, begins: bool) -> None:
+        """Record that the future log is about to replace this one, or is not after all."""
+        self.is_being_replaced = begins
+
+    def set_offline(self) -> None:
+        """Take the log out of service: nothing is written to it any more, and nothing of it synced or sealed."""
+        self.closed = True
+
+    def warns_of_future_timestamp(self) -> bool:
+        """Return whether to warn of timestamps far ahead: once for each log."""
+        is_first, self._warned_of_future_timestamp = not self._warned_of_future_timestamp, True
+        return is_first
+
+    def inherit_from(self, current: PartitionLog) -> None:
+        """Replace ``current`` as the partition's log: take over its settings and what it knows of producers.
+
+        The batches of a producer may be gone from the log, and a transaction may be waiting for its verification. The
+        future log has state of its own until both logs are no longer written to.
+        """
+        self.producers = current.producers
+        self._warned_of_future_timestamp = current._warned_of_future_timestamp
+        self.check_offset_order()
+
+    def raise_cleaner_offset(self, offset: int) -> None:
+        """Record that everything below ``offset`` was compacted, here or at the leader it was fetched from."""
+        self.cleaner_offset = max(self.cleaner_offset, offset)
+
+    def assign_epoch_start_offset(self, epoch: int) -> None:
+        """Lead from the log end on under ``epoch``. The first batch of the epoch writes it to the file."""
+        self.epochs.assign(epoch, self.log_end_offset, save=False)
+
+    # ------------------------------------------------------------------ appends
 
     def append_as_leader(
         self,
@@ -95,12 +222,11 @@ class PartitionLog(FlushableLog):
         at_once: bool = True,
         txn: TxnAppendContext = NO_TXN_CONTEXT,
     ) -> LogAppendInfo:
-        """Append one batch as leader: check, stamp in place, write.
+        """Append one batch as leader: check it, set its offset and epoch in place, write it.
 
-        ``header`` is what `parse_single_batch` gave for ``data``, where the caller had to look at it already.
-        ``checked`` is what `validate_records` gave for it: then records are not looked at again, unless the settings
-        have changed since. Who can wait says ``at_once=False``. ``txn``: what is known of the transaction it belongs
-        to, or ends.
+        ``header`` is the result of `parse_single_batch`, where the caller has it already. ``checked`` is the result of
+        `validate_records`: the records are not read again unless the settings changed since. ``at_once`` is False where
+        the caller can wait. ``txn`` is what is known of the transaction that the batch belongs to or ends.
 
         Raises:
             ValidationPending: not ``at_once``, and a rule must see many records; nothing was written.
@@ -112,7 +238,7 @@ class PartitionLog(FlushableLog):
         settings = self.config
         append_time = -1
         if origin is _CLIENT:
-            data, header = self._validate_client_batch(data, header, now_ms, checked, at_once=at_once)
+            data, header = validate_client_batch(data, header, settings, now_ms, self.label, checked, at_once=at_once)
             if settings.log_append_time:
                 append_time = now_ms
         else:
@@ -125,7 +251,7 @@ class PartitionLog(FlushableLog):
             raise ProtocolError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{self.topic}-{self.partition}: {text}")
         if header.producer_id >= 0:
             if header.attributes & _TXN_BITS:
-                known = self._check_transactional_batch(data, header, origin, txn)
+                known = self.producers.check_transactional_batch(data, header, txn, client=origin is _CLIENT)
             else:
                 known = self.producers.check_batch(header)
             if known is not None:
@@ -135,73 +261,18 @@ class PartitionLog(FlushableLog):
         self._append_batch(data, header, base, leader_epoch, now_ms)
         return LogAppendInfo(base, base + header.last_offset_delta, append_time)
 
-    def _check_transactional_batch(
-        self, data: Buffer, header: BatchHeader, origin: AppendOrigin, txn: TxnAppendContext
-    ) -> BatchMetadata | None:
-        """Hold a batch of a transaction, or its end, against what is known of its producer.
-
-        Raises:
-            ProtocolError: as `ProducerStateManager.check_transactional`, `ProducerStateManager.check_marker`.
-        """
-        if header.is_control:
-            for end in iterate_end_markers(header, data):
-                self.producers.check_marker(header, end, txn.transaction_version)
-            return None
-        verifying = self.verification_states.get(header.producer_id)
-        return self.producers.check_transactional(header, txn.guard, verifying, client=origin is AppendOrigin.CLIENT)
-
-    def maybe_start_transaction_verification(
-        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool
-    ) -> VerificationGuard | None:
-        """Before a transaction's coordinator is asked: the guard its first batch needs; None where one is open here.
-
-        Raises:
-            ProtocolError: INVALID_PRODUCER_EPOCH.
-        """
-        if self.producers.check_epoch(producer_id, epoch):
-            return None
-        return start_verification(self.verification_states, producer_id, epoch, sequence, now_ms, bumps=bumps)
-
-    def _validate_client_batch(
-        self,
-        data: bytearray | memoryview,
-        header: BatchHeader,
-        now_ms: int,
-        checked: ValidatedBatch | None,
-        *,
-        at_once: bool,
-    ) -> tuple[bytearray | memoryview, BatchHeader]:
-        """A client's batch, checked, as it goes into the log: the kind of time its records have is the topic's."""
-        settings = self.config
-        if checked is not None and checked.config is settings:
-            data, header, _ = checked
-        else:
-            check_client_batch(data, header, settings, self.label)
-            if needs_record_validation(header, settings, now_ms):
-                data, header, _ = run_validation(
-                    validate_records(data, header, settings, now_ms, self.label), at_once=at_once
-                )
-        if len(data) > header.size_bytes:
-            data = memoryview(data)[: header.size_bytes]
-        if settings.log_append_time:
-            attributes = header.attributes | TIMESTAMP_TYPE_BIT
-            header = set_max_timestamp(data, 0, header._replace(attributes=attributes, max_timestamp=now_ms))
-        elif header.has_log_append_time:
-            header = set_max_timestamp(data, 0, header._replace(attributes=header.attributes & ~TIMESTAMP_TYPE_BIT))
-        return data, header
-
     def append_as_follower(self, raw: Buffer, now_ms: int) -> FollowerAppendInfo | None:
-        """Append the leader's batches as they are: offsets and epochs kept. A batch cut off at the end is left out.
+        """Append the leader's batches with their offsets and epochs. A batch that is cut off at the end is left out.
 
-        The first batch must begin at the log end, or behind it where the leader's log has a hole (compaction), and each
-        further one behind the one before. None where there was no whole batch. The high watermark stays.
+        The first batch must begin at the log end, or behind it where the leader's log has a gap (compaction), and each
+        further one behind the one before. None where there is no whole batch. The high watermark stays.
 
         Raises:
             ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: nothing was written.
-            OSError: the disk failed; of that batch nothing was written, those before it are in the log.
+            OSError: the disk failed; the batches before the failed one are in the log.
         """
         view = memoryview(raw)
-        batches = self._check_leader_batches(view)
+        batches = check_leader_batches(view, self.log_end_offset, self.describe())
         for at, header in batches:
             base = header.base_offset
             if base > self.log_end_offset and not self.config.compact:
@@ -209,115 +280,77 @@ class PartitionLog(FlushableLog):
             self._append_batch(view[at : at + header.size_bytes], header, base, header.partition_leader_epoch, now_ms)
         return FollowerAppendInfo(batches[0][1].base_offset, self.log_end_offset - 1) if batches else None
 
-    def _check_leader_batches(self, view: memoryview) -> list[tuple[int, BatchHeader]]:
-        """The whole batches of a leader's answer with their positions, all of them checked."""
-        end = self.log_end_offset
-        batches = []
-        try:
-            for at, header in iterate_batches(view):
-                if header.base_offset < end or header.last_offset_delta < 0:
-                    text = f"{self.describe()}: offsets {header.base_offset} to {header.last_offset} from the leader"
-                    raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-                if not crc_matches(view, header, at):
-                    raise WireError(f"bad CRC at offset {header.base_offset}")
-                batches.append((at, header))
-                end = header.next_offset
-        except WireError as error:
-            raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"{self.describe()}: {error}") from None
-        return batches
-
     def _append_batch(self, data: Buffer, header: BatchHeader, base: int, leader_epoch: int, now_ms: int) -> None:
-        """Write a batch at the log end, whichever way it came. What else must be written comes first, so that a reader
-        never finds a batch without its epoch, or an abort marker that is missing in the transaction index.
+        """Write a batch at the log end. What else must be written comes first: a reader never finds a batch without its
+        epoch, or an abort marker that is missing in the transaction index.
 
         Raises:
-            OSError: nothing of the batch is in the log. One that says the disk failed is final.
+            OSError: nothing of the batch is in the log. An error of the disk is final.
         """
         last = base + header.last_offset_delta
-        active = self.segments[-1]
+        active = self.segments.active
         if active.should_roll(now_ms, len(data), header.max_timestamp, last):
-            active = self.roll(now_ms, base if active.exceeds_offset_range(last) else None)
+            active = self.roll(now_ms, base if last - active.base_offset > MAX_RELATIVE_OFFSET else None)
         self.epochs.assign(leader_epoch, base)
+        producers = self.producers
         if header.producer_id >= 0 and header.is_control:
             self._write_marker(active, data, header, base)
         else:
             active.append(data, last, header.max_timestamp)
             if header.producer_id >= 0:
-                self.producers.update(header, base)
-        if self.verification_states and header.is_transactional:
-            clear_verification(
-                self.verification_states, header.producer_id, header.producer_epoch, is_marker=header.is_control
-            )
+                producers.update(header, base)
+        if producers.verification_states and header.is_transactional:
+            producers.clear_verification(header)
         self.log_end_offset = last + 1
-        self.unflushed_records += header.records_count
         assert self.high_watermark <= base, self.describe()
 
     def _write_marker(self, active: LogSegment, data: Buffer, header: BatchHeader, base: int) -> None:
         ends = list(iterate_end_markers(header, data))
-        indexed = self._add_to_txn_index(active, ends, header, base)
+        aborted = self.producers.aborted_txn(header.producer_id, base)
+        is_indexed = aborted is not None and any(end.control_type == ControlRecordType.ABORT for end in ends)
+        if aborted is not None and is_indexed:
+            _ = active.file  # opened now: after the entry is written only the disk itself may fail
+            self.segments.add_aborted_txn(aborted, is_new=True)
         try:
             active.append(data, base + header.last_offset_delta, header.max_timestamp)
         except OSError as error:
-            if indexed:  # an entry without its marker: only a recovery puts that right
+            if is_indexed:  # an index entry without its marker: only recovery repairs that
                 self.set_offline()
                 raise OSError(errno.EIO, f"{self.describe()}: no marker could be written: {error}") from error
             raise
         for end in ends:
             self.producers.end_transaction(header, base, end.control_type, end.coordinator_epoch)
 
-    def _add_to_txn_index(
-        self, active: LogSegment, ends: list[EndTransactionMarker], header: BatchHeader, base: int
-    ) -> bool:
-        """Enter what a marker aborts into the transaction index; says whether there was anything."""
-        aborted = self.producers.aborted_txn(header.producer_id, base)
-        if aborted is None or not any(end.control_type == ControlRecordType.ABORT for end in ends):
-            return False
-        _ = active.file  # opened now: after the entry is written only the disk itself may fail
-        if not active.aborted_txns:
-            self.directory_changes += 1
-        active.add_aborted_txn(aborted)
-        return True
-
-    def assign_epoch_start_offset(self, epoch: int) -> None:
-        """Take the lead from the log end on, under ``epoch``. Its first batch writes it down."""
-        self.epochs.assign(epoch, self.log_end_offset, save=False)
-
     def roll(self, now_ms: int, base_offset: int | None = None) -> LogSegment:
-        """Begin a new segment at the log end, or behind it where the first batch does; the old one's indexes and a
-        producer snapshot are written.
+        """Begin a new segment at the log end, or at ``base_offset`` behind it; write the indexes of the old one and a
+        producer snapshot.
 
         Raises:
-            OSError: the old segment goes on.
+            OSError: the old segment stays active.
         """
         base = self.log_end_offset if base_offset is None else base_offset
-        old = self.active_segment
+        old = self.segments.active
         old.write_index_files()
-        self.write_producer_snapshot(base)
-        self.directory_changes += 1
-        try:
-            segment = LogSegment.create(self.disk, self.directory, base, self.config, now_ms)
-        except OSError:
-            for suffix in (".log", ".index", ".timeindex"):  # what the old one goes on with would reach behind it
-                with suppress(OSError):
-                    self.disk.unlink(f"{self.directory}/{segment_file_name(base, suffix)}")
-            raise
-        self.recovery_point = min(self.recovery_point, old.base_offset)  # its indexes are not synced as its batches are
-        self.add_segment(segment)
+        self.producers.write_snapshot(self.disk, self.directory, base)
+        segment = self.segments.roll(base, now_ms)
+        self.flush_state.lower(old.base_offset)  # its indexes are not synced as its batches are
         return segment
 
     def roll_past_gap(self, offset: int, now_ms: int) -> None:
-        """End in an empty segment behind a hole, as a log of which the last records were compacted away: up to there.
+        """Move the log end to ``offset``, in an empty segment: all records up to there were compacted away.
 
         Raises:
-            OSError: the log ends where it did.
+            OSError: the log end stays.
         """
         assert offset > self.log_end_offset, self.describe()
         self.raise_cleaner_offset(offset)
         self.roll(now_ms, offset)
         self.log_end_offset = offset
 
+    # ------------------------------------------------------------------ offsets
+
     def set_high_watermark(self, offset: int) -> bool:
-        """Move the high watermark forward; says whether it moved."""
+        """Move the high watermark forward; return whether it moved."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         if offset <= self.high_watermark:
@@ -328,9 +361,9 @@ class PartitionLog(FlushableLog):
         return True
 
     def follow_high_watermark(self, offset: int) -> bool:
-        """Take the leader's high watermark as far as this log reaches, downwards too; says whether it is another now.
+        """Take over the leader's high watermark as far as this log reaches, downwards too; return whether it changed.
 
-        A new leader may know of less than the one before it; what was committed is there all the same (R319).
+        A new leader may know of a lower one than the leader before it; what was committed is in its log all the same.
         """
         offset = max(min(offset, self.log_end_offset), self.log_start_offset)
         if offset == self.high_watermark:
@@ -340,9 +373,9 @@ class PartitionLog(FlushableLog):
         return True
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Move the log start forward, never above the high watermark; says whether it moved.
+        """Move the log start forward, never above the high watermark; return whether it moved.
 
-        The caller writes the checkpoint, then drops segments.
+        The caller writes the checkpoint, then deletes segments.
 
         Raises:
             OSError: the epoch file could not be written; the log start stays.
@@ -355,11 +388,228 @@ class PartitionLog(FlushableLog):
         self.check_offset_order()
         return True
 
-    def expire_producers_job(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
-        """Forget producers that have been silent for ``producer.id.expiration.ms``, pausing among very many."""
-        expire_verifications(self.verification_states, now_ms, expiration_ms)
-        return self.producers.expire_job(now_ms, expiration_ms)
+    def delete_segments_below_start(self, now_ms: int) -> None:
+        """Run `delete_segments_below_start_job` at once."""
+        for _ in self.delete_segments_below_start_job(now_ms):
+            pass
 
-    def raise_cleaner_offset(self, offset: int) -> None:
-        """Everything below ``offset`` was compacted, here or at the leader it came from: offsets may be missing."""
-        self.cleaner_offset = max(self.cleaner_offset, offset)
+    def delete_segments_below_start_job(self, now_ms: int) -> Iterator[None]:
+        """Retire segments that end below the log start; ends where the log is closed in a pause."""
+        while not self.closed and self.segments.retire_oldest_below(self.log_start_offset, now_ms):
+            yield
+
+    # ------------------------------------------------------------------ reads
+
+    def check_readable(self, offset: int) -> None:
+        """Raise OFFSET_OUT_OF_RANGE unless ``log start <= offset <= log end``."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not in {self.log_start_offset} to {self.log_end_offset}",
+            )
+
+    def read(self, offset: int, max_bytes: int, upper_offset: int, *, at_least_one: bool) -> FileSlice | None:
+        """Return a range of one segment: from the batch that holds ``offset``, at most ``max_bytes``, below
+        ``upper_offset``.
+
+        The range begins with a whole batch; a later batch may be cut off at ``max_bytes``. A first batch larger than
+        ``max_bytes`` is returned whole with ``at_least_one`` and not at all without it: consumers fail on a partition
+        whose records hold no whole batch. None if there is nothing to read.
+
+        Source: ``LogSegment.read``, ``ReplicaManager.readFromLog`` (``minOneMessage``, ``firstEntryIncomplete``).
+
+        Raises:
+            ProtocolError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE for what is damaged; UNKNOWN_SERVER_ERROR for a negative
+                ``max_bytes``, as Kafka.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            self.check_readable(offset)
+        if offset >= upper_offset:
+            return None
+        is_bounded = upper_offset < self.log_end_offset
+        return self.segments.read(offset, max_bytes, upper_offset, is_bounded=is_bounded, at_least_one=at_least_one)
+
+    def bytes_between(self, offset: int, upper_offset: int) -> int | None:
+        """Return the number of bytes from the batch that holds ``offset`` up to ``upper_offset``.
+
+        None if ``upper_offset`` lies in a later segment, or if the batch cannot be read: a fetch is answered then.
+
+        Source: ``LogOffsetMetadata.onOlderSegment``, ``LogOffsetMetadata.positionDiff``.
+        """
+        if offset >= upper_offset or offset < self.log_start_offset:
+            return 0
+        return self.segments.bytes_between(offset, None if upper_offset >= self.log_end_offset else upper_offset)
+
+    def aborted_txns_in_slice(self, part: FileSlice, offset: int) -> list[AbortedTxn]:
+        """Return the aborted transactions that a reader of ``part`` must skip (`LogSegments.aborted_txns_in_slice`)."""
+        return self.segments.aborted_txns_in_slice(part, offset, self.log_end_offset)
+
+    def producer_state_below_job(self, offset: int) -> Generator[None, None, ProducerStateManager | None]:
+        """Return the producer state as of ``offset`` for `truncate_to`; None where it cannot be read or the log changed
+        in a pause: the truncation then reads it itself.
+        """
+        before = [self.truncations, self.log_end_offset, self.log_start_offset, *self.segments]
+        states = yield from producer_state_below_job(self.segments, self.log_start_offset, offset)
+        after = [self.truncations, self.log_end_offset, self.log_start_offset, *self.segments]
+        return states if after == before else None
+
+    # ------------------------------------------------------------------ truncation
+
+    def truncate_to(self, offset: int, now_ms: int, producers: ProducerStateManager | None = None) -> int:
+        """Remove every batch that reaches to ``offset`` or behind it; return the log end.
+
+        A crash at any point leaves a log that recovery reads right: first the recovery point is lowered, in its file
+        too; then files go, the newest first. Batches stay whole: a truncation in the middle of a batch removes it.
+        ``producers`` is the result of `producer_state_below_job`; else all batches since the last roll are read.
+
+        Raises:
+            OSError: before anything was removed, or final: then the log is out of service.
+        """
+        assert offset >= 0
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(offset)
+            return self.log_end_offset
+        if offset < self.segments.base_offsets[0]:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return offset
+        self._prepare_truncation(offset)
+        with self.offline_on_error("not truncated to the end"):
+            self.log_end_offset, damage = self.segments.truncate_to(offset)
+            if damage is not None:
+                self.recovery_notes.append(damage)
+            end = self.log_end_offset
+            self.flush_state.on_truncated(end)
+            self.high_watermark = min(self.high_watermark, end)
+            self.log_start_offset = min(self.log_start_offset, end)
+            self.cleaner_offset = min(self.cleaner_offset, end)
+            self.epochs.truncate_from_end(end)
+            if producers is None and not self.producers.producers and self.producers.last_txn_end_offset < end:
+                producers = self.producers
+            self.producers = rebuild_producer_state(
+                self.segments, self.log_start_offset, end, self.recovery_notes, known=producers
+            )
+            self.producers.verification_states.clear()
+        self.check_offset_order()
+        return end
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Remove everything; the log is empty, and starts and ends at ``offset``.
+
+        Raises:
+            OSError: before anything was removed, or final: then the log is out of service.
+        """
+        assert offset >= 0
+        self._prepare_truncation(offset)
+        with self.offline_on_error("not truncated to the end"):
+            self.segments.remove_from(0)
+            self.segments.create(offset, now_ms)
+            self.log_end_offset = self.log_start_offset = self.high_watermark = self.cleaner_offset = offset
+            self.epochs.clear()
+            self.producers = ProducerStateManager()
+            for name in list_snapshot_files(self.disk, self.directory):
+                self.disk.unlink(f"{self.directory}/{name}")
+        self.check_offset_order()
+
+    def _prepare_truncation(self, offset: int) -> None:
+        """Lower all that names an offset above the truncation: later appends there would be believed without a scan."""
+        self.flush_state.lower(offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        if self._lower_checkpoints is not None:
+            self._lower_checkpoints(offset)
+        self.flush_state.on_truncated(offset)
+        self.truncations += 1
+        # A segment swap may be under way: a crash would bring back what is removed now.
+        for name in self.disk.list_files(self.directory):
+            file = parse_segment_file(name)
+            if file is not None and file.state == SWAP_FILE_SUFFIX:
+                self.disk.unlink(f"{self.directory}/{name}")
+
+    @contextmanager
+    def offline_on_error(self, problem: str) -> Iterator[None]:
+        """Take the log out of service for good on an error: half a change of its files cannot be continued.
+
+        Raises:
+            OSError: EIO, with ``problem``.
+        """
+        try:
+            yield
+        except (OSError, CorruptFile) as error:
+            self.set_offline()
+            raise OSError(errno.EIO, f"{self.describe()}: {problem}: {error}") from error
+
+    # ------------------------------------------------------------------ flush and close
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether something awaits its sync, and the log was not used since the last `close_idle_files`."""
+        return self.log_end_offset > self.recovery_point and not self.segments.active.used_since_idle_check
+
+    def close_idle_files(self) -> None:
+        """Close the files that were not used since the last call."""
+        self.segments.close_idle_files(self.recovery_point, self.log_end_offset)
+
+    def start_flush(self, end: int, more: Iterable[str] = ()) -> LogFlush:
+        """Return the flush of all below ``end`` and of all files' names: run it in a thread, then `complete_flush`.
+
+        ``more`` are paths of other files to sync.
+
+        Raises:
+            OSError: a file cannot be opened.
+        """
+        flush = LogFlush(self.segments, self.epochs, self.flush_state, end, self.truncations, lambda: self.closed, more)
+        if end >= self.log_end_offset:
+            self.flush_state.on_flush_started(self.log_end_offset)
+        return flush
+
+    def complete_flush(self, flush: LogFlush) -> int:
+        """Take over a flush that ran; return the recovery point."""
+        self.epochs.on_synced(flush.epoch_file_writes)
+        return self.flush_state.on_flushed(flush, self.truncations, self.segments.active.base_offset)
+
+    def flush(self, more: Iterable[str] = ()) -> None:
+        """Make everything appended so far survive a power cut.
+
+        Raises:
+            OSError: final; the directory must go offline.
+        """
+        is_epoch_file_needed = self.epochs.is_file_unsynced and self.log_end_offset > self.log_start_offset
+        if is_epoch_file_needed or self.flush_state.is_flush_needed(self.log_end_offset, self.segments):
+            flush = self.start_flush(self.log_end_offset, more)
+            flush()
+            self.complete_flush(flush)
+
+    def close(self) -> None:
+        """Flush the log and write what the next start will believe: the state of a clean shutdown.
+
+        A log that did not change costs nothing, and for one that never held a record nothing is synced: it is created
+        again.
+
+        Raises:
+            OSError: the log is closed, but not cleanly.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        if self.log_end_offset > 0:
+            self._write_closing_files()
+        self.flush_state.on_sealed(self.log_end_offset)
+        self.closed_cleanly = True
+        self.segments.close()
+
+    def _write_closing_files(self) -> None:
+        paths: list[str] = []
+        is_changed = self.flush_state.sealed_end_offset != self.log_end_offset
+        if is_changed:
+            path = self.producers.write_snapshot(self.disk, self.directory, self.log_end_offset)
+            if self.producers.producers or self.size_bytes > MAX_UNSYNCED_SNAPSHOT_LOG_BYTES:
+                paths.append(path)  # else a torn one, which its checksum tells, costs next to nothing
+        if is_changed and self.truncations:
+            paths.append(f"{self.segments.active.path}.log")  # all of it may be synced but for the truncation
+        paths += self.segments.write_stale_indexes(is_active_changed=is_changed)
+        if is_changed or paths:
+            self.segments.record_directory_change()
+        self.flush(paths)
+
+    def close_files(self) -> None:
+        """Close the files, nothing else."""
+        self.segments.close()

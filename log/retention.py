@@ -32,8 +32,7 @@ def newest_record_ms(log: PartitionLog, segment: LogSegment, now_ms: int) -> int
     if 0 <= claimed <= now_ms or (claimed >= 0 and log.config.retention_by_claimed_time):
         return claimed
     written = log.disk.stat(segment.path + ".log").mtime_ms
-    if claimed > written + MAX_CLOCK_SKEW_MS and not log.warned_of_future_timestamp:
-        log.warned_of_future_timestamp = True
+    if claimed > written + MAX_CLOCK_SKEW_MS and log.warns_of_future_timestamp():
         logger.warning(
             "%s-%d holds a record that claims a time of %.1f days after it was written; retention goes by the time "
             "of writing. Set ottla.retention.claimed.time=true on the topic to have it kept until then, as Kafka does",
@@ -49,7 +48,7 @@ def count_expired_segments(log: PartitionLog, now_ms: int) -> int:
     left = log.size_bytes
     for number, segment in enumerate(log.segments):
         last = number + 1 == len(log.segments)
-        end = log.log_end_offset if last else log.base_offsets[number + 1]
+        end = log.log_end_offset if last else log.segments.base_offsets[number + 1]
         if end > log.high_watermark or (last and segment.size_bytes == 0):
             break
         below_start = not last and end <= log.log_start_offset
@@ -77,4 +76,4 @@ def log_start_after_retention(log: PartitionLog, now_ms: int) -> int | None:
         return None
     if count == len(log.segments):
         log.roll(now_ms)
-    return log.base_offsets[count]
+    return log.segments.base_offsets[count]

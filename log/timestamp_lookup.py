@@ -61,7 +61,7 @@ def find_offset_by_timestamp_job(log: PartitionLog, timestamp: int, upper_offset
     """
     offset = log.log_start_offset
     while offset < log.log_end_offset and not log.closed:
-        segment = log.segment_for(offset)
+        segment = log.segments.segment_for(offset)
         segment.load_max_timestamp()
         found = None
         if segment.max_timestamp >= timestamp:
@@ -69,10 +69,10 @@ def find_offset_by_timestamp_job(log: PartitionLog, timestamp: int, upper_offset
             if log.closed:
                 break
         if found is None:
-            number = bisect_right(log.base_offsets, offset)
-            if number == len(log.base_offsets):
+            number = bisect_right(log.segments.base_offsets, offset)
+            if number == len(log.segments.base_offsets):
                 break
-            offset = log.base_offsets[number]
+            offset = log.segments.base_offsets[number]
         else:
             raw, header = found
             record = yield from records.find_first_by_timestamp_job(raw, header, timestamp, log.log_start_offset)
@@ -124,13 +124,13 @@ def find_max_timestamp_job(log: PartitionLog) -> TimestampLookupJob:
     Neither the log start nor the high watermark bounds the look-up: the caller compares the offset, as Kafka does.
     """
     best, base = None, -1
-    while not log.closed and (number := bisect_right(log.base_offsets, base)) < len(log.base_offsets):
-        segment, base = log.segments[number], log.base_offsets[number]
+    while not log.closed and (number := bisect_right(log.segments.base_offsets, base)) < len(log.segments.base_offsets):
+        segment, base = log.segments[number], log.segments.base_offsets[number]
         segment.load_max_timestamp()
         if best is None or segment.max_timestamp > best.max_timestamp:
             best = segment
         yield None
-    if best is None or best.max_timestamp < 0 or log.closed or log.segment_for(best.base_offset) is not best:
+    if best is None or best.max_timestamp < 0 or log.closed or log.segments.segment_for(best.base_offset) is not best:
         return None
     found = best.locate(best.max_timestamp_offset)
     if found is None:

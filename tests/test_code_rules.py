@@ -20,6 +20,7 @@ MAX_FUNCTION_LINES = 60
 LONG_FILES = {
     "broker/dispatch/api_registry.py": "one table: a row for each of Kafka's 89 APIs",
     "broker/replication/hosted_partition.py": "a hosted partition and the change of its ISR refer to each other",
+    "log/partition_log.py": "one class: appends, truncation and flushes move the same offsets in one order",
 }
 # Below each field of a message class stands its explanation, which the compiler drops: such a module is as long as the
 # message has fields, and no code in it grows with that.
@@ -145,10 +146,11 @@ def test_every_module_says_what_it_is_for() -> None:
 def log_attributes() -> set[str]:
     from ottla.env.memory_disk import MemoryDisk
     from ottla.log.log_config import LogConfig
-    from ottla.log.partition_log import PartitionLog
+    from ottla.log.recovery.log_loader import create_log
 
     disk = MemoryDisk(random.Random(0), lambda: 0).session()
-    return set(vars(PartitionLog(disk, "/t-0", "t", 0, LogConfig())))
+    log = create_log(disk, "/t-0", "t", 0, bytes(16), LogConfig(), 0)
+    return {*vars(log), *vars(log.segments), *log.flush_state.__slots__}
 
 
 def assigned_to_logs(tree: ast.Module, attributes: set[str]) -> list[int]:
@@ -180,13 +182,13 @@ def assigned_to_logs(tree: ast.Module, attributes: set[str]) -> list[int]:
             if isinstance(name, ast.Constant) and name.value in attributes:
                 lines.append(node.lineno)
         lines += [node.lineno for target in targets if of_a_log(target)]
-    return lines
+    return sorted(set(lines))
 
 
 def test_only_the_log_assigns_a_logs_attributes() -> None:
     attributes = log_attributes()
     assert {"log_start_offset", "high_watermark", "recovery_point"} <= attributes
-    planted = ("log.closed = True", "replica.log.high_watermark = 3", "log.base_offsets[0] = 1")
+    planted = ("log.closed = True", "replica.log.high_watermark = 3", "log.segments.base_offsets[0] = 1")
     planted += ("x.recovery_point += 1",)
     for line in (*planted, "log.epochs.assign(1, 2)", "a, log.topic_id = 1, 2", "setattr(log, 'closed', True)"):
         assert assigned_to_logs(ast.parse(line), attributes) == [1], line
@@ -241,6 +243,49 @@ def test_only_its_owner_assigns_raft_state(package: str) -> None:
         for line, target in assignments_to_other_objects(ast.parse(path.read_text())):
             if (path.name, target.partition(".")[0]) not in exceptions:
                 found.append(f"{path.relative_to(ROOT)}:{line}: {target}")
+    assert not found, "\n".join(found)
+
+
+LOG_OWNERS = {
+    "log/partition_log.py": "PartitionLog",
+    "log/log_flush.py": "FlushState",
+    "log/segment/log_segments.py": "LogSegments",
+    "log/segment/log_segment.py": "LogSegment",
+    "log/producers/producer_state_manager.py": "ProducerStateManager",
+    "log/checkpoints/leader_epoch_cache.py": "LeaderEpochFileCache",
+    "log/checkpoints/log_start_offset_checkpoint.py": "LogStartOffsetCheckpoint",
+    "log/checkpoints/cleaner_offset_checkpoint.py": "CleanerOffsetCheckpoint",
+    "log/directory/checkpoint_store.py": "CheckpointStore",
+}
+
+
+def assigned_fields(tree: ast.AST) -> list[tuple[str, str, int]]:
+    """Return (owner, field, line) of each assignment to an attribute."""
+    targets = [node.targets for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    targets += [[node.target] for node in ast.walk(tree) if isinstance(node, ast.AugAssign | ast.AnnAssign)]
+    nodes = [node for some in targets for target in some for node in ast.walk(target)]
+    return [
+        (ast.unparse(node.value), node.attr, node.lineno)
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    ]
+
+
+def test_each_owner_of_a_logs_state_alone_assigns_its_fields() -> None:
+    fields = {}
+    for name, owner in LOG_OWNERS.items():
+        classes = [node for node in ast.walk(ast.parse((ROOT / name).read_text())) if isinstance(node, ast.ClassDef)]
+        (cls,) = [node for node in classes if node.name == owner]
+        fields[name] = {field for target, field, _ in assigned_fields(cls) if target == "self"}
+    assert "recovery_point" in fields["log/log_flush.py"]
+    found = []
+    for path in sources():
+        name = str(path.relative_to(ROOT))
+        if name.startswith("log/") and "/tests/" not in name:
+            assigned = assigned_fields(ast.parse(path.read_text()))
+            own = {field for target, field, _ in assigned if target == "self"}
+            foreign = set().union(*(some for owner, some in fields.items() if owner != name)) - own
+            found += [f"{name}:{line} {target}.{field}" for target, field, line in assigned if field in foreign]
     assert not found, "\n".join(found)
 
 

@@ -19,7 +19,6 @@ from ottla.jobs.state_machine import (
     TransactionCompletion,
     TransactionContext,
 )
-from ottla.log.log_state import iterate_end_markers
 from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
 from ottla.wire.codec import compiler
 from ottla.wire.codec.decode_budget import DecodeBudget
@@ -29,7 +28,7 @@ from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.batch_header import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader
-from ottla.wire.record_batch.control_record import ControlRecordType, build_end_transaction_batch
+from ottla.wire.record_batch.control_record import ControlRecordType, build_end_transaction_batch, iterate_end_markers
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")

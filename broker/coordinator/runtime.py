@@ -261,7 +261,7 @@ class CoordinatorRuntime(Generic[R]):
         """The next batches: each time from where we are, as files may be exchanged while others have the loop."""
         out: list[tuple[BatchHeader, memoryview]] = []
         log, size = shard.replica.log, 0
-        for header, raw in log.batches(at) if at < log.log_end_offset else ():
+        for header, raw in log.segments.batches(at) if at < log.log_end_offset else ():
             if header.next_offset <= at:
                 continue
             out.append((header, raw))

@@ -21,8 +21,9 @@ from ottla.broker.replication.partition_state import (
     PartitionRole,
 )
 from ottla.controller.metadata.image import PartitionRegistration
+from ottla.log.log_append import LogAppendInfo
 from ottla.log.log_validator import AppendOrigin, ValidatedBatch
-from ottla.log.partition_log import LogAppendInfo, PartitionLog
+from ottla.log.partition_log import PartitionLog
 from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import ErrorCode, ProtocolError

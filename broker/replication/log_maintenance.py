@@ -20,9 +20,9 @@ from ottla.env.disk import is_transient
 from ottla.env.env import Env, ThreadPool
 from ottla.jobs.job import Job, run_in_background
 from ottla.log.directory.log_directory import LogDirectory
-from ottla.log.log_state import remove_files
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import log_start_after_retention
+from ottla.log.segment.log_segments import remove_files
 
 CHECKPOINT_INTERVAL_S = 5.0
 INITIAL_RETENTION_DELAY_S = 30.0
@@ -84,11 +84,11 @@ class LogMaintenance:
         if log.closed or log.is_being_replaced:
             return
         due = self._last_sync_ms.get(log, 0) + log.config.flush_ms <= self._env.monotonic_ms()
-        end = log.log_end_offset if due or log.is_idle else log.active_segment.base_offset
+        end = log.log_end_offset if due or log.is_idle else log.segments.active.base_offset
         if log.recovery_point < end:
             yield self._sync_below(log, end)
             self._last_sync_ms[log] = self._env.monotonic_ms()
-        gone = [] if log.closed else log.pop_deletable_files(self._env.now_ms())
+        gone = [] if log.closed else log.segments.pop_deletable_files(self._env.now_ms())
         if gone:  # to give the blocks of large files back takes the disk a while
             yield self._env.in_thread(partial(remove_files, log.disk, gone), ThreadPool.REMOVAL)
         if not log.closed:
@@ -127,7 +127,7 @@ class LogMaintenance:
         for directory in self._log_dirs.online:
             due = []
             for log in [x for x in directory.logs.values() if not x.is_future]:
-                yield from log.expire_producers_job(self._env.now_ms(), self._producer_expiration_ms)
+                yield from log.producers.expire_job(self._env.now_ms(), self._producer_expiration_ms)
                 try:
                     start = None if log.closed else log_start_after_retention(log, self._env.now_ms())
                     if start is not None and log.maybe_increment_log_start_offset(start):

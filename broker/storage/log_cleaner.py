@@ -100,7 +100,7 @@ class LogCleaner:
             unchanged = (
                 not log.closed
                 and log.truncations == cuts
-                and log.base_offsets[: len(plan.base_offsets)] == plan.base_offsets
+                and log.segments.base_offsets[: len(plan.base_offsets)] == plan.base_offsets
             )
             if unchanged and not passing:
                 logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)

@@ -211,7 +211,7 @@ def response_of(ticket: PendingBrokerRequest) -> Any:
 def states(node: TransactionCoordinatorNode) -> list[tuple[str, TransactionState | None, int]]:
     """What stands in the log: id, state (None for a tombstone), epoch."""
     out = []
-    for header, raw in node.replica.log.batches(0):
+    for header, raw in node.replica.log.segments.batches(0):
         for record in r.iterate_records(raw, header):
             found = tr.decode(record.key, record.value)
             assert found is not None

@@ -131,7 +131,7 @@ class TransactionVerifier:
         for at, sequence in wanted.sequences.items():
             try:
                 log = self._dependencies.replicas.leader(*at).log
-                guard = log.maybe_start_transaction_verification(
+                guard = log.producers.maybe_start_verification(
                     wanted.producer_id, wanted.epoch, sequence, now_ms, bumps=adds
                 )
             except ProtocolError as error:

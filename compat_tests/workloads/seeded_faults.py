@@ -15,7 +15,7 @@ from ottla.broker.handlers.offsets import list_offsets
 from ottla.cli.main import main
 from ottla.env.disk import FileSlice
 from ottla.log import log_validator
-from ottla.log.readable_log import ReadableLog
+from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.record_batch import compression
 from ottla.wire.record_batch.compression import CompressionType
@@ -23,7 +23,7 @@ from ottla.wire.record_batch.compression import CompressionType
 
 def cut_off_first_batch() -> None:
     """After the first partition with records, Fetch cuts off a batch that is larger than what is left."""
-    real = ReadableLog.read
+    real = PartitionLog.read
 
     def read(self: Any, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> FileSlice | None:
         found = real(self, offset, max_bytes, upper, at_least_one=at_least_one)
@@ -32,7 +32,7 @@ def cut_off_first_batch() -> None:
         whole = real(self, offset, max_bytes, upper, at_least_one=True)
         return None if whole is None else FileSlice(whole.file, whole.offset, min(max_bytes, len(whole)))
 
-    ReadableLog.read = read  # type: ignore[method-assign]
+    PartitionLog.read = read  # type: ignore[method-assign]
 
 
 def unbounded_max_timestamp() -> None:

@@ -69,7 +69,7 @@ def metadata_log(ground: ControllerFixture) -> PartitionLog:
 
 def written(ground: ControllerFixture) -> list[tuple[int, Message]]:
     """(offset, record) of all there is in the metadata log."""
-    return [found for header, raw in metadata_log(ground).batches() for found in decode_batch(header, raw)]
+    return [found for header, raw in metadata_log(ground).segments.batches() for found in decode_batch(header, raw)]
 
 
 @virtual
@@ -110,7 +110,7 @@ async def test_a_clean_stop_seals_the_metadata_log() -> None:
         assert not log.closed
         controller.close()
         assert log.closed
-        assert log.sealed_end_offset == log.log_end_offset
+        assert log.flush_state.sealed_end_offset == log.log_end_offset
 
 
 @virtual

@@ -36,13 +36,13 @@ def find_log_to_clean(log: PartitionLog, now_ms: int) -> LogToClean | None:
         return None
     first_dirty = max(log.cleaner_offset, log.log_start_offset)
     # Whole segments only: the one in which something may still change is left alone.
-    end = log.segment_for(min(log.active_segment.base_offset, log.last_stable_offset)).base_offset
+    end = log.segments.segment_for(min(log.segments.active.base_offset, log.last_stable_offset)).base_offset
     clean_bytes = dirty_bytes = 0
     oldest_ms: int | None = None
     for number, segment in enumerate(log.segments[:-1]):
         if segment.base_offset >= end:
             break
-        if log.base_offsets[number + 1] <= first_dirty:
+        if log.segments.base_offsets[number + 1] <= first_dirty:
             clean_bytes += segment.size_bytes
             continue
         segment.load_max_timestamp()
@@ -71,12 +71,12 @@ def plan_compaction(found: LogToClean, now_ms: int, map_bytes: int) -> Compactio
     log = found.log
     return CompactionPlan(
         log.directory,
-        [base for base in log.base_offsets[:-1] if base < found.first_uncleanable_offset],
+        [base for base in log.segments.base_offsets[:-1] if base < found.first_uncleanable_offset],
         found.first_dirty_offset,
         found.first_uncleanable_offset,
         log.config,
         now_ms,
         bytes(log.producers.producers.snapshot_body),
-        log.collect_aborted_txns(log.log_start_offset, found.first_uncleanable_offset),
+        log.segments.collect_aborted_txns(log.log_start_offset, found.first_uncleanable_offset),
         map_bytes,
     )

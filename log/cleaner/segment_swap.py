@@ -17,10 +17,6 @@ Source: ``LocalLog.replaceSegments`` (apache/kafka 4.3.1), which syncs the direc
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from ottla.env.disk import Disk
 from ottla.log.cleaner.compaction import CleanedSegment
 from ottla.log.file_names import CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX
@@ -52,11 +48,11 @@ class SegmentSwap:
     def _find_sources(self, done: CleanedSegment) -> list[LogSegment] | None:
         """The segments a new one stands for, neighbours in the log; None where the log has changed since."""
         log = self._log
-        if log.closed or log.truncations != self._truncations or done.sources[0] not in log.base_offsets:
+        if log.closed or log.truncations != self._truncations or done.sources[0] not in log.segments.base_offsets:
             return None
-        at = log.base_offsets.index(done.sources[0])
+        at = log.segments.base_offsets.index(done.sources[0])
         sources = log.segments[at : at + len(done.sources)]
-        unchanged = [s.base_offset for s in sources] == done.sources and sources[-1] is not log.active_segment
+        unchanged = [s.base_offset for s in sources] == done.sources and sources[-1] is not log.segments.active
         return sources if unchanged else None
 
     def add_swap_suffix(self) -> bool:
@@ -101,15 +97,15 @@ class SegmentSwap:
             for done, sources in zip(self._cleaned, found, strict=True)
             if sources
         ]
-        with self._set_offline_on_error():
+        with log.offline_on_error("not exchanged to the end"):
             for new, sources in pairs:
                 for source in sources:
                     if source.base_offset == new.base_offset:
                         source.detach_file()
                     else:
-                        log.retire_segment(source, now_ms)
+                        log.segments.retire(source, now_ms)
                         self.removes_base_offsets = True
-                log.replace_segments(log.base_offsets.index(new.base_offset), len(sources), [new])
+                log.segments.replace(log.segments.base_offsets.index(new.base_offset), len(sources), [new])
                 self._new.append(new)
         return True
 
@@ -120,15 +116,6 @@ class SegmentSwap:
             log.disk, log.directory, done.base_offset, log.config, created_ms, SWAP_FILE_SUFFIX
         )
 
-    @contextmanager
-    def _set_offline_on_error(self) -> Iterator[None]:
-        """Half an exchange cannot be gone on with: the next pass would read old files under the names of new ones."""
-        try:
-            yield
-        except OSError as error:
-            self._log.set_offline()
-            raise OSError(errno.EIO, f"{self._log.describe()}: not exchanged to the end: {error}") from error
-
     def remove_swap_suffix(self) -> None:
         """Give the new segments their names. The caller syncs the log's names then.
 
@@ -136,7 +123,7 @@ class SegmentSwap:
             OSError: final: the log is out of service.
         """
         log = self._log
-        with self._set_offline_on_error():
+        with log.offline_on_error("not exchanged to the end"):
             for new in self._new:
                 if log.closed or new not in log.segments:
                     continue  # removed since: its files bear other names already
@@ -144,7 +131,7 @@ class SegmentSwap:
                     log.disk.unlink(f"{new.path}.txnindex")
                 rename_files(log.disk, new.path, SWAP_FILE_SUFFIX, "")
                 new.unpin()
-        log.record_directory_change()
+        log.segments.record_directory_change()
 
 
 def swap_segments(log: PartitionLog, cleaned: list[CleanedSegment], now_ms: int) -> bool:

@@ -49,7 +49,7 @@ class CheckpointEntries(NamedTuple):
 def offsets_to_checkpoint(log: PartitionLog) -> CheckpointedOffsets:
     """Return what the checkpoints are to hold of a log now."""
     start = log.log_start_offset
-    return CheckpointedOffsets(log.recovery_point, start, log.high_watermark, start > log.base_offsets[0])
+    return CheckpointedOffsets(log.recovery_point, start, log.high_watermark, start > log.segments.base_offsets[0])
 
 
 def _format_lines(log: PartitionLog, offsets: CheckpointedOffsets) -> CheckpointEntries:

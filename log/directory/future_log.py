@@ -115,7 +115,7 @@ def skip_compacted_tail(future: PartitionLog, current: PartitionLog, now_ms: int
         ProtocolError: CORRUPT_MESSAGE: something should be there; OSError: the disk failed.
     """
     end = current.log_end_offset
-    if current.active_segment.base_offset < end:
+    if current.segments.active.base_offset < end:
         raise missing_data_error(future, current)
     future.roll_past_gap(end, now_ms)
     future.epochs.copy_from(current.epochs)  # of some nothing else may be left
@@ -156,9 +156,7 @@ def replace_current_with_future_log(
     future.update_config(current.config)
     future.epochs.copy_from(current.epochs)
     rename_to_current(directory, future)
-    future.producers, future.verification_states = current.producers, current.verification_states
-    future.warned_of_future_timestamp = current.warned_of_future_timestamp
-    future.check_offset_order()
+    future.inherit_from(current)
 
 
 def rename_to_current(directory: LogDirectory, future: PartitionLog) -> None:
@@ -174,7 +172,7 @@ def rename_to_current(directory: LogDirectory, future: PartitionLog) -> None:
     assert directory.checkpoints.is_cleaner_offset_synced(future), (
         f"{future.describe()}, compacted below {future.cleaner_offset}"
     )
-    if future.log_start_offset > future.base_offsets[0]:
+    if future.log_start_offset > future.segments.base_offsets[0]:
         directory.checkpoints.write_log_start_offsets([future])
     path = f"{directory.path}/{future.label}"
     directory.disk.rename(future.directory, path)

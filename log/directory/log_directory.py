@@ -219,11 +219,11 @@ class LogDirectory:
         Raises:
             OSError: final.
         """
-        new = [log for log in self.logs.values() if log.is_directory_unsynced and not log.closed]
+        new = [log for log in self.logs.values() if log.flush_state.is_directory_unsynced and not log.closed]
         if new:
             self.disk.fsync_dir(self.path)
         for log in new:
-            log.on_directory_synced()
+            log.flush_state.on_directory_synced()
 
     def close_logs(self, first: int = 0, step: int = 1) -> None:
         """Close every ``step``-th log from the ``first`` on: threads that share the logs share what the disk commits.

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
+from ottla.env.disk import Disk, write_file
 from ottla.jobs.state_machine import VerificationGuard
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.producers.producer_table import (
@@ -23,11 +24,20 @@ from ottla.log.producers.producer_table import (
     ProducerStateEntry,
     ProducerTable,
 )
-from ottla.log.producers.transaction_verification import VERIFICATION_DISABLED, VerificationStateEntry
+from ottla.log.producers.transaction_verification import (
+    VERIFICATION_DISABLED,
+    TxnAppendContext,
+    VerificationStates,
+    clear_verification,
+    expire_verifications,
+    start_verification,
+)
 from ottla.log.segment.indexes import AbortedTxn
+from ottla.log.segment.log_segment import segment_file_name
+from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.record_batch.batch_header import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
-from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker
+from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker, iterate_end_markers
 from ottla.wire.record_batch.crc import crc32c
 
 __all__ = ["BATCHES_TO_RETAIN", "BatchMetadata", "ProducerStateEntry", "ProducerStateManager"]
@@ -46,7 +56,14 @@ _TRANSACTION_V2 = 2
 class ProducerStateManager:
     """All producers of one partition."""
 
-    __slots__ = ("_ongoing_heap", "completed_txns", "last_txn_end_offset", "ongoing_txns", "producers")
+    __slots__ = (
+        "_ongoing_heap",
+        "completed_txns",
+        "last_txn_end_offset",
+        "ongoing_txns",
+        "producers",
+        "verification_states",
+    )
 
     def __init__(self, producers: ProducerTable | None = None) -> None:
         self.producers = ProducerTable() if producers is None else producers
@@ -61,6 +78,8 @@ class ProducerStateManager:
         """
         self.last_txn_end_offset = -1
         """Offset of the last marker that ended a transaction, as far as is known: a cut below it opens that again."""
+        self.verification_states: VerificationStates = {}
+        """Producers whose transactions are being confirmed with their coordinator."""
 
     def check_batch(self, header: BatchHeader) -> BatchMetadata | None:
         """Hold a client's batch against what is known: a remembered batch means "already appended, answer success".
@@ -108,11 +127,20 @@ class ProducerStateManager:
             raise ProtocolError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
         return entry[7] >= 0 and entry[1] == epoch
 
+    def check_transactional_batch(
+        self, data: Buffer, header: BatchHeader, txn: TxnAppendContext, *, client: bool
+    ) -> BatchMetadata | None:
+        """Check a batch of a transaction as `check_transactional`, or the end of one as `check_marker`."""
+        if header.is_control:
+            for end in iterate_end_markers(header, data):
+                self.check_marker(header, end, txn.transaction_version)
+            return None
+        return self.check_transactional(header, txn.guard, client=client)
+
     def check_transactional(
         self,
         header: BatchHeader,
         guard: VerificationGuard | None,
-        verifying: VerificationStateEntry | None,
         *,
         client: bool,
     ) -> BatchMetadata | None:
@@ -124,6 +152,7 @@ class ProducerStateManager:
             ProtocolError: as `check_batch`; INVALID_TXN_STATE: not confirmed, or something was written in between.
         """
         entry = self.producers.entry(header.producer_id)
+        verifying = self.verification_states.get(header.producer_id)
         if client and entry is not None and header.producer_epoch == entry[1]:
             known = self.producers.find_duplicate_batch(header.producer_id, header.base_sequence, header.last_sequence)
             if known is not None:
@@ -163,6 +192,26 @@ class ProducerStateManager:
             text = f"a coordinator of epoch {end.coordinator_epoch}, after one of {coordinator_epoch}"
             raise ProtocolError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
 
+    def maybe_start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool
+    ) -> VerificationGuard | None:
+        """Return the guard that the first batch of a transaction needs; None where the transaction is open here.
+
+        Called before the transaction's coordinator is asked.
+
+        Raises:
+            ProtocolError: INVALID_PRODUCER_EPOCH.
+        """
+        if self.check_epoch(producer_id, epoch):
+            return None
+        return start_verification(self.verification_states, producer_id, epoch, sequence, now_ms, bumps=bumps)
+
+    def clear_verification(self, header: BatchHeader) -> None:
+        """Forget the verification of a producer: a batch of its transaction, or the end of it, was written."""
+        clear_verification(
+            self.verification_states, header.producer_id, header.producer_epoch, is_marker=header.is_control
+        )
+
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """Remember an appended data batch (its header may still carry the client's base offset)."""
         pid, delta = header.producer_id, header.last_offset_delta
@@ -172,6 +221,17 @@ class ProducerStateManager:
             heappush(self._ongoing_heap, (base_offset, pid))
         batch = BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
         self.producers.add_batch(pid, header.producer_epoch, batch, first)
+
+    def replay(self, header: BatchHeader, base_offset: int, data: Buffer) -> list[AbortedTxn]:
+        """Take a batch that lies in the log into account; return the transactions that it aborts."""
+        if header.producer_id < 0:
+            return []
+        if not header.is_control:
+            self.update(header, base_offset)
+            return []
+        ends = iterate_end_markers(header, data)
+        aborted = (self.end_transaction(header, base_offset, end.control_type, end.coordinator_epoch) for end in ends)
+        return [txn for txn in aborted if txn is not None]
 
     def aborted_txn(self, producer_id: int, offset: int) -> AbortedTxn | None:
         """What an abort marker at ``offset`` puts into the transaction index; None where nothing is open."""
@@ -234,12 +294,19 @@ class ProducerStateManager:
 
     def expire_job(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
         """Forget producers that have been silent for ``producer.id.expiration.ms`` and have nothing open; pauses."""
+        expire_verifications(self.verification_states, now_ms, expiration_ms)
         return self.producers.expire_job(now_ms, expiration_ms, _PRODUCERS_PER_YIELD)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """`expire_job`, all at once."""
         for _ in self.expire_job(now_ms, expiration_ms):
             pass
+
+    def write_snapshot(self, disk: Disk, directory: str, offset: int) -> str:
+        """Write the ``.snapshot`` of a segment that begins at ``offset``, unsynced; return its path."""
+        path = f"{directory}/{segment_file_name(offset, '.snapshot')}"
+        write_file(disk, path, self.pack(), sync=False)
+        return path
 
     def pack(self) -> bytes:
         """The bytes of a ``.snapshot``: only the last batch of each producer is kept."""
@@ -248,8 +315,10 @@ class ProducerStateManager:
         return _HEAD.pack(SNAPSHOT_VERSION, crc32c(rows, crc32c(count)), len(self.producers)) + rows
 
     @classmethod
-    def unpack(cls, raw: bytes, path: str = "") -> ProducerStateManager:
-        """Read a ``.snapshot``.
+    def unpack(cls, raw: bytes, path: str = "", offset: int = 0) -> ProducerStateManager:
+        """Read a ``.snapshot`` as of ``offset``.
+
+        The file does not name the last marker: a transaction may have ended just before ``offset``.
 
         Raises:
             CorruptFile: wrong version, checksum or size.
@@ -260,9 +329,11 @@ class ProducerStateManager:
         if version != SNAPSHOT_VERSION or crc32c(raw[6:]) != crc or len(raw) != _HEAD.size + count * ENTRY_BYTES:
             raise CorruptFile(f"{path}: version {version}, {count} entries, or a bad checksum")
         try:
-            return cls(ProducerTable(raw[_HEAD.size :]))
+            states = cls(ProducerTable(raw[_HEAD.size :]))
         except ValueError as error:
             raise CorruptFile(f"{path}: {error}") from None
+        states.last_txn_end_offset = offset - 1
+        return states
 
 
 def _invalid_epoch_error(header: BatchHeader, epoch: int) -> ProtocolError:

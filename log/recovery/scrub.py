@@ -40,7 +40,7 @@ class ScrubResult(NamedTuple):
 
 def list_sealed_segments(log: PartitionLog) -> list[LogSegment]:
     """Segments nothing is written to any more, whole and synced."""
-    return [s for s, end in zip(log.segments, log.base_offsets[1:], strict=False) if end <= log.recovery_point]
+    return [s for s, end in zip(log.segments, log.segments.base_offsets[1:], strict=False) if end <= log.recovery_point]
 
 
 def scrub_batches(segment: LogSegment, position: int, at_most_bytes: int) -> ScrubResult:

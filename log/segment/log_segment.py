@@ -152,6 +152,10 @@ class LogSegment:
         """Its directory has another name now."""
         self.path = f"{directory}/{segment_file_name(self.base_offset, '')}"
 
+    def update_config(self, settings: LogConfig) -> None:
+        """Use other topic settings from the next batch on."""
+        self.config = settings
+
     def unpin(self) -> None:
         """The files bear their own names now: they need not be held any more."""
         self._is_pinned = False
@@ -171,7 +175,7 @@ class LogSegment:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is open now."""
+        """Whether the file is open."""
         return self._file is not None
 
     @property
@@ -259,6 +263,10 @@ class LogSegment:
         """Take a batch at ``position`` into the indexes (its header carries its real base offset)."""
         self._index_entry(header.last_offset, header.max_timestamp, header.size_bytes, position)
 
+    def resume_index(self, size_bytes: int) -> None:
+        """Continue the loaded indexes, whose last entry lies ``size_bytes`` before the end."""
+        self.bytes_since_index_entry = size_bytes
+
     def _index_entry(self, last_offset: int, max_timestamp: int, size_bytes: int, position: int) -> None:
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
@@ -301,22 +309,15 @@ class LogSegment:
         longest_ms = settings.max_compaction_lag_ms if settings.compact else settings.segment_ms
         longest_ms = min(longest_ms, settings.segment_ms)
         if self.first_timestamp is None:
-            self._load_first_timestamp()
+            raw = self.file.pread(HEADER_BYTES, 0)
+            if len(raw) == HEADER_BYTES and raw[MAGIC_OFFSET] == 2:
+                self.first_timestamp = parse_header(raw).max_timestamp
         if settings.segment_jitter_ms:
             longest_ms -= crc32(self.path.encode()) % min(settings.segment_jitter_ms, longest_ms + 1)
         first = self.first_timestamp
         waited = now_ms - self.created_ms if first is None or first < 0 else max_timestamp - first
         must = waited > longest_ms or len(self.offset_index.offsets) >= settings.segment_index_bytes // 8
         return must or len(self.time_index.offsets) >= settings.segment_index_bytes // 12 - 1
-
-    def exceeds_offset_range(self, offset: int) -> bool:
-        """Whether an offset lies further behind the base than the indexes can say."""
-        return offset - self.base_offset > MAX_RELATIVE_OFFSET
-
-    def _load_first_timestamp(self) -> None:
-        raw = self.file.pread(HEADER_BYTES, 0)
-        if len(raw) == HEADER_BYTES and raw[MAGIC_OFFSET] == 2:
-            self.first_timestamp = parse_header(raw).max_timestamp
 
     def locate(self, offset: int) -> LogOffsetPosition | None:
         """The first batch whose last offset is at or above ``offset``; None where all lie below.
@@ -363,9 +364,9 @@ class LogSegment:
             write_file(self._disk, path, raw, sync=sync, sync_dir=False)
         self.are_index_files_stale = False
 
-    def close_if_idle(self, *, sealed: bool) -> None:
+    def close_if_idle(self, *, sealed: bool, keep_open: bool = False) -> None:
         """Close the file unless it was used since the last call; indexes of a sealed segment leave memory too."""
-        if self.used_since_idle_check or self._is_pinned:
+        if self.used_since_idle_check or self._is_pinned or keep_open:
             self.used_since_idle_check = False
             return
         self._file = None  # whoever still sends from it closes it by being done

@@ -68,7 +68,7 @@ def append_batches(log: PartitionLog, batches: int, count: int = 3, epoch: int =
 def record_values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
     return [
         (record.offset, record.value)
-        for header, raw in log.batches(log.log_start_offset)
+        for header, raw in log.segments.batches(log.log_start_offset)
         if not header.is_control
         for record in iterate_records(raw, header)
     ]

@@ -260,10 +260,10 @@ def test_times(
         return
     done = log.append_as_leader(bytearray(raw), 0, NOW)
     assert done.log_append_time_ms == (NOW if settings.log_append_time else -1)
-    ((header, data),) = log.batches()
+    ((header, data),) = log.segments.batches()
     assert (header.attributes, header.base_timestamp, header.max_timestamp) == written
     assert crc_matches(data, header)
-    assert log.active_segment.max_timestamp == written[2]
+    assert log.segments.active.max_timestamp == written[2]
 
 
 def test_the_words_for_records_at_fault_are_kafkas() -> None:

@@ -29,7 +29,7 @@ def test_records_are_packed_anew_in_the_topics_codec(
     raw = build_batch(items, codec=sent, producer_id=5, producer_epoch=2, base_sequence=9)
     log = new_log(memory_disk().session(), LogConfig(compression_type=wanted, max_message_bytes=1 << 30))
     log.append_as_leader(bytearray(raw), 3, NOW)
-    ((header, data),) = log.batches()
+    ((header, data),) = log.segments.batches()
     assert header.attributes == wanted
     assert crc_matches(data, header)
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.records_count) == (5, 2, 9, count)

@@ -44,7 +44,7 @@ def test_offsets_and_epoch_are_stamped_and_the_checksum_stays_right() -> None:
     log.append_as_leader(make_batch(0), 4, NOW)
     done = log.append_as_leader(make_batch(3), 4, NOW)
     assert (done.first_offset, done.last_offset) == (3, 5)
-    for header, raw in log.batches():
+    for header, raw in log.segments.batches():
         assert header.partition_leader_epoch == 4
         assert crc_matches(raw, header)
     assert record_values(log) == expected_values(6)
@@ -64,7 +64,7 @@ def test_trap_65_a_segment_rolls_by_the_time_of_its_messages_not_of_the_clock() 
     log.append_as_leader(bytearray(build_batch([NewRecord(None, b"b", NOW + 1000)])), 0, NOW)
     assert len(log.segments) == 1
     log.append_as_leader(bytearray(build_batch([NewRecord(None, b"c", NOW + 1001)])), 0, NOW)
-    assert log.base_offsets == [0, 2]
+    assert log.segments.base_offsets == [0, 2]
 
 
 def test_trap_31_the_first_batch_comes_whole_above_the_limit() -> None:
@@ -187,7 +187,7 @@ def test_trap_25_and_26_records_at_fault_are_named() -> None:
 def test_trap_24_another_compression_type_recompresses() -> None:
     log = new_log(memory_disk().session(), LogConfig(compression_type=CompressionType.ZSTD))
     log.append_as_leader(make_batch(0, codec=CompressionType.GZIP), 0, NOW)
-    header, _ = next(log.batches())
+    header, _ = next(log.segments.batches())
     assert header.attributes & 7 == CompressionType.ZSTD
     assert record_values(log) == expected_values(3)
 
@@ -196,7 +196,7 @@ def test_log_append_time_is_the_brokers() -> None:
     log = new_log(memory_disk().session(), LogConfig(log_append_time=True))
     done = log.append_as_leader(make_batch(0), 0, 5_000_000)
     assert done.log_append_time_ms == 5_000_000
-    header, raw = next(log.batches())
+    header, raw = next(log.segments.batches())
     assert crc_matches(raw, header)
     assert {x.timestamp_ms for x in iterate_records(raw, header)} == {5_000_000}
 
@@ -224,11 +224,11 @@ def test_trap_35_and_78_aborted_transactions_are_indexed_and_hold_the_stable_off
     log.append_as_leader(control(2, 1), 0, NOW, AppendOrigin.COORDINATOR)
     log.set_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 8
-    assert [tuple(a) for a in log.collect_aborted_txns(0, 8)] == [(1, 0, 6, 3)]
-    assert log.collect_aborted_txns(7, 8) == []
+    assert [tuple(a) for a in log.segments.collect_aborted_txns(0, 8)] == [(1, 0, 6, 3)]
+    assert log.segments.collect_aborted_txns(7, 8) == []
     again = reopen_log(disk, LogConfig())
     again.set_high_watermark(8)
-    assert again.collect_aborted_txns(0, 8) == log.collect_aborted_txns(0, 8)
+    assert again.segments.collect_aborted_txns(0, 8) == log.segments.collect_aborted_txns(0, 8)
     assert again.last_stable_offset == 8
 
 
@@ -262,12 +262,14 @@ def test_trap_68_the_log_start_moves_at_once_and_segments_below_it_go() -> None:
     log.maybe_increment_log_start_offset(100)
     log.delete_segments_below_start(NOW)
     assert log.log_start_offset == 100
-    assert log.base_offsets[0] <= 100 < log.base_offsets[1]
+    assert log.segments.base_offsets[0] <= 100 < log.segments.base_offsets[1]
     with pytest.raises(ProtocolError):
         log.read(99, 100, 180, at_least_one=True)
     assert [offset for offset, _ in record_values(log) if offset >= 100] == list(range(100, 180))
     again = reopen_log(memory.session())
-    assert again.log_start_offset == again.base_offsets[0], "without its checkpoint the log starts at its first segment"
+    assert again.log_start_offset == again.segments.base_offsets[0], (
+        "without its checkpoint the log starts at its first segment"
+    )
     assert again.log_end_offset == 180
     assert not log.maybe_increment_log_start_offset(50), "never back"
 
@@ -292,7 +294,7 @@ def test_segments_roll_earlier_by_their_own_share_of_the_jitter() -> None:
         log = new_log(memory_disk().session(), settings)
         for step in range(200):
             log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", NOW + step * 500)])), 0, NOW + step * 500)
-        gaps = {(later - base) * 500 for base, later in itertools.pairwise(log.base_offsets)}
+        gaps = {(later - base) * 500 for base, later in itertools.pairwise(log.segments.base_offsets)}
         if jitter == 0:
             assert gaps == {10_500}
         else:
@@ -307,9 +309,9 @@ def test_a_batch_length_that_cannot_be_is_damage_to_whoever_looks_for_an_offset(
     """A length of -12 is a batch of no bytes at all: a search that believes it never gets behind it."""
     log = new_log(memory_disk().session(), LogConfig())
     append_batches(log, 3)
-    size = log.active_segment.size_bytes // 3
-    log.active_segment.file.pwrite(struct.pack(">i", length), size + 8)
-    log.active_segment.file.pwrite(bytes([magic]), size + 16)
+    size = log.segments.active.size_bytes // 3
+    log.segments.active.file.pwrite(struct.pack(">i", length), size + 8)
+    log.segments.active.file.pwrite(bytes([magic]), size + 16)
     if magic == 1 and length == 48:
         return  # as long as an old message may be
     assert log.read(0, 10, 9, at_least_one=True) is not None
@@ -320,9 +322,9 @@ def test_a_batch_length_that_cannot_be_is_damage_to_whoever_looks_for_an_offset(
     with pytest.raises(WireError):
         find_offset_by_timestamp(log, NOW + 8, 9)
     with pytest.raises(WireError):
-        list(log.batches(8))
+        list(log.segments.batches(8))
     with pytest.raises(WireError):
-        list(log.active_segment.scan(size))
+        list(log.segments.active.scan(size))
 
 
 def test_the_size_of_a_log_is_that_of_its_segments_whatever_becomes_of_them() -> None:
@@ -352,7 +354,7 @@ def test_a_reader_is_told_of_aborted_transactions_in_what_it_gets_and_no_further
     for sequence in range(20):
         append_committed(log, make_transactional_batch(7, sequence))
         append_committed(log, make_marker(7, 0))
-    everything = log.collect_aborted_txns(0, 40)
+    everything = log.segments.collect_aborted_txns(0, 40)
     assert [a.first_offset for a in everything] == list(range(0, 40, 2))
     part = log.read(10, 300, 40, at_least_one=True)
     assert part is not None
@@ -360,7 +362,7 @@ def test_a_reader_is_told_of_aborted_transactions_in_what_it_gets_and_no_further
     told = [a.first_offset for a in log.aborted_txns_in_slice(part, 10)]
     assert told[0] == 10
     assert {o for o in got if o % 2 == 0} <= set(told) < set(range(10, got[-1] + 4))
-    assert [a.first_offset for a in log.collect_aborted_txns(11, 15)] == [10, 12, 14]
+    assert [a.first_offset for a in log.segments.collect_aborted_txns(11, 15)] == [10, 12, 14]
     whole = log.read(0, 1 << 20, 40, at_least_one=True)
     assert whole is not None
     assert log.aborted_txns_in_slice(whole, 0) == everything

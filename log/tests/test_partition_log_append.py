@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from ottla.env.disk import is_transient
+from ottla.log.log_append import FollowerAppendInfo
 from ottla.log.log_config import LogConfig
-from ottla.log.partition_log import FollowerAppendInfo
 from ottla.log.recovery.log_loader import open_log
 from ottla.log.tests.log_fixtures import (
     COMPACTED,
@@ -96,11 +96,13 @@ def test_an_abort_marker_is_never_readable_without_its_entry_in_the_transaction_
     with pytest.raises(OSError, match="short"):
         append_committed(log, make_marker(1, 0))
     assert not log.closed
-    assert log.collect_aborted_txns(0, 2) == []
+    assert log.segments.collect_aborted_txns(0, 2) == []
     session.fault = None
     append_committed(log, make_marker(1, 0))
-    assert [tuple(a) for a in log.collect_aborted_txns(0, 2)] == [(1, 0, 1, 2)]
-    assert [tuple(a) for a in reopen_in_new_session(memory, LogConfig()).collect_aborted_txns(0, 2)] == [(1, 0, 1, 2)]
+    assert [tuple(a) for a in log.segments.collect_aborted_txns(0, 2)] == [(1, 0, 1, 2)]
+    assert [tuple(a) for a in reopen_in_new_session(memory, LogConfig()).segments.collect_aborted_txns(0, 2)] == [
+        (1, 0, 1, 2)
+    ]
 
 
 def test_an_entry_whose_marker_could_not_be_written_ends_the_logs_service_until_recovery() -> None:
@@ -116,7 +118,7 @@ def test_an_entry_whose_marker_could_not_be_written_ends_the_logs_service_until_
     session.fault = None
     session.kill()
     again = reopen_in_new_session(memory, LogConfig())
-    assert again.collect_aborted_txns(0, 2) == []
+    assert again.segments.collect_aborted_txns(0, 2) == []
     append_committed(again, make_marker(1, 1))
     assert again.last_stable_offset == 2
 
@@ -132,7 +134,7 @@ def test_a_commit_or_a_marker_of_nothing_leaves_no_entry_and_may_be_tried_again(
         session.fault = None
         assert not log.closed
         append_committed(log, make_marker(pid, kind))
-    assert log.collect_aborted_txns(0, 9) == []
+    assert log.segments.collect_aborted_txns(0, 9) == []
 
 
 def test_a_roll_that_fails_leaves_no_file_that_a_restart_would_take_for_the_next_segment() -> None:
@@ -140,7 +142,7 @@ def test_a_roll_that_fails_leaves_no_file_that_a_restart_would_take_for_the_next
         memory = memory_disk()
         session = memory.session()
         log = new_log(session)
-        while not log.active_segment.should_roll(NOW, len(make_batch(0)), NOW, 0):
+        while not log.segments.active.should_roll(NOW, len(make_batch(0)), NOW, 0):
             append_batches(log, 1)
         end = log.log_end_offset
         session.fault = failing("open", f"{end:020d}{ending}")
@@ -148,7 +150,7 @@ def test_a_roll_that_fails_leaves_no_file_that_a_restart_would_take_for_the_next
             append_batches(log, 1)
         session.fault = None
         assert [n for n in session.listdir(log.directory) if n.startswith(f"{end:020d}")] == [f"{end:020d}.snapshot"]
-        assert log.base_offsets == [0]
+        assert log.segments.base_offsets == [0]
         log.update_config(LogConfig())  # the old segment goes on, behind where the new one would have begun
         append_batches(log, 3)
         session.kill()
@@ -166,10 +168,10 @@ def test_a_roll_while_the_directory_is_synced_is_not_forgotten() -> None:
         append_batches(log, 4)
         job = log.start_flush(log.log_end_offset)
         job()
-        while len(log.base_offsets) == 1:  # on the loop, while the thread has not come back yet
+        while len(log.segments.base_offsets) == 1:  # on the loop, while the thread has not come back yet
             append_batches(log, 1)
         assert log.complete_flush(job) == 0, "the indexes of what is sealed now were not among it"
-        assert log.directory_changes > log.synced_directory_changes
+        assert log.segments.directory_changes > log.flush_state.synced_directory_changes
         log.flush()
         end = log.log_end_offset
         memory.lose_power()
@@ -238,7 +240,7 @@ def test_the_parent_directory_is_synced_once() -> None:
     assert synced == ["/data/t-0", "/data"]
     log.flush()
     assert len(synced) == 2, "nothing changed"
-    while len(log.base_offsets) < 3:
+    while len(log.segments.base_offsets) < 3:
         append_batches(log, 1)
     log.flush()
     assert synced[2:] == ["/data/t-0"]
@@ -252,7 +254,7 @@ def test_a_follower_keeps_the_leaders_bytes() -> None:
     log = new_log(memory.session())
     raw = leaders((0, 3, 5), (3, 2, 5), (5, 4, 7))
     assert log.append_as_follower(raw + leaders((9, 3, 7))[:70], NOW) == FollowerAppendInfo(0, 8)
-    assert b"".join(bytes(data) for _, data in log.batches()) == raw
+    assert b"".join(bytes(data) for _, data in log.segments.batches()) == raw
     assert log.epochs.entries == [(5, 0), (7, 5)]
     assert (log.high_watermark, log.log_end_offset) == (0, 9)
     assert log.append_as_follower(b"", NOW) is None
@@ -301,11 +303,11 @@ def test_a_follower_learns_producers_and_aborted_transactions() -> None:
     append_committed(source, make_transactional_batch(1, 0))
     append_committed(source, make_marker(1, 0))
     append_committed(source, make_transactional_batch(1, 1))
-    raw = b"".join(bytes(data) for _, data in source.batches())
+    raw = b"".join(bytes(data) for _, data in source.segments.batches())
     log = new_log(memory_disk().session(), LogConfig())
     log.append_as_follower(raw, NOW)
     assert log.producers.ongoing_txns == {1: 2}
-    assert log.collect_aborted_txns(0, 3) == source.collect_aborted_txns(0, 3)
+    assert log.segments.collect_aborted_txns(0, 3) == source.segments.collect_aborted_txns(0, 3)
     again = log.append_as_leader(make_transactional_batch(1, 1), 0, NOW)
     assert again.duplicate
 
@@ -323,12 +325,12 @@ def test_a_leaders_batch_too_far_behind_a_segments_base_begins_one_of_its_own(*,
     far = 2**31 + (0 if empty else 3)
     for _ in range(3):
         log.append_as_follower(leaders((max(far, log.log_end_offset), 3, 1)), NOW)
-    assert log.base_offsets == [0, far]
+    assert log.segments.base_offsets == [0, far]
     log.set_high_watermark(log.log_end_offset)
     log.close()
     for clean in (True, False):
         again = reopen_in_new_session(memory, COMPACTED, clean=clean)
-        assert again.base_offsets == [0, far]
+        assert again.segments.base_offsets == [0, far]
         assert record_offsets(again) == [*range(0 if empty else 3), *range(far, far + 9 + 3 * (not clean))]
         again.append_as_leader(make_batch(0), 2, NOW)
 
@@ -336,6 +338,6 @@ def test_a_leaders_batch_too_far_behind_a_segments_base_begins_one_of_its_own(*,
 def test_the_last_offset_an_index_can_say_begins_no_segment() -> None:
     log = new_log(memory_disk().session(), COMPACTED)
     log.append_as_follower(leaders((2**31 - 3, 3, 0)), NOW)
-    assert (log.base_offsets, log.log_end_offset) == ([0], 2**31)
+    assert (log.segments.base_offsets, log.log_end_offset) == ([0], 2**31)
     log.close()
     assert log.closed_cleanly

@@ -10,7 +10,6 @@ import pytest
 
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producer_state_rebuild import producer_state_below_job
 from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.tests.log_fixtures import (
     NOW,
@@ -71,7 +70,7 @@ def words(states: ProducerStateManager | None) -> Any:
 def test_producers_told_before_a_cut_are_those_found_after_it(seed: int) -> None:
     for offset in range(0, a_history(seed).log_end_offset, 3):
         log, other = a_history(seed), a_history(seed)
-        _, told = to_the_end(producer_state_below_job(log, offset))
+        _, told = to_the_end(log.producer_state_below_job(offset))
         assert words(log.producers) == words(other.producers), "nothing has changed yet"
         log.truncate_to(offset, NOW, told)
         other.truncate_to(offset, NOW)
@@ -89,14 +88,14 @@ def of_one_segment(batches: int) -> PartitionLog:
 
 def test_they_are_told_a_few_batches_at_a_time() -> None:
     log = of_one_segment(200)
-    steps, _ = to_the_end(producer_state_below_job(log, log.log_end_offset - 1))
+    steps, _ = to_the_end(log.producer_state_below_job(log.log_end_offset - 1))
     assert steps >= 10
 
 
 @pytest.mark.parametrize("change", ["append", "roll", "start", "cut"])
 def test_of_a_log_that_has_changed_meanwhile_nothing_is_told(change: str) -> None:
     log = of_one_segment(40)
-    steps = producer_state_below_job(log, log.log_end_offset)
+    steps = log.producer_state_below_job(log.log_end_offset)
     next(steps)
     match change:
         case "append":

@@ -102,7 +102,7 @@ class TransactionHistory:
         pid, size = self.rng.choice(PIDS), self.rng.randint(1, 3)
         epoch = self.model.epoch(pid)
         sequence = self._next_sequence(pid, epoch)
-        guard = self.log.maybe_start_transaction_verification(pid, epoch, sequence, NOW, bumps=False)
+        guard = self.log.producers.maybe_start_verification(pid, epoch, sequence, NOW, bumps=False)
         assert (guard is None) is self.model.is_open(pid)
         whose = {"producer_id": pid, "producer_epoch": epoch, "base_sequence": sequence}
         data = make_batch(0, size, attributes=TRANSACTIONAL_BIT, **whose)
@@ -164,7 +164,7 @@ class TransactionHistory:
 
     def crash(self) -> None:
         self.log.set_offline()
-        point = self.rng.choice([0, *self.log.base_offsets])
+        point = self.rng.choice([0, *self.log.segments.base_offsets])
         self.log = reopen_in_new_session(self.memory, TINY, point=point, start=self.model.start)
         self._reopened()
 
@@ -191,7 +191,7 @@ class TransactionHistory:
         assert log.last_stable_offset == model.last_stable_offset()
         assert log.producers.ongoing_txns == {p: first for p, first, last, _ in model.transactions() if last is None}
         low, high = sorted(self.rng.randint(model.start, model.end) for _ in range(2))
-        found = log.collect_aborted_txns(low, high)
+        found = log.segments.collect_aborted_txns(low, high)
         assert len(found) == len(set(found))
         for said, is_aborted in model.fates():
             if low <= said.offset < high:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from ottla.log.log_config import LogConfig
-from ottla.log.log_state import remove_files
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import count_expired_segments, log_start_after_retention, newest_record_ms
+from ottla.log.segment.log_segments import remove_files
 from ottla.log.tests.log_fixtures import (
     NOW,
     append_batches,
@@ -47,7 +47,7 @@ def test_segments_go_when_their_newest_record_is_too_old() -> None:
     assert log.log_start_offset == 0
     middle = log.segments[2].max_timestamp
     retain(log, middle + HOUR_MS + 1)
-    assert log.log_start_offset == log.base_offsets[0] > 0
+    assert log.log_start_offset == log.segments.base_offsets[0] > 0
     assert record_values(log)[0][0] == log.log_start_offset
 
 
@@ -55,9 +55,9 @@ def test_a_log_that_is_old_as_a_whole_is_rolled_and_emptied() -> None:
     log = old_log(retention_ms=HOUR_MS)
     retain(log, NOW + 10 * HOUR_MS)
     assert log.log_start_offset == log.log_end_offset == 180
-    assert log.base_offsets == [180]
+    assert log.segments.base_offsets == [180]
     retain(log, NOW + 20 * HOUR_MS)
-    assert log.base_offsets == [180], "an empty segment stays"
+    assert log.segments.base_offsets == [180], "an empty segment stays"
     append_batches(log, 1)
     assert [offset for offset, _ in record_values(log)] == [180, 181, 182]
 
@@ -71,10 +71,10 @@ def test_trap_67_by_size_the_oldest_go_while_the_limit_is_still_reached() -> Non
 
 def test_nothing_above_the_high_watermark_goes() -> None:
     log = old_log(retention_ms=HOUR_MS)
-    log.high_watermark = log.base_offsets[2]
+    log.high_watermark = log.segments.base_offsets[2]
     retain(log, NOW + 10 * HOUR_MS)
-    assert log.log_start_offset == log.base_offsets[0]
-    assert log.base_offsets[0] <= log.high_watermark
+    assert log.log_start_offset == log.segments.base_offsets[0]
+    assert log.segments.base_offsets[0] <= log.high_watermark
     assert log.log_end_offset == 180
 
 
@@ -84,7 +84,7 @@ def test_a_compacted_topic_loses_only_what_lies_below_its_start() -> None:
     assert log.log_start_offset == 0
     log.maybe_increment_log_start_offset(100)
     retain(log, NOW)
-    assert log.base_offsets[0] <= 100 < log.base_offsets[1]
+    assert log.segments.base_offsets[0] <= 100 < log.segments.base_offsets[1]
 
 
 def test_trap_66_a_record_from_the_far_future_does_not_keep_its_segment_for_ever() -> None:
@@ -142,20 +142,20 @@ def test_files_of_old_segments_stay_for_a_minute_under_another_name_and_not_beyo
     memory = memory_disk()
     log = new_log(memory.session(), LogConfig(segment_bytes=2000, file_delete_delay_ms=60_000))
     append_batches(log, 60)
-    gone = log.base_offsets[:2]
-    log.maybe_increment_log_start_offset(log.base_offsets[2])
+    gone = log.segments.base_offsets[:2]
+    log.maybe_increment_log_start_offset(log.segments.base_offsets[2])
     log.delete_segments_below_start(NOW)
 
     def deleted() -> set[int]:
         return {int(p.rpartition("/")[2][:20]) for p in memory.files if p.endswith(".log.deleted")}
 
     assert deleted() == set(gone)
-    remove_files(log.disk, log.pop_deletable_files(NOW + 59_999))
+    remove_files(log.disk, log.segments.pop_deletable_files(NOW + 59_999))
     assert deleted() == set(gone)
-    remove_files(log.disk, log.pop_deletable_files(NOW + 60_000))
+    remove_files(log.disk, log.segments.pop_deletable_files(NOW + 60_000))
     assert deleted() == set()
-    assert log.retired_files == []
-    log.maybe_increment_log_start_offset(log.base_offsets[1])
+    assert log.segments.retired_files == []
+    log.maybe_increment_log_start_offset(log.segments.base_offsets[1])
     log.delete_segments_below_start(NOW)
     assert deleted()
     reopen_log(memory.session(), log.config)
@@ -184,7 +184,7 @@ def test_the_age_of_a_segment(what: str, claimed: int, written: int, believed: b
     settings = LogConfig(timestamp_after_max_ms=2**62, retention_by_claimed_time=believed)
     log = new_log(memory.session(), settings)
     log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", claimed)])), 0, NOW)
-    assert NOW - newest_record_ms(log, log.active_segment, NOW) == age
+    assert NOW - newest_record_ms(log, log.segments.active, NOW) == age
 
 
 @pytest.mark.parametrize("ahead_ms", [HOUR_MS, HOUR_MS + 1])
@@ -194,7 +194,7 @@ def test_a_claim_is_told_of_when_it_lies_more_than_an_hour_behind_the_write(
     log = new_log(memory_disk().session(), LogConfig(timestamp_after_max_ms=2**62))
     log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", NOW + ahead_ms)])), 0, NOW)
     for _ in range(2):
-        newest_record_ms(log, log.active_segment, NOW)
+        newest_record_ms(log, log.segments.active, NOW)
     assert len(caplog.records) == (ahead_ms > HOUR_MS)
     if caplog.records:
         assert "t-0 holds a record that claims a time of 0.0 days after" in caplog.messages[0]
@@ -227,7 +227,7 @@ def test_which_segments_are_due(what: str, settings: dict[str, int], high: int, 
             log.roll(NOW)
     log.set_high_watermark(high)
     log.maybe_increment_log_start_offset(start)
-    size = log.active_segment.size_bytes
+    size = log.segments.active.size_bytes
     if "retention_bytes" in settings:
         settings = {**settings, "retention_bytes": settings["retention_bytes"] * size}
     log.update_config(replace(log.config, **settings))  # type: ignore[arg-type]
@@ -239,8 +239,8 @@ def test_a_file_that_cannot_be_renamed_now_leaves_segments_and_their_bases_alike
     session = memory_disk().session()
     log = new_log(session)
     append_batches(log, 30)
-    log.maybe_increment_log_start_offset(log.base_offsets[2])
+    log.maybe_increment_log_start_offset(log.segments.base_offsets[2])
     session.fault = lambda what, path: OSError(errno.ENOMEM, "short") if what == "rename" else None
     with pytest.raises(OSError, match="short"):
         log.delete_segments_below_start(NOW)
-    assert [s.base_offset for s in log.segments] == log.base_offsets
+    assert [s.base_offset for s in log.segments] == log.segments.base_offsets

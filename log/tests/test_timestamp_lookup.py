@@ -9,8 +9,8 @@ import pytest
 import snappy
 
 from ottla.log.log_config import LogConfig
-from ottla.log.log_state import remove_files
 from ottla.log.partition_log import PartitionLog
+from ottla.log.segment.log_segments import remove_files
 from ottla.log.tests.log_fixtures import NOW, SMALL, append_batches, append_committed, memory_disk, new_log
 from ottla.log.timestamp_lookup import (
     TimestampAndOffset,
@@ -49,7 +49,7 @@ def mixed(seed: int, settings: LogConfig = SMALL) -> PartitionLog:
 def every(log: PartitionLog) -> list[TimestampAndOffset]:
     return [
         TimestampAndOffset(x.timestamp_ms, x.offset, 0)
-        for header, raw in log.batches(log.log_start_offset)
+        for header, raw in log.segments.batches(log.log_start_offset)
         for x in records.iterate_records(raw, header)
         if x.offset >= log.log_start_offset
     ]
@@ -86,7 +86,7 @@ def test_the_latest_record_is_found_and_of_several_the_first() -> None:
     assert find_max_timestamp(log) is None
     for _ in range(30):
         append_committed(log, at_times(5, 9, 9, 1))
-    assert len(log.base_offsets) > 1
+    assert len(log.segments.base_offsets) > 1
     assert find_max_timestamp(log) == TimestampAndOffset(NOW + 9, 1, 0)
 
 
@@ -135,7 +135,7 @@ def test_damage_on_the_way_is_told() -> None:
 def test_a_look_up_pauses_among_segments_headers_and_records() -> None:
     log = new_log(memory_disk().session(), LogConfig(segment_bytes=400))
     append_batches(log, 90)
-    segments = len(log.base_offsets)
+    segments = len(log.segments.base_offsets)
     assert segments > 40
     count, found = pauses(find_offset_by_timestamp_job(log, NOW + 269, 270))
     assert found is not None
@@ -219,9 +219,9 @@ def test_what_happens_in_a_pause_is_seen() -> None:
             next(steps, None)
         what = dice.choice(["drop", "cut", "append", "roll", "close", "start over"])
         if what == "drop":
-            log.maybe_increment_log_start_offset(dice.choice(log.base_offsets))
+            log.maybe_increment_log_start_offset(dice.choice(log.segments.base_offsets))
             log.delete_segments_below_start(NOW)
-            remove_files(log.disk, log.pop_deletable_files(NOW + 10**9))
+            remove_files(log.disk, log.segments.pop_deletable_files(NOW + 10**9))
         elif what == "cut":
             log.truncate_to(dice.randrange(log.log_end_offset), NOW)
         elif what == "append":

@@ -8,16 +8,18 @@ From KIP-98; the quorum's own: KIP-595, KIP-630, KIP-853.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.wire.codec import compiler
 from ottla.wire.codec.interpreter import spec_of
+from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.messages import control_records as ctl
-from ottla.wire.record_batch.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
-from ottla.wire.record_batch.records import NewRecord, Record, build_batch
+from ottla.wire.record_batch.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from ottla.wire.record_batch.records import NewRecord, Record, build_batch, iterate_records
 
 _KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
@@ -71,6 +73,18 @@ def parse_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
     ):
         return None
     return EndTransactionMarker(kind, _MARKER.unpack_from(record.value)[1])
+
+
+def iterate_end_markers(header: BatchHeader, data: Buffer) -> Iterator[EndTransactionMarker]:
+    """Yield the markers of a control batch; other control records are passed over.
+
+    Raises:
+        WireError: the records are not what the header claims.
+    """
+    for record in iterate_records(data, header):
+        end = parse_end_transaction_marker(record)
+        if end is not None:
+            yield end
 
 
 def build_control_record(message: Message, now_ms: int) -> NewRecord:

@@ -283,7 +283,7 @@ class _UnreadableReplica:
     def __init__(self, real: Any, *errors: OSError) -> None:
         self._real = real
         self.errors = list(errors)
-        self.log = self
+        self.log = self.segments = self
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real if hasattr(type(self._real), name) or name in ("topic",) else self._real.log, name)
@@ -297,7 +297,7 @@ class _UnreadableReplica:
     def batches(self, at: int) -> Iterator[Any]:
         if self.errors:
             raise self.errors.pop(0)
-        return self._real.log.batches(at)  # type: ignore[no-any-return]
+        return self._real.log.segments.batches(at)  # type: ignore[no-any-return]
 
 
 def test_a_log_that_cannot_be_read_for_want_of_descriptors_is_tried_again() -> None:

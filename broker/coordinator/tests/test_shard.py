@@ -80,7 +80,7 @@ def test_who_hangs_on_nothing_may_hear_of_the_loading_itself() -> None:
 def test_fact_108_the_base_sequence_of_a_batch_is_the_topics_own() -> None:
     house = start_leading(RegisterRuntime(followed=False, base_sequence=-1))
     house.put(("a", "1"))
-    assert {h.base_sequence for h, _ in house.replica.log.batches(0)} == {-1}
+    assert {h.base_sequence for h, _ in house.replica.log.segments.batches(0)} == {-1}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_nobody_is_given_up_whose_record_was_committed_in_time() -> None:
 def test_many_records_are_cut_into_batches_and_one_that_is_too_large_is_refused() -> None:
     house = start_leading(RegisterRuntime(followed=False, settings=replace(LogConfig(), max_message_bytes=500)))
     assert house.put(*((f"k{n}", "v" * 50) for n in range(20))).answer == "put"
-    batches = list(house.replica.log.batches(0))
+    batches = list(house.replica.log.segments.batches(0))
     assert len(batches) > 2
     assert all(len(raw) <= 500 for _, raw in batches)
     assert sum(h.records_count for h, _ in batches) == 20
@@ -222,7 +222,7 @@ def test_a_batch_may_be_as_large_as_is_allowed(pair: Pair, batches: int) -> None
     limit = 61 + 2 * (21 + 79)
     house = start_leading(RegisterRuntime(followed=False, settings=replace(LogConfig(), max_message_bytes=limit)))
     house.put(pair, pair)
-    assert len(list(house.replica.log.batches(0))) == batches
+    assert len(list(house.replica.log.segments.batches(0))) == batches
 
 
 def test_records_are_replayed_at_their_offsets() -> None:

@@ -89,7 +89,7 @@ def test_fact_104_a_transactions_positions_are_one_batch_of_its_producer() -> No
             "x", "g", PID, 4, topics=[txn_offset_commit.TxnOffsetCommitRequestTopic("t", parts)]
         )
         await resolve(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
-        (header,) = [header for header, _ in house.replica.log.batches()]
+        (header,) = [header for header, _ in house.replica.log.segments.batches()]
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (PID, 4, 0)
         assert (header.records_count, header.attributes) == (3, TRANSACTIONAL_BIT)
         (asked,) = house.coordinator.asked
@@ -121,7 +121,7 @@ def test_very_many_positions_go_in_slices_and_the_marker_behind_them_has_them_al
         assert ends in ([RECORDS_PER_STEP], [2 * RECORDS_PER_STEP]), (
             "others had the loop behind a slice: which one is up to the scheduler"
         )
-        batches = [header for header, _ in house.replica.log.batches()]
+        batches = [header for header, _ in house.replica.log.segments.batches()]
         assert [header.records_count for header in batches] == [RECORDS_PER_STEP, RECORDS_PER_STEP, 1, 1]
         assert {(header.producer_id, header.attributes) for header in batches[:-1]} == {(PID, TRANSACTIONAL_BIT)}
         assert batches[-1].is_control

@@ -99,7 +99,7 @@ class AvailableBytes:
         if want.current_leader_epoch not in (-1, replica.leader_epoch) or self._has_diverged(replica, want):
             return None
         log, upper, offset = replica.log, params.last_fetchable_offset(replica), want.fetch_offset
-        if not log.log_start_offset <= offset <= log.log_end_offset or log.is_batch_above(offset, upper):
+        if not log.log_start_offset <= offset <= log.log_end_offset or log.segments.is_batch_above(offset, upper):
             return None
         if params.quota is not None and params.is_throttled(self._context, replica):
             return 0

@@ -171,7 +171,7 @@ def _promote(replicas: ReplicaManager, one: LeftoverFutureLog, log: PartitionLog
     """The copy is the partition's log from now on."""
     assert one.topic_id is not None
     rename_to_current(one.directory, log)
-    log.record_directory_change()
+    log.segments.record_directory_change()
     replicas.offline_partitions.discard(one.topic_partition)
     replica = replicas.get(*one.topic_partition)
     logger.warning("%s: the copy in %s counts now, as the controller was told", log.label, one.directory.path)

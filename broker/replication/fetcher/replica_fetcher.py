@@ -37,7 +37,6 @@ from ottla.client.channel import Disconnected
 from ottla.env.disk import is_transient
 from ottla.env.env import ThreadPool
 from ottla.jobs.job import Job, run_in_background
-from ottla.log.producer_state_rebuild import producer_state_below_job
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, ReplicaState
 
@@ -372,7 +371,7 @@ class ReplicaFetcher:
         """Nobody writes to a log that follows meanwhile: what is known of producers there is told first, in steps."""
         log, producers = taken.replica.log, None
         if log.producers.producers or log.producers.last_txn_end_offset >= offset:
-            producers = await run_in_background(self._dependencies.env, producer_state_below_job(log, offset))
+            producers = await run_in_background(self._dependencies.env, log.producer_state_below_job(offset))
             if not self._is_current(taken) or taken.replica.log is not log:
                 return
         if offset < log.high_watermark:

@@ -224,7 +224,7 @@ class ReplicatedBroker:
 
     def values(self) -> list[bytes]:
         """What lies in its log."""
-        return [x.value or b"" for header, raw in self.log.batches() for x in iterate_records(raw, header)]
+        return [x.value or b"" for header, raw in self.log.segments.batches() for x in iterate_records(raw, header)]
 
     async def produce(self, *values: bytes, acks: int = -1, timeout_ms: int = 60_000) -> ErrorCode:
         """A client's batch."""

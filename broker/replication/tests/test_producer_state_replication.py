@@ -44,7 +44,7 @@ class SimulatedReplica:
 
     def headers(self) -> list[BatchHeader]:
         """Of all batches in the log."""
-        return [header for header, _ in self.log.batches()]
+        return [header for header, _ in self.log.segments.batches()]
 
     def check(self) -> None:
         """Hold what is remembered against the log's own batches, told to a plain dictionary."""
@@ -136,7 +136,9 @@ class ReplicatedHistory:
             replica.forgot_from = log.log_end_offset
             self.met["cut"] += 1
             return
-        raw = b"".join(bytes(x) for _, x in list(self.log.batches(log.log_end_offset))[: self.chance.randint(1, 6)])
+        raw = b"".join(
+            bytes(x) for _, x in list(self.log.segments.batches(log.log_end_offset))[: self.chance.randint(1, 6)]
+        )
         if raw and log.log_end_offset < self.log.log_end_offset:
             log.append_as_follower(raw, NOW)
 

@@ -287,7 +287,7 @@ def test_bytes_that_changed_at_the_leader_are_not_taken() -> None:
         brokers.cut.add(3)
         await trio.sleep(1)
         assert await brokers[1].produce(b"0", acks=1) is E.NONE
-        brokers[1].log.active_segment.file.pwrite(b"\xff", 62)
+        brokers[1].log.segments.active.file.pwrite(b"\xff", 62)
         brokers.cut.clear()
         await trio.sleep(5)
         assert brokers[3].values() == []
@@ -305,7 +305,7 @@ def test_with_flush_messages_what_a_follower_has_in_another_directory_by_now_is_
         async def moves(work: Any, lane: Any = None) -> Any:
             if isinstance(work, LogFlush) and broker.log.directory == "/a/t-0":
                 log = create_log(broker.env.disk, "/b/t-0", "t", 0, broker.log.topic_id, broker.log.config, 0)
-                log.append_as_follower(b"".join(bytes(raw) for _, raw in broker.log.batches()), 0)
+                log.append_as_follower(b"".join(bytes(raw) for _, raw in broker.log.segments.batches()), 0)
                 broker.replica.log = log
             return await wait(work, lane)
 
@@ -327,7 +327,7 @@ def test_a_disk_that_refuses_a_sync_is_the_one_the_log_has_left_and_it_counts_wh
         async def breaks(work: Any, lane: Any = None) -> Any:
             if isinstance(work, LogFlush) and broker.log.directory == "/a/t-0":
                 log = create_log(broker.env.disk, "/b/t-0", "t", 0, broker.log.topic_id, broker.log.config, 0)
-                log.append_as_follower(b"".join(bytes(raw) for _, raw in broker.log.batches()), 0)
+                log.append_as_follower(b"".join(bytes(raw) for _, raw in broker.log.segments.batches()), 0)
                 broker.replica.log = log
                 raise OSError(errno.EIO, "injected")
             return await wait(work, lane)

@@ -63,7 +63,7 @@ class RetentionFixture:
 def test_the_start_is_noted_before_a_segment_gets_another_name() -> None:
     house = RetentionFixture()
     house.apply_retention()
-    assert house.log.log_start_offset == house.log.base_offsets[0] > 0
+    assert house.log.log_start_offset == house.log.segments.base_offsets[0] > 0
     assert house.log.size_bytes < 5000
     renamed = [n for n, call in enumerate(house.calls) if call[0] == "rename" and ".log" in call[1]]
     noted = [n for n, call in enumerate(house.calls) if "log-start-offset-checkpoint" in call[1]]

@@ -113,7 +113,7 @@ def test_what_comes_to_rest_is_synced_once_and_closed() -> None:
     disk.fault = watch
     in_virtual_time(flusher.run, 60)
     assert log.recovery_point == log.log_end_offset == 120
-    assert synced.count(log.active_segment.path + ".log") == 1
+    assert synced.count(log.segments.active.path + ".log") == 1
     assert all(s._file is None for s in log.segments)
     assert not failures
 
@@ -133,7 +133,7 @@ def test_checkpoints_are_on_the_disk_before_what_they_no_longer_speak_of_goes() 
     disk.fault = watch
     in_virtual_time(lambda: run_in_background(env, flusher.apply_retention()), 60)
     assert told[0] == b"0\n1\nt 0 %d\n" % log.log_start_offset
-    assert log.log_start_offset == log.base_offsets[0] > 0
+    assert log.log_start_offset == log.segments.base_offsets[0] > 0
 
 
 @pytest.mark.parametrize("rate", [1000.0, 50_000.0])

@@ -71,12 +71,12 @@ class CleanerFixture:
         return done[0]
 
     def found(self) -> list[int]:
-        return [record.offset for header, raw in self.log.batches() for record in iterate_records(raw, header)]
+        return [record.offset for header, raw in self.log.segments.batches() for record in iterate_records(raw, header)]
 
 
 def test_the_dirtiest_log_is_compacted_and_how_far_is_noted() -> None:
     house = CleanerFixture()
-    active = house.log.active_segment.base_offset
+    active = house.log.segments.active.base_offset
     assert house.once() is True
     assert house.log.cleaner_offset == active
     assert len([offset for offset in house.found() if offset < active]) == KEYS
@@ -154,9 +154,9 @@ def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
         log.set_high_watermark(120)
 
     house.env.before = cut
-    bases = list(log.base_offsets)
+    bases = list(log.segments.base_offsets)
     assert house.once() is False
-    assert log.base_offsets == bases
+    assert log.segments.base_offsets == bases
     assert house.found() == list(range(120)), "each has a key of its own now"
     assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
     assert house.log_cleaner.uncleanable_count == 0
@@ -165,10 +165,10 @@ def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
 def test_a_log_that_moves_to_another_directory_stays_as_it_is_until_it_is_there() -> None:
     house = CleanerFixture()
     log = house.log
-    bases = list(log.base_offsets)
+    bases = list(log.segments.base_offsets)
     house.env.before = lambda: log.set_has_future_log(begins=True)
     assert house.once() is False
-    assert (house.env.passes, log.base_offsets) == (1, bases)
+    assert (house.env.passes, log.segments.base_offsets) == (1, bases)
     assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
     assert house.once() is False
     assert house.env.passes == 1, "not even begun"
@@ -180,7 +180,7 @@ def test_a_log_that_moves_to_another_directory_stays_as_it_is_until_it_is_there(
 def test_a_move_that_begins_while_names_are_synced_keeps_the_segments_that_are_copied() -> None:
     house = CleanerFixture()
     log = house.log
-    bases, wait = list(log.base_offsets), house.env.in_thread
+    bases, wait = list(log.segments.base_offsets), house.env.in_thread
 
     async def begins(work: Any, lane: Any = None) -> Any:
         log.set_has_future_log(begins=True)
@@ -188,7 +188,7 @@ def test_a_move_that_begins_while_names_are_synced_keeps_the_segments_that_are_c
 
     house.env.in_thread = begins  # type: ignore[method-assign]
     assert house.once() is False
-    assert log.base_offsets == bases
+    assert log.segments.base_offsets == bases
     assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
 
 

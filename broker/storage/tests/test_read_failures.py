@@ -75,7 +75,7 @@ def test_read_error_while_a_fetch_is_sent_fails_the_log_directory(
     def pread(*_: Any) -> bytes:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(type(served.log.active_segment.file), "pread", pread)
+    monkeypatch.setattr(type(served.log.segments.active.file), "pread", pread)
     assert not served.fetch().sends
     assert served.lost == [served.log]
     assert list(served.storage.offline) == [served.directory.path]
@@ -91,7 +91,7 @@ def test_read_error_for_want_of_memory_fails_no_log_directory(monkeypatch: pytes
     def pread(*_: Any) -> bytes:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
-    monkeypatch.setattr(type(served.log.active_segment.file), "pread", pread)
+    monkeypatch.setattr(type(served.log.segments.active.file), "pread", pread)
     served.fetch()
     assert not served.storage.offline
 

@@ -34,10 +34,10 @@ from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.file_names import base_offsets_of, is_unfinished_snapshot
 from ottla.log.log_config import FOREVER_MS, LogConfig
 from ottla.log.log_flush import LogFlush
-from ottla.log.log_state import remove_files
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery.log_loader import create_log, open_log
+from ottla.log.segment.log_segments import remove_files
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Message
 from ottla.wire.record_batch.batch_header import BatchHeader, iterate_batches, parse_header
@@ -140,7 +140,7 @@ class MetadataStore:
         """The quorum's records in snapshot and log: of the batches in between only the headers are looked at."""
         seed = self.snapshot_id.end_offset - 1
         out = QuorumRecords(self.snapshot.kraft_version, self.snapshot.voters, seed)
-        for header, raw in self.log.batches(seed + 1):
+        for header, raw in self.log.segments.batches(seed + 1):
             if header.base_offset > seed:
                 self.bytes_since_snapshot += header.size_bytes
                 self.last_timestamp_ms = header.max_timestamp
@@ -218,7 +218,7 @@ class MetadataStore:
             WireError: one is damaged.
         """
         if offset < upper_offset:
-            for header, raw in self.log.batches(offset):
+            for header, raw in self.log.segments.batches(offset):
                 if header.base_offset >= upper_offset:
                     return
                 yield header, raw
@@ -333,7 +333,7 @@ class MetadataStore:
         """
         self.bytes_since_snapshot = 0
         self.last_snapshot_ms = now_ms
-        if self.log.active_segment.base_offset < self.log.log_end_offset:
+        if self.log.segments.active.base_offset < self.log.log_end_offset:
             self.log.roll(now_ms)
         name = SnapshotId(end_offset, self.log.epochs.epoch_for_offset(end_offset - 1))
         return name, SnapshotContents([], *self.quorum_records.as_of(end_offset), self.last_timestamp_ms)
@@ -367,7 +367,7 @@ class MetadataStore:
                 self.disk.unlink(path)
             if self.log.maybe_increment_log_start_offset(min(self.snapshots[0].end_offset, self.log.high_watermark)):
                 self.log.delete_segments_below_start(now_ms)
-        remove_files(self.log.disk, self.log.pop_deletable_files(now_ms))
+        remove_files(self.log.disk, self.log.segments.pop_deletable_files(now_ms))
 
     def _is_oldest_deletable(self, now_ms: int) -> bool:
         sizes = (self.disk.stat(f"{self.directory}/{s.file_name}").size_bytes for s in self.snapshots)

@@ -73,8 +73,8 @@ def compact(disk: DiskSession, log: PartitionLog, now: int = NOW, map_bytes: int
 def data(log: PartitionLog) -> Seen:
     """What a read_committed reader finds, by offset."""
     out: Seen = {}
-    aborted = log.collect_aborted_txns(log.log_start_offset, log.log_end_offset)
-    for header, raw in log.batches(log.log_start_offset):
+    aborted = log.segments.collect_aborted_txns(log.log_start_offset, log.log_end_offset)
+    for header, raw in log.segments.batches(log.log_start_offset):
         assert crc_matches(raw, header)
         if header.is_control:
             continue
@@ -101,7 +101,7 @@ def test_only_the_last_record_of_a_key_stays_and_offsets_stay_as_they_were() -> 
     before = data(log)
     (*_, stats) = compact(disk, log)
     after = data(log)
-    active = log.active_segment.base_offset
+    active = log.segments.active.base_offset
     assert stats.keys == 7
     assert {o: v for o, v in after.items() if o >= active} == {o: v for o, v in before.items() if o >= active}
     assert all(before[o] == v for o, v in after.items())
@@ -119,7 +119,7 @@ def test_trap_69_a_batch_keeps_its_offsets_sequence_and_epoch_when_records_vanis
     log.roll(NOW)
     append(log, [(b"z", b"9")])
     compact(disk, log)
-    header, raw = next(log.batches(0))
+    header, raw = next(log.segments.batches(0))
     assert (header.base_offset, header.last_offset_delta, header.records_count) == (0, 2, 1)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 3, 0)
     assert [x.offset for x in iterate_records(raw, header)] == [1]
@@ -133,11 +133,11 @@ def test_trap_70_a_tombstone_is_stamped_first_and_goes_when_its_time_has_come() 
     log.roll(NOW)
     append(log, [(b"z", b"9")])
     compact(disk, log, NOW)
-    stamped = next(h for h, _ in log.batches(0) if h.base_offset == 2)
+    stamped = next(h for h, _ in log.segments.batches(0) if h.base_offset == 2)
     assert stamped.attributes & DELETE_HORIZON_BIT
     assert stamped.base_timestamp == NOW + KEEP_MS
     assert data(log) == {1: (b"b", b"1"), 2: (b"a", None), 3: (b"c", b"1"), 4: (b"z", b"9")}
-    times = {x.offset: x.timestamp_ms for h, raw in log.batches(0) for x in iterate_records(raw, h)}
+    times = {x.offset: x.timestamp_ms for h, raw in log.segments.batches(0) for x in iterate_records(raw, h)}
     assert set(times.values()) == {NOW}, "deltas count from the stamp"
     for later, there in ((KEEP_MS - 1, True), (KEEP_MS + 1, False)):
         log.roll(NOW)
@@ -160,7 +160,7 @@ def test_trap_71_the_last_batch_of_a_producer_stays_though_empty() -> None:
     log.roll(NOW)
     append(log, [(b"z", b"9")])
     compact(disk, log)
-    headers = [(h.base_offset, h.records_count, h.producer_id, h.base_sequence) for h, _ in log.batches(0)]
+    headers = [(h.base_offset, h.records_count, h.producer_id, h.base_sequence) for h, _ in log.segments.batches(0)]
     assert headers == [(1, 0, 9, 1), (2, 1, -1, -1), (3, 1, -1, -1)]
 
 
@@ -179,13 +179,13 @@ def test_trap_72_aborted_records_go_at_once_and_markers_when_nothing_is_left() -
     append(log, [(b"z", b"9")])
 
     def markers() -> list[int]:
-        return [h.base_offset for h, _ in log.batches(0) if h.is_control and h.records_count]
+        return [h.base_offset for h, _ in log.segments.batches(0) if h.is_control and h.records_count]
 
     before = data(log)
     compact(disk, log, NOW)
     assert data(log) == before
     assert before == {0: (b"a", b"kept"), 3: (b"b", b"done"), 5: (b"c", b"1"), 7: (b"z", b"9")}
-    assert 1 not in {h.base_offset for h, _ in log.batches(0) if h.records_count}
+    assert 1 not in {h.base_offset for h, _ in log.segments.batches(0) if h.records_count}
     assert markers() == [2, 4, 6], "their time begins with the first pass that finds nothing of theirs"
     for step in (1, KEEP_MS, KEEP_MS + 1):
         log.roll(NOW)

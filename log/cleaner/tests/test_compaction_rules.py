@@ -69,7 +69,7 @@ def one_pass(log: PartitionLog, now: int = NOW) -> CleanerStats:
 
 def left(log: PartitionLog) -> list[tuple[int, int]]:
     """(base offset, records) of every batch."""
-    return [(h.base_offset, h.records_count) for h, _ in log.batches()]
+    return [(h.base_offset, h.records_count) for h, _ in log.segments.batches()]
 
 
 # ---------------------------------------------------------------- what could be compacted
@@ -262,11 +262,11 @@ def test_a_committed_marker_goes_a_while_after_its_records() -> None:
         log.roll(NOW)
     one_pass(log)
     assert left(log)[:4] == [(1, 1), (2, 0), (3, 1), (4, 1)], "the last data batch of the producer stays though empty"
-    first = next(h for h, _ in log.batches())
+    first = next(h for h, _ in log.segments.batches())
     assert not first.attributes & DELETE_HORIZON_BIT, "its records went in this very pass"
     segments(log, 1)
     one_pass(log)
-    first = next(h for h, _ in log.batches())
+    first = next(h for h, _ in log.segments.batches())
     assert first.attributes & DELETE_HORIZON_BIT
     assert (first.base_offset, first.base_timestamp) == (1, NOW + 1000)
     for now, stays in ((NOW + 999, True), (NOW + 1000, False)):
@@ -285,13 +285,13 @@ def test_a_tombstone_stays_until_its_time_and_is_stamped_once() -> None:
     log.roll(NOW)
     stats = one_pass(log)
     assert (stats.records_read, stats.records_kept, stats.keys) == (4, 3, 3)
-    raws = [bytes(raw) for _, raw in log.batches()]
+    raws = [bytes(raw) for _, raw in log.segments.batches()]
     assert stats.bytes_written == sum(map(len, raws))
     assert stats.bytes_read > stats.bytes_written
     for now, count in ((NOW + 999, 2), (NOW + 1000, 1)):
         segments(log, 1)
         one_pass(log, now)
-        found = list(log.batches())[1]
+        found = list(log.segments.batches())[1]
         assert found[0].records_count == count
         assert [x.timestamp_ms for x in iterate_records(found[1], found[0])] == [NOW + 9, NOW + 30][2 - count :]
         assert (found[0].base_timestamp, found[0].max_timestamp) == (NOW + 1000, NOW + 30)
@@ -304,7 +304,7 @@ def test_the_newest_time_of_what_is_kept_is_the_batches() -> None:
     append_committed(log, bytearray(build_batch([record(b"b", b"3", NOW + 20)])))
     log.roll(NOW)
     one_pass(log)
-    assert [(h.base_offset, h.last_offset, h.max_timestamp) for h, _ in log.batches()] == [
+    assert [(h.base_offset, h.last_offset, h.max_timestamp) for h, _ in log.segments.batches()] == [
         (0, 1, NOW + 5),
         (2, 2, NOW + 20),
     ]
@@ -314,9 +314,9 @@ def test_a_batch_that_keeps_all_is_the_same_bytes() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     append_committed(log, bytearray(build_batch([record(b"a", b"1"), record(b"b", b"2")])))
     log.roll(NOW)
-    before = [bytes(raw) for _, raw in log.batches()]
+    before = [bytes(raw) for _, raw in log.segments.batches()]
     one_pass(log)
-    assert [bytes(raw) for _, raw in log.batches()] == before
+    assert [bytes(raw) for _, raw in log.segments.batches()] == before
 
 
 def test_the_end_of_a_pass_keeps_its_offset_though_nothing_is_left_of_it() -> None:

@@ -96,7 +96,7 @@ def test_one_small_batch_that_unpacks_to_very_much_does_not_end_the_compaction_o
     found_on_disk(log, build_batch([record(b"a", b"1")]), bomb, build_batch([record(b"a", b"2")]))
     stats = one_pass(log)
     assert left(log) == [(1, 1), (2, 1)]
-    assert [bytes(raw) for header, raw in log.batches() if header.base_offset == 1] == [
+    assert [bytes(raw) for header, raw in log.segments.batches() if header.base_offset == 1] == [
         bytes(pack_batch(parse_header(bomb)._replace(base_offset=1, partition_leader_epoch=0), bomb[61:]))
     ]
     assert (stats.oversized_batches, stats.last_oversized_offset) == (1, 1)
@@ -133,7 +133,7 @@ def test_a_batch_of_an_aborted_transaction_goes_without_being_looked_into() -> N
         for now in (NOW, LATER, LATER + LATER):
             one_pass(log, now)
             found_on_disk(log, build_batch([record(b"x", b"1")]))
-        assert [header.base_offset for header, _ in log.batches() if header.records_count][:-2] == stay
+        assert [header.base_offset for header, _ in log.segments.batches() if header.records_count][:-2] == stay
 
 
 def test_a_pass_goes_through_very_many_records_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_a_batch_of_several_parts_is_made_anew_as_one_of_a_single_part_is(
         one_pass(log)
         found_on_disk(log, build_batch([record(b"x", b"1")]))
         one_pass(log, LATER)
-        made.append([bytes(raw) for _, raw in log.batches()])
+        made.append([bytes(raw) for _, raw in log.segments.batches()])
     assert made[0] == made[1]
 
 

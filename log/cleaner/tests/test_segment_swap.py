@@ -57,7 +57,7 @@ def compacted(log: PartitionLog, disk: DiskSession) -> CompactionResult:
 
 def last_of_keys(log: PartitionLog) -> dict[bytes | None, tuple[int, bytes | None]]:
     out = {}
-    for header, raw in log.batches(log.log_start_offset):
+    for header, raw in log.segments.batches(log.log_start_offset):
         for record in iterate_records(raw, header):
             out[record.key] = (record.offset, record.value)
     return out
@@ -104,8 +104,8 @@ def test_a_key_deleted_in_the_pass_does_not_come_back_with_an_old_segment() -> N
     assert len(first.sources) > 1
     assert more
     raw = read_file(disk, f"{log.directory}/{first.base_offset:020d}.log.cleaned")
-    assert [header for _, header in iterate_batches(raw)][-1].next_offset == log.base_offsets[
-        log.base_offsets.index(first.sources[-1]) + 1
+    assert [header for _, header in iterate_batches(raw)][-1].next_offset == log.segments.base_offsets[
+        log.segments.base_offsets.index(first.sources[-1]) + 1
     ]
 
 
@@ -137,7 +137,7 @@ def test_an_exchange_is_given_up_where_the_log_has_changed_meanwhile() -> None:
         work = SegmentSwap(log, compacted(log, disk).cleaned)
         if step == "between":
             assert work.add_swap_suffix()
-        log.maybe_increment_log_start_offset(log.base_offsets[2])
+        log.maybe_increment_log_start_offset(log.segments.base_offsets[2])
         log.delete_segments_below_start(NOW)
         left = record_values(log)
         done = work.add_swap_suffix() if step == "before" else work.replace_segments(NOW)
@@ -180,7 +180,7 @@ def test_aborted_transactions_go_along_and_an_older_index_of_them_goes() -> None
         else:
             append_committed(log, make_transactional_batch(2, 0))
             append_committed(log, make_marker(2, 1))
-            log.active_segment.add_aborted_txn(AbortedTxn(3, 0, 1, 1))
+            log.segments.active.add_aborted_txn(AbortedTxn(3, 0, 1, 1))
         for number in range(20):
             append_committed(log, bytearray(build_batch([NewRecord(b"k", b"%d" % number * 40, NOW)])))
         log.flush()

@@ -82,7 +82,7 @@ class FutureLogFixture:
 
 
 def batches(log: PartitionLog) -> list[bytes]:
-    return [bytes(raw) for _, raw in log.batches(log.log_start_offset)]
+    return [bytes(raw) for _, raw in log.segments.batches(log.log_start_offset)]
 
 
 def test_the_directory_is_named_as_kafka_names_it_and_found_again() -> None:
@@ -178,7 +178,7 @@ def test_what_is_deleted_of_the_log_is_not_copied_and_goes_from_the_copy() -> No
     stage.current.delete_segments_below_start(NOW)
     stage.copy(pieces=2)
     assert stage.future.log_start_offset == 40
-    assert stage.future.base_offsets[0] == 39, "from the batch that holds the start"
+    assert stage.future.segments.base_offsets[0] == 39, "from the batch that holds the start"
     stage.current.maybe_increment_log_start_offset(70)
     stage.current.delete_segments_below_start(NOW)
     stage.copy()
@@ -342,7 +342,7 @@ def test_a_renamed_log_is_read_by_who_holds_it_still() -> None:
 def test_a_batch_that_ends_behind_the_file_is_damage_and_not_asked_for_again_and_again() -> None:
     stage = FutureLogFixture()
     append_batches(stage.current, 1)
-    file = stage.current.active_segment.file
+    file = stage.current.segments.active.file
     length = int.from_bytes(file.pread(4, 8), "big")
     file.pwrite((length + 1000).to_bytes(4, "big"), 8)
     with pytest.raises(ProtocolError) as refused:
@@ -358,11 +358,11 @@ def test_files_that_were_retired_are_found_under_the_new_name() -> None:
     append_batches(stage.current, 60)
     stage.copy()
     stage.current.set_high_watermark(stage.current.log_end_offset)
-    stage.current.maybe_increment_log_start_offset(stage.current.base_offsets[2])
+    stage.current.maybe_increment_log_start_offset(stage.current.segments.base_offsets[2])
     follow_offsets(stage.future, stage.current, NOW)
-    assert stage.future.retired_files
+    assert stage.future.segments.retired_files
     stage.swap()
-    paths = [path for _, path in stage.future.retired_files]
+    paths = [path for _, path in stage.future.segments.retired_files]
     assert paths
     assert all(stage.disk.exists(path) for path in paths)
 
@@ -381,7 +381,7 @@ def test_as_long_as_it_has_not_taken_its_place_the_log_and_the_copy_have_their_o
         stage.swap()
     assert stage.future.is_future
     assert stage.future.producers is not stage.current.producers
-    assert stage.future.verification_states is not stage.current.verification_states
+    assert stage.future.producers.verification_states is not stage.current.producers.verification_states
     stage.disk.fault = None
     stage.swap()
     assert stage.future.producers is stage.current.producers

@@ -182,7 +182,7 @@ def test_checkpoints_say_what_a_start_needs() -> None:
     first, second, third = directory.logs.values()
     first.flush()
     first.maybe_increment_log_start_offset(30)
-    second.maybe_increment_log_start_offset(second.base_offsets[1])
+    second.maybe_increment_log_start_offset(second.segments.base_offsets[1])
     second.delete_segments_below_start(NOW)
     third.raise_cleaner_offset(12)
     directory.checkpoints.write()
@@ -347,7 +347,7 @@ def test_distrust_looks_at_everything() -> None:
     directory = begun(memory.session())
     directory.ignore_checkpoints()
     log = directory.open_partition("t", 0, SMALL, NOW)
-    assert (directory.was_clean_shutdown, log.recovery_point, log.sealed_end_offset) == (False, 0, -1)
+    assert (directory.was_clean_shutdown, log.recovery_point, log.flush_state.sealed_end_offset) == (False, 0, -1)
 
 
 def test_many_logs_made_anew_cost_one_writing_of_the_checkpoints() -> None:

@@ -114,7 +114,7 @@ def test_fact_145_a_marker_without_a_transaction_moves_the_epoch_and_aborts_noth
     log = a_log()
     append_committed(log, data(5, 0, txn=False))
     append_committed(log, ending(6, kind=ControlRecordType.ABORT))
-    assert log.active_segment.aborted_txns == []
+    assert log.segments.active.aborted_txns == []
     producer = log.producers.producers[PID]
     assert (producer.epoch, producer.batches) == (6, ())
     assert refusal(log, data(6, 1, txn=False), AppendOrigin.CLIENT, TxnAppendContext()) is GAP
@@ -165,9 +165,9 @@ def test_facts_147_and_149_which_batches_of_a_transaction_a_leader_takes(row: Da
         append_committed(log, bytearray(raw))
     guard: VerificationGuard | None = None
     if row.guard in ("own", "foreign"):
-        guard = log.maybe_start_transaction_verification(PID, row.epoch, row.sequence, NOW, bumps=row.bumps)
+        guard = log.producers.maybe_start_verification(PID, row.epoch, row.sequence, NOW, bumps=row.bumps)
         if row.lowest is not None:
-            assert log.maybe_start_transaction_verification(PID, row.epoch, row.lowest, NOW, bumps=row.bumps) is guard
+            assert log.producers.maybe_start_verification(PID, row.epoch, row.lowest, NOW, bumps=row.bumps) is guard
     if row.guard == "foreign":
         guard = VerificationGuard()
     if row.guard == "off":
@@ -194,7 +194,7 @@ def test_fact_145_data_of_no_transaction_is_refused_while_one_is_open() -> None:
 
 
 def begun(log: PartitionLog, epoch: int = 5, *, bumps: bool = False) -> VerificationGuard:
-    guard = log.maybe_start_transaction_verification(PID, epoch, 0, NOW, bumps=bumps)
+    guard = log.producers.maybe_start_verification(PID, epoch, 0, NOW, bumps=bumps)
     assert guard is not None
     return guard
 
@@ -202,12 +202,12 @@ def begun(log: PartitionLog, epoch: int = 5, *, bumps: bool = False) -> Verifica
 def test_fact_147_no_guard_is_made_where_the_transaction_is_open_and_none_for_an_older_epoch() -> None:
     log = a_log()
     append_committed(log, data(5, 0))
-    assert log.maybe_start_transaction_verification(PID, 5, 1, NOW, bumps=True) is None
-    assert log.maybe_start_transaction_verification(PID, 6, 0, NOW, bumps=True) is not None, (
+    assert log.producers.maybe_start_verification(PID, 5, 1, NOW, bumps=True) is None
+    assert log.producers.maybe_start_verification(PID, 6, 0, NOW, bumps=True) is not None, (
         "that one has ended, as its epoch says"
     )
     with pytest.raises(ProtocolError) as raised:
-        log.maybe_start_transaction_verification(PID, 4, 0, NOW, bumps=True)
+        log.producers.maybe_start_verification(PID, 4, 0, NOW, bumps=True)
     assert raised.value.code is FENCED
 
 
@@ -216,7 +216,7 @@ def test_fact_148_the_first_batch_takes_the_guard_away() -> None:
     guard = begun(log)
     assert begun(log) is guard, "asked twice, it is the same"
     log.append_as_leader(data(5, 0), 0, NOW, txn=TxnAppendContext(guard))
-    assert log.verification_states == {}
+    assert log.producers.verification_states == {}
 
 
 def test_fact_148_an_abort_that_overtakes_the_answer_takes_the_guard_away() -> None:
@@ -250,23 +250,26 @@ def test_fact_148_a_followers_marker_takes_the_guard_of_an_earlier_lead_away() -
 def test_fact_148_guards_expire_with_producers_and_are_gone_behind_a_cut() -> None:
     log = a_log()
     begun(log)
-    list(log.expire_producers_job(NOW + 999, 1000))
-    assert log.verification_states
-    list(log.expire_producers_job(NOW + 1000, 1000))
-    assert log.verification_states == {}
+    list(log.producers.expire_job(NOW + 999, 1000))
+    assert log.producers.verification_states
+    list(log.producers.expire_job(NOW + 1000, 1000))
+    assert log.producers.verification_states == {}
     append_committed(log, make_batch(0))
     begun(log)
     log.truncate_to(0, NOW)
-    assert log.verification_states == {}
+    assert log.producers.verification_states == {}
 
 
 def test_a_newer_epoch_forgets_the_sequences_seen_under_the_older() -> None:
     log = a_log()
-    assert log.maybe_start_transaction_verification(
+    assert log.producers.maybe_start_verification(
         PID, 5, 3, NOW, bumps=False
-    ) is log.maybe_start_transaction_verification(PID, 6, 8, NOW, bumps=False)
-    log.maybe_start_transaction_verification(PID, 5, 0, NOW, bumps=False)
-    assert (log.verification_states[PID].epoch, log.verification_states[PID].lowest_sequence) == (6, 8)
+    ) is log.producers.maybe_start_verification(PID, 6, 8, NOW, bumps=False)
+    log.producers.maybe_start_verification(PID, 5, 0, NOW, bumps=False)
+    assert (log.producers.verification_states[PID].epoch, log.producers.verification_states[PID].lowest_sequence) == (
+        6,
+        8,
+    )
 
 
 def test_the_end_of_a_transaction_is_written_as_kafka_does() -> None:
@@ -274,5 +277,5 @@ def test_the_end_of_a_transaction_is_written_as_kafka_does() -> None:
     log = a_log()
     append_committed(log, make_transactional_batch(PID, 0))
     log.append_as_leader(ending(0), 0, NOW, AppendOrigin.COORDINATOR, txn=UNVERIFIED_TXN)
-    header = next(h for h, _ in log.batches(1))
+    header = next(h for h, _ in log.segments.batches(1))
     assert (header.producer_id, header.base_sequence, header.attributes) == (PID, -1, 0x30)

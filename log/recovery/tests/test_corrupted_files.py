@@ -46,7 +46,9 @@ class UndamagedLog(NamedTuple):
 
 def everything(log: PartitionLog) -> list[tuple[int, bytes | None]]:
     return [
-        (x.offset, x.value) for header, raw in log.batches(log.log_start_offset) for x in iterate_records(raw, header)
+        (x.offset, x.value)
+        for header, raw in log.segments.batches(log.log_start_offset)
+        for x in iterate_records(raw, header)
     ]
 
 
@@ -63,9 +65,9 @@ def original() -> UndamagedLog:
         append_committed(log, make_marker(2, number % 2), epoch=epoch)
     log.close()
     assert len(log.segments) == 3
-    aborted = log.collect_aborted_txns(0, log.log_end_offset)
+    aborted = log.segments.collect_aborted_txns(0, log.log_end_offset)
     files = {path: bytes(inode.data) for path, inode in memory.files.items()}
-    return UndamagedLog(files, everything(log), aborted, log.base_offsets)
+    return UndamagedLog(files, everything(log), aborted, log.segments.base_offsets)
 
 
 def damaged(rng: random.Random, data: bytes) -> tuple[bytes, int]:
@@ -153,7 +155,7 @@ def test_random_damage_costs_only_what_lies_behind_it() -> None:
         got = everything(log)
         if start == 0:
             assert got == [x for x in whole.records if x[0] < end], turn
-            assert log.collect_aborted_txns(0, end) == [x for x in whole.aborted if x.last_offset < end], turn
+            assert log.segments.collect_aborted_txns(0, end) == [x for x in whole.aborted if x.last_offset < end], turn
         else:  # the first segment was lost as a whole: the next one begins the log
             assert start in whole.bases, turn
             assert got == [x for x in whole.records if start <= x[0] < end], turn

@@ -76,7 +76,7 @@ def test_offsets_of_an_opened_log(
     again = open_it(memory, clean=clean, log_start_offset=start, high_watermark=high_watermark, recovery_point=point)
     offsets_of = (again.log_start_offset, again.high_watermark, again.log_end_offset, again.recovery_point)
     assert offsets_of == found
-    assert again.base_offsets == (log.base_offsets if start <= 30 else [start])
+    assert again.segments.base_offsets == (log.segments.base_offsets if start <= 30 else [start])
     append_batches(again, 1)
     assert record_offsets(again)[-3:] == [again.log_end_offset - n for n in (3, 2, 1)]
 
@@ -86,7 +86,7 @@ def test_a_log_without_a_segment_begins_at_its_log_start() -> None:
     session = memory.session()
     session.makedirs(DIRECTORY)
     log = open_it(memory, log_start_offset=17)
-    assert (log.base_offsets, log.log_start_offset, log.log_end_offset) == ([17], 17, 17)
+    assert (log.segments.base_offsets, log.log_start_offset, log.log_end_offset) == ([17], 17, 17)
     assert open_it(memory).log_start_offset == 17, "its first segment says so"
 
 
@@ -107,8 +107,11 @@ def test_what_an_opened_log_knows_of_the_disk(*, clean: bool) -> None:
     append_batches(log, 10)
     log.close()
     again = open_it(memory, clean=clean)
-    assert again.sealed_end_offset == (30 if clean else -1)
-    assert (again.directory_changes > again.synced_directory_changes, again.is_directory_unsynced) == (
+    assert again.flush_state.sealed_end_offset == (30 if clean else -1)
+    assert (
+        again.segments.directory_changes > again.flush_state.synced_directory_changes,
+        again.flush_state.is_directory_unsynced,
+    ) == (
         not clean,
         not clean,
     )
@@ -193,7 +196,7 @@ def test_a_segment_on_its_way_takes_its_place(
     memory = laid(*others)
     write_segment_file(memory, swap, swapped, ".swap")
     log = open_it(memory, COMPACTED)
-    assert log.base_offsets == bases
+    assert log.segments.base_offsets == bases
     assert record_offsets(log) == kept
     assert not [n for n in names(memory) if n.endswith(".swap")]
 
@@ -280,7 +283,7 @@ def test_damage_below_the_recovery_point_is_not_looked_for(point: int, left: int
     log = open_it(memory, recovery_point=point)
     assert log.log_end_offset == left
     assert any("cut at" in note for note in log.recovery_notes) == (left == 3)
-    assert log.base_offsets == ([0] if left == 3 else [0, 6, 12])
+    assert log.segments.base_offsets == ([0] if left == 3 else [0, 6, 12])
 
 
 @pytest.mark.parametrize(("cut", "end"), [(1, 12), (61, 12), (0, 15)])
@@ -290,9 +293,9 @@ def test_damage_is_cut_off_with_all_behind_it(cut: int, end: int) -> None:
     del data[len(data) - cut :]
     log = open_it(memory)
     assert log.log_end_offset == end
-    assert log.active_segment.size_bytes == (0 if cut else len(data))
+    assert log.segments.active.size_bytes == (0 if cut else len(data))
     size = len(memory.files[f"{DIRECTORY}/{segment_file_name(12, '.log')}"].data)
-    assert size == log.active_segment.size_bytes, "the file too"
+    assert size == log.segments.active.size_bytes, "the file too"
 
 
 def test_after_a_clean_stop_only_the_end_is_read() -> None:
@@ -300,12 +303,12 @@ def test_after_a_clean_stop_only_the_end_is_read() -> None:
     log = new_log(memory.session(), LogConfig(index_interval_bytes=200))
     append_batches(log, 30)
     log.close()
-    assert len(log.active_segment.offset_index.offsets) > 3
+    assert len(log.segments.active.offset_index.offsets) > 3
     data = memory.files[f"{DIRECTORY}/{segment_file_name(0, '.log')}"].data
     data[70] ^= 1
     again = open_it(memory, LogConfig(index_interval_bytes=200), clean=True)
     assert (again.log_end_offset, again.recovery_notes) == (90, [])
-    assert again.active_segment.bytes_since_index_entry > 0
+    assert again.segments.active.bytes_since_index_entry > 0
     append_batches(again, 1)
     assert again.log_end_offset == 93
     del data[len(data) - 10 :]
@@ -325,8 +328,8 @@ def test_indexing_goes_on_where_a_clean_stop_left_off(extra: int) -> None:
     logs[0] = open_it(stopped, settings, clean=True)
     for log in logs:
         append_batches(log, 20)
-    assert list(logs[0].active_segment.offset_index.offsets) == list(logs[1].active_segment.offset_index.offsets)
-    assert list(logs[0].active_segment.offset_index.positions) == list(logs[1].active_segment.offset_index.positions)
+    assert list(logs[0].segments.active.offset_index.offsets) == list(logs[1].segments.active.offset_index.offsets)
+    assert list(logs[0].segments.active.offset_index.positions) == list(logs[1].segments.active.offset_index.positions)
 
 
 def test_epochs_come_from_the_batches_that_were_read() -> None:
@@ -353,8 +356,8 @@ def test_opened_says_the_same_twice() -> None:
     log.close()
     first = reopen_in_new_session(memory)
     second = reopen_in_new_session(memory)
-    assert (first.base_offsets, first.log_end_offset, first.producers.pack()) == (
-        second.base_offsets,
+    assert (first.segments.base_offsets, first.log_end_offset, first.producers.pack()) == (
+        second.segments.base_offsets,
         second.log_end_offset,
         second.producers.pack(),
     )

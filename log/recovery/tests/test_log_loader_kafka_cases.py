@@ -58,7 +58,7 @@ def test_log_recovery_is_called_upon_broker_crash() -> None:
     log = new_log(memory.session())
     append_batches(log, 60)
     log.close()
-    assert set(reads_of(memory, clean=True)) == {log.active_segment.path + ".log"}
+    assert set(reads_of(memory, clean=True)) == {log.segments.active.path + ".log"}
     assert set(reads_of(memory)) == {s.path + ".log" for s in log.segments}
 
 
@@ -110,10 +110,10 @@ def test_producer_snapshots_recovery_after_unclean_shutdown() -> None:
         append_committed(log, make_producer_batch(number % 3, number // 3))
     before = log.producers.pack()
     log.close()
-    bases = log.base_offsets[:]
+    bases = log.segments.base_offsets[:]
     again = reopen_in_new_session(memory, point=bases[2])
     assert again.producers.pack() == before
-    inode = memory.files[again.active_segment.path + ".log"]
+    inode = memory.files[again.segments.active.path + ".log"]
     del inode.data[len(inode.data) // 2 :]
     cut = reopen_in_new_session(memory)
     assert cut.log_end_offset < 60
@@ -180,7 +180,7 @@ def test_loading_log_keeps_largest_stray_producer_state_snapshot() -> None:
     log = new_log(memory.session())
     for number in range(5):
         append_committed(log, make_producer_batch(1, number))
-        log.write_producer_snapshot()
+        log.producers.write_snapshot(log.disk, log.directory, log.log_end_offset)
     assert names(memory, ".snapshot") == [1, 2, 3, 4, 5]
     reopen_in_new_session(memory)
     assert names(memory, ".snapshot") == [5]
@@ -245,7 +245,7 @@ def test_reopen_then_truncate() -> None:
     log.close()
     again = reopen_in_new_session(memory, clean=True)
     again.truncate_to(3, NOW)
-    assert (again.log_end_offset, again.base_offsets) == (3, [0])
+    assert (again.log_end_offset, again.segments.base_offsets) == (3, [0])
     assert record_values(again) == expected_values(3)
 
 
@@ -255,12 +255,12 @@ def test_open_deletes_obsolete_files() -> None:
     log = new_log(memory.session())
     append_batches(log, 60)
     disk = memory.session()
-    for base in log.base_offsets[:-1]:
+    for base in log.segments.base_offsets[:-1]:
         for suffix in (".log", ".index", ".timeindex"):
             path = f"{DIRECTORY}/{base:020d}{suffix}"
             disk.rename(path, path + ".deleted")
-    again = reopen_in_new_session(memory, start=log.base_offsets[-1])
-    assert again.base_offsets == [log.base_offsets[-1]]
+    again = reopen_in_new_session(memory, start=log.segments.base_offsets[-1])
+    assert again.segments.base_offsets == [log.segments.base_offsets[-1]]
     assert not names(memory, ".deleted")
 
 
@@ -271,7 +271,7 @@ def test_corrupt_log() -> None:
         memory = memory_disk(seed)
         log = new_log(memory.session())
         append_batches(log, rng.randrange(20, 80))
-        path = log.active_segment.path + ".log"
+        path = log.segments.active.path + ".log"
         data = memory.files[path].data
         if not data:
             continue
@@ -279,8 +279,8 @@ def test_corrupt_log() -> None:
         for _ in range(rng.randrange(1, 5)):
             data[min(at + rng.randrange(20), len(data) - 1)] ^= rng.randrange(1, 256)
         data += rng.randbytes(rng.randrange(50))
-        again = reopen_in_new_session(memory, point=log.base_offsets[-1])
-        kept = log.active_segment.base_offset + sum(1 for x in iterate_batches(bytes(data[:at]))) * 3
+        again = reopen_in_new_session(memory, point=log.segments.base_offsets[-1])
+        kept = log.segments.active.base_offset + sum(1 for x in iterate_batches(bytes(data[:at]))) * 3
         assert again.log_end_offset >= kept, seed
         assert record_values(again) == expected_values(again.log_end_offset), seed
         append_batches(again, 10)
@@ -307,11 +307,11 @@ def test_log_end_less_than_start_after_reopen(*, clean: bool) -> None:
     append_batches(log, 20)
     log.maybe_increment_log_start_offset(50)
     log.close()
-    for base in log.base_offsets[1:]:
+    for base in log.segments.base_offsets[1:]:
         for path in [p for p in memory.files if f"/{base:020d}." in p]:
             del memory.files[path]
     again = reopen_in_new_session(memory, start=50, clean=clean)
-    assert (again.log_start_offset, again.log_end_offset, again.base_offsets) == (50, 50, [50])
+    assert (again.log_start_offset, again.log_end_offset, again.segments.base_offsets) == (50, 50, [50])
     append_batches(again, 1)
     assert record_offsets(again) == [50, 51, 52]
 
@@ -322,11 +322,11 @@ def test_corrupted_log_recovery_does_not_delete_producer_state_snapshots_post_re
     log = new_log(memory.session())
     for number in range(120):
         append_committed(log, make_producer_batch(1, number))
-    bases = log.base_offsets[:]
+    bases = log.segments.base_offsets[:]
     assert len(bases) > 4
     inode = memory.files[log.segments[-2].path + ".log"]
     del inode.data[len(inode.data) // 2 :]
     again = reopen_in_new_session(memory)
-    assert again.base_offsets == bases[:-1]
+    assert again.segments.base_offsets == bases[:-1]
     assert set(bases[1:-1]) <= set(names(memory, ".snapshot"))
     assert max(names(memory, ".snapshot")) <= again.log_end_offset

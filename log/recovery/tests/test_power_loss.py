@@ -74,7 +74,7 @@ class PowerLossHistory:
 
     def roll(self) -> None:
         """A new segment, whatever the old one's size."""
-        if self.log.active_segment.size_bytes:
+        if self.log.segments.active.size_bytes:
             self.log.roll(NOW)
 
     def park(self) -> None:
@@ -113,7 +113,7 @@ def test_what_is_left_of_a_log_is_described_as_it_was(*, holes: bool) -> None:
         assert end >= synced, seed
         assert [log.epochs.epoch_for_offset(offset) for offset in range(start, end)] == life.epochs[start:end], seed
         want = [(first, at) for first, at in life.aborted if at < end and first >= start]
-        found = [(entry.first_offset, entry.last_offset) for entry in log.collect_aborted_txns(start, end)]
+        found = [(entry.first_offset, entry.last_offset) for entry in log.segments.collect_aborted_txns(start, end)]
         assert [entry for entry in found if entry[0] >= start] == want, seed
 
 
@@ -131,7 +131,7 @@ def test_the_name_of_a_transaction_index_is_as_durable_as_the_marker_it_tells_of
         point = log.recovery_point
         memory.lose_power()
         again = reopen_in_new_session(memory, point=point)
-        assert [tuple(entry)[:3] for entry in again.collect_aborted_txns(0, 5)] == [(1, 3, 4)], seed
+        assert [tuple(entry)[:3] for entry in again.segments.collect_aborted_txns(0, 5)] == [(1, 3, 4)], seed
 
 
 def test_the_name_of_a_new_transaction_index_awaits_a_sync() -> None:
@@ -140,9 +140,9 @@ def test_the_name_of_a_new_transaction_index_awaits_a_sync() -> None:
     log.flush()
     for name_is_new in (True, False):
         append_committed(log, make_transactional_batch(1, 0))
-        assert log.directory_changes == log.synced_directory_changes
+        assert log.segments.directory_changes == log.flush_state.synced_directory_changes
         append_committed(log, make_marker(1, 0))
-        assert (log.directory_changes > log.synced_directory_changes) == name_is_new
+        assert (log.segments.directory_changes > log.flush_state.synced_directory_changes) == name_is_new
         log.flush()
 
 
@@ -151,7 +151,7 @@ def test_what_an_earlier_process_wrote_is_opened_for_its_sync_one_file_after_the
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)
-    segments, end = len(log.base_offsets), log.log_end_offset
+    segments, end = len(log.segments.base_offsets), log.log_end_offset
     assert segments > 4
     session = memory.session()
     again = reopen_in_new_session(memory)

@@ -27,7 +27,7 @@ def with_snapshots(at: list[int]) -> tuple[MemoryDisk, PartitionLog]:
     for number in range(12):
         append_committed(log, make_producer_batch(5, number))
         if number + 1 in at:
-            log.write_producer_snapshot()
+            log.producers.write_snapshot(log.disk, log.directory, log.log_end_offset)
     return memory, log
 
 
@@ -94,7 +94,7 @@ def test_the_transaction_index_is_made_anew_from_the_batches_that_were_read() ->
     memory.files[path].data[:] = memory.files[path].data * 2  # one entry twice: no index
     for clean in (True, False):
         again = open_it(memory, LogConfig(), clean=clean)
-        assert [a.producer_id for a in again.collect_aborted_txns(0, 9)] == [1]
+        assert [a.producer_id for a in again.segments.collect_aborted_txns(0, 9)] == [1]
         assert read_file(memory.session(), path) == before
         assert again.producers.ongoing_txns == {2: 2}
         memory.files[path].data[:] = b"nonsense"

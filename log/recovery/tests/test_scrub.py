@@ -98,7 +98,7 @@ def test_what_is_not_synced_or_still_written_is_left_alone() -> None:
     append_batches(log, 60)
     assert list_sealed_segments(log) == []
     log.flush()
-    memory.files[log.active_segment.path + ".log"].data[70] ^= 1
+    memory.files[log.segments.active.path + ".log"].data[70] ^= 1
     assert scrub(log) == []
 
 

@@ -86,7 +86,7 @@ def test_recovery_of_segment_with_offset_overflow() -> None:
             memory.session(), DIRECTORY, "t", 0, settings, NOW, clean=False, compacted_below=compacted_below
         )
         assert record_offsets(again) == want
-        assert again.base_offsets == [0, 10, far + 10, far + 12, 3 * far]
+        assert again.segments.base_offsets == [0, 10, far + 10, far + 12, 3 * far]
         assert not [p for p in memory.files if p.endswith((".swap", ".cleaned"))]
         for segment in again.segments:
             last = segment.base_offset + (segment.offset_index.offsets[-1] if segment.offset_index.offsets else 0)

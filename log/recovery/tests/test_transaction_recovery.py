@@ -47,13 +47,13 @@ def test_full_transaction_index_recovery() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     aborting(log, 60)
-    want = log.collect_aborted_txns(0, log.log_end_offset)
+    want = log.segments.collect_aborted_txns(0, log.log_end_offset)
     assert len(want) == 30
     for path in [p for p in memory.files if p.endswith(".txnindex")]:
         del memory.files[path]
     again = reopen_in_new_session(memory)
     assert len(again.segments) > 3
-    assert again.collect_aborted_txns(0, again.log_end_offset) == want
+    assert again.segments.collect_aborted_txns(0, again.log_end_offset) == want
 
 
 def test_a_recovery_that_is_broken_off_leaves_what_it_does_not_look_at_again() -> None:
@@ -65,7 +65,7 @@ def test_a_recovery_that_is_broken_off_leaves_what_it_does_not_look_at_again() -
         log = new_log(memory.session())
         aborting(log, 60)
         log.flush()
-        want = log.collect_aborted_txns(0, log.log_end_offset)
+        want = log.segments.collect_aborted_txns(0, log.log_end_offset)
         memory.files[f"{DIRECTORY}/{LEADER_EPOCH_CHECKPOINT}"].data[:] = b"0"
         left, session = target, memory.session()
 
@@ -81,7 +81,7 @@ def test_a_recovery_that_is_broken_off_leaves_what_it_does_not_look_at_again() -
             open_log(session, DIRECTORY, "t", 0, SMALL, NOW, clean=False, recovery_point=point)
         except ProcessKilled:
             again = reopen_in_new_session(memory, point=point)
-            assert again.collect_aborted_txns(0, point) == want, target
+            assert again.segments.collect_aborted_txns(0, point) == want, target
             continue
         break
     assert target > 30
@@ -92,10 +92,10 @@ def test_recover_only_last_segment() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     aborting(log, 60)
-    want = log.collect_aborted_txns(0, log.log_end_offset)
-    memory.files.pop(f"{DIRECTORY}/{log.base_offsets[-1]:020d}.txnindex", None)
-    again = reopen_in_new_session(memory, point=log.base_offsets[-1])
-    assert again.collect_aborted_txns(0, again.log_end_offset) == want
+    want = log.segments.collect_aborted_txns(0, log.log_end_offset)
+    memory.files.pop(f"{DIRECTORY}/{log.segments.base_offsets[-1]:020d}.txnindex", None)
+    again = reopen_in_new_session(memory, point=log.segments.base_offsets[-1])
+    assert again.segments.collect_aborted_txns(0, again.log_end_offset) == want
 
 
 def test_recover_last_segment_with_no_snapshots() -> None:
@@ -103,13 +103,13 @@ def test_recover_last_segment_with_no_snapshots() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     aborting(log, 60)
-    want = log.collect_aborted_txns(0, log.log_end_offset)
+    want = log.segments.collect_aborted_txns(0, log.log_end_offset)
     producers = log.producers.pack()
-    memory.files.pop(f"{DIRECTORY}/{log.base_offsets[-1]:020d}.txnindex", None)
+    memory.files.pop(f"{DIRECTORY}/{log.segments.base_offsets[-1]:020d}.txnindex", None)
     for path in [p for p in memory.files if p.endswith(".snapshot")]:
         del memory.files[path]
-    again = reopen_in_new_session(memory, point=log.base_offsets[-1])
-    assert again.collect_aborted_txns(0, again.log_end_offset) == want
+    again = reopen_in_new_session(memory, point=log.segments.base_offsets[-1])
+    assert again.segments.collect_aborted_txns(0, again.log_end_offset) == want
     assert again.producers.pack() == producers
 
 
@@ -118,12 +118,12 @@ def test_recover_with_empty_active_segment() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     aborting(log, 60)
-    want = log.collect_aborted_txns(0, log.log_end_offset)
+    want = log.segments.collect_aborted_txns(0, log.log_end_offset)
     log.roll(NOW)
-    memory.files.pop(f"{DIRECTORY}/{log.base_offsets[-2]:020d}.txnindex", None)
-    again = reopen_in_new_session(memory, point=log.base_offsets[-2])
-    assert again.active_segment.size_bytes == 0
-    assert again.collect_aborted_txns(0, again.log_end_offset) == want
+    memory.files.pop(f"{DIRECTORY}/{log.segments.base_offsets[-2]:020d}.txnindex", None)
+    again = reopen_in_new_session(memory, point=log.segments.base_offsets[-2])
+    assert again.segments.active.size_bytes == 0
+    assert again.segments.collect_aborted_txns(0, again.log_end_offset) == want
 
 
 def test_recover_after_non_monotonic_coordinator_epoch_write() -> None:
@@ -148,17 +148,17 @@ def test_a_power_cut_takes_no_index_that_will_be_believed() -> None:
         log = new_log(memory.session())
         aborting(log, 60)
         log.flush()
-        want = log.collect_aborted_txns(0, log.log_end_offset)
+        want = log.segments.collect_aborted_txns(0, log.log_end_offset)
         point = log.recovery_point
         aborting_from(log, 60, 30)
         memory.session().fsync_dir("/data")
         memory.lose_power()
         again = reopen_in_new_session(memory, point=point)
         assert again.log_end_offset >= point
-        found = again.collect_aborted_txns(0, point)
+        found = again.segments.collect_aborted_txns(0, point)
         assert [x for x in found if x.last_offset < point] == want, seed
         for segment in again.segments:
-            assert segment.time_index.last_entry()[0] == segment.max_timestamp or segment is again.active_segment
+            assert segment.time_index.last_entry()[0] == segment.max_timestamp or segment is again.segments.active
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -167,13 +167,13 @@ def test_a_transaction_index_that_cannot_be_read_is_told_again_by_the_batches(da
     memory = memory_disk()
     log = new_log(memory.session())
     aborting(log, 60)
-    want = log.collect_aborted_txns(0, log.log_end_offset)
+    want = log.segments.collect_aborted_txns(0, log.log_end_offset)
     log.close()
-    path = f"{DIRECTORY}/{log.base_offsets[2]:020d}.txnindex"
+    path = f"{DIRECTORY}/{log.segments.base_offsets[2]:020d}.txnindex"
     memory.files[path].data[:] = damage
     again = reopen_in_new_session(memory, clean=clean, point=log.log_end_offset)
     assert path in again.recovery_notes[0]
-    assert again.collect_aborted_txns(0, again.log_end_offset) == want
+    assert again.segments.collect_aborted_txns(0, again.log_end_offset) == want
     assert reopen_in_new_session(memory, point=log.log_end_offset).recovery_notes == []
 
 
@@ -184,9 +184,9 @@ def test_one_that_goes_bad_later_hides_nothing() -> None:
     log.flush()
     log.close_idle_files()
     log.close_idle_files()
-    memory.files[f"{DIRECTORY}/{log.base_offsets[1]:020d}.txnindex"].data[:] = b"nonsense"
+    memory.files[f"{DIRECTORY}/{log.segments.base_offsets[1]:020d}.txnindex"].data[:] = b"nonsense"
     with pytest.raises(ProtocolError) as error:
-        log.collect_aborted_txns(log.base_offsets[1], log.log_end_offset)
+        log.segments.collect_aborted_txns(log.segments.base_offsets[1], log.log_end_offset)
     assert error.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
@@ -214,15 +214,15 @@ def test_a_cut_leaves_one_entry_for_a_transaction_that_began_below_the_log_start
         append_committed(log, make_transactional_batch(1, sequence))
     append_committed(log, make_marker(1, 0))
     aborting_from(log, 1, 2)
-    want = log.collect_aborted_txns(0, log.log_end_offset)
+    want = log.segments.collect_aborted_txns(0, log.log_end_offset)
     assert len(want) == 2
     assert want[0].first_offset == 0
     log.maybe_increment_log_start_offset(1)
     append_committed(log, make_producer_batch(9, 0))
     log.truncate_to(log.log_end_offset - 1, NOW)
-    assert log.active_segment.aborted_txns == want
+    assert log.segments.active.aborted_txns == want
     log.close_files()
-    assert log.active_segment.aborted_txns == want, "as a file it is read: two of one marker are damage"
+    assert log.segments.active.aborted_txns == want, "as a file it is read: two of one marker are damage"
 
 
 def test_telling_a_marker_again_costs_the_same_however_many_there_were() -> None:
@@ -238,10 +238,10 @@ def test_telling_a_marker_again_costs_the_same_however_many_there_were() -> None
 
         __hash__ = AbortedTxn.__hash__
 
-    log.active_segment.aborted_txns[:] = [Entry(*entry) for entry in log.active_segment.aborted_txns]
+    log.segments.active.aborted_txns[:] = [Entry(*entry) for entry in log.segments.active.aborted_txns]
     log.truncate_to(log.log_end_offset - 1, NOW)
     assert looked_at == 0
-    assert len(log.collect_aborted_txns(0, log.log_end_offset)) == 20
+    assert len(log.segments.collect_aborted_txns(0, log.log_end_offset)) == 20
 
 
 def all_forgotten(log: PartitionLog) -> None:

@@ -23,7 +23,7 @@ from ottla.log.tests.log_fixtures import (
     record_values,
     reopen_log,
 )
-from ottla.log.tests.test_truncatable_log import again_in_directory, in_directory
+from ottla.log.tests.test_truncation import again_in_directory, in_directory
 from ottla.log.timestamp_lookup import find_offset_by_timestamp
 from ottla.wire.errors import ProtocolError
 from ottla.wire.record_batch.batch_header import iterate_batches, parse_header, set_offset_and_epoch
@@ -34,10 +34,10 @@ def test_after_a_clean_stop_the_files_are_believed_and_nothing_is_missing() -> N
     log = new_log(disk)
     append_batches(log, 40)
     log.append_as_leader(make_batch(120, producer_id=5, producer_epoch=0, base_sequence=0), 0, NOW)
-    bases = log.base_offsets
+    bases = log.segments.base_offsets
     log.close()
     again = reopen_log(disk, clean=True)
-    assert again.base_offsets == bases
+    assert again.segments.base_offsets == bases
     assert again.log_end_offset == 123
     assert record_values(again) == expected_values(123)
     assert again.producers.producers[5].last_sequence == 2
@@ -79,7 +79,7 @@ def test_the_log_ends_before_the_first_damaged_batch_and_later_segments_go(damag
         inode.data[position:] = random.Random(1).randbytes(len(inode.data) - position)
     again = reopen_log(memory.session())
     assert record_values(again) == expected_values(end)
-    assert again.active_segment.path + ".log" == path
+    assert again.segments.active.path + ".log" == path
     assert len(memory.files[path].data) == kept
 
 
@@ -89,7 +89,7 @@ def four_batches() -> tuple[DiskSession, PartitionLog, str, list[int]]:
     log = new_log(disk)
     for start in range(0, 12, 3):
         log.append_as_leader(make_batch(start), 1, NOW)
-    path = log.active_segment.path + ".log"
+    path = log.segments.active.path + ".log"
     return disk, log, path, [at for at, _ in iterate_batches(disk.disk.files[path].data)]
 
 
@@ -105,7 +105,7 @@ def test_bytes_cut_away_once_and_brought_back_by_a_power_cut_are_known_by_their_
     again = reopen_log(disk.disk.session())
     assert again.log_end_offset == 6
     assert again.epochs.entries == [(1, 0), (2, 3)]
-    assert again.active_segment.size_bytes == starts[2]
+    assert again.segments.active.size_bytes == starts[2]
 
 
 def test_one_batch_whose_epoch_no_checkpoint_knows_costs_only_itself() -> None:
@@ -120,7 +120,7 @@ def test_a_batch_without_an_epoch_is_none_that_goes_back() -> None:
     disk = memory_disk().session()
     log = new_log(disk)
     log.append_as_leader(make_batch(0), 4, NOW)
-    path = log.active_segment.path + ".log"
+    path = log.segments.active.path + ".log"
     old = bytearray(make_batch(3))
     set_offset_and_epoch(old, 0, 3, -1)
     disk.disk.files[path].data += bytes(old)
@@ -136,11 +136,11 @@ def test_below_the_recovery_point_nothing_is_read_but_the_end_of_the_segment_bef
         memory.files[segment.path + ".log"].data[70] ^= 1  # whoever reads and checks it finds it
     session, read = memory.session(), list[str]()
     session.fault = lambda what, path: read.append(path) if what == "pread" else None
-    again = reopen_log(session, point=log.base_offsets[-1])
+    again = reopen_log(session, point=log.segments.base_offsets[-1])
     assert again.log_end_offset == 180
     believed = {segment.path + ".log" for segment in log.segments[:-2]}
     assert not believed & set(read)
-    assert log.active_segment.path + ".log" in read, "what lies behind the recovery point is"
+    assert log.segments.active.path + ".log" in read, "what lies behind the recovery point is"
 
 
 @pytest.mark.parametrize("back", ["rubbish", "batches"])
@@ -155,8 +155,8 @@ def test_what_was_cut_once_and_is_back_behind_a_believed_segment_goes(back: str)
     append_batches(log, 2)
     log.flush()
     inode = memory.files[log.segments[-2].path + ".log"]
-    size, point = len(inode.data), log.base_offsets[-1]
-    inode.data += bytes(70) if back == "rubbish" else memory.files[log.active_segment.path + ".log"].data
+    size, point = len(inode.data), log.segments.base_offsets[-1]
+    inode.data += bytes(70) if back == "rubbish" else memory.files[log.segments.active.path + ".log"].data
     again = reopen_log(memory.session(), point=point)
     assert record_values(again) == expected_values(again.log_end_offset)
     assert len(inode.data) == size
@@ -305,8 +305,8 @@ def test_a_cut_of_a_recovery_that_a_power_cut_takes_back_does_not_end_in_the_mid
         append_batches(log, 3)
         log.flush()
         directory.checkpoints.write()
-        log.active_segment.file.pwrite(bytes(161), log.active_segment.size_bytes)  # the rest of a batch
-        log.active_segment.file.fsync()
+        log.segments.active.file.pwrite(bytes(161), log.segments.active.size_bytes)  # the rest of a batch
+        log.segments.active.file.fsync()
         memory.lose_power()
         if torn:
             memory.files[f"/data/t-0/{LEADER_EPOCH_CHECKPOINT}"].data[:] = b"0"

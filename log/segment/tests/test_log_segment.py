@@ -83,8 +83,6 @@ def test_an_empty_segment_takes_any_batch_whose_offsets_it_can_say() -> None:
     target = segment(FULL)
     assert not target.should_roll(NOW + 10**9, 5000, NOW + 10**9, BASE + MAX_RELATIVE_OFFSET)
     assert target.should_roll(NOW, 100, NOW, BASE + MAX_RELATIVE_OFFSET + 1)
-    assert not target.exceeds_offset_range(BASE + MAX_RELATIVE_OFFSET)
-    assert target.exceeds_offset_range(BASE + MAX_RELATIVE_OFFSET + 1)
 
 
 @pytest.mark.parametrize(("waited", "rolls"), [(500, False), (501, True)])
@@ -220,7 +218,7 @@ def test_what_was_sealed_and_did_not_change_is_not_written_again() -> None:
         log.close_idle_files()
     assert seen == []
     assert all(s._offset_index is None for s in log.segments[:-1])
-    base = f"{log.active_segment.base_offset:020d}"
+    base = f"{log.segments.active.base_offset:020d}"
     log.close()
     assert [name for name in seen if name.endswith("index.tmp")] == [f"{base}.index.tmp", f"{base}.timeindex.tmp"]
 
@@ -322,11 +320,14 @@ def test_an_index_goes_on_after_a_clean_stop_as_if_there_had_been_none() -> None
         again = reopen_log(memory.session(), settings, clean=True)
         assert again.log_end_offset == stop_at * 3
         append_batches(again, 12)
-        assert again.active_segment.offset_index.offsets.tolist() == never.active_segment.offset_index.offsets.tolist()
         assert (
-            again.active_segment.offset_index.positions.tolist() == never.active_segment.offset_index.positions.tolist()
+            again.segments.active.offset_index.offsets.tolist() == never.segments.active.offset_index.offsets.tolist()
         )
-        assert again.active_segment.bytes_since_index_entry == never.active_segment.bytes_since_index_entry
+        assert (
+            again.segments.active.offset_index.positions.tolist()
+            == never.segments.active.offset_index.positions.tolist()
+        )
+        assert again.segments.active.bytes_since_index_entry == never.segments.active.bytes_since_index_entry
 
 
 @pytest.mark.parametrize("left", [1, 30, 100])
@@ -336,12 +337,12 @@ def test_after_a_clean_stop_damage_at_the_end_ends_the_log_before_it(left: int) 
     settings = LogConfig()
     log = new_log(memory.session(), settings)
     append_batches(log, 9)
-    last = [position for position, _, _ in log.active_segment.scan()][-1]
+    last = [position for position, _, _ in log.segments.active.scan()][-1]
     log.close()
     del memory.files[f"{log.directory}/{0:020d}.log"].data[last + left :]
     again = reopen_log(memory.session(), settings, clean=True)
     assert again.log_end_offset == 24
-    assert again.active_segment.size_bytes == last
+    assert again.segments.active.size_bytes == last
     assert again.recovery_notes
     append_batches(again, 1)
     assert reopen_log(memory.session(), settings).log_end_offset == 27

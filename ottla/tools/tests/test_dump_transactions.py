@@ -18,7 +18,7 @@ def test_a_transactions_records_are_told_in_words() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 1, 0)
-    raw = b"".join(bytes(raw) for _, raw in node.replica.log.batches(0))
+    raw = b"".join(bytes(raw) for _, raw in node.replica.log.segments.batches(0))
     empty, ongoing = contents(raw)
     assert (empty["id"], empty["transaction"]["state"], empty["transaction"]["partitions"]) == ("x", "Empty", [])
     told = ongoing["transaction"]

@@ -20,8 +20,9 @@ from ottla.log.checkpoints import checkpoint_files
 from ottla.log.cleaner import compaction
 from ottla.log.directory import log_directory
 from ottla.log.directory.log_directory import LogDirectory
+from ottla.log.log_append import LogAppendInfo
 from ottla.log.log_flush import LogFlush
-from ottla.log.partition_log import LogAppendInfo, PartitionLog
+from ottla.log.partition_log import PartitionLog
 from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.recovery import log_loader
 from ottla.log.segment.log_segment import LogSegment
@@ -69,7 +70,7 @@ def forget_names_of_a_roll_during_a_sync() -> None:
 
     def make(real: Any) -> Any:
         def finish(self: PartitionLog, job: LogFlush) -> int:
-            job.directory_change_count = self.directory_changes
+            job.directory_change_count = self.segments.directory_changes
             return int(real(self, job))
 
         return finish

@@ -18,7 +18,6 @@ from ottla.broker.replication.partition_state import (
 )
 from ottla.controller.metadata.directory_id import MIGRATING, UNASSIGNED, directory_id_of
 from ottla.controller.partitions import leader_and_isr_updates
-from ottla.log import truncatable_log
 from ottla.log.checkpoints.leader_epoch_cache import LeaderEpochFileCache
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producers.producer_state_manager import ProducerStateManager
@@ -108,7 +107,7 @@ def forget_producers_of_followers() -> None:
 
 def forget_producers() -> None:
     """Nothing is known of producers after a start."""
-    log_loader.rebuild_producer_state = lambda *_: None
+    log_loader.rebuild_producer_state = lambda *_: ProducerStateManager()
 
 
 def acknowledge_at_the_append() -> None:
@@ -171,7 +170,17 @@ def keep_epochs_that_were_cut() -> None:
 
 def remember_producers_that_were_cut() -> None:
     """A cut changes nothing in what is known of producers."""
-    truncatable_log.rebuild_producer_state = lambda *_, **__: None
+
+    def make(real: Any) -> Any:
+        def truncate(self: PartitionLog, *rest: Any) -> int:
+            producers = self.producers
+            end: int = real(self, *rest)
+            self.producers = producers
+            return end
+
+        return truncate
+
+    patch(PartitionLog, "truncate_to", make)
 
 
 def commit_what_a_follower_has() -> None:

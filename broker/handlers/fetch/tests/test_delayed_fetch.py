@@ -114,7 +114,7 @@ def test_fetch_of_an_older_segment_is_answered_whatever_the_limit_of_the_partiti
     replica = stage.hosted.host("t", settings=LogConfig(segment_bytes=SIZE + 1))
     for _ in range(4):
         replica.append(make_batch(10), 1_000_000)
-    assert replica.log.base_offsets == [0, 3, 6, 9]
+    assert replica.log.segments.base_offsets == [0, 3, 6, 9]
     assert send(stage, request(("t", 0, offset), least=1 << 20, each=SIZE, wait=5000))[1] == took
 
 
@@ -194,6 +194,6 @@ def test_fetch_with_an_unknown_isolation_level_is_refused_as_a_whole(
 
 @pytest.mark.parametrize(("version", "code"), [(5, E.NOT_LEADER_OR_FOLLOWER), (6, E.KAFKA_STORAGE_ERROR)])
 def test_fetch_before_v6_gets_not_leader_for_a_storage_error(stage: HandlerFixture, version: int, code: E) -> None:
-    stage.hosted.replicas["t", 0].log.active_segment.close()
+    stage.hosted.replicas["t", 0].log.segments.active.close()
     stage.env.disk.fault = lambda what, path: OSError(5, "broken")
     assert row(stage, ("t", 0, 0), version=version).error_code == code

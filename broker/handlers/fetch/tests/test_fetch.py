@@ -246,7 +246,7 @@ def test_fetch_read_committed_without_room_for_first_batch_returns_null_aborted(
 
 def test_a_disk_that_cannot_be_read_is_told(stage: HandlerFixture) -> None:
     log = stage.hosted.replicas["t", 0].log
-    log.active_segment.close()
+    log.segments.active.close()
     stage.env.disk.fault = lambda what, path: OSError(5, "broken")
     assert row(stage, ("t", 0, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert stage.failures

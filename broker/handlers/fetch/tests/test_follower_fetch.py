@@ -205,7 +205,7 @@ def test_r319_an_empty_log_begins_with_the_whole_batch_its_end_lies_within(
             replica.append_as_follower(batch, NOW_MS)
     else:
         assert not replica.append_as_follower(batch, NOW_MS)
-        assert replica.log.base_offsets == [begins]
+        assert replica.log.segments.base_offsets == [begins]
     assert replica.log.log_end_offset == ends
 
 

@@ -63,8 +63,8 @@ def test_each_partition_gets_a_marker_and_its_transaction_ends() -> None:
     assert told(answer) == [(PID, "t", 0, 0), (PID, "t", 1, 0), (PID, "u", 0, 0)]
     log = stage.hosted.replicas["t", 1].log
     assert (log.last_stable_offset, log.log_end_offset) == (2, 2)
-    assert [tuple(a) for a in log.collect_aborted_txns(0, 2)] == [(PID, 0, 1, 2)]
-    header, raw = list(log.batches(1))[-1]
+    assert [tuple(a) for a in log.segments.collect_aborted_txns(0, 2)] == [(PID, 0, 1, 2)]
+    header, raw = list(log.segments.batches(1))[-1]
     assert [parse_end_transaction_marker(record) for record in iterate_records(raw, header)] == [(0, 4)]
 
 

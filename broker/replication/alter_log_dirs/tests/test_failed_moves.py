@@ -66,7 +66,7 @@ def test_a_log_whose_bytes_are_gone_when_they_are_read_is_named_and_keeps_nobody
     async def without_abc(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
         piece = getattr(work, "__self__", None)
         if isinstance(piece, FileSlice) and any(
-            piece.file is ground.partition_named(name).log.active_segment.file for name in "abc"
+            piece.file is ground.partition_named(name).log.segments.active.file for name in "abc"
         ):
             await trio.sleep(0.001)
             return b""

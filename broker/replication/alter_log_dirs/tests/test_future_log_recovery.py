@@ -133,7 +133,10 @@ def test_what_a_copy_lost_in_a_power_cut_it_copies_again_wherever_the_log_is_com
     there.checkpoints.cleaner.offsets = {("t", 0): 3}
     start(ground, 1 if told else 0)
     log = ground.replica.log if told else ground.future_log
-    assert (log.directory[:2], log.log_end_offset, log.base_offsets) == ("/b", *((4, [0, 2, 3]) if told else (1, [0])))
+    assert (log.directory[:2], log.log_end_offset, log.segments.base_offsets) == (
+        "/b",
+        *((4, [0, 2, 3]) if told else (1, [0])),
+    )
 
 
 def test_of_two_copies_the_one_the_controller_knows_of_counts_and_the_other_goes() -> None:
@@ -261,7 +264,7 @@ def test_a_copy_that_waited_for_a_directory_is_whole_once_that_is_no_more_among_
     ground.break_disk("nowhere")
     again = LogDirMovesFixture("/a,/c", env=ground.env)
     start(again, 1)
-    assert (again.replica.log.log_end_offset, again.replica.log.base_offsets) == (4, [0, 2, 3])
+    assert (again.replica.log.log_end_offset, again.replica.log.segments.base_offsets) == (4, [0, 2, 3])
 
 
 def test_a_copy_that_waits_and_cannot_be_read_is_no_reason_not_to_start() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.replication.fetcher import replica_fetcher
 from ottla.broker.tests.scripted_leader_fixture import (
     ScriptedLeaderFetcher,
     ScriptedResponse,
@@ -17,6 +16,7 @@ from ottla.broker.tests.scripted_leader_fixture import (
     partition_data,
 )
 from ottla.env.env import ThreadPool
+from ottla.log import partition_log
 from ottla.log.recovery.log_loader import open_log
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages.fetch import EpochEndOffset
@@ -184,7 +184,7 @@ def test_while_a_log_is_cut_the_others_are_followed(answer: dict[str, Any], monk
     def telling(*_: Any) -> Any:
         yield told.wait()
 
-    monkeypatch.setattr(replica_fetcher, "producer_state_below_job", telling)
+    monkeypatch.setattr(partition_log, "producer_state_below_job", telling)
     leader.add_partitions(0, 1)
 
     async def story() -> None:

@@ -207,7 +207,7 @@ def test_what_is_known_of_producers_below_a_cut_is_told_in_steps(monkeypatch: py
     for first, epoch in ((0, 2), (3, 3)):
         batch = build_batch([NewRecord(None, b"", 0)] * 3, producer_id=7, producer_epoch=0, base_sequence=first)
         log.append_as_follower(bytes(first.to_bytes(8, "big") + batch[8:12]) + epoch.to_bytes(4, "big") + batch[16:], 0)
-    monkeypatch.setattr(producer_state_rebuild, "_apply_batches_from", lambda *_: pytest.fail("all is read at once"))
+    monkeypatch.setattr(producer_state_rebuild, "_replay_batches_from", lambda *_: pytest.fail("all is read at once"))
     leader.add_partitions()
 
     async def story() -> None:

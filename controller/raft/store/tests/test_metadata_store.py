@@ -109,7 +109,7 @@ def test_every_start_leads_under_a_new_epoch_written_down_first() -> None:
         assert led.raft.epoch == epoch
         state = QuorumStateFile.read(disk.session(), f"{LOG}/quorum-state")
         assert state.hard_state == HardState(epoch, 1)
-    headers = [header for header, _ in led.store.log.batches()]
+    headers = [header for header, _ in led.store.log.segments.batches()]
     assert [h.partition_leader_epoch for h in headers] == [1, 2, 3]
     assert [h.records_count for h in headers] == [3, 1, 1], "voters are written once"
 
@@ -207,7 +207,7 @@ def test_a_log_that_lost_its_end_begins_anew_where_the_snapshot_ends(keep: int) 
     led.add(5)
     again = LeaderMetadataStore(disk.session(), identity)
     assert again.offsets == list(range(name.end_offset + 1, name.end_offset + 6))
-    assert next(h.base_offset for h, _ in again.store.log.batches()) == name.end_offset, "no hole at the front"
+    assert next(h.base_offset for h, _ in again.store.log.segments.batches()) == name.end_offset, "no hole at the front"
 
 
 def test_an_unreadable_snapshot_leaves_an_older_one_to_begin_from() -> None:
@@ -255,7 +255,7 @@ def test_r233_a_log_that_parts_from_its_snapshot_begins_anew_where_that_ends(epo
     LeaderMetadataStore(disk.session(), identity).add(10)
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(5)
-    end = next(h.base_offset for h, _ in led.store.log.batches() if h.partition_leader_epoch == 2)
+    end = next(h.base_offset for h, _ in led.store.log.segments.batches() if h.partition_leader_epoch == 2)
     name = SnapshotId(end, epoch)
     raw = run_to_end(encode_snapshot(SnapshotContents([FeatureLevelRecord("metadata.version", 30)]), epoch, 0))
     led.store.write_snapshot(name, raw)

@@ -32,7 +32,7 @@ def test_r219_another_replica_gets_whole_batches_and_at_least_one() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(20)
-    sizes = [header.size_bytes for header, _ in led.store.log.batches(3)]
+    sizes = [header.size_bytes for header, _ in led.store.log.segments.batches(3)]
     for most in (-1, 0, 1, sizes[0], sizes[0] + 1, sizes[0] + sizes[1] + 10, 10**6):
         raw = led.store.read(3, most)
         got = [header.base_offset for _, header in iterate_batches(raw)]

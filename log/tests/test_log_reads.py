@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from ottla.log.log_config import LogConfig
-from ottla.log.log_state import remove_files
 from ottla.log.partition_log import PartitionLog
+from ottla.log.segment.log_segments import remove_files
 from ottla.log.tests.log_fixtures import (
     COMPACTED,
     DIRECTORY,
@@ -34,7 +34,7 @@ def three_segments() -> PartitionLog:
     for _ in range(9):
         log.append_as_leader(make_batch(0), 0, NOW)
     log.set_high_watermark(27)
-    assert log.base_offsets == [0, 9, 18]
+    assert log.segments.base_offsets == [0, 9, 18]
     return log
 
 
@@ -121,8 +121,8 @@ def test_a_hole_is_passed_over_and_what_lies_behind_the_upper_offset_is_not_give
     assert log.read(12, size, 20, at_least_one=True) is None
     assert log.read(12, size, 22, at_least_one=True) is None, "it lies within the batch"
     assert log.read(12, size, 23, at_least_one=True) is not None
-    assert [h.base_offset for h, _ in log.batches(3)] == [9, 20]
-    assert list(log.batches(23)) == []
+    assert [h.base_offset for h, _ in log.segments.batches(3)] == [9, 20]
+    assert list(log.segments.batches(23)) == []
 
 
 @pytest.mark.parametrize(
@@ -184,13 +184,13 @@ def test_bytes_between_below_the_log_start_are_none() -> None:
     [(3, 3, False), (3, 9, False), (4, 3, False), (5, 4, False), (6, 3, True), (6, 5, True), (27, 26, True)],
 )
 def test_is_batch_above_compares_the_base_offset(offset: int, upper: int, *, above: bool) -> None:
-    assert three_segments().is_batch_above(offset, upper) is above
+    assert three_segments().segments.is_batch_above(offset, upper) is above
 
 
 def test_batches_begin_with_the_one_that_holds_the_offset() -> None:
     log = three_segments()
     for offset, first in ((0, 0), (2, 0), (3, 3), (8, 6), (9, 9), (26, 24)):
-        assert [h.base_offset for h, _ in log.batches(offset)] == list(range(first, 27, 3))
+        assert [h.base_offset for h, _ in log.segments.batches(offset)] == list(range(first, 27, 3))
 
 
 TXNS: list[Callable[[PartitionLog], object]] = [
@@ -227,7 +227,7 @@ def test_aborted_between(offset: int, upper: int, found: list[int]) -> None:
     log = new_log(memory_disk().session(), LogConfig())
     for step in TXNS:
         step(log)
-    assert [entry.first_offset for entry in log.collect_aborted_txns(offset, upper)] == found
+    assert [entry.first_offset for entry in log.segments.collect_aborted_txns(offset, upper)] == found
 
 
 def test_the_stable_offset_ends_before_the_oldest_open_transaction_and_never_below_the_log_start() -> None:
@@ -269,18 +269,18 @@ def test_segments_that_end_below_the_start_are_retired_one_behind_the_other() ->
     log = three_segments()
     log.maybe_increment_log_start_offset(9)
     log.delete_segments_below_start(NOW)
-    assert log.base_offsets == [9, 18]
-    assert {path.rpartition("/")[2] for _, path in log.retired_files} >= {
+    assert log.segments.base_offsets == [9, 18]
+    assert {path.rpartition("/")[2] for _, path in log.segments.retired_files} >= {
         f"{0:020d}.log.deleted",
         f"{0:020d}.index.deleted",
     }
-    due = {at for at, _ in log.retired_files}
+    due = {at for at, _ in log.segments.retired_files}
     assert due == {NOW + log.config.file_delete_delay_ms}
-    remove_files(log.disk, log.pop_deletable_files(NOW + log.config.file_delete_delay_ms - 1))
+    remove_files(log.disk, log.segments.pop_deletable_files(NOW + log.config.file_delete_delay_ms - 1))
     assert log.disk.exists(f"{DIRECTORY}/{0:020d}.log.deleted")
-    remove_files(log.disk, log.pop_deletable_files(NOW + log.config.file_delete_delay_ms))
+    remove_files(log.disk, log.segments.pop_deletable_files(NOW + log.config.file_delete_delay_ms))
     assert not [n for n in log.disk.listdir(DIRECTORY) if n.endswith(".deleted")]
-    assert log.retired_files == []
+    assert log.segments.retired_files == []
     log.maybe_increment_log_start_offset(27)
     log.delete_segments_below_start(NOW)
-    assert log.base_offsets == [18], "the last one stays"
+    assert log.segments.base_offsets == [18], "the last one stays"

@@ -69,9 +69,9 @@ def test_a_cut_at_a_segments_base_leaves_it_empty_and_one_behind_it_removes_it()
     for less in (0, 1):
         log = new_log(memory_disk().session())
         append_batches(log, 30)
-        at = log.base_offsets[2]
+        at = log.segments.base_offsets[2]
         log.truncate_to(at - less, NOW)
-        assert len(log.base_offsets) == (3 if less == 0 else 2)
+        assert len(log.segments.base_offsets) == (3 if less == 0 else 2)
         assert log.log_end_offset == (at if less == 0 else at - 3)
 
 
@@ -82,7 +82,7 @@ def test_what_was_synced_counts_up_to_the_cut_only() -> None:
     assert log.recovery_point == 90
     log.truncate_to(30, NOW)
     assert log.recovery_point == 30
-    assert log.sealed_end_offset == -1
+    assert log.flush_state.sealed_end_offset == -1
 
 
 def test_a_cut_before_a_clean_stop_is_on_the_disk() -> None:
@@ -106,11 +106,11 @@ def test_a_cut_that_a_power_cut_takes_back_is_made_again(synced: int) -> None:
         directory, log = in_directory(memory)
         append_batches(log, 30)
         log.flush()
-        log.recovery_point = synced
+        log.flush_state.recovery_point = synced
         directory.checkpoints.write()
         log.truncate_to(30, NOW)
         log.roll(NOW)
-        assert log.base_offsets[-1] == 30
+        assert log.segments.base_offsets[-1] == 30
         append_batches(log, 3, epoch=1)
         if seed % 2:
             log.flush()
@@ -148,16 +148,16 @@ def test_a_cut_takes_aborted_transactions_and_epochs_along() -> None:
     append_committed(log, make_marker(2, 0))
     log.assign_epoch_start_offset(3)
     append_batches(log, 2, epoch=3)
-    assert [a.producer_id for a in log.collect_aborted_txns(0, 9)] == [1, 2]
+    assert [a.producer_id for a in log.segments.collect_aborted_txns(0, 9)] == [1, 2]
     log.truncate_to(3, NOW)
-    assert [a.producer_id for a in log.collect_aborted_txns(0, 9)] == [1]
+    assert [a.producer_id for a in log.segments.collect_aborted_txns(0, 9)] == [1]
     assert log.epochs.entries == [(0, 0)]
     assert log.last_stable_offset == 2, "its transaction is open again"
     append_committed(log, make_marker(2, 1))
     assert log.last_stable_offset == 4
     log.close()
     again = reopen_in_new_session(memory, LogConfig(), clean=True)
-    assert [a.producer_id for a in again.collect_aborted_txns(0, 9)] == [1]
+    assert [a.producer_id for a in again.segments.collect_aborted_txns(0, 9)] == [1]
     assert again.epochs.entries == [(0, 0)]
 
 
@@ -166,8 +166,8 @@ def test_producers_are_known_up_to_the_cut_and_their_later_snapshots_go() -> Non
     log = new_log(memory.session())
     for number in range(60):
         append_committed(log, make_producer_batch(5, number))
-    assert len(log.base_offsets) > 2
-    log.truncate_to(log.base_offsets[1] + 2, NOW)
+    assert len(log.segments.base_offsets) > 2
+    log.truncate_to(log.segments.base_offsets[1] + 2, NOW)
     assert log.producers.producers[5].last_sequence == log.log_end_offset - 1
     names = [int(n[:20]) for n in log.disk.listdir(log.directory) if n.endswith(".snapshot")]
     assert max(names) <= log.log_end_offset
@@ -181,7 +181,7 @@ def test_starting_over_leaves_nothing_of_before() -> None:
     log.flush()
     log.truncate_fully_and_start_at(500, NOW)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (500, 500, 500)
-    assert log.base_offsets == [500]
+    assert log.segments.base_offsets == [500]
     assert log.epochs.entries == []
     assert log.producers.producers == {}
     assert log.recovery_point == 30
@@ -201,7 +201,7 @@ def test_a_cut_below_the_first_segment_starts_over() -> None:
     log.maybe_increment_log_start_offset(60)
     directory.checkpoints.write()
     log.delete_segments_below_start(NOW)
-    assert log.base_offsets[0] > 30
+    assert log.segments.base_offsets[0] > 30
     assert log.truncate_to(30, NOW) == 30
     assert (log.log_start_offset, log.log_end_offset) == (30, 30)
     append_batches(log, 2)
@@ -322,13 +322,14 @@ def test_a_cut_leaves_what_the_batches_below_it_would_have_made() -> None:
         append_batches(cut, 30)
         cut.truncate_to(at, NOW)
         append_batches(never, at // 3)
-        assert cut.base_offsets[-1] <= at
-        if cut.base_offsets == never.base_offsets:  # else it ends with the empty segment that began at the cut
+        assert cut.segments.base_offsets[-1] <= at
+        # else the log ends with the empty segment that began at the truncation
+        if cut.segments.base_offsets == never.segments.base_offsets:
             assert indexes(cut) == indexes(never)
         append_batches(cut, 30 - at // 3)
         append_batches(never, 30 - at // 3)
         assert indexes(cut) == indexes(never)
-        assert cut.active_segment.bytes_since_index_entry == never.active_segment.bytes_since_index_entry
+        assert cut.segments.active.bytes_since_index_entry == never.segments.active.bytes_since_index_entry
 
 
 def test_a_cut_looks_only_at_what_lies_behind_the_last_index_entry_below_it() -> None:
@@ -336,7 +337,7 @@ def test_a_cut_looks_only_at_what_lies_behind_the_last_index_entry_below_it() ->
     log = new_log(session, LogConfig(index_interval_bytes=200))
     append_batches(log, 400)
     read: list[str] = []
-    log.active_segment.offset_index  # noqa: B018 - loaded
+    log.segments.active.offset_index  # noqa: B018 - loaded
     data = session.disk.files[f"{log.directory}/{0:020d}.log"].data
     data[:1000] = bytes(1000)  # who reads it finds no batch
 
@@ -355,7 +356,7 @@ def test_damage_below_the_cut_ends_the_log_before_it(what: str) -> None:
     memory = memory_disk()
     log = new_log(memory.session(), LogConfig(index_interval_bytes=200))
     append_batches(log, 30)
-    segment = log.active_segment
+    segment = log.segments.active
     known = segment.offset_index.entries_below(60)
     if what == "a size":
         position = known.positions[-1]
@@ -392,7 +393,7 @@ def test_a_cut_of_a_log_without_producers_reads_no_batch_for_them() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LogSegment, "scan", scan)
-        log.truncate_to(log.base_offsets[2] + 4, NOW)
+        log.truncate_to(log.segments.base_offsets[2] + 4, NOW)
     assert whole == [False]
     left = [n for n in log.disk.listdir(log.directory) if n.endswith(".snapshot")]
     assert left == names[: len(left)]

@@ -1,0 +1,356 @@
+"""Segments of one log, oldest first, with their files and those of segments that left the log.
+
+Source: ``LogSegments.java``, ``LocalLog.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from operator import attrgetter
+from typing import overload
+
+from ottla.env.disk import Disk, FileSlice
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.file_names import DELETED_FILE_SUFFIX
+from ottla.log.log_config import LogConfig
+from ottla.log.segment.batch_scan import LogOffsetPosition
+from ottla.log.segment.damaged_ranges import undamaged_end
+from ottla.log.segment.indexes import AbortedTxn
+from ottla.log.segment.log_segment import LogSegment, segment_file_name
+from ottla.log.segment.segment_truncation import truncate_segment
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.record_batch.batch_header import BatchHeader
+
+SEGMENT_FILE_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+_abort_marker_offset = attrgetter("last_offset")
+
+
+class LogSegments(Sequence[LogSegment]):
+    """The segments. A log always has one at least: it is created or loaded before anything else is called."""
+
+    active: LogSegment
+    """The segment that is appended to: the newest."""
+
+    def __init__(self, disk: Disk, directory: str, settings: LogConfig) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.config = settings
+        self.base_offsets: list[int] = []
+        self.retired_files: list[tuple[int, str]] = []
+        """Files of segments that left the log: when they may be deleted, and their paths."""
+        self.directory_changes = 0
+        """Number of files created, renamed or removed so far: a power cut may undo those after the directory's sync."""
+        self._segments: list[LogSegment] = []
+        self._older_bytes = -1
+        """Bytes of all segments but the active one; -1 where they must be counted again."""
+
+    @overload
+    def __getitem__(self, index: int) -> LogSegment: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[LogSegment]: ...
+
+    def __getitem__(self, index: int | slice) -> LogSegment | list[LogSegment]:
+        return self._segments[index]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self._segments)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments. Those of the older ones are counted once after each change of the list."""
+        if self._older_bytes < 0:
+            self._older_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
+        return self._older_bytes + (self.active.size_bytes if self._segments else 0)
+
+    def set_directory(self, directory: str) -> None:
+        """Take over the new name of the partition's directory; open files stay open."""
+        self.directory = directory
+        for segment in self._segments:
+            segment.set_directory(directory)
+        self.retired_files = [(due_ms, f"{directory}/{path.rpartition('/')[2]}") for due_ms, path in self.retired_files]
+
+    def update_config(self, settings: LogConfig) -> None:
+        """Use other topic settings from the next batch on."""
+        self.config = settings
+        for segment in self._segments:
+            segment.update_config(settings)
+
+    # ------------------------------------------------------------------ changes of the list
+
+    def add(self, segment: LogSegment) -> None:
+        """Add a segment at the end."""
+        self._older_bytes = -1
+        self._segments.append(segment)
+        self.base_offsets.append(segment.base_offset)
+        self.active = segment
+
+    def create(self, base_offset: int, now_ms: int) -> LogSegment:
+        """Create an empty segment with its files and add it at the end.
+
+        Raises:
+            OSError: the disk failed; the segments are as before.
+        """
+        self.directory_changes += 1
+        segment = LogSegment.create(self.disk, self.directory, base_offset, self.config, now_ms)
+        self.add(segment)
+        return segment
+
+    def roll(self, base_offset: int, now_ms: int) -> LogSegment:
+        """Create a segment as `create` does, and leave no file of it on an error.
+
+        The active segment goes on then, and would reach behind the base offset in those files' names.
+        """
+        try:
+            return self.create(base_offset, now_ms)
+        except OSError:
+            for suffix in (".log", ".index", ".timeindex"):
+                with suppress(OSError):
+                    self.disk.unlink(f"{self.directory}/{segment_file_name(base_offset, suffix)}")
+            raise
+
+    def replace(self, at: int, count: int, segments: list[LogSegment]) -> None:
+        """Exchange ``count`` segments from the ``at``-th on."""
+        self._older_bytes = -1
+        self._segments[at : at + count] = segments
+        self.base_offsets[at : at + count] = [segment.base_offset for segment in segments]
+        self.active = self._segments[-1]
+
+    def remove_from(self, at: int) -> None:
+        """Remove the segments from the ``at``-th on with all their files, the newest first."""
+        self._older_bytes = -1
+        while len(self._segments) > at:
+            segment = self._segments.pop()
+            self.base_offsets.pop()
+            self.directory_changes += 1
+            segment.detach_file()
+            for suffix in SEGMENT_FILE_SUFFIXES:
+                if self.disk.exists(segment.path + suffix):
+                    self.disk.unlink(segment.path + suffix)
+        if self._segments:
+            self.active = self._segments[-1]
+
+    def truncate_to(self, offset: int) -> tuple[int, str | None]:
+        """Remove every batch that reaches to ``offset`` or behind it, but not the first segment.
+
+        Returns:
+            The offset at which the log ends now, and a note where damage ends it sooner.
+        """
+        self.remove_from(bisect_right(self.base_offsets, offset))
+        return truncate_segment(self.active, offset)
+
+    def retire_oldest_below(self, log_start_offset: int, now_ms: int) -> bool:
+        """Retire the oldest segment if all of it lies below the log start; return whether it does."""
+        if len(self._segments) < 2 or self.base_offsets[1] > log_start_offset:
+            return False
+        self._older_bytes = -1
+        del self.base_offsets[0]
+        self.retire(self._segments.pop(0), now_ms)
+        return True
+
+    def retire(self, segment: LogSegment, now_ms: int) -> None:
+        """Rename a segment's files to ``.deleted``; they go after ``file.delete.delay.ms``, or at the next start."""
+        segment.detach_file()
+        for suffix in SEGMENT_FILE_SUFFIXES:
+            path = segment.path + suffix
+            if self.disk.exists(path):
+                self.disk.rename(path, path + DELETED_FILE_SUFFIX)
+                self.retired_files.append((now_ms + self.config.file_delete_delay_ms, path + DELETED_FILE_SUFFIX))
+
+    def pop_deletable_files(self, now_ms: int) -> list[str]:
+        """Return the retired files that are due, for `remove_files`, and forget them."""
+        due = 0
+        while due < len(self.retired_files) and self.retired_files[due][0] <= now_ms:
+            due += 1
+        paths = [path for _, path in self.retired_files[:due]]
+        del self.retired_files[:due]
+        return paths
+
+    def record_directory_change(self) -> None:
+        """Have the next flush sync the directory: files were created or renamed."""
+        self.directory_changes += 1
+
+    def add_aborted_txn(self, aborted: AbortedTxn, *, is_new: bool = False) -> None:
+        """Add an aborted transaction to the index of the segment that holds its marker, unless it is there.
+
+        The entry may name a first offset that is gone from the log: a scan that begins behind it finds a later one for
+        the same transaction. ``is_new``: the marker is about to be appended to the active segment.
+        """
+        segment = self.active if is_new else self.segment_for(aborted.last_offset)
+        entries = segment.aborted_txns
+        at = bisect_left(entries, aborted.last_offset, key=_abort_marker_offset)
+        if at < len(entries) and entries[at].last_offset == aborted.last_offset:
+            return
+        if is_new and not entries:
+            self.directory_changes += 1
+        segment.add_aborted_txn(aborted)
+
+    # ------------------------------------------------------------------ reads
+
+    def segment_for(self, offset: int) -> LogSegment:
+        """Return the segment an offset belongs to."""
+        return self._segments[max(bisect_right(self.base_offsets, offset) - 1, 0)]
+
+    def locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
+        """Return the first batch that ends at or behind ``offset``; None where all end below.
+
+        Raises:
+            WireError: a batch on the way is damaged.
+        """
+        for segment in self._segments[max(bisect_right(self.base_offsets, offset) - 1, 0) :]:
+            found = segment.locate(offset)
+            if found is not None:
+                return segment, found
+        return None
+
+    def read(
+        self, offset: int, max_bytes: int, upper_offset: int, *, is_bounded: bool, at_least_one: bool
+    ) -> FileSlice | None:
+        """Return a range of one segment (`PartitionLog.read`). ``is_bounded``: the range ends below the log end."""
+        try:
+            found = self.locate(offset)
+            if found is None or found[1].base_offset >= upper_offset:
+                return None
+            segment, batch = found
+            limit = segment.locate(upper_offset) if is_bounded else None
+        except WireError as error:
+            raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        end = segment.size_bytes if limit is None else limit.position
+        if segment.damaged_ranges:
+            end = undamaged_end(segment.damaged_ranges, batch.position, end)
+            if end <= batch.position:
+                raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"{segment.path}.log is damaged at {batch.position}")
+        size, least = end - batch.position, batch.size_bytes
+        if size < least:
+            if batch.position + least > segment.size_bytes:
+                text = f"{segment.path}.log: the batch at {batch.position} ends behind the segment ({least} bytes)"
+                raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
+            return None  # the upper offset lies within the batch
+        if max_bytes < size:
+            if max_bytes >= least:
+                size = max_bytes
+            elif max_bytes < 0:
+                raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes} for log read")
+            elif at_least_one:
+                size = least
+            else:
+                return None
+        return FileSlice(segment.file, batch.position, size)
+
+    def bytes_between(self, offset: int, upper_offset: int | None) -> int | None:
+        """Return the bytes from the batch that holds ``offset`` up to ``upper_offset``, None being the log end.
+
+        None if they end in a later segment, or if the batch cannot be read.
+        """
+        try:
+            found = self.locate(offset)
+            if found is None:
+                return 0
+            segment, batch = found
+            if upper_offset is None:
+                return segment.size_bytes - batch.position if segment is self.active else None
+            limit = segment.locate(upper_offset)
+        except WireError:
+            return None
+        return None if limit is None else max(limit.position - batch.position, 0)
+
+    def is_batch_above(self, offset: int, upper_offset: int) -> bool:
+        """Return whether the batch that holds ``offset`` begins above ``upper_offset``; the log end is a batch here."""
+        if offset <= upper_offset:
+            return False
+        try:
+            found = self.locate(offset)
+        except WireError:
+            return True
+        return found is None or found[1].base_offset > upper_offset
+
+    def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Yield every batch from the one that holds ``offset``, with its bytes.
+
+        Raises:
+            WireError: a batch on disk is damaged.
+        """
+        found = self.locate(offset)
+        if found is None:
+            return
+        first, located = found
+        for segment in self._segments[self._segments.index(first) :]:
+            for _, header, raw in segment.scan(located.position if segment is first else 0):
+                yield header, raw
+
+    def aborted_txns_in_slice(self, part: FileSlice, offset: int, log_end: int) -> list[AbortedTxn]:
+        """Return the aborted transactions that a reader of ``part`` must skip; ``offset`` is what `read` was given.
+
+        Where the offset index does not say more, it is all that begin in the segment: as many as Kafka returns.
+
+        Source: ``LogSegment.fetchUpperBoundOffset``, ``LocalLog.addAbortedTransactions`` (apache/kafka 4.3.1).
+
+        Raises:
+            ProtocolError: as `collect_aborted_txns`.
+        """
+        found = self.locate(offset)
+        if found is None:
+            return []
+        beyond = found[0].offset_index.upper_bound_offset(part.offset + len(part))
+        if beyond is None:
+            after = bisect_right(self.base_offsets, found[0].base_offset)
+            beyond = self.base_offsets[after] if after < len(self.base_offsets) else log_end
+        return self.collect_aborted_txns(offset, beyond)
+
+    def collect_aborted_txns(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
+        """Return the aborted transactions that a read_committed reader of that range must skip.
+
+        Raises:
+            ProtocolError: CORRUPT_MESSAGE: a transaction index was damaged since the log was opened.
+        """
+        out: list[AbortedTxn] = []
+        for segment in self._segments[max(bisect_right(self.base_offsets, offset) - 1, 0) :]:
+            try:
+                entries = segment.aborted_txns
+            except CorruptFile as error:
+                raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+            for entry in islice(entries, bisect_left(entries, offset, key=_abort_marker_offset), None):
+                if entry.first_offset < upper_offset:
+                    out.append(entry)
+                if entry.last_stable_offset >= upper_offset:
+                    return out
+        return out
+
+    # ------------------------------------------------------------------ files
+
+    def unflushed(self, recovery_point: int) -> list[LogSegment]:
+        """Return the segments with bytes above the recovery point, oldest first."""
+        return self._segments[max(bisect_right(self.base_offsets, recovery_point) - 1, 0) :]
+
+    def close_idle_files(self, recovery_point: int, log_end: int) -> None:
+        """Close the files that were not used since the last call, but not one that awaits its sync: that may fail."""
+        for segment in self._segments[: -len(self.unflushed(recovery_point))]:
+            segment.close_if_idle(sealed=True)
+        self.active.close_if_idle(sealed=False, keep_open=recovery_point < log_end)
+
+    def write_stale_indexes(self, *, is_active_changed: bool) -> list[str]:
+        """Write the index files that differ from the indexes in memory; return the paths that must be synced."""
+        paths = []
+        for segment in self._segments:
+            if segment.are_index_files_stale or (segment is self.active and is_active_changed):
+                segment.write_index_files()
+                paths += segment.index_files_to_sync(sealed=True)
+        return paths
+
+    def close(self) -> None:
+        """Close the files."""
+        for segment in self._segments:
+            segment.close()
+
+
+def remove_files(disk: Disk, paths: list[str]) -> None:
+    """Delete files, those that exist. Waits for the disk: for a thread."""
+    for path in paths:
+        with suppress(FileNotFoundError):  # its directory was just renamed for deletion
+            disk.unlink(path)
