@@ -18,7 +18,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ottla.log.log_config import LogConfig
-from ottla.wire.codec.primitives import Buffer, read_varlong
+from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.record_batch.batch_header import (
     ATTRIBUTES_OFFSET,
@@ -51,6 +51,7 @@ from ottla.wire.record_batch.incremental_parser import (
     IncrementalRecordParser,
     MalformedRecord,
     RecordSummary,
+    first_record_fits,
 )
 
 RecordErrors = list[tuple[int, str | None]]
@@ -192,35 +193,12 @@ def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogC
     if producer_id >= 0 and sequence < 0:
         raise _invalid(f"Invalid sequence number {sequence} in record batch with producerId {producer_id}")
     if codec == 0:
-        if not _first_record_fits(data, size_bytes, count):
+        if not first_record_fits(data, size_bytes, count):
             raise _invalid(f"the first of {count} records is none")
     elif (code := check_compressed_prefix(codec, view[HEADER_BYTES:size_bytes])) is not _VALID:
         raise ProtocolError(code, f"the records are no {CompressionType(codec).name.lower()} data")
     elif count > (size_bytes - HEADER_BYTES) * _MAX_RECORDS_PER_BYTE[codec]:
         raise _invalid(f"{size_bytes} bytes cannot hold {count} records")
-
-
-def _first_record_fits(data: WritableBuffer, end: int, count: int) -> bool:
-    """Whether the first of some uncompressed records fits its batch, as far as its size and its key's say."""
-    if HEADER_BYTES + count * MIN_RECORD_BYTES > end:
-        return False
-    size, at = data[HEADER_BYTES], HEADER_BYTES + 1
-    if size > 0x7F and (high := data[at]) < 0x80:
-        size, at = size & 0x7F | high << 7, at + 1
-    elif size > 0x7F:
-        try:
-            size, at = read_varlong(data, HEADER_BYTES)
-        except (WireError, IndexError):
-            return False
-        size += size
-    # Twice the size here, and twice that of the key: odd numbers are negative.
-    stop = at + (size >> 1)
-    if size & 1 or size < 2 * MIN_RECORD_BYTES - 2 or (stop != end if count == 1 else stop >= end):
-        return False
-    key = data[at + 3]
-    if key > 0x7F or data[at + 1] or data[at + 2]:
-        return True  # a long key, or deltas that are not 0, as a producer's first ones are: the key lies further on
-    return key == 1 or (not key & 1 and key <= size - 2 * MIN_RECORD_BYTES + 2)
 
 
 def needs_record_validation(header: BatchHeader, settings: LogConfig, now_ms: int) -> bool:

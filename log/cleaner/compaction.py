@@ -28,24 +28,26 @@ from typing import NamedTuple
 
 from ottla.env.disk import Disk
 from ottla.log.cleaner.cleaned_transaction_metadata import CleanedTransactionMetadata, control_batch_type
-from ottla.log.cleaner.key_scan import (
-    RECORDS_AT_ONCE,
-    RecordRange,
-    iterate_keys,
-    record_last_offsets,
-    record_ranges,
-    retained_records,
-)
 from ottla.log.cleaner.offset_map import OffsetMap
 from ottla.log.file_names import CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX, parse_segment_file
 from ottla.log.log_config import LogConfig
 from ottla.log.producers.producer_table import ENTRY
 from ottla.log.segment.indexes import AbortedTxn, write_txn_index
 from ottla.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
-from ottla.wire.codec.primitives import Buffer, read_varlong, write_varlong
+from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch.batch_header import DELETE_HORIZON_BIT, BatchHeader, pack_batch, parse_header
 from ottla.wire.record_batch.compression import DecompressedSizeExceeded, compress, compression_type_of
+from ottla.wire.record_batch.record_scan import (
+    RECORDS_AT_ONCE,
+    RecordRange,
+    iterate_keys,
+    read_timestamp_delta,
+    record_last_offsets,
+    record_ranges,
+    retained_records,
+    shift_timestamp_delta,
+)
 from ottla.wire.record_batch.records import decompress_records
 
 
@@ -315,12 +317,12 @@ class SegmentRewriter:
         for kept in slices:
             if stamp:
                 parts.append(
-                    b"".join([_shift_timestamp_delta(data, place, header.base_timestamp - base) for place in kept])
+                    b"".join([shift_timestamp_delta(data, place, header.base_timestamp - base) for place in kept])
                 )
             else:
                 parts.append(b"".join([data[place[0] : place[1]] for place in kept]))
             if kept and not header.has_log_append_time:
-                times.append(max(_time_delta(data, place)[0] for place in kept))
+                times.append(max(read_timestamp_delta(data, place)[0] for place in kept))
             count += len(kept)
         newest = header.base_timestamp + max(times) if times else header.max_timestamp
         new = header._replace(attributes=attributes, base_timestamp=base, max_timestamp=newest, records_count=count)
@@ -331,20 +333,6 @@ def _empty_batch(header: BatchHeader) -> bytes:
     """A batch without its records."""
     attributes = header.attributes & ~(0x07 | DELETE_HORIZON_BIT)
     return pack_batch(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
-
-
-def _time_delta(data: bytes, place: RecordRange) -> tuple[int, int, int]:
-    """A record's timestamp delta, with the positions of its attributes and behind the delta."""
-    _, head = read_varlong(data, place[0])
-    delta, after = read_varlong(data, head + 1)
-    return delta, head, after
-
-
-def _shift_timestamp_delta(data: bytes, place: RecordRange, shift: int) -> bytes:
-    """A record whose timestamp delta counts from elsewhere: ``shift`` is added to it."""
-    delta, head, after = _time_delta(data, place)
-    inner = data[head : head + 1] + write_varlong(delta + shift) + data[after : place[1]]
-    return write_varlong(len(inner)) + inner
 
 
 def delete_unfinished_files(disk: Disk, directory: str) -> None:

@@ -5,7 +5,7 @@ Source: ``SkimpyOffsetMap.java`` (apache/kafka 4.3.1), which keeps 16-byte diges
 
 from __future__ import annotations
 
-from ottla.log.cleaner.key_scan import compact_key
+from ottla.wire.record_batch.record_scan import compact_key
 
 ENTRY_BYTES = 160
 """About what an entry takes: a key of up to 32 bytes, an offset, the dictionary's own share."""
@@ -21,7 +21,7 @@ class OffsetMap:
         self.latest_offset = -1
         """The last offset that was looked at: behind it nothing is known."""
         self.offsets: dict[bytes, int] = {}
-        """By key, as `key_scan.compact_key` has it."""
+        """By key, as `record_scan.compact_key` has it."""
 
     def __len__(self) -> int:
         return len(self.offsets)

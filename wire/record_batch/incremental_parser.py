@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ottla.wire.codec.primitives import Buffer, read_varint, read_varlong
 from ottla.wire.errors import WireError
+from ottla.wire.record_batch.batch_header import HEADER_BYTES
 
 MIN_RECORD_BYTES = 7
 """Size, attributes, two deltas, no key, no value, no headers: a byte each."""
@@ -88,6 +89,29 @@ def _skip_headers(data: bytes, at: int, end: int, stop: int, count: int) -> tupl
     except IndexError:
         pass
     return at, count
+
+
+def first_record_fits(data: bytearray | memoryview, end: int, count: int) -> bool:
+    """Return whether the first of ``count`` uncompressed records fits its batch, by its size and its key's."""
+    if HEADER_BYTES + count * MIN_RECORD_BYTES > end:
+        return False
+    size, at = data[HEADER_BYTES], HEADER_BYTES + 1
+    if size > 0x7F and (high := data[at]) < 0x80:
+        size, at = size & 0x7F | high << 7, at + 1
+    elif size > 0x7F:
+        try:
+            size, at = read_varlong(data, HEADER_BYTES)
+        except (WireError, IndexError):
+            return False
+        size += size
+    # Twice the size here, and twice that of the key: odd numbers are negative.
+    stop = at + (size >> 1)
+    if size & 1 or size < 2 * MIN_RECORD_BYTES - 2 or (stop != end if count == 1 else stop >= end):
+        return False
+    key = data[at + 3]
+    if key > 0x7F or data[at + 1] or data[at + 2]:
+        return True  # a long key, or deltas that are not 0, as a producer's first ones are: the key lies further on
+    return key == 1 or (not key & 1 and key <= size - 2 * MIN_RECORD_BYTES + 2)
 
 
 class IncrementalRecordParser:

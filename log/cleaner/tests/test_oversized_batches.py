@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from ottla.log import log_validator
-from ottla.log.cleaner import compaction, key_scan
+from ottla.log.cleaner import compaction
 from ottla.log.cleaner.tests.test_compaction_rules import SETTINGS, left, one_pass, record
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.partition_log import PartitionLog
@@ -23,6 +23,7 @@ from ottla.log.tests.log_fixtures import (
 )
 from ottla.log.tests.test_log_validator import COMPACT
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.record_batch import record_scan
 from ottla.wire.record_batch.batch_header import pack_batch, parse_header
 from ottla.wire.record_batch.compression import MAX_DECOMPRESSED_BYTES, CompressionType, compress
 from ottla.wire.record_batch.records import NewRecord, build_batch, decompress_records, encode_record
@@ -137,7 +138,7 @@ def test_a_batch_of_an_aborted_transaction_goes_without_being_looked_into() -> N
 
 
 def test_a_pass_goes_through_very_many_records_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (key_scan, compaction):
+    for module in (record_scan, compaction):
         monkeypatch.setattr(module, "RECORDS_AT_ONCE", 500)
     log = new_log(memory_disk().session(), SETTINGS)
     count = 40_000
@@ -157,7 +158,7 @@ def test_a_batch_of_several_parts_is_made_anew_as_one_of_a_single_part_is(
 ) -> None:
     made = []
     for at_once in (100_000, 7):
-        for module in (key_scan, compaction):
+        for module in (record_scan, compaction):
             monkeypatch.setattr(module, "RECORDS_AT_ONCE", at_once)
         dice = random.Random(1)
         log = new_log(memory_disk().session(), SETTINGS)

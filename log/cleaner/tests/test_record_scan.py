@@ -1,4 +1,4 @@
-"""The two written-out loops agree with reading every record, whatever the sizes of its numbers."""
+"""The two generated loops agree with reading every record, whatever the sizes of its numbers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ import random
 import pytest
 
 from ottla.log.cleaner.compaction import run_compaction
-from ottla.log.cleaner.key_scan import compact_key, iterate_keys, record_last_offsets, record_ranges, retained_records
 from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
 from ottla.log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.tests.log_fixtures import COMPACTED, NOW, make_batch, memory_disk, new_log
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch.batch_header import pack_batch, parse_header, set_offset_and_epoch
+from ottla.wire.record_batch.record_scan import (
+    compact_key,
+    iterate_keys,
+    record_last_offsets,
+    record_ranges,
+    retained_records,
+)
 from ottla.wire.record_batch.records import NewRecord, Record, build_batch, decompress_records, iterate_records
 
 BASE = 5_000_000_000
