@@ -29,7 +29,7 @@ async def write_cleaner_checkpoint(env: Env, storage: LogDirs, directory: LogDir
             write = checkpoints.cleaner.prepare_write(checkpoints.cleaner_offsets())
             if write is None:
                 break
-            await env.in_thread(write, ThreadPool.SYNC)
+            await env.in_thread(write.run, ThreadPool.SYNC)
             if checkpoints.cleaner.replace(write, checkpoints.cleaner_offsets()):  # else the file is newer by now
                 await env.in_thread(partial(directory.disk.fsync_dir, directory.path), ThreadPool.SYNC)
                 checkpoints.cleaner.complete_write(write)

@@ -11,6 +11,7 @@ Source: ``LogCleanerManager.updateCheckpoints``, ``CheckpointFile.write`` (apach
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from ottla.env.disk import Disk
 from ottla.log.checkpoints.checkpoint_files import CLEANER_OFFSET_CHECKPOINT, CorruptFile, read_offsets, write_offsets
@@ -19,24 +20,21 @@ from ottla.log.file_names import TopicPartition
 CleanerOffsets = Mapping[TopicPartition, int]
 
 
-class CleanerCheckpointWrite:
-    """A write to the temporary file: call it in a thread, then `CleanerOffsetCheckpoint.replace`."""
+class CleanerCheckpointWrite(NamedTuple):
+    """A write to the temporary file: run it in a thread, then `CleanerOffsetCheckpoint.replace`."""
 
-    __slots__ = ("_disk", "_path", "offsets", "replaced_offsets")
+    disk: Disk
+    path: str
+    offsets: CleanerOffsets
+    replaced_offsets: CleanerOffsets
 
-    def __init__(self, disk: Disk, path: str, offsets: CleanerOffsets, replaced_offsets: CleanerOffsets) -> None:
-        self._disk = disk
-        self._path = path
-        self.offsets = offsets
-        self.replaced_offsets = replaced_offsets
-
-    def __call__(self) -> None:
+    def run(self) -> None:
         """Write and sync the temporary file.
 
         Raises:
             OSError: final, unless the process is short of a resource.
         """
-        write_offsets(self._disk, self._path, dict(sorted(self.offsets.items())), sync_dir=False)
+        write_offsets(self.disk, self.path, dict(sorted(self.offsets.items())), sync_dir=False)
 
 
 class CleanerOffsetCheckpoint:
@@ -112,7 +110,7 @@ class CleanerOffsetCheckpoint:
             return False
         if any(current.get(at, 0) < offset for at, offset in write.offsets.items()):
             return False
-        self._disk.rename(f"{self._path}.new", self._path)
+        self._disk.rename(write.path, self._path)
         self.offsets, self._is_synced = write.offsets, False
         return True
 

@@ -67,8 +67,10 @@ class CheckpointStore:
         self._logs = logs
         self.log_starts = LogStartOffsetCheckpoint(disk, directory)
         self.cleaner = CleanerOffsetCheckpoint(disk, directory)
-        self._loaded_recovery_points: dict[TopicPartition, int] = {}
-        self._loaded_high_watermarks: dict[TopicPartition, int] = {}
+        self.loaded_recovery_points: dict[TopicPartition, int] = {}
+        """Recovery points as of the start."""
+        self.loaded_high_watermarks: dict[TopicPartition, int] = {}
+        """High watermarks as of the start."""
         self._bounds: dict[TopicPartition, int] = {}
         """By partition, the largest recovery point or log start in the files, or in them before an unsynced write."""
         self._written: dict[PartitionLog, CheckpointedOffsets] = {}
@@ -83,11 +85,11 @@ class CheckpointStore:
         Raises:
             OSError: the disk failed.
         """
-        self._loaded_recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
+        self.loaded_recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_starts.load()
-        self._loaded_high_watermarks = self._read(REPLICATION_OFFSET_CHECKPOINT)
+        self.loaded_high_watermarks = self._read(REPLICATION_OFFSET_CHECKPOINT)
         self.cleaner.load(has_logs)
-        points, starts = self._loaded_recovery_points, self.log_starts.offsets
+        points, starts = self.loaded_recovery_points, self.log_starts.offsets
         self._bounds = {at: max(points.get(at, 0), starts.get(at, 0)) for at in {*starts, *points}}
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
@@ -98,15 +100,7 @@ class CheckpointStore:
 
     def forget_recovery_points(self) -> None:
         """Have every batch of every log read, whatever the file says."""
-        self._loaded_recovery_points.clear()
-
-    def loaded_recovery_point(self, at: TopicPartition) -> int:
-        """Return the recovery point of a partition as of the start."""
-        return self._loaded_recovery_points.get(at, 0)
-
-    def loaded_high_watermark(self, at: TopicPartition) -> int:
-        """Return the high watermark of a partition as of the start."""
-        return self._loaded_high_watermarks.get(at, 0)
+        self.loaded_recovery_points.clear()
 
     # ------------------------------------------------------------------ writes
 

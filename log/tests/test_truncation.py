@@ -120,9 +120,9 @@ def test_a_cut_that_a_power_cut_takes_back_is_made_again(synced: int) -> None:
         assert record_offsets(again) == list(range(again.log_end_offset)), seed
 
 
-def test_a_sync_under_way_does_not_speak_for_what_was_cut_and_written_anew() -> None:
-    memory = memory_disk()
-    log = new_log(memory.session())
+@pytest.mark.parametrize("settings", [SMALL, LogConfig()], ids=["rolls meanwhile", "one segment"])
+def test_a_sync_under_way_does_not_speak_for_what_was_cut_and_written_anew(settings: LogConfig) -> None:
+    log = new_log(memory_disk().session(), settings)
     append_batches(log, 10)
     job = log.start_flush(30)
     job()

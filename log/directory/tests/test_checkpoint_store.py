@@ -290,7 +290,7 @@ def test_a_sync_before_the_newest_cleaner_write_does_not_count_for_it() -> None:
     stage.log(1).raise_cleaner_offset(2)
     write = stage.store.cleaner.prepare_write(stage.store.cleaner_offsets())
     assert write is not None
-    write()
+    write.run()
     assert stage.store.cleaner.replace(write, stage.store.cleaner_offsets())
     stage.log(1).raise_cleaner_offset(3)
     stage.store.cleaner.write(stage.store.cleaner_offsets(), sync_dir=False)

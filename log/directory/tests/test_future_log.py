@@ -71,7 +71,7 @@ class FutureLogFixture:
         checkpoints = self.here.checkpoints
         write = checkpoints.cleaner.prepare_write(checkpoints.cleaner_offsets())
         if write is not None:
-            write()
+            write.run()
             assert checkpoints.cleaner.replace(write, checkpoints.cleaner_offsets())
             self.here.disk.fsync_dir(self.here.path)
             checkpoints.cleaner.complete_write(write)
