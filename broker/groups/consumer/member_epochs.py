@@ -1,4 +1,4 @@
-"""Whether a member may speak in the epoch it names.
+"""Epochs that members of consumer groups name in their heartbeats.
 
 Source: ``GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid`` (apache/kafka 4.3.1).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroupMember, PartitionEpochs
 from ottla.broker.groups.consumer.reconciliation import OwnedPartitions
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.broker.groups.member_epochs import check_member_epoch
 
 
 def check_epoch(member: ConsumerGroupMember, epoch: int, owned: OwnedPartitions) -> None:
@@ -16,16 +16,8 @@ def check_epoch(member: ConsumerGroupMember, epoch: int, owned: OwnedPartitions)
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
     """
-    if epoch in (0, member.epoch):
-        return
-    if epoch < member.epoch and epoch == member.previous_epoch and _is_part(owned, member.assigned):
-        return
-    than = "greater" if epoch > member.epoch else "smaller"
-    why = (
-        f"The consumer group member has a {than} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.epoch}). The member must abandon all its partitions and rejoin."
-    )
-    raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)
+    if epoch != 0:
+        check_member_epoch("consumer", member, epoch, lambda: _is_part(owned, member.assigned))
 
 
 def _is_part(owned: OwnedPartitions, assigned: PartitionEpochs) -> bool:

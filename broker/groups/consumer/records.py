@@ -11,6 +11,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import cast
 
+from ottla.broker.groups.assigned_records import AssignedRecords
 from ottla.broker.groups.assignors.group_spec import Assignment
 from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
@@ -29,6 +30,16 @@ PARTITIONS_PER_WORK_UNIT = 24
 """So many partitions are as much work as a record is."""
 TOPIC_COST_IN_PARTITIONS = 4
 """And a topic as so many partitions."""
+RECORDS = AssignedRecords(
+    consumer_group_records.ConsumerGroupMetadataKey,
+    consumer_group_records.ConsumerGroupTargetAssignmentMetadataKey,
+    consumer_group_records.ConsumerGroupTargetAssignmentMetadataValue,
+    consumer_group_records.ConsumerGroupCurrentMemberAssignmentKey,
+    consumer_group_records.ConsumerGroupTargetAssignmentMemberKey,
+    consumer_group_records.ConsumerGroupMemberMetadataKey,
+)
+target_assignment_epoch_record = RECORDS.target_assignment_epoch_record
+member_tombstones = RECORDS.member_tombstones
 
 
 def member_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
@@ -82,12 +93,6 @@ def target_assignment_record(group_id: str, member_id: str, target: Assignment) 
     ]
     key = consumer_group_records.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
     return GroupRecord(key, consumer_group_records.ConsumerGroupTargetAssignmentMemberValue(rows))
-
-
-def target_assignment_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
-    """For which epoch, and when, the targets were computed (type 6)."""
-    value = consumer_group_records.ConsumerGroupTargetAssignmentMetadataValue(epoch, at_ms)
-    return GroupRecord(consumer_group_records.ConsumerGroupTargetAssignmentMetadataKey(group_id), value)
 
 
 def _to_topic_partitions(held: PartitionEpochs) -> list[consumer_group_records.TopicPartitions]:
@@ -172,32 +177,13 @@ def _partition_work(value: object) -> int:
     return 0
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
-    """What removes a member."""
-    return [
-        GroupRecord(consumer_group_records.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
-        GroupRecord(consumer_group_records.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
-        GroupRecord(consumer_group_records.ConsumerGroupMemberMetadataKey(group_id, member_id), None),
-    ]
-
-
 def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = None) -> Iterator[GroupRecord]:
-    """What removes a group. Of ``renamed`` the first has just become the second, in records not replayed yet."""
+    """Return the records that remove a group.
+
+    ``renamed``: a member of it and the id that the member has just got, in records that are not replayed yet.
+    """
     members = list(group.members)
     if renamed is not None:
         members = [renamed[1] if name == renamed[0] else name for name in members]
-    yield from (
-        GroupRecord(consumer_group_records.ConsumerGroupCurrentMemberAssignmentKey(group.id, name), None)
-        for name in members
-    )
-    yield from (
-        GroupRecord(consumer_group_records.ConsumerGroupTargetAssignmentMemberKey(group.id, name), None)
-        for name in members
-    )
-    yield GroupRecord(consumer_group_records.ConsumerGroupTargetAssignmentMetadataKey(group.id), None)
-    yield from (
-        GroupRecord(consumer_group_records.ConsumerGroupMemberMetadataKey(group.id, name), None) for name in members
-    )
-    yield from (regex_tombstone(group.id, regex) for regex in list(group.resolved_regexes))
-    yield partition_metadata_tombstone(group.id)
-    yield GroupRecord(consumer_group_records.ConsumerGroupMetadataKey(group.id), None)
+    regexes = [regex_tombstone(group.id, regex) for regex in group.resolved_regexes]
+    return RECORDS.group_tombstones(group.id, members, *regexes, partition_metadata_tombstone(group.id))

@@ -19,6 +19,7 @@ from ottla.broker.groups.assignors.simple_assignor import ShareGroupSpec, ShareM
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.member_epochs import check_member_epoch
 from ottla.broker.groups.modern_group import (
     LEAVE_GROUP_MEMBER_EPOCH,
     MAX_NAMES_AT_ONCE,
@@ -59,25 +60,6 @@ def heartbeat(groups: ShareGroups, ticket: Any, now_ms: int, *, call: GroupReque
     return fx
 
 
-def check_epoch(member: ShareGroupMember, epoch: int) -> None:
-    """Whether a member speaks of its present epoch, or joins, or has not heard of the last step (item 209).
-
-    Raises:
-        ProtocolError: FENCED_MEMBER_EPOCH.
-    """
-    if epoch in (0, member.epoch) or (epoch < member.epoch and epoch == member.previous_epoch):
-        return
-    than = "greater" if epoch > member.epoch else "smaller"
-    known = f"than the one known by the group coordinator ({member.epoch})"
-    if than == "smaller":
-        known += f", and it does not match the previous member epoch ({member.previous_epoch})"
-    why = (
-        f"The share group member has a {than} member epoch ({epoch}) {known}. "
-        "The member must abandon all its partitions and rejoin."
-    )
-    raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)
-
-
 class _ShareHeartbeat:
     """One heartbeat on its way."""
 
@@ -109,7 +91,8 @@ class _ShareHeartbeat:
             why = f"The share group has reached its maximum capacity of {groups.settings.max_size} members."
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, why)
         member = known or (ShareGroupMember(request.member_id) if joins else group.require_member(request.member_id))
-        check_epoch(member, request.member_epoch)
+        if not joins:
+            check_member_epoch("share", member, request.member_epoch, names_previous=True)
         is_long = len(request.subscribed_topic_names or ()) > MAX_NAMES_AT_ONCE
         run_update(self._fx, partial(self._update_member, group, member), is_long=is_long)
 

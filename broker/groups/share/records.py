@@ -11,6 +11,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import cast
 
+from ottla.broker.groups.assigned_records import AssignedRecords
 from ottla.broker.groups.assignors.group_spec import Assignment
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.record_arrays import read_assignment, read_names, read_table
@@ -22,6 +23,17 @@ from ottla.broker.groups.share.share_group import (
     ShareGroupMember,
 )
 from ottla.wire.messages import share_group_records
+
+RECORDS = AssignedRecords(
+    share_group_records.ShareGroupMetadataKey,
+    share_group_records.ShareGroupTargetAssignmentMetadataKey,
+    share_group_records.ShareGroupTargetAssignmentMetadataValue,
+    share_group_records.ShareGroupCurrentMemberAssignmentKey,
+    share_group_records.ShareGroupTargetAssignmentMemberKey,
+    share_group_records.ShareGroupMemberMetadataKey,
+)
+target_assignment_epoch_record = RECORDS.target_assignment_epoch_record
+member_tombstones = RECORDS.member_tombstones
 
 
 def member_record(group_id: str, member: ShareGroupMember) -> GroupRecord:
@@ -39,12 +51,6 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
         share_group_records.ShareGroupMetadataKey(group_id),
         share_group_records.ShareGroupMetadataValue(epoch, metadata_hash),
     )
-
-
-def target_assignment_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
-    """For which epoch, and when, the targets were computed (type 12)."""
-    value = share_group_records.ShareGroupTargetAssignmentMetadataValue(epoch, at_ms)
-    return GroupRecord(share_group_records.ShareGroupTargetAssignmentMetadataKey(group_id), value)
 
 
 def target_assignment_record(group_id: str, member_id: str, target: Assignment) -> GroupRecord:
@@ -87,20 +93,10 @@ def state_partition_metadata_record(
     return GroupRecord(share_group_records.ShareGroupStatePartitionMetadataKey(group_id), value)
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
-    """What removes a member."""
-    return [
-        GroupRecord(share_group_records.ShareGroupCurrentMemberAssignmentKey(group_id, member_id), None),
-        GroupRecord(share_group_records.ShareGroupTargetAssignmentMemberKey(group_id, member_id), None),
-        GroupRecord(share_group_records.ShareGroupMemberMetadataKey(group_id, member_id), None),
-    ]
-
-
 def group_tombstones(group: ShareGroup) -> Iterator[GroupRecord]:
-    """What removes a group, which has no members any more."""
-    yield GroupRecord(share_group_records.ShareGroupTargetAssignmentMetadataKey(group.id), None)
-    yield GroupRecord(share_group_records.ShareGroupStatePartitionMetadataKey(group.id), None)
-    yield GroupRecord(share_group_records.ShareGroupMetadataKey(group.id), None)
+    """Return the records that remove a group, which has no members any more."""
+    state = GroupRecord(share_group_records.ShareGroupStatePartitionMetadataKey(group.id), None)
+    return RECORDS.group_tombstones(group.id, (), state)
 
 
 def with_metadata(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from ottla.broker.groups.member_epochs import check_member_epoch
 from ottla.broker.groups.streams.configured_topology import ConfiguredSubtopology
 from ottla.broker.groups.streams.streams_group import StreamsGroupMember, TasksBySubtopology, TasksTuple
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -24,18 +25,14 @@ def check_epoch(member: StreamsGroupMember, epoch: int, rows: ReportedTasks) -> 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
     """
-    if epoch == member.epoch:
-        return
-    than = "greater" if epoch > member.epoch else "smaller"
-    if than == "smaller" and epoch == member.previous_epoch:
-        has = member.assigned
-        if all(_is_part(*both) for both in zip(rows, (has.active, has.standby, has.warmup), strict=True)):
-            return
-    why = (
-        f"The streams group member has a {than} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.epoch}). The member must abandon all its partitions and rejoin."
+    has = member.assigned
+    check_member_epoch(
+        "streams",
+        member,
+        epoch,
+        lambda: all(_is_part(*both) for both in zip(rows, (has.active, has.standby, has.warmup), strict=True)),
+        held="tasks",
     )
-    raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)
 
 
 def _is_part(role: ReportedRole, has: Mapping[str, Collection[int]]) -> bool:

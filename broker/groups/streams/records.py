@@ -10,6 +10,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
+from ottla.broker.groups.assigned_records import AssignedRecords
 from ottla.broker.groups.java_collections.iteration_order import java_string_sort_key, sort_in_steps
 from ottla.broker.groups.record_arrays import read_table
 from ottla.broker.groups.records import GroupRecord
@@ -27,6 +28,16 @@ from ottla.wire.messages import streams_group_records
 
 _TasksWithEpochs = streams_group_records.StreamsGroupCurrentMemberAssignmentValueTaskIds
 _TargetTasks = streams_group_records.StreamsGroupTargetAssignmentMemberValueTaskIds
+RECORDS = AssignedRecords(
+    streams_group_records.StreamsGroupMetadataKey,
+    streams_group_records.StreamsGroupTargetAssignmentMetadataKey,
+    streams_group_records.StreamsGroupTargetAssignmentMetadataValue,
+    streams_group_records.StreamsGroupCurrentMemberAssignmentKey,
+    streams_group_records.StreamsGroupTargetAssignmentMemberKey,
+    streams_group_records.StreamsGroupMemberMetadataKey,
+)
+target_assignment_epoch_record = RECORDS.target_assignment_epoch_record
+member_tombstones = RECORDS.member_tombstones
 
 
 def member_record(group_id: str, member: StreamsGroupMember) -> GroupRecord:
@@ -85,12 +96,6 @@ def epoch_record(
     ]
     value = streams_group_records.StreamsGroupMetadataValue(epoch, metadata_hash, validated_epoch, told)
     return GroupRecord(streams_group_records.StreamsGroupMetadataKey(group_id), value)
-
-
-def target_assignment_epoch_record(group_id: str, epoch: int, at_ms: int) -> GroupRecord:
-    """For which epoch, and when, the targets were computed (type 20)."""
-    value = streams_group_records.StreamsGroupTargetAssignmentMetadataValue(epoch, at_ms)
-    return GroupRecord(streams_group_records.StreamsGroupTargetAssignmentMetadataKey(group_id), value)
 
 
 def target_assignment_record(group_id: str, member_id: str, target: TasksTuple) -> GroupRecord:
@@ -175,29 +180,7 @@ def with_assignment(
     )
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
-    """What removes a member."""
-    return [
-        GroupRecord(streams_group_records.StreamsGroupCurrentMemberAssignmentKey(group_id, member_id), None),
-        GroupRecord(streams_group_records.StreamsGroupTargetAssignmentMemberKey(group_id, member_id), None),
-        GroupRecord(streams_group_records.StreamsGroupMemberMetadataKey(group_id, member_id), None),
-    ]
-
-
 def group_tombstones(group: StreamsGroup) -> Iterator[GroupRecord]:
-    """What removes a group."""
-    members = list(group.members)
-    yield from (
-        GroupRecord(streams_group_records.StreamsGroupCurrentMemberAssignmentKey(group.id, name), None)
-        for name in members
-    )
-    yield from (
-        GroupRecord(streams_group_records.StreamsGroupTargetAssignmentMemberKey(group.id, name), None)
-        for name in members
-    )
-    yield GroupRecord(streams_group_records.StreamsGroupTargetAssignmentMetadataKey(group.id), None)
-    yield from (
-        GroupRecord(streams_group_records.StreamsGroupMemberMetadataKey(group.id, name), None) for name in members
-    )
-    yield GroupRecord(streams_group_records.StreamsGroupMetadataKey(group.id), None)
+    """Yield the records that remove a group."""
+    yield from RECORDS.group_tombstones(group.id, group.members)
     yield GroupRecord(streams_group_records.StreamsGroupTopologyKey(group.id), None)

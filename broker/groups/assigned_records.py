@@ -1,0 +1,41 @@
+"""Records that consumer, share and streams groups have alike.
+
+Source: ``GroupCoordinatorRecordHelpers.java``, ``StreamsCoordinatorRecordHelpers.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ottla.broker.groups.records import GroupRecord
+
+
+class AssignedRecords(NamedTuple):
+    """Classes of the records of a type of group, and the records that need nothing else."""
+
+    metadata_key: type[Any]
+    target_metadata_key: type[Any]
+    target_metadata_value: type[Any]
+    current_assignment_key: type[Any]
+    target_assignment_key: type[Any]
+    member_key: type[Any]
+
+    def target_assignment_epoch_record(self, group_id: str, epoch: int, at_ms: int) -> GroupRecord:
+        """Return the record of the epoch that targets were computed for, and of the time."""
+        return GroupRecord(self.target_metadata_key(group_id), self.target_metadata_value(epoch, at_ms))
+
+    def member_tombstones(self, group_id: str, member_id: str) -> list[GroupRecord]:
+        """Return the records that remove a member."""
+        keys = self.current_assignment_key, self.target_assignment_key, self.member_key
+        return [GroupRecord(key(group_id, member_id), None) for key in keys]
+
+    def group_tombstones(self, group_id: str, members: Iterable[str], *more: GroupRecord) -> Iterator[GroupRecord]:
+        """Yield the records that remove a group, in Kafka's order; ``more``: those before its epoch record."""
+        names = list(members)
+        yield from (GroupRecord(self.current_assignment_key(group_id, name), None) for name in names)
+        yield from (GroupRecord(self.target_assignment_key(group_id, name), None) for name in names)
+        yield GroupRecord(self.target_metadata_key(group_id), None)
+        yield from (GroupRecord(self.member_key(group_id, name), None) for name in names)
+        yield from more
+        yield GroupRecord(self.metadata_key(group_id), None)

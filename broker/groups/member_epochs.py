@@ -1,0 +1,48 @@
+"""Epochs that members of consumer, share and streams groups name in their heartbeats.
+
+Source: ``GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid`` and its likes for share and streams groups
+(apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+
+def check_member_epoch(
+    type_name: str,
+    member: Any,
+    epoch: int,
+    has_missed_response: Callable[[], bool] = lambda: True,
+    *,
+    held: str = "partitions",
+    names_previous: bool = False,
+) -> None:
+    """Check that a member is in its epoch, or in the previous one because it missed the last response.
+
+    Args:
+        type_name: type of the group, for the error.
+        member: the member, with ``epoch`` and ``previous_epoch``.
+        epoch: the epoch it names.
+        has_missed_response: for a member in its previous epoch: returns whether what it has fits that.
+        held: what the members of the group are assigned, for the error.
+        names_previous: whether the error names the previous epoch.
+
+    Raises:
+        ProtocolError: FENCED_MEMBER_EPOCH.
+    """
+    if epoch == member.epoch or (member.previous_epoch == epoch < member.epoch and has_missed_response()):
+        return
+    than, tail = "greater", ""
+    if epoch < member.epoch:
+        than = "smaller"
+        if names_previous:
+            tail = f", and it does not match the previous member epoch ({member.previous_epoch})"
+    why = (
+        f"The {type_name} group member has a {than} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}){tail}. The member must abandon all its {held} and rejoin."
+    )
+    raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)
