@@ -13,10 +13,10 @@ from ottla.broker.groups.classic import rebalance as rb
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.consumer import consumer_protocol, static_members
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember, RegexUpdate
 from ottla.broker.groups.consumer.downgrade import GroupDowngrade, downgrade, is_downgrade_due
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.member_update import MemberUpdate, RegexUpdate, write_member
+from ottla.broker.groups.consumer.member_update import MemberUpdate, write_member
 from ottla.broker.groups.modern_group import run_update
 from ottla.broker.groups.record_arrays import read_names
 from ottla.jobs.state_machine import CancelTimer, RequestReply, ScheduleTimer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 from itertools import chain
 from typing import NamedTuple
 
@@ -81,6 +81,15 @@ class ResolvedRegularExpression(NamedTuple):
     topics: Set[str]
     image_offset: int
     resolved_ms: int
+
+
+class RegexUpdate(Enum):
+    """What became of a member's regular expression."""
+
+    SAME = 0
+    CHANGED = 1
+    RESOLVED = 2
+    """It is another, and what it stands for is known."""
 
 
 class ConsumerGroup(ModernGroup[ConsumerGroupMember]):

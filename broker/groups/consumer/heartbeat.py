@@ -22,11 +22,12 @@ from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroupMember,
     ConsumerMemberState,
     PartitionEpochs,
+    RegexUpdate,
 )
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.member_epochs import check_epoch
 from ottla.broker.groups.consumer.member_removal import leave_group
-from ottla.broker.groups.consumer.member_update import MemberUpdate, RegexUpdate, write_member
+from ottla.broker.groups.consumer.member_update import MemberUpdate, write_member
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.modern_group import LEAVE_GROUP_MEMBER_EPOCH, MAX_NAMES_AT_ONCE, run_in_slices, run_update
 from ottla.broker.groups.records import GroupRecord

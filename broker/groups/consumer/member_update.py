@@ -9,7 +9,6 @@ Source: ``GroupMetadataManager.updateSubscriptionMetadata``, ``maybeUpdateTarget
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from enum import Enum
 from itertools import chain, repeat
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from ottla.broker.groups.consumer import records, target_assignment
 from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerGroupMember,
+    RegexUpdate,
 )
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.reconciliation import (
@@ -39,15 +39,6 @@ from ottla.broker.groups.subscription_counts import (
 STEPS_PER_SLICE = 16
 INITIAL_STEPS_PER_SLICE = (1, 1)
 """The first ones put all members in order."""
-
-
-class RegexUpdate(Enum):
-    """What became of a member's regular expression."""
-
-    SAME = 0
-    CHANGED = 1
-    RESOLVED = 2
-    """It is another, and what it stands for is known."""
 
 
 def write_member(

@@ -21,10 +21,10 @@ from ottla.broker.groups.consumer import records
 from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerGroupMember,
+    RegexUpdate,
     ResolvedRegularExpression,
 )
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.member_update import RegexUpdate
 from ottla.broker.groups.subscription_counts import adjust_count, adjust_subscription_counts
 from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 from ottla.jobs.state_machine import ScheduleTimer
