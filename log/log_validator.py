@@ -17,9 +17,11 @@ from collections.abc import Generator
 from enum import Enum
 from typing import NamedTuple
 
+from ottla.log.limits import MAX_RECORD_ERRORS_PER_BATCH
 from ottla.log.log_config import LogConfig
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.limits import MAX_DECOMPRESSED_BYTES
 from ottla.wire.record_batch.batch_header import (
     ATTRIBUTES_OFFSET,
     CONTROL_BIT,
@@ -37,7 +39,6 @@ from ottla.wire.record_batch.batch_header import (
 )
 from ottla.wire.record_batch.compression import (
     MAX_COMPRESSION_RATIOS,
-    MAX_DECOMPRESSED_BYTES,
     CompressionType,
     DecompressedSizeExceeded,
     StreamDecompressor,
@@ -57,8 +58,6 @@ from ottla.wire.record_batch.incremental_parser import (
 RecordErrors = list[tuple[int, str | None]]
 WritableBuffer = bytearray | memoryview
 
-MAX_RECORD_ERRORS = 1000
-"""So many records at fault are named; the rest of their batch is not looked at."""
 PIECE_BYTES = 32 * 1024
 """So much of a batch's records is looked at without a pause: some five thousand at most, a few milliseconds."""
 _VALID = ErrorCode.NONE
@@ -257,7 +256,7 @@ class _RecordRules:
             )
         else:
             return
-        if len(self.errors) < MAX_RECORD_ERRORS:
+        if len(self.errors) < MAX_RECORD_ERRORS_PER_BATCH:
             self.errors.append((index, text))
 
     def raise_errors(self) -> None:
@@ -305,7 +304,7 @@ def validate_records(
             first = False
             for record in walk.feed(piece):
                 rules.check_record(record)
-            if len(rules.errors) >= MAX_RECORD_ERRORS:
+            if len(rules.errors) >= MAX_RECORD_ERRORS_PER_BATCH:
                 rules.raise_errors()
             if pack is not None and not rules.errors:
                 packed += pack.add(piece)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 
+from ottla.broker.config.limits import MAX_LOG_LINES_PER_MINUTE
 from ottla.env.env import Env
 
-MAX_PER_MINUTE = 30
-"""So many lines of a listener."""
 _MINUTE_MS = 60_000.0
 
 
@@ -31,10 +30,10 @@ class RateLimitedLog:
             if self._suppressed:
                 logger.warning("listener %s: %d more lines like the last ones", self._listener, self._suppressed)
             self._since_ms, self._logged, self._suppressed = now_ms, 0, 0
-        if self._logged >= MAX_PER_MINUTE:
+        if self._logged >= MAX_LOG_LINES_PER_MINUTE:
             self._suppressed += 1
             return
         self._logged += 1
         logger.log(level, text, *values, exc_info=traceback)
-        if self._logged == MAX_PER_MINUTE:
+        if self._logged == MAX_LOG_LINES_PER_MINUTE:
             logger.warning("listener %s: no more lines of connections for a minute", self._listener)

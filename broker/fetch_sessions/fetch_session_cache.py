@@ -11,6 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Protocol
 
+from ottla.broker.config.limits import (
+    MAX_CACHED_FETCH_PARTITIONS,
+    MAX_FETCH_SESSION_PARTITIONS,
+    MIN_FETCH_SESSION_EVICTION_MS,
+)
 from ottla.broker.fetch_sessions.fetch_session import (
     PARTITIONS_PER_STEP,
     CachedPartition,
@@ -39,11 +44,6 @@ from ottla.wire.messages.fetch import (
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-MIN_EVICTION_MS = 120_000
-MAX_SESSION_PARTITIONS = 10_000
-"""A fetch of more is not remembered: some 250 bytes each."""
-MAX_CACHED_PARTITIONS = 500_000
-"""So many partitions are remembered in all sessions together."""
 
 
 class FetchRequester(Protocol):
@@ -225,7 +225,7 @@ class FetchSessionCache:
                 yield None
         is_whole = epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         is_broker = is_whole and is_follower and _may_follow(asks)
-        if is_whole and count > MAX_SESSION_PARTITIONS and not is_broker:
+        if is_whole and count > MAX_FETCH_SESSION_PARTITIONS and not is_broker:
             self._sessions.pop(session_id, None)
             long = _LargeFetchContext(request, version, names, count, is_follower=is_follower)
             yield from long.find_duplicates()
@@ -267,7 +267,8 @@ class FetchSessionCache:
         if session.is_privileged and _may_follow(asks):  # it may have lost that right since
             return False
         return (
-            len(session.partitions) > MAX_SESSION_PARTITIONS or self._cached_partition_count() > MAX_CACHED_PARTITIONS
+            len(session.partitions) > MAX_FETCH_SESSION_PARTITIONS
+            or self._cached_partition_count() > MAX_CACHED_FETCH_PARTITIONS
         )
 
     def _cached_partition_count(self) -> int:
@@ -279,13 +280,15 @@ class FetchSessionCache:
         """Remember a fetch; 0 where there is no room. A follower takes the place of the reader that is idle longest."""
         now, privileged = self._env.monotonic_ms(), follower >= 0
         while len(self._sessions) >= self._slots or (
-            not privileged and self._cached_partition_count() + len(wanted) > MAX_CACHED_PARTITIONS
+            not privileged and self._cached_partition_count() + len(wanted) > MAX_CACHED_FETCH_PARTITIONS
         ):
             weaker = (
-                s for s in self._sessions.values() if not s.is_privileged or now - s.last_used_ms >= MIN_EVICTION_MS
+                s
+                for s in self._sessions.values()
+                if not s.is_privileged or now - s.last_used_ms >= MIN_FETCH_SESSION_EVICTION_MS
             )
             oldest = min(weaker, key=lambda s: s.last_used_ms, default=None)
-            if oldest is None or (now - oldest.last_used_ms < MIN_EVICTION_MS and not privileged):
+            if oldest is None or (now - oldest.last_used_ms < MIN_FETCH_SESSION_EVICTION_MS and not privileged):
                 return 0
             del self._sessions[oldest.id]
         session_id = 0

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ottla.broker.config.limits import MAX_TOPICS_IN_CREATION
 from ottla.broker.config.node_config import NodeConfig
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -23,8 +24,6 @@ logger = logging.getLogger("ottla.admin")
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
-MAX_TOPICS_IN_CREATION = 1_000
-"""One request for metadata may name hundreds of thousands of topics that are not there."""
 
 StartInBackground = Callable[[Callable[[], Awaitable[None]]], None]
 """Runs something beside the connections, for as long as the node lives."""

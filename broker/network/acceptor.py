@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ottla.broker.config.limits import MAX_IDLE_CHECK_S
 from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.idle_connections import close_most_idle
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.connection")
 
 _MIN_IDLE_CHECK_S = 0.05
-_MAX_IDLE_CHECK_S = 10.0
 NO_IDLE_LIMIT_MS = 2**63
 _ACCEPTED_PER_STEP = 8
 """So many at most come in before others get the loop: 64 at a time, others wait twice as long for a crowd."""
@@ -110,7 +110,7 @@ class Acceptor:
                 return
             limit_ms = NO_IDLE_LIMIT_MS
         while True:
-            await services.env.sleep(min(max(limit_ms / 4000, _MIN_IDLE_CHECK_S), _MAX_IDLE_CHECK_S))
+            await services.env.sleep(min(max(limit_ms / 4000, _MIN_IDLE_CHECK_S), MAX_IDLE_CHECK_S))
             now_ms = services.env.monotonic_ms()
             for connection in list(self._connections):
                 if connection.idle_ms(now_ms) > limit_ms:  # infinite for who takes too long to log in

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
+from ottla.broker.config.limits import AUTHENTICATION_TIMEOUT_MS, UNCOUNTED_PRE_AUTH_BYTES
 from ottla.broker.network.connection import CloseConnection, Connection
-from ottla.broker.security.authn.pre_auth_memory import UNCOUNTED_BYTES
 from ottla.broker.security.authn.sasl_authenticator import AuthResult, SaslAuthenticator, SaslPolicy, SaslState
 from ottla.env.env import AcceptedStream, SecureStream, ThreadPool
 from ottla.jobs.supervision import is_broken_invariant
@@ -27,8 +27,6 @@ from ottla.wire.framing import RequestFrame, encode_response
 if TYPE_CHECKING:
     from ottla.broker.dispatch.dispatcher import Dispatcher
     from ottla.broker.security.authn.listener_security import ListenerSecurity
-
-AUTHENTICATION_TIMEOUT_MS = 30_000.0
 
 
 class SecureConnection(Connection):
@@ -43,7 +41,7 @@ class SecureConnection(Connection):
         self.is_authenticated = False
         self._held_bytes = 0
         """How large the buffer is, as `PreAuthMemoryLimit` counts it."""
-        self._grows_to_bytes = UNCOUNTED_BYTES
+        self._grows_to_bytes = UNCOUNTED_PRE_AUTH_BYTES
         self._authenticator: SaslAuthenticator | None = None
         self._usual_limit = self._authentication_limit = self._limit
         if door.requires_sasl:

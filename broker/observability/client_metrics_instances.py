@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from ottla.broker.config.limits import MAX_CLIENT_METRICS_INSTANCES
 from ottla.broker.observability.client_metrics_subscriptions import (
     ClientAttributes,
     ClientMetricsSubscription,
@@ -26,7 +27,6 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
 from ottla.wire.record_batch.compression import CompressionType
 
-MAX_INSTANCES = 16_384
 MIN_EXPIRY_MS = 60_000.0
 _SWEEP_MS = 60_000.0
 RESERVED_IDS = (bytes(16), bytes(15) + b"\x01")
@@ -121,7 +121,7 @@ class ClientMetricsInstanceCache:
         self._remove_expired(now_ms)
         if found is None or found.version < self._version:
             who = who if found is None else found.attributes
-            if found is None and len(self._instances) >= MAX_INSTANCES:
+            if found is None and len(self._instances) >= MAX_CLIENT_METRICS_INSTANCES:
                 del self._instances[next(iter(self._instances))]
             found = ClientMetricsInstance(ident, who, self._merged_subscription(who), self._version)
             is_new = peer not in self._instance_ids_by_peer

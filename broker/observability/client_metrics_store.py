@@ -11,14 +11,13 @@ import math
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
+from ottla.broker.config.limits import MAX_CLIENT_METRICS_CLIENT_BYTES, MAX_CLIENT_METRICS_TOTAL_BYTES
 from ottla.broker.observability.client_metrics_instances import MIN_EXPIRY_MS, ClientMetricsInstance
 from ottla.broker.observability.otlp import Labels, OtlpSample, parse_samples
 from ottla.jobs.job import Job
 from ottla.wire.codec.primitives import uuid_to_string
 
 METRIC_PREFIX = "ottla_client_"
-MAX_CLIENT_BYTES = 512 * 1024
-MAX_TOTAL_BYTES = 4 * 1024 * 1024
 _VALUE_OVERHEAD_BYTES = 300
 _IDENTITY_LABELS = ("client_instance_id", "client_id", "client_software_name", "client_software_version")
 _VALUES_PER_STEP = 50
@@ -81,8 +80,8 @@ class ClientMetricsStore:
             size_bytes = _VALUE_OVERHEAD_BYTES + len(sample.name) + sum(len(name) + len(text) for name, text in labels)
             if not kept.values:
                 size_bytes += len(kept.identity_labels)
-            full = kept.size_bytes + size_bytes > MAX_CLIENT_BYTES
-            if full or self._size_bytes + size_bytes > MAX_TOTAL_BYTES:
+            full = kept.size_bytes + size_bytes > MAX_CLIENT_METRICS_CLIENT_BYTES
+            if full or self._size_bytes + size_bytes > MAX_CLIENT_METRICS_TOTAL_BYTES:
                 self.dropped += 1
                 return
             self._clients[instance.client_instance_id] = kept

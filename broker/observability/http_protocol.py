@@ -9,11 +9,9 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
+from ottla.broker.config.limits import MAX_HTTP_DISCARDED_BYTES, MAX_HTTP_HEAD_BYTES
 from ottla.env.env import Stream
 
-MAX_HEAD_BYTES = 8192
-"""Of the request line and the header fields together."""
-MAX_DISCARDED_BYTES = 64 * 1024
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])")
 _ABSOLUTE_FORM = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://[^/?#]*")
@@ -52,16 +50,16 @@ class HttpRequest(NamedTuple):
 async def read_request(stream: Stream, timeout_s: float) -> HttpRequest | None:
     """Read the head of a request; None if the client closes the connection or pauses before the head is complete."""
     raw, searched = b"", 0
-    buffer = bytearray(MAX_HEAD_BYTES)
+    buffer = bytearray(MAX_HTTP_HEAD_BYTES)
     while True:
         raw = raw.lstrip(b"\r\n")
         if raw and not b"!" <= raw[:1] <= b"~":  # such as the first byte of a TLS handshake
-            return HttpRequest(problem=BAD_REQUEST, body_bytes=MAX_DISCARDED_BYTES)
+            return HttpRequest(problem=BAD_REQUEST, body_bytes=MAX_HTTP_DISCARDED_BYTES)
         end = _HEAD_END.search(raw, max(searched - 3, 0))
-        if end is not None and end.start() <= MAX_HEAD_BYTES:
+        if end is not None and end.start() <= MAX_HTTP_HEAD_BYTES:
             return parse_head(raw[: end.start()], len(raw) - end.end())
-        if len(raw) > MAX_HEAD_BYTES:
-            return HttpRequest(problem=HEAD_TOO_LARGE, body_bytes=MAX_DISCARDED_BYTES)
+        if len(raw) > MAX_HTTP_HEAD_BYTES:
+            return HttpRequest(problem=HEAD_TOO_LARGE, body_bytes=MAX_HTTP_DISCARDED_BYTES)
         count = await stream.receive_into(memoryview(buffer), timeout_s)
         if count == 0:
             return None
@@ -105,8 +103,8 @@ def build_response(request: HttpRequest, status: HttpStatus, body: bytes) -> lis
 
 async def discard_body(stream: Stream, request: HttpRequest, timeout_s: float) -> None:
     """Receive what a refused request still sends: closed before, the connection is reset and the response lost."""
-    left = min(request.body_bytes, MAX_DISCARDED_BYTES)
-    buffer = bytearray(MAX_HEAD_BYTES)
+    left = min(request.body_bytes, MAX_HTTP_DISCARDED_BYTES)
+    buffer = bytearray(MAX_HTTP_HEAD_BYTES)
     while left > 0:
         count = await stream.receive_into(memoryview(buffer), timeout_s)
         if count == 0:

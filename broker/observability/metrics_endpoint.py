@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
+from ottla.broker.config.limits import MAX_METRICS_CLIENTS, METRICS_CLIENT_TIMEOUT_S
 from ottla.broker.observability import http_protocol, quorum_metrics
 from ottla.broker.observability.request_metrics import ApiMetrics, RequestMetrics
 from ottla.broker.replication.replica_manager import ReplicaManager
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.metrics")
 _PATHS = (b"/metrics", b"/")
-CLIENT_TIMEOUT_S = 10.0
-MAX_CLIENTS = 32
-"""Who scrapes comes alone, and asks at once."""
 LOGS_PER_STEP = 50
 _LOG_METRICS: dict[str, tuple[str, Callable[[PartitionLog], int]]] = {
     "kafka_log_log_size": ("Bytes of all segments.", lambda log: log.size_bytes),
@@ -185,7 +183,7 @@ class _MetricsHttpServer:
 
     def accept(self, stream: Stream) -> bool:
         """Whether there is room for one more. Who has asked for nothing for longest gives way."""
-        if len(self._idle) + self._active_count >= MAX_CLIENTS:
+        if len(self._idle) + self._active_count >= MAX_METRICS_CLIENTS:
             if not self._idle:
                 stream.close()
                 return False
@@ -199,8 +197,8 @@ class _MetricsHttpServer:
         """Serve one, and hang up."""
         has_asked = False
         try:
-            with contextlib.suppress(OSError, trio.ClosedResourceError), self._env.timeout(CLIENT_TIMEOUT_S):
-                request = await http_protocol.read_request(stream, CLIENT_TIMEOUT_S)
+            with contextlib.suppress(OSError, trio.ClosedResourceError), self._env.timeout(METRICS_CLIENT_TIMEOUT_S):
+                request = await http_protocol.read_request(stream, METRICS_CLIENT_TIMEOUT_S)
                 if request is not None and stream in self._idle:
                     del self._idle[stream]
                     has_asked, self._active_count = True, self._active_count + 1
@@ -214,7 +212,7 @@ class _MetricsHttpServer:
         refusal = http_protocol.check_request(request, _PATHS)
         if refusal is not None:
             await stream.send(http_protocol.build_response(request, refusal, refusal.reason))
-            await http_protocol.discard_body(stream, request, CLIENT_TIMEOUT_S)
+            await http_protocol.discard_body(stream, request, METRICS_CLIENT_TIMEOUT_S)
             return
         await stream.send(http_protocol.build_response(request, http_protocol.OK, await self._render_shared()))
 

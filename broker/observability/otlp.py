@@ -13,13 +13,12 @@ import struct
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
+from ottla.broker.config.limits import MAX_METRIC_FIELDS
 from ottla.wire.errors import WireError
 
 MAX_NAME_CHARS = 200
 """Of a name or a label: what is longer is cut off."""
 MAX_LABELS = 16
-MAX_FIELDS = 500
-"""Of a value with its labels, all told: nobody else gets a turn within one."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]")
@@ -85,7 +84,7 @@ def _bounded_fields(data: memoryview, left: Iterator[int]) -> Iterator[tuple[int
     """
     for found in _fields(data):
         if next(left, None) is None:
-            raise WireError(f"a value in the metrics has more than {MAX_FIELDS} fields")
+            raise WireError(f"a value in the metrics has more than {MAX_METRIC_FIELDS} fields")
         yield found
 
 
@@ -120,7 +119,7 @@ def _label(data: memoryview, left: Iterator[int]) -> tuple[str, str]:
 def _point(data: memoryview) -> tuple[Labels, float | None]:
     labels: dict[str, str] = {}
     value: float | None = None
-    left = iter(range(MAX_FIELDS))
+    left = iter(range(MAX_METRIC_FIELDS))
     for number, _, part in _bounded_fields(data, left):
         if not isinstance(part, memoryview):
             continue

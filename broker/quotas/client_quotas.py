@@ -12,9 +12,9 @@ From KIP-13, KIP-55, KIP-124, KIP-219.
 from __future__ import annotations
 
 from ottla.broker.api_spec import MutationQuota, QuotaKind
+from ottla.broker.config.limits import MAX_QUOTA_CLIENT_ID_CHARS
 from ottla.broker.quotas.controller_mutation_quota import ControllerMutationQuota, ControllerMutationQuotaManager
 from ottla.broker.quotas.quota_table import (
-    MAX_CACHED_NAME_CHARS,
     MAX_THROTTLE_MS,
     SAMPLE_MS,
     UNLIMITED,
@@ -53,7 +53,7 @@ class ClientQuotaManager(QuotaTable[Rate]):
         often comes here only when what he holds does not cover it.
         """
         bound = self.binding(who.principal, client_id)
-        if self.binding_attribute is not None and len(client_id) <= MAX_CACHED_NAME_CHARS:
+        if self.binding_attribute is not None and len(client_id) <= MAX_QUOTA_CLIENT_ID_CHARS:
             setattr(who.quota_bindings, self.binding_attribute, bound)
         return (
             0

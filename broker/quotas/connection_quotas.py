@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
+from ottla.broker.config.limits import MAX_CONNECTION_THROTTLE_MS
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.quotas.quota_table import SAMPLE_MS, QuotaTable, Rate
+from ottla.broker.quotas.quota_table import QuotaTable, Rate
 from ottla.controller.config.broker_config_validation import connection_overrides
 from ottla.controller.config.config_keys import broker_key, canonical_value
 from ottla.controller.control.client_quotas import CONNECTIONS, IP
@@ -27,7 +28,6 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.messages import metadata_records
 
 NO_LIMIT = 2**31 - 1
-MAX_CONNECTION_THROTTLE_MS = int(SAMPLE_MS)
 MAX_CONNECTIONS, MAX_CREATION_RATE = "max.connections", "max.connection.creation.rate"
 MAX_CONNECTIONS_PER_IP, PER_IP_OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
 CONNECTION_LIMIT_KEYS = (MAX_CONNECTIONS, MAX_CREATION_RATE, MAX_CONNECTIONS_PER_IP, PER_IP_OVERRIDES)

@@ -16,18 +16,16 @@ import math
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from ottla.broker.config.limits import MAX_QUOTA_CLIENT_ID_CHARS, MAX_QUOTA_COUNTERS
 from ottla.controller.control.client_quotas import CLIENT_ID, USER, QuotaEntity
 
 SAMPLE_MS = 1000.0
 SAMPLES = 11
 COUNTER_EXPIRY_MS = 3_600_000.0
-MAX_COUNTERS = 20_000
-"""Clients name themselves as they like: the counter that was not used for longest makes room for a new one."""
 MAX_THROTTLE_MS = 2**31 - 1
 """What an answer can say."""
 UNLIMITED = math.inf
 """The rate of whoever has no quota."""
-MAX_CACHED_NAME_CHARS = 255
 _MAX_BINDINGS = 10_000
 _SWEEP_MS = 60_000.0
 _MAX_LIMIT = 10**15
@@ -243,7 +241,7 @@ class QuotaTable(Generic[C]):
 
     def _find_binding(self, principal: str, client_id: str) -> QuotaBinding[C]:
         found = self._resolve_binding(principal.partition(":")[2], client_id)
-        if len(client_id) <= MAX_CACHED_NAME_CHARS:
+        if len(client_id) <= MAX_QUOTA_CLIENT_ID_CHARS:
             if len(self.bindings) > _MAX_BINDINGS:
                 self.invalidate_bindings()
             self.bindings[principal, client_id] = found
@@ -267,7 +265,7 @@ class QuotaTable(Generic[C]):
                 continue
             rate = limits.get(place)
             if rate is not None:
-                return QuotaBinding((who[0], who[1][:MAX_CACHED_NAME_CHARS]), client_id, rate, self._unused_counter)
+                return QuotaBinding((who[0], who[1][:MAX_QUOTA_CLIENT_ID_CHARS]), client_id, rate, self._unused_counter)
         return QuotaBinding((UNSPECIFIED, UNSPECIFIED), client_id, UNLIMITED, self._unlimited_counter)
 
     def counter(self, who: tuple[str, str], now_ms: float) -> C:
@@ -276,7 +274,7 @@ class QuotaTable(Generic[C]):
         self._remove_expired(now_ms)
         if found is None:
             found = self._make()
-            if len(self._counters) >= MAX_COUNTERS:
+            if len(self._counters) >= MAX_QUOTA_COUNTERS:
                 del self._counters[next(iter(self._counters))]
         self._counters[who] = found
         return found

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import trio
 
+from ottla.broker.config.limits import MAX_CONCURRENT_DECOMPRESSIONS
 from ottla.jobs.job import Job
 
-MAX_CONCURRENT_DECOMPRESSIONS = 2
 T = TypeVar("T")
 DecompressionJob = Generator[bool | None, None, T]
 """Work that is cut into steps, and says True once it keeps much, or will with the next step

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
+from ottla.broker.config.limits import MAX_SHARE_BATCH_CUTS
 from ottla.broker.share_partitions.in_flight import InFlightBatch, InFlightRun, InFlightState, RecordState
-from ottla.broker.share_partitions.share_partition import MAX_CUTS, SharePartition
+from ottla.broker.share_partitions.share_partition import SharePartition
 from ottla.broker.share_state.state_batches import PersisterStateBatch, merge_adjacent
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -52,7 +53,7 @@ class ShareAcknowledgementBatch(NamedTuple):
         if len(self.acknowledge_types) == 1 or first > last:
             return [first, last + 1]
         types = bytes(self.acknowledge_types[first - self.first_offset : last - self.first_offset + 1])
-        found = islice(_SAME_TYPE_RUN.finditer(types), MAX_CUTS + 2)
+        found = islice(_SAME_TYPE_RUN.finditer(types), MAX_SHARE_BATCH_CUTS + 2)
         return [*(first + alike.start() for alike in found), last + 1]
 
 
@@ -172,8 +173,12 @@ def _acknowledge_batch(
             last = run.first_offset - 1  # what is said of those before it is taken, until it is undone
             break
     begins = one.type_boundaries(first, last)
-    if len(begins) > MAX_CUTS + 2 or (first <= last and not share.split_runs_at(batch, begins, MAX_CUTS)):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Batches of the partition are cut more than {MAX_CUTS} times.")
+    if len(begins) > MAX_SHARE_BATCH_CUTS + 2 or (
+        first <= last and not share.split_runs_at(batch, begins, MAX_SHARE_BATCH_CUTS)
+    ):
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST, f"Batches of the partition are cut more than {MAX_SHARE_BATCH_CUTS} times."
+        )
     for run in batch.runs(first, last):
         _apply_acknowledge_type(share, one.type_at(run.first_offset), batch, run, changes, now_ms)
     if refused is not None:

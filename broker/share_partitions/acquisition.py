@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ottla.broker.config.limits import MAX_SHARE_BATCH_CUTS
 from ottla.broker.share_partitions.in_flight import InFlightBatch, InFlightState, RecordState
-from ottla.broker.share_partitions.share_partition import MAX_CUTS, SharePartition
+from ottla.broker.share_partitions.share_partition import SharePartition
 
 MIN_THROTTLED_DELIVERY_COUNT = 2
 
@@ -188,7 +189,7 @@ class _RecordAcquisition:
             if self._asked.is_record_limit_strict:
                 left = min(left, wanted - taken)
             last = min(last, first + left - 1)
-            if not self._share.split_runs_at(batch, (first, last + 1), 2 * MAX_CUTS):
+            if not self._share.split_runs_at(batch, (first, last + 1), 2 * MAX_SHARE_BATCH_CUTS):
                 break
             own = batch.state_at(first)
             own.acquire(self._asked.member_id, self._lock_ms)

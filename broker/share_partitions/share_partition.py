@@ -28,10 +28,6 @@ class SharePartitionLimits(NamedTuple):
 
 MAX_BATCH_RECORDS = 1 << 32
 """So many at most are remembered as one batch: no record batch says that it has half as many."""
-MAX_CUTS = 10_000
-"""So often may the batches in flight be cut because of what is said of their records, and twice as often in all: as
-much can be stored at once, and a batch may say that it has any number of records.
-"""
 _PERSISTED_STATES = frozenset(RecordState) - {RecordState.ACQUIRED}
 """What is written of a record: never that somebody has it."""
 

@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from ottla.broker.config.limits import MAX_CACHED_SHARE_PARTITIONS, MAX_SHARE_SESSION_PARTITIONS
 from ottla.broker.requests.peer import Peer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
-MAX_CACHED_PARTITIONS = 500_000
-"""All sessions remember so many partitions at most; Kafka counts sessions alone."""
-MAX_SESSION_PARTITIONS = 10_000
-"""And one of them so many: it is opened and changed in one turn of the loop."""
 _MAX_EPOCH = 2**31 - 1
 
 
@@ -92,14 +89,14 @@ class ShareSessionCache:
             ProtocolError: SHARE_SESSION_LIMIT_REACHED.
         """
         key = group_id, member_id
-        if len(places) > MAX_SESSION_PARTITIONS:
+        if len(places) > MAX_SHARE_SESSION_PARTITIONS:
             self.close(*key)
             raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session, old = ShareSession(places, lambda: None), self._by_member.get(key)
         more = len(session.partitions) - (0 if old is None else len(old.partitions))
         if (
             old is None and len(self._by_member) >= self._max_sessions
-        ) or self._cached_partitions() + more > MAX_CACHED_PARTITIONS:
+        ) or self._cached_partitions() + more > MAX_CACHED_SHARE_PARTITIONS:
             self.close(*key)
             raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         self._remove(key)
@@ -131,13 +128,13 @@ class ShareSessionCache:
         Raises:
             ProtocolError: SHARE_SESSION_LIMIT_REACHED.
         """
-        if max(len(places), len(forgotten)) > MAX_SESSION_PARTITIONS:
+        if max(len(places), len(forgotten)) > MAX_SHARE_SESSION_PARTITIONS:
             raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         new = sum(place not in session.partitions for place in places)
         gone = sum(place in session.partitions for place in forgotten)
-        if len(session.partitions) + new - gone > MAX_SESSION_PARTITIONS:
+        if len(session.partitions) + new - gone > MAX_SHARE_SESSION_PARTITIONS:
             raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-        if new and self._cached_partitions() + new > MAX_CACHED_PARTITIONS:
+        if new and self._cached_partitions() + new > MAX_CACHED_SHARE_PARTITIONS:
             raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session.update(places, forgotten)
 

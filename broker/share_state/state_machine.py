@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ottla.broker.config.limits import MAX_STORED_SHARE_BATCHES, MAX_WRITTEN_SHARE_BATCHES
 from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded, TimerExpired, WriteResult
 from ottla.broker.share_state import share_group_offsets
 from ottla.broker.share_state.records import ShareRecord
@@ -22,10 +23,6 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 ShareStateEffects = Effects[ShareRecord]
 _COLD_SNAPSHOT_TIMER = ("cold",)
-MAX_WRITTEN_BATCHES = 10_000
-"""So many at most are written at once: ``group.share.partition.max.record.locks`` cannot be more."""
-MAX_STORED_BATCHES = 3 * MAX_WRITTEN_BATCHES
-"""What is remembered of a share partition has few more batches than records may be in flight."""
 
 
 class ShareCoordinatorSettings(NamedTuple):
@@ -205,10 +202,12 @@ class ShareStateMachine:
 
     def _write(self, event: WriteShareState, now_ms: int) -> ShareStateEffects:
         state = self._state(event.key, "Write")
-        if len(event.batches) > MAX_WRITTEN_BATCHES:
-            raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MAX_WRITTEN_BATCHES} batches were given.")
-        if len(state.batches) + len(event.batches) > MAX_STORED_BATCHES:
-            raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MAX_STORED_BATCHES} batches would be remembered.")
+        if len(event.batches) > MAX_WRITTEN_SHARE_BATCHES:
+            raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MAX_WRITTEN_SHARE_BATCHES} batches were given.")
+        if len(state.batches) + len(event.batches) > MAX_STORED_SHARE_BATCHES:
+            raise _refusal(
+                ErrorCode.INVALID_REQUEST, f"More than {MAX_STORED_SHARE_BATCHES} batches would be remembered."
+            )
         self._check_leader(event.key, event.leader_epoch)
         self._check_epoch(event.key, event.state_epoch)
         self._check_topic(event.key)

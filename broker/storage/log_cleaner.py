@@ -19,7 +19,7 @@ from ottla.jobs.job import Job, run_in_background
 from ottla.log.cleaner.log_to_clean import LogToClean, find_log_to_clean, plan_compaction, select_dirtiest_log
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ProtocolError, WireError
-from ottla.wire.record_batch.compression import MAX_DECOMPRESSED_BYTES
+from ottla.wire.limits import MAX_DECOMPRESSED_BYTES
 
 if TYPE_CHECKING:
     from ottla.log.cleaner.compaction import CleanerStats, CompactionResult

@@ -19,13 +19,11 @@ from ottla.controller.config.config_keys import (
     valid_canonical_value,
 )
 from ottla.controller.config.java_values import parse_integer, parse_list, split, trim
+from ottla.controller.limits import MAX_CLIENT_METRICS_MATCH_CHARS, MAX_CONFIG_VALUE_BYTES
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.record_serde import CORDONED_DIRS_MIN_VERSION, ELR_VERSION, METADATA_VERSION
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-MAX_VALUE_BYTES = 32767
-MAX_MATCH_CHARS = 1024
-"""Kafka has no such limit; but here a pattern of 32 KiB takes a tenth of a second to look at."""
 MIN_ISR = "min.insync.replicas"
 REMOTE_STORAGE_ENABLE = "remote.storage.enable"
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
@@ -166,8 +164,8 @@ def check_client_metrics(values: Mapping[str, str]) -> None:
         why = f"Invalid value {interval} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
     match = values.get("match", "")
-    if len(match) > MAX_MATCH_CHARS:
-        why = f"Illegal client matching patterns: more than {MAX_MATCH_CHARS} characters"
+    if len(match) > MAX_CLIENT_METRICS_MATCH_CHARS:
+        why = f"Illegal client matching patterns: more than {MAX_CLIENT_METRICS_MATCH_CHARS} characters"
         raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
     for pattern in dict.fromkeys(parse_list(trim(match))):
         name, *texts = split(pattern, "=")
@@ -185,6 +183,6 @@ def _is_pattern(text: str) -> bool:
 
 def check_size(value: str | None) -> None:
     """Raise INVALID_CONFIG for a value too long to be kept."""
-    if value is not None and (len(value) > MAX_VALUE_BYTES or len(value.encode()) > MAX_VALUE_BYTES):
+    if value is not None and (len(value) > MAX_CONFIG_VALUE_BYTES or len(value.encode()) > MAX_CONFIG_VALUE_BYTES):
         why = "The configuration value cannot be added because it exceeds the maximum value size of"
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{why} {MAX_VALUE_BYTES} bytes.")
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{why} {MAX_CONFIG_VALUE_BYTES} bytes.")

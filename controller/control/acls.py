@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
+from ottla.controller.limits import MAX_ACLS_PER_REQUEST, MAX_REPEATED_ACL_CHARS, REPEATED_ACL_ROW_CHARS
 from ottla.controller.metadata.acl import (
     CLUSTER_NAME,
     WILDCARD,
@@ -38,13 +39,6 @@ from ottla.wire.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from ottla.wire.messages.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-
-MAX_RECORDS = 10_000
-"""A request may make or remove so many rules (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
-MAX_REPEATED_CHARS = 8 * 1024 * 1024
-"""Names in rows of an answer that tell of a rule once more, which another filter of the request found as well."""
-ROW_CHARS = 64
-"""What such a row counts besides its names."""
 
 
 class _FilterFields(Protocol):
@@ -164,7 +158,7 @@ def create_acls(
         rows.append(AclCreationResult(ErrorCode.INVALID_REQUEST if why else ErrorCode.NONE, why or ""))
         if why is None and acl not in image.acls and acl not in made:
             made.add(acl)
-            if len(records) >= MAX_RECORDS:
+            if len(records) >= MAX_ACLS_PER_REQUEST:
                 why = "Unable to perform excessively large batch operation."
                 raise ProtocolError(ErrorCode.POLICY_VIOLATION, why)
             records.append(_record(new_id(), acl))
@@ -248,16 +242,16 @@ class _DeleteMatches:
         """Raises ProtocolError: enough is found, also where it is found again, as at Kafka; or told too often."""
         why = None
         self._repeated_chars += again_chars
-        if len(self.deleted_ids) >= MAX_RECORDS:
-            why = f"Cannot remove more than {MAX_RECORDS} acls in a single delete operation."
-        elif self._repeated_chars > MAX_REPEATED_CHARS:
+        if len(self.deleted_ids) >= MAX_ACLS_PER_REQUEST:
+            why = f"Cannot remove more than {MAX_ACLS_PER_REQUEST} acls in a single delete operation."
+        elif self._repeated_chars > MAX_REPEATED_ACL_CHARS:
             why = "Too many filters of a single delete operation match the same acls."
         if why is not None:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, why)
 
 
 def _row_chars(acl: StandardAcl) -> int:
-    return ROW_CHARS + len(acl.name) + len(acl.principal) + len(acl.host)
+    return REPEATED_ACL_ROW_CHARS + len(acl.name) + len(acl.principal) + len(acl.host)
 
 
 def _matching_acl_row(acl: StandardAcl) -> DeleteAclsMatchingAcl:

@@ -17,6 +17,7 @@ from ottla.controller.config.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKe
 from ottla.controller.config.java_values import parse_integer, split
 from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, ControllerResultSteps
 from ottla.controller.control.create_and_delete_topics import topic_name_error
+from ottla.controller.limits import MAX_RECORDS_PER_REQUEST
 from ottla.controller.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -25,12 +26,7 @@ from ottla.controller.metadata.image import (
     MetadataImage,
 )
 from ottla.controller.metadata.record_serde import ELR_VERSION
-from ottla.controller.partitions.partition_assignment import (
-    MAX_RECORDS_PER_REQUEST,
-    TOO_MANY_RECORDS,
-    RequestTooLarge,
-    check_batch_limits,
-)
+from ottla.controller.partitions.partition_assignment import TOO_MANY_RECORDS, RequestTooLarge, check_batch_limits
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, collect_job, find_duplicates_job, first_occurrences
 from ottla.wire.codec.schema import Message

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
+from ottla.controller.limits import MAX_RECORDS_PER_REQUEST
 from ottla.controller.metadata.directory_id import default_directory_id
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.controller.partitions.leader_and_isr_updates import leader_acceptor, topic_change_rules
-from ottla.controller.partitions.partition_assignment import MAX_RECORDS_PER_REQUEST, validate_manual_assignment
+from ottla.controller.partitions.partition_assignment import validate_manual_assignment
 from ottla.controller.partitions.partition_change_builder import (
     PartitionChangeRules,
     PartitionElection,

@@ -14,8 +14,8 @@ from enum import Enum
 from msgspec.structs import replace as changed_record
 
 from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
-from ottla.controller.control.broker_registration import MAX_LISTED
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
+from ottla.controller.limits import MAX_REGISTRATION_ITEMS
 from ottla.controller.metadata.directory_id import directory_id_of
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.record_serde import CORDONED_DIRS_MIN_VERSION, METADATA_VERSION
@@ -180,7 +180,7 @@ def process_heartbeat(
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return ControllerResult(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
-    if len(request.cordoned_log_dirs or ()) > MAX_LISTED:
+    if len(request.cordoned_log_dirs or ()) > MAX_REGISTRATION_ITEMS:
         return ControllerResult(BrokerHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST))
     now, state = current_broker_state(broker, contacts), (yield from next_broker_state(image, contacts, request))
     offline = yield from collect_distinct_job(request.offline_log_dirs)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ottla.controller.control.broker_heartbeat_tracker import BrokerHeartbeatTracker
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
+from ottla.controller.limits import MAX_REGISTRATION_ITEMS
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.record_serde import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.controller.partitions.leader_and_isr_updates import leader_and_isr_updates
@@ -33,8 +34,6 @@ from ottla.wire.messages.metadata_records import (
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 PRODUCER_ID_BLOCK_SIZE = 1000
-MAX_LISTED = 1_000
-"""Listeners, features or directories of a node: its registration is one record, which every node reads in one step."""
 RESERVED_DIRECTORY_IDS = 100
 """Directory ids below this number stand for something else than a directory."""
 SUPPORTED_FEATURES = {
@@ -76,7 +75,7 @@ def _registration_error(
         return ErrorCode.DUPLICATE_BROKER_REGISTRATION
     if request.is_migrating_zk_broker:
         return ErrorCode.BROKER_ID_NOT_REGISTERED
-    if max(len(request.listeners), len(request.features), len(request.log_dirs)) > MAX_LISTED:
+    if max(len(request.listeners), len(request.features), len(request.log_dirs)) > MAX_REGISTRATION_ITEMS:
         return ErrorCode.INVALID_REGISTRATION
     dirs = yield from collect_distinct_job(request.log_dirs)
     others = {d for i, b in image.brokers.items() if i != request.broker_id for d in b.log_dirs}
@@ -152,7 +151,7 @@ def register_broker(
 
 def register_controller(request: ControllerRegistrationRequest) -> ControllerResultSteps:
     """Write a controller's registration (R282)."""
-    if max(len(request.listeners), len(request.features)) > MAX_LISTED:
+    if max(len(request.listeners), len(request.features)) > MAX_REGISTRATION_ITEMS:
         return ControllerResult(ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION))
     record = RegisterControllerRecord(
         request.controller_id,

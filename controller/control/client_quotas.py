@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
+from ottla.controller.limits import MAX_QUOTA_ENTITY_PARTS
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits
 from ottla.jobs.job import Job
@@ -44,14 +45,12 @@ _LONG, _INT = 2**63 - 1, 2**31 - 1
 _CLIENT_QUOTA_KEYS: Mapping[str, int | None] = {PRODUCE: _LONG, FETCH: _LONG, REQUEST: None, CONTROLLER_MUTATION: None}
 """Keys and the largest whole number of each; None: it may have a fraction."""
 _IP_QUOTA_KEYS: Mapping[str, int | None] = {CONNECTIONS: _INT}
-MAX_ENTITY_PARTS = 20
-"""What an entry may name: there are three kinds of parts of an entity, and five keys. Of more none is looked at."""
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """Kinds and names, in the order of the kinds."""
 
 
 def _entity(rows: list[Any]) -> QuotaEntity:
-    return tuple(sorted({row.entity_type: row.entity_name for row in rows[:MAX_ENTITY_PARTS]}.items()))
+    return tuple(sorted({row.entity_type: row.entity_name for row in rows[:MAX_QUOTA_ENTITY_PARTS]}.items()))
 
 
 def _allowed_keys(rows: list[Any]) -> Mapping[str, int | None] | str:
@@ -94,8 +93,8 @@ def _wrong_value(keys: Mapping[str, int | None], key: str, value: float) -> str 
 
 def _records(image: MetadataImage, entry: AlterClientQuotasRequestEntryData) -> list[Message] | str:
     """What an entry changes; or why it changes nothing."""
-    if max(len(entry.entity), len(entry.ops)) > MAX_ENTITY_PARTS:
-        return f"More than {MAX_ENTITY_PARTS} parts of an entity, or quota keys"
+    if max(len(entry.entity), len(entry.ops)) > MAX_QUOTA_ENTITY_PARTS:
+        return f"More than {MAX_QUOTA_ENTITY_PARTS} parts of an entity, or quota keys"
     keys = _allowed_keys(entry.entity)
     if isinstance(keys, str):
         return keys

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ottla.controller.config.config_keys import INTERNAL_TOPIC_KEYS, TOPIC_KEYS, check_value, topic_key
 from ottla.controller.config.config_validation import check_size, check_topic
 from ottla.controller.control.controller_result import ControllerDefaults, ControllerResult, ControllerResultSteps
+from ottla.controller.limits import MAX_PARTITIONS_PER_REQUEST, MAX_RECORDS_PER_REQUEST, MAX_TOPIC_NAME_CHARS
 from ottla.controller.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
@@ -23,8 +24,6 @@ from ottla.controller.metadata.image import (
     partition_record,
 )
 from ottla.controller.partitions.partition_assignment import (
-    MAX_PARTITIONS_PER_REQUEST,
-    MAX_RECORDS_PER_REQUEST,
     TOO_MANY_PARTITIONS,
     RequestTooLarge,
     automatic_assignment,
@@ -50,7 +49,6 @@ from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopics
 from ottla.wire.messages.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-MAX_TOPIC_NAME_LENGTH = 249
 SOURCE_TOPIC_CONFIG = 1
 SOURCE_DYNAMIC_DEFAULT = 3
 SOURCE_DEFAULT_CONFIG = 5
@@ -73,10 +71,10 @@ def topic_name_error(name: str) -> str | None:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
         return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > MAX_TOPIC_NAME_LENGTH:
+    if len(name) > MAX_TOPIC_NAME_CHARS:
         return (
             f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
-            f"{MAX_TOPIC_NAME_LENGTH}"
+            f"{MAX_TOPIC_NAME_CHARS}"
         )
     if not _LEGAL.fullmatch(name):
         return (

@@ -8,9 +8,9 @@ From KIP-195.
 from __future__ import annotations
 
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
+from ottla.controller.limits import MAX_RECORDS_PER_REQUEST
 from ottla.controller.metadata.image import MetadataImage, partition_record
 from ottla.controller.partitions.partition_assignment import (
-    MAX_RECORDS_PER_REQUEST,
     TOO_MANY_RECORDS,
     RequestTooLarge,
     automatic_assignment,

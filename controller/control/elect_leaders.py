@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
+from ottla.controller.limits import MAX_RECORDS_PER_REQUEST
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.controller.partitions.leader_and_isr_updates import is_leaderless, leader_acceptor, topic_change_rules
-from ottla.controller.partitions.partition_assignment import MAX_RECORDS_PER_REQUEST, TOO_MANY_RECORDS
+from ottla.controller.partitions.partition_assignment import TOO_MANY_RECORDS
 from ottla.controller.partitions.partition_change_builder import (
     PartitionChangeRules,
     PartitionElection,

@@ -17,6 +17,7 @@ from itertools import chain
 
 from ottla.client import scram
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
+from ottla.controller.limits import MAX_SCRAM_FIELD_BYTES
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits
 from ottla.jobs.job import Job
@@ -33,8 +34,6 @@ from ottla.wire.messages.alter_user_scram_credentials import (
 from ottla.wire.messages.metadata_records import NoOpRecord, RemoveUserScramCredentialRecord, UserScramCredentialRecord
 
 MECHANISMS = {number: name for name, number in scram.MECHANISM_TYPES.items()}
-MAX_FIELD_BYTES = 1024
-"""Of a salt: whoever begins to log in as a user is told it, before having proved anything."""
 _ALTERED_TWICE = "A user credential cannot be altered twice in the same request"
 ScramError = tuple[ErrorCode, str | None]
 
@@ -64,8 +63,11 @@ def _upsertion_error(upsertion: ScramCredentialUpsertion) -> ScramError | None:
         wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
     if wrong is None and upsertion.iterations > scram.MAX_ITERATIONS:
         wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
-    if wrong is None and max(len(upsertion.salt), len(upsertion.salted_password)) > MAX_FIELD_BYTES:
-        wrong = ErrorCode.UNACCEPTABLE_CREDENTIAL, f"A salt or a salted password of more than {MAX_FIELD_BYTES} bytes"
+    if wrong is None and max(len(upsertion.salt), len(upsertion.salted_password)) > MAX_SCRAM_FIELD_BYTES:
+        wrong = (
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"A salt or a salted password of more than {MAX_SCRAM_FIELD_BYTES} bytes",
+        )
     return wrong
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ottla.controller.limits import MAX_METADATA_BATCH_BYTES, MAX_RECORDS_PER_REQUEST
 from ottla.controller.metadata.directory_id import default_directory_id
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
 from ottla.controller.partitions.replica_placer import RandomFunction, StripedReplicaPlacer
@@ -14,14 +15,8 @@ from ottla.jobs.job import Job
 from ottla.jobs.sequences import YIELD_EVERY
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-MAX_PARTITIONS_PER_REQUEST = 10_000
-MAX_RECORDS_PER_REQUEST = 10_000
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 TOO_MANY_RECORDS = "Unable to perform excessively large batch operation."
-
-
-MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""What one batch of the metadata log may hold (``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``)."""
 
 
 class RequestTooLarge(Exception):
@@ -40,8 +35,9 @@ def check_batch_limits(records_count: int, texts_chars: int) -> None:
     """
     if records_count > MAX_RECORDS_PER_REQUEST:
         raise RequestTooLarge(TOO_MANY_RECORDS)
-    if texts_chars > MAX_BATCH_BYTES:
-        why = f"The total record(s) size of {texts_chars} exceeds the maximum allowed batch size of {MAX_BATCH_BYTES}"
+    if texts_chars > MAX_METADATA_BATCH_BYTES:
+        limit = f"the maximum allowed batch size of {MAX_METADATA_BATCH_BYTES}"
+        why = f"The total record(s) size of {texts_chars} exceeds {limit}"
         raise RequestTooLarge(why, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 

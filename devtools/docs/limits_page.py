@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 from devtools.docs.limits_table import INTRO, SECTIONS
@@ -16,7 +20,19 @@ NOTE = "<!-- written by python -m devtools.docs.reference -->"
 PACKAGES = ("broker", "controller", "log", "wire")
 
 _UNITS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second"))
-_IN_BRACES = re.compile(r"\{(\S+) (\w+)\}")
+_IN_BRACES = re.compile(r"\{([\w.]+)(?: (\w+))?\}")
+_BEYOND = "Beyond: "
+LIMITS_MODULES = ("broker.config.limits", "controller.limits", "log.limits", "wire.limits")
+_SUFFIXES = (
+    ("_RATIO", "times"),
+    ("_PER_MINUTE", "lines"),
+    ("_INTERVAL_MS", "each"),
+    ("_INTERVAL_S", "each_s"),
+    ("_BYTES", "bytes"),
+    ("_CHARS", "chars"),
+    ("_MS", "time"),
+    ("_S", "seconds"),
+)
 
 
 def _bytes(value: float) -> str:
@@ -53,6 +69,24 @@ FORMS: dict[str, Callable[[Any], str]] = {
 }
 
 
+def form_of(name: str) -> str:
+    """Return the form in which the page shows a constant: its unit, which is the end of its name."""
+    return next((form for suffix, form in _SUFFIXES if name.endswith(suffix)), "count")
+
+
+@cache
+def documented_limits(module: str) -> dict[str, tuple[str, str]]:
+    """Return what each constant of a limits module bounds, and what happens beyond it ("" for a part of another)."""
+    out: dict[str, tuple[str, str]] = {}
+    body = ast.parse(inspect.getsource(import_module(f"ottla.{module}"))).body
+    for node, after in pairwise(body):
+        if isinstance(node, ast.Assign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            text = [" ".join(part.split()) for part in str(after.value.value).split("\n\n")]
+            beyond = text[-1].removeprefix(_BEYOND) if text[-1].startswith(_BEYOND) else ""
+            out[ast.unparse(node.targets[0])] = text[0].removesuffix("."), beyond.removesuffix(".")
+    return out
+
+
 def _value(source: str) -> Any:
     """What a setting is by default, or a constant."""
     if source in BROKER_KEYS:
@@ -71,18 +105,29 @@ def _where(source: str) -> str:
 
 
 def _row(text: str) -> str:
-    where, what, then = (part.strip() for part in " ".join(text.split()).split("|"))
-    names, form = where.rsplit(" ", 1)
-    sources = names.split(", ")
+    where, *told = (part.strip() for part in " ".join(text.split()).split("|"))
+    names, _, form = where.rpartition(" ")
+    sources = names.split(", ") if names else [form]
+    module, _, name = sources[0].rpartition(".")
+    if not told:
+        what, then = documented_limits(module)[name]
+        assert then, f"{sources[0]}: what happens beyond it?"
+        told = [what, then]
+    form = form if names else form_of(name)
+
+    def shown(found: re.Match[str]) -> str:
+        source = found[1] if "." in found[1] else f"{module}.{found[1]}"
+        return FORMS[found[2] or form_of(source)](_value(source))
+
     most = ", ".join(dict.fromkeys(FORMS[form](_value(source)) for source in sources))
-    told = f"| {what} | {most} | {then} | {', '.join(map(_where, sources))} |"
-    return _IN_BRACES.sub(lambda found: FORMS[found[2]](_value(found[1])), told)
+    row = f"| {told[0]} | {most} | {told[1]} | {', '.join(map(_where, sources))} |"
+    return _IN_BRACES.sub(shown, row)
 
 
 def _section(title: str, text: str) -> Iterator[str]:
     yield from (f"## {title}", "")
     parts = text.strip().split("\n\n")
-    if "|" not in parts[0]:
+    if " " in parts[0] and "|" not in parts[0]:
         yield from (parts.pop(0), "")
     yield from ("| what | at most | then | set by / where |", "|---|---|---|---|", *map(_row, parts), "")
 

@@ -71,7 +71,7 @@ def test_a_small_batch_whose_records_all_fail_a_rule_costs_little() -> None:
         log_validator.run_validation(steps, at_once=True)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(caught.value.record_errors) == log_validator.MAX_RECORD_ERRORS
+    assert len(caught.value.record_errors) == log_validator.MAX_RECORD_ERRORS_PER_BATCH
     assert peak < 4 << 20
 
 

@@ -20,8 +20,9 @@ from ottla.wire.codec.lazy_array import (
     read_unbudgeted_compact_string,
     read_unbudgeted_string,
 )
-from ottla.wire.codec.primitives import FIXED_SIZE_FORMATS, MAX_STRING_BYTES, MAX_UNKNOWN_TAGS
+from ottla.wire.codec.primitives import FIXED_SIZE_FORMATS
 from ottla.wire.codec.schema import FieldSpec, Message, fields_of
+from ottla.wire.limits import MAX_STRING_BYTES, MAX_UNKNOWN_TAGS
 
 
 class DecoderGenerator(CodecGenerator):

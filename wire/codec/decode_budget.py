@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from ottla.wire.codec.schema import Message, fields_of
 from ottla.wire.errors import WireError
+from ottla.wire.limits import (
+    BUDGET_EARLY_BYTES,
+    BUDGET_FREE_BYTES,
+    BUDGET_FREE_RETAINED_BYTES,
+    BUDGET_PER_EARLY_BYTE,
+    BUDGET_PER_REQUEST_BYTE,
+)
 
-FREE_BYTES = 16 * 1024 * 1024
-FREE_RETAINED_BYTES = 4 * 1024 * 1024
-"""The same for what will be kept."""
-PER_REQUEST_BYTE = 2
-"""So much for each byte of the request, however large it is: what came as texts and numbers lies here once more."""
-PER_EARLY_BYTE = 4
-EARLY_BYTES = 8 * 1024 * 1024
-"""The first so many bytes buy more, for elements: honest requests of large clusters have 200,000 of 10 to 40 bytes."""
 SHORT_STRING_BYTES = 64
 """A text below that counts as an element: its head is most of it."""
 
@@ -40,8 +39,10 @@ class DecodeBudget:
     def __init__(self, request_bytes: int, *, keeps: bool = False) -> None:
         self.keeps = keeps
         """Whether somebody keeps what is read, so that all of it must be objects."""
-        self.remaining_bytes = (FREE_RETAINED_BYTES if keeps else FREE_BYTES) + PER_REQUEST_BYTE * request_bytes
-        self.remaining_early_bytes = 0 if keeps else PER_EARLY_BYTE * min(request_bytes, EARLY_BYTES)
+        self.remaining_bytes = (
+            BUDGET_FREE_RETAINED_BYTES if keeps else BUDGET_FREE_BYTES
+        ) + BUDGET_PER_REQUEST_BYTE * request_bytes
+        self.remaining_early_bytes = 0 if keeps else BUDGET_PER_EARLY_BYTE * min(request_bytes, BUDGET_EARLY_BYTES)
         """For elements only: longer texts are never much larger than they came."""
 
     def charge_elements(self, size_bytes: int) -> None:

@@ -13,8 +13,6 @@ from typing import Any
 
 from ottla.wire.codec.primitives import (
     FIXED_SIZE_FORMATS,
-    MAX_STRING_BYTES,
-    MAX_UNKNOWN_TAGS,
     Buffer,
     read_bytes,
     read_fixed,
@@ -24,6 +22,7 @@ from ottla.wire.codec.primitives import (
 )
 from ottla.wire.codec.schema import FieldSpec, Message, MessageSpec, fields_of
 from ottla.wire.errors import WireError
+from ottla.wire.limits import MAX_STRING_BYTES, MAX_UNKNOWN_TAGS
 
 Trace = Callable[[str, int, int, Any], None]
 """Called with (path, first byte, end, value) for every leaf that was read."""

@@ -13,8 +13,9 @@ from types import GeneratorType
 from typing import Any, overload
 
 from ottla.wire.codec.decode_budget import SHORT_STRING_BYTES, DecodeBudget
-from ottla.wire.codec.primitives import MAX_STRING_BYTES, read_uvarint_continuation
+from ottla.wire.codec.primitives import read_uvarint_continuation
 from ottla.wire.errors import WireError
+from ottla.wire.limits import BUDGET_LAZY_ELEMENT_BYTES, MAX_STRING_BYTES
 
 EAGER_ELEMENTS = 256
 """So many elements are objects at once."""
@@ -23,9 +24,6 @@ LARGE_ELEMENT_BYTES = 4096
 ELEMENTS_PER_YIELD = 64
 _BYTES_PER_YIELD = 2 * LARGE_ELEMENT_BYTES
 """Elements are read without a pause until they reach one of both."""
-LAZY_ELEMENT_BYTES = 64
-"""What an element that is no object costs a budget: 200,000 are always let in, and what all of them may take of the
-processor, some ten microseconds each, has its end."""
 _INT16 = struct.Struct(">h").unpack_from
 _FORMAT_ERRORS = (WireError, struct.error, IndexError)
 
@@ -149,7 +147,7 @@ def read_array_job(
     """
     if budget.keeps or count <= EAGER_ELEMENTS:
         return (yield from _read_eagerly(read, count, each_bytes, buf, pos, end, budget))
-    budget.charge_elements(count * LAZY_ELEMENT_BYTES)
+    budget.charge_elements(count * BUDGET_LAZY_ELEMENT_BYTES)
     first, since, stop_at = pos, 0, pos + _BYTES_PER_YIELD
     try:
         for _ in range(count):

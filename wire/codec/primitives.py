@@ -11,14 +11,10 @@ import re
 import struct
 
 from ottla.wire.errors import WireError
+from ottla.wire.limits import MAX_STRING_BYTES
 
 Buffer = bytes | bytearray | memoryview
 
-MAX_STRING_BYTES = 32767
-"""Kafka's limit for every string, whatever its length prefix could hold."""
-
-MAX_UNKNOWN_TAGS = 64
-"""So many tagged fields a struct may have beyond those we know: a newer peer has few, an attacker millions."""
 
 FIXED_SIZE_FORMATS = {
     "bool": "?",

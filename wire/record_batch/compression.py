@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch.compression_headers import SNAPPY_MAX_RATIO, XERIAL_MAGIC, snappy_uncompressed_length
+from ottla.wire.limits import MAX_DECOMPRESSED_BYTES, SNAPPY_MAX_RATIO
+from ottla.wire.record_batch.compression_headers import XERIAL_MAGIC, snappy_uncompressed_length
 from ottla.wire.record_batch.decompression import (
     FREE_BYTES,
     decompress_gzip,
@@ -27,7 +28,6 @@ from ottla.wire.record_batch.decompression import (
     iterate_snappy_blocks,
 )
 
-MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 _XERIAL_BLOCK_BYTES = 32 * 1024
 MAX_COMPRESSION_RATIOS = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
 """How many times its size data of a codec unpacks to at most, by codec. Of zstd: a block of 128 KiB takes 4 bytes."""

@@ -18,6 +18,7 @@ from xxhash import xxh32_intdigest
 
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.limits import SNAPPY_MAX_RATIO
 
 GZIP_MAGIC = b"\x1f\x8b"
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -26,8 +27,6 @@ XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER_BYTES = 16
 XERIAL_HEAD = struct.unpack(">i", XERIAL_MAGIC[:4])[0]
 """The first four bytes of a xerial header, read as a block size: a further stream begins here."""
-SNAPPY_MAX_RATIO = 32
-"""A copy of 64 bytes takes at least two or three: no snappy block unpacks to more than this many times its size."""
 ZSTD_MAX_WINDOW_BYTES = 1 << 27
 """``ZSTD_WINDOWLOG_LIMIT_DEFAULT``: zstd-jni leaves the library's default in place."""
 ZSTD_ONE_PASS_BYTES = 16 * 1024

@@ -17,9 +17,9 @@ from typing import Any
 
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import WireError
+from ottla.wire.limits import SNAPPY_MAX_RATIO
 from ottla.wire.record_batch.compression_headers import (
     LZ4_MAGIC,
-    SNAPPY_MAX_RATIO,
     XERIAL_HEAD,
     XERIAL_HEADER_BYTES,
     XERIAL_MAGIC,

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import WireError
+from ottla.wire.limits import MAX_DECOMPRESSED_BYTES
 from ottla.wire.record_batch.batch_header import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -26,7 +27,7 @@ from ottla.wire.record_batch.batch_header import (
     parse_header,
     read_offset_and_size,
 )
-from ottla.wire.record_batch.compression import MAX_DECOMPRESSED_BYTES, CompressionType, compression_type_of, decompress
+from ottla.wire.record_batch.compression import CompressionType, compression_type_of, decompress
 from ottla.wire.record_batch.compression_headers import replace_lz4_header_checksum
 from ottla.wire.record_batch.record import Record
 

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Iterator
 
 from ottla.wire.codec.primitives import Buffer, read_varlong, write_varlong
 from ottla.wire.errors import WireError
+from ottla.wire.limits import MAX_DECOMPRESSED_BYTES
 from ottla.wire.record_batch import legacy_records
 from ottla.wire.record_batch.batch_header import (
     HEADER_BYTES,
@@ -23,7 +24,6 @@ from ottla.wire.record_batch.batch_header import (
     pack_batch,
 )
 from ottla.wire.record_batch.compression import (
-    MAX_DECOMPRESSED_BYTES,
     CompressionType,
     StreamDecompressor,
     compress,

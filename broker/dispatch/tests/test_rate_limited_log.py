@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.dispatch.rate_limited_log import MAX_PER_MINUTE, RateLimitedLog
+from ottla.broker.config.limits import MAX_LOG_LINES_PER_MINUTE
+from ottla.broker.dispatch.rate_limited_log import RateLimitedLog
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.secure_connection import SecureConnection
 from ottla.broker.network.tests.test_secure_connection import door, login
@@ -29,14 +30,17 @@ def test_so_many_lines_a_minute_and_then_only_how_often(caplog: pytest.LogCaptur
     complaints = RateLimitedLog(clock, "IN")
     for number in range(1000):
         complaints.log(logger, logging.WARNING, "broke %d", number)
-    assert len(caplog.messages) == MAX_PER_MINUTE + 1
+    assert len(caplog.messages) == MAX_LOG_LINES_PER_MINUTE + 1
     assert caplog.messages[-2:] == [
-        f"broke {MAX_PER_MINUTE - 1}",
+        f"broke {MAX_LOG_LINES_PER_MINUTE - 1}",
         "listener IN: no more lines of connections for a minute",
     ]
     clock.ms += 60_000
     complaints.log(logger, logging.WARNING, "again")
-    assert caplog.messages[-2:] == [f"listener IN: {1000 - MAX_PER_MINUTE} more lines like the last ones", "again"]
+    assert caplog.messages[-2:] == [
+        f"listener IN: {1000 - MAX_LOG_LINES_PER_MINUTE} more lines like the last ones",
+        "again",
+    ]
 
 
 def test_failed_logins_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -44,13 +48,13 @@ def test_failed_logins_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch, capl
     caplog.set_level(logging.INFO)
 
     async def run() -> None:
-        for _ in range(3 * MAX_PER_MINUTE):
+        for _ in range(3 * MAX_LOG_LINES_PER_MINUTE):
             line = ClientStream()
             line.send_bytes(login("wrong"))
             await SecureConnection(stage.dispatcher, line, asked).serve()
 
     in_virtual_time(run)
-    assert len(caplog.messages) == MAX_PER_MINUTE + 1
+    assert len(caplog.messages) == MAX_LOG_LINES_PER_MINUTE + 1
 
 
 def test_broken_frames_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -58,10 +62,10 @@ def test_broken_frames_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch, capl
     caplog.set_level(logging.INFO)
 
     async def run() -> None:
-        for _ in range(3 * MAX_PER_MINUTE):
+        for _ in range(3 * MAX_LOG_LINES_PER_MINUTE):
             line = ClientStream()
             line.send_bytes(b"\xff\xff\xff\xff")
             await Connection(stage.dispatcher, line).serve()
 
     in_virtual_time(run)
-    assert len(caplog.messages) == MAX_PER_MINUTE + 1
+    assert len(caplog.messages) == MAX_LOG_LINES_PER_MINUTE + 1

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.config.limits import MIN_FETCH_SESSION_EVICTION_MS
 from ottla.broker.fetch_sessions import fetch_session_cache
-from ottla.broker.fetch_sessions.fetch_session_cache import MIN_EVICTION_MS, FetchSessionCache
+from ottla.broker.fetch_sessions.fetch_session_cache import FetchSessionCache
 from ottla.broker.tests.handler_fixture import HandlerFixture, topic_id_of
 from ottla.broker.tests.run_steps import run_steps
 from ottla.controller.metadata.image import MetadataImage
@@ -205,12 +206,12 @@ def test_where_all_slots_are_taken_only_one_idle_for_two_minutes_gives_way() -> 
     for _ in range(2):
         ids.append(reader.answer(request(wanted={"a": (0,)})).session_id)
         reader.now_ms += 1
-    reader.now_ms = MIN_EVICTION_MS - 1
+    reader.now_ms = MIN_FETCH_SESSION_EVICTION_MS - 1
     assert reader.answer(request(wanted={"a": (0,)})).session_id == 0
-    reader.now_ms = MIN_EVICTION_MS
+    reader.now_ms = MIN_FETCH_SESSION_EVICTION_MS
     assert reader.answer(request(wanted={"a": (0,)})).session_id != 0
     assert reader.ask(request(ids[0], 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    reader.now_ms = 2 * MIN_EVICTION_MS
+    reader.now_ms = 2 * MIN_FETCH_SESSION_EVICTION_MS
     reader.answer(request(ids[1], 1))
     assert reader.answer(request(wanted={"a": (0,)})).session_id != 0
     assert len(reader.ask(request(ids[1], 2)).requested_partitions()) == 1  # used just now, so the other one went
@@ -232,13 +233,16 @@ def test_a_session_has_any_id_above_0_that_no_other_has(
     assert reader.answer(request(wanted={"a": (0,)})).session_id == session_id
 
 
-@pytest.mark.parametrize(("idle_ms", "evicted"), [(0, False), (MIN_EVICTION_MS - 1, False), (MIN_EVICTION_MS, True)])
+@pytest.mark.parametrize(
+    ("idle_ms", "evicted"),
+    [(0, False), (MIN_FETCH_SESSION_EVICTION_MS - 1, False), (MIN_FETCH_SESSION_EVICTION_MS, True)],
+)
 def test_the_least_used_gives_way_once_it_was_idle_for_two_minutes_whenever_that_is(
     idle_ms: int, *, evicted: bool
 ) -> None:
     reader = SessionConsumer(slots=1)
     reader.stage.hosted.host("a")
-    reader.now_ms = 10 * MIN_EVICTION_MS
+    reader.now_ms = 10 * MIN_FETCH_SESSION_EVICTION_MS
     first = reader.answer(request(wanted={"a": (0,)})).session_id
     reader.now_ms += idle_ms
     second = reader.answer(request(wanted={"a": (0,)})).session_id
@@ -271,19 +275,19 @@ def test_a_follower_takes_a_readers_place_at_once_and_no_reader_takes_its_own() 
     assert reader.ask(request(reading, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert reader.answer(by_broker(request(wanted={"b": (0,)})), 15).session_id == 0, "one as good as itself"
     assert reader.answer(request(wanted={"a": (0,)})).session_id == 0
-    reader.now_ms += MIN_EVICTION_MS
+    reader.now_ms += MIN_FETCH_SESSION_EVICTION_MS
     assert reader.answer(request(wanted={"a": (0,)})).session_id != 0, "but one that is gone"
 
 
 def test_a_followers_session_holds_however_many_partitions_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 2)
+    monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 2)
     reader = SessionConsumer()
     many = {"a": tuple(range(4))}
     assert isinstance(reader.ask(request(wanted=many), 15), fetch_session_cache._LargeFetchContext)
     session = reader.answer(by_broker(request(wanted=many)), 15).session_id
     assert session != 0
     assert len(reader.ask(by_broker(request(session, 1, {"b": (0, 1)})), 15).requested_partitions()) == 6
-    monkeypatch.setattr(fetch_session_cache, "MAX_CACHED_PARTITIONS", 3)
+    monkeypatch.setattr(fetch_session_cache, "MAX_CACHED_FETCH_PARTITIONS", 3)
     assert reader.answer(request(wanted={"a": (0, 1)})).session_id != 0, "and takes no reader's room"
 
 

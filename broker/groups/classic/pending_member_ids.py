@@ -6,11 +6,11 @@ Kafka keeps all of them for as long.
 
 from __future__ import annotations
 
-MAX_CHARS = 4 << 20
-"""Of all groups of a partition of ``__consumer_offsets``."""
-MAX_GROUP_CHARS = 1 << 20
-ENTRY_OVERHEAD_CHARS = 512
-"""What else is kept of one, its timer above all."""
+from ottla.broker.config.limits import (
+    MAX_GROUP_PENDING_MEMBER_ID_CHARS,
+    MAX_PENDING_MEMBER_ID_CHARS,
+    PENDING_MEMBER_ID_OVERHEAD_CHARS,
+)
 
 
 class PendingMemberIds:
@@ -27,17 +27,17 @@ class PendingMemberIds:
     def add(self, group_id: str, member_id: str) -> list[tuple[str, str]]:
         """Somebody is promised an id; gives groups and ids of those whose promise is not kept any longer."""
         self.remove(group_id, member_id)
-        chars = len(member_id) + ENTRY_OVERHEAD_CHARS
+        chars = len(member_id) + PENDING_MEMBER_ID_OVERHEAD_CHARS
         self._all[group_id, member_id] = chars
         self._chars += chars
         group = self._groups.setdefault(group_id, {})
         group[member_id] = None
         self._group_chars[group_id] = self._group_chars.get(group_id, 0) + chars
         gone: list[tuple[str, str]] = []
-        while self._group_chars[group_id] > MAX_GROUP_CHARS:
+        while self._group_chars[group_id] > MAX_GROUP_PENDING_MEMBER_ID_CHARS:
             gone.append((group_id, next(iter(group))))
             self.remove(*gone[-1])
-        while self._chars > MAX_CHARS:
+        while self._chars > MAX_PENDING_MEMBER_ID_CHARS:
             gone.append(next(iter(self._all)))
             self.remove(*gone[-1])
         return gone

@@ -15,6 +15,7 @@ from typing import Any
 
 import re2
 
+from ottla.broker.config.limits import MAX_PATTERN_BYTES, MIN_REGEX_REFRESH_INTERVAL_MS
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.consumer import records
@@ -30,12 +31,9 @@ from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 from ottla.jobs.state_machine import ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-MIN_REFRESH_INTERVAL_MS = 10_000
 REFRESH_MS = 600_000
 """``group.consumer.regex.refresh.interval.ms``, which Kafka keeps to itself."""
 NAMES_PER_STEP = 10
-MAX_PATTERN_BYTES = 1 << 17
-"""A pattern may take so much memory, and with that so much time for a name."""
 
 RegexSearch = Generator[None, None, dict[str, ResolvedRegularExpression]]
 
@@ -68,7 +66,7 @@ def update_regex(
     if (not wanted and not group.subscribed_regex_counts) or group.id in groups.regex_searches:
         return outcome
     last = next(iter(group.resolved_regexes.values()), None)
-    if last is not None and now_ms <= last.resolved_ms + MIN_REFRESH_INTERVAL_MS:
+    if last is not None and now_ms <= last.resolved_ms + MIN_REGEX_REFRESH_INTERVAL_MS:
         return outcome
     regexes = dict(group.subscribed_regex_counts)
     adjust_count(regexes, old, -1)

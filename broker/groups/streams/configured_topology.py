@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from ottla.broker.config.limits import MAX_STREAMS_TASKS
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.java_collections.iteration_order import java_string_sort_key
 from ottla.broker.groups.streams.partition_counts import (
@@ -22,8 +23,6 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_records
 
-MAX_TASKS = 20_000
-"""Each is looked at several times when tasks are dealt out."""
 MAX_TOPICS_SHOWN = 3
 """So many topics are named where several are wrong."""
 
@@ -176,8 +175,8 @@ def _subtopology(row: streams_group_records.Subtopology, counts: PartitionCounts
 
 def _check_tasks(subtopologies: Mapping[str, ConfiguredSubtopology]) -> None:
     tasks = sum(subtopology.task_count for subtopology in subtopologies.values())
-    if tasks > MAX_TASKS:
-        why = f"The topology has {tasks} tasks, and at most {MAX_TASKS} are dealt out here."
+    if tasks > MAX_STREAMS_TASKS:
+        why = f"The topology has {tasks} tasks, and at most {MAX_STREAMS_TASKS} are dealt out here."
         raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
 
 

@@ -25,8 +25,8 @@ from ottla.controller.config.config_validation import check_size
 from ottla.controller.config.internal_broker_config_keys import INTERNAL_BROKER_KEYS
 from ottla.controller.config.java_values import parse_integer
 from ottla.controller.control.alter_configs import AlterConfigOp, apply_list_change
+from ottla.controller.limits import MAX_RECORDS_PER_REQUEST
 from ottla.controller.metadata.image import RESOURCE_BROKER
-from ottla.controller.partitions.partition_assignment import MAX_RECORDS_PER_REQUEST
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import find_duplicates_job
 from ottla.wire.api_keys import ApiKey, response_class

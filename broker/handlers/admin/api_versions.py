@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 
+from ottla.broker.config.limits import MAX_SOFTWARE_CHARS
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
 from ottla.controller.metadata.record_serde import KRAFT_VERSION
@@ -27,8 +28,6 @@ from ottla.wire.messages.api_versions import (
 )
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-MAX_SOFTWARE_CHARS = 1000
-"""A name may be as long as a request, is looked at before anybody logged in, and is kept as long as the connection."""
 
 
 def unsupported_version_response(context: RequestContext) -> ApiVersionsResponse:

@@ -10,6 +10,7 @@ From KIP-966.
 
 from __future__ import annotations
 
+from ottla.broker.config.limits import MAX_DESCRIBED_PARTITIONS
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
 from ottla.controller.control.create_and_delete_topics import topic_name_error
@@ -26,8 +27,6 @@ from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-
-MAX_PARTITIONS = 2000
 
 
 def _partitions(
@@ -72,7 +71,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     names = yield from sort_job(asked or image.topics)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-    left = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
+    left = min(max(request.response_partition_limit, 1), MAX_DESCRIBED_PARTITIONS)
     response = DescribeTopicPartitionsResponse(topics=StreamingArray(DescribeTopicPartitionsResponse, context.version))
     denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:

@@ -10,15 +10,13 @@ A member id first: KIP-394; static members: KIP-345; protocol type: KIP-559; rea
 
 from __future__ import annotations
 
+from ottla.broker.config.limits import MAX_JOIN_GROUP_PROTOCOLS
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.broker.groups.classic.rebalance import join_error
 from ottla.broker.handlers.groups.group_requests import submit_group_request
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest
-
-MAX_PROTOCOLS = 1_000
-"""Assignors that a member may name. Each is compared with those of all members while the event loop waits."""
 
 
 def handle(context: RequestContext, request: JoinGroupRequest) -> HandlerResult:
@@ -27,6 +25,6 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> HandlerResult:
     def refuse(code: ErrorCode) -> Message:
         return join_error(code, request.member_id, context.version)
 
-    if len(request.protocols) > MAX_PROTOCOLS:
+    if len(request.protocols) > MAX_JOIN_GROUP_PROTOCOLS:
         return refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return submit_group_request(context, request, refuse)

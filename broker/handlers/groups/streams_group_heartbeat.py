@@ -18,10 +18,11 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import chain
 
+from ottla.broker.config.limits import MAX_STREAMS_TASKS, MAX_TOPOLOGY_WEIGHT, TOPOLOGY_TOPIC_WEIGHT
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.state_machine import StreamsGroupCommand
-from ottla.broker.groups.streams.configured_topology import MAX_TASKS, ConfiguredInternalTopic
+from ottla.broker.groups.streams.configured_topology import ConfiguredInternalTopic
 from ottla.broker.groups.streams.heartbeat import StreamsHeartbeatResult, heartbeat
 from ottla.broker.groups.streams.status import StreamsGroupStatus
 from ottla.broker.groups.streams.topology import topic_names_in
@@ -39,9 +40,6 @@ from ottla.wire.messages.streams_group_heartbeat import (
 )
 
 STATIC_LEAVE_EPOCH = -2
-MAX_TOPOLOGY_WEIGHT = 10_000
-TOPIC_WEIGHT = 5
-"""Of a topic that is named; of a setting, and of a place in a copartition group, it is 1."""
 MAX_TOPICS_IN_MESSAGE = 3
 """So many topics are named that could not be made."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -119,14 +117,14 @@ def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
     weight = len(request.client_tags or ())
     for task_ids in rows:
         weight += 1 + len(task_ids.partitions)
-        _require(weight <= 2 * MAX_TASKS, "There are not so many tasks.")
+        _require(weight <= 2 * MAX_STREAMS_TASKS, "There are not so many tasks.")
         yield None
-    _require(weight <= 2 * MAX_TASKS, "There are too many client tags.")
+    _require(weight <= 2 * MAX_STREAMS_TASKS, "There are too many client tags.")
     weight = 0
     for row in request.topology.subtopologies if request.topology is not None else ():
         internal = (row.state_changelog_topics, row.repartition_source_topics)
         named = len(row.source_topics) + len(row.repartition_sink_topics) + sum(map(len, internal)) + 1
-        weight += TOPIC_WEIGHT * named + len(row.copartition_groups)
+        weight += TOPOLOGY_TOPIC_WEIGHT * named + len(row.copartition_groups)
         if weight <= MAX_TOPOLOGY_WEIGHT:
             weight += sum(len(topic.topic_configs) for topic in chain(*internal))
             weight += sum(len(x.source_topics) + len(x.repartition_source_topics) for x in row.copartition_groups)

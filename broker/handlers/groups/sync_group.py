@@ -10,14 +10,12 @@ Static members: KIP-345; protocol type and name: KIP-559.
 
 from __future__ import annotations
 
+from ottla.broker.config.limits import MAX_SYNC_GROUP_ASSIGNMENTS
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.broker.handlers.groups.group_requests import submit_group_request
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-MAX_ASSIGNMENTS = 100_000
-"""More members than a record of a group can hold: Kafka refuses to write it."""
 
 
 def handle(context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
@@ -28,6 +26,6 @@ def handle(context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
 
     if context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if len(request.assignments) > MAX_ASSIGNMENTS:
+    if len(request.assignments) > MAX_SYNC_GROUP_ASSIGNMENTS:
         return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
     return submit_group_request(context, request, refuse)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.broker.config.limits import MAX_RECORD_ERRORS_PER_RESPONSE
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.produce.batch_precheck import TRANSACTIONAL, find_batch_problem, topic_name
 from ottla.broker.handlers.produce.partition_append import append_batch, partition_error, partition_rejection
@@ -43,8 +44,6 @@ from ottla.wire.messages.produce import (
 if TYPE_CHECKING:
     from ottla.broker.handlers.produce.txn_verification import TransactionVerification
 
-MAX_RECORD_ERRORS = 10_000
-"""So many records at fault are named in one answer."""
 _MANY_PARTITIONS = 64
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -115,7 +114,7 @@ class _ProduceResult:
         if row.error_code:
             self._has_failed = True
             self._record_error_count += len(row.record_errors)
-            if self._record_error_count > MAX_RECORD_ERRORS:
+            if self._record_error_count > MAX_RECORD_ERRORS_PER_RESPONSE:
                 row.record_errors = []
             if row.error_code in _LEADER_ERRORS and name is not None and self._context.version >= 10:
                 _add_current_leader(self._context, name, row.index, row, self._leaders)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.broker.config.limits import MAX_RENEWER_CHARS, MAX_RENEWERS
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.broker.handlers.admin import forward_to_controller
 from ottla.broker.requests.error_responses import build_error_response
@@ -29,10 +30,6 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 
 NO_TIME_MS = -1
-MAX_RENEWERS = 1_000
-"""All of them are one record, which every node reads in one go and keeps in memory."""
-MAX_RENEWER_CHARS = 1024 * 1024
-"""A batch of the metadata log may have eight mebibytes, and a character four bytes."""
 
 
 def handle(context: RequestContext, request: Message) -> HandlerResult:

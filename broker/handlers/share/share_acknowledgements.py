@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.broker.config.limits import MAX_SHARE_MEMBER_ID_CHARS
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.share_partitions.acknowledgement import RENEW, ShareAcknowledgementBatch
@@ -17,7 +18,6 @@ from ottla.jobs.job import Job
 from ottla.jobs.sequences import collect_job
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-MAX_MEMBER_ID_CHARS = 36
 RENEW_SINCE = 2
 """The version that can renew locks (KIP-1222)."""
 LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -36,7 +36,7 @@ def request_error(context: RequestContext, group_id: str | None, member_id: str 
         return ErrorCode.INVALID_REQUEST
     if not context.may(AclOperation.READ, ResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if not member_id or len(member_id) > MAX_MEMBER_ID_CHARS:
+    if not member_id or len(member_id) > MAX_SHARE_MEMBER_ID_CHARS:
         return ErrorCode.INVALID_REQUEST
     return None
 

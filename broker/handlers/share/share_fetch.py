@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+from ottla.broker.config.limits import MAX_SHARE_SESSION_PARTITIONS
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.fetch.fetch import PARTITION_OVERHEAD_BYTES
@@ -28,13 +29,7 @@ from ottla.broker.requests.purgatory import DelayedOperation
 from ottla.broker.share_partitions.acquisition import AcquireRequest, FetchedOffsets
 from ottla.broker.share_partitions.record_batch_positions import aborted_batch_offsets, find_batches, slice_acquired
 from ottla.broker.share_partitions.share_partition_leader import SharePartitionLeader
-from ottla.broker.share_partitions.share_sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    MAX_SESSION_PARTITIONS,
-    ShareSession,
-    TopicIdPartition,
-)
+from ottla.broker.share_partitions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -229,7 +224,7 @@ def handle(context: RequestContext, request: wire.ShareFetchRequest) -> Response
     forgotten: set[TopicIdPartition] = set()
     for gone in request.forgotten_topics_data:
         for number in gone.partitions:
-            if len(forgotten) <= MAX_SESSION_PARTITIONS:  # one more is too many already
+            if len(forgotten) <= MAX_SHARE_SESSION_PARTITIONS:  # one more is too many already
                 forgotten.add(TopicIdPartition(gone.topic_id, number))
             yield None
         yield None

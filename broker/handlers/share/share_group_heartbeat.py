@@ -14,13 +14,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ottla.broker.config.limits import MAX_SHARE_MEMBER_ID_CHARS
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
 from ottla.broker.groups.share.heartbeat import ShareHeartbeatResult, heartbeat
 from ottla.broker.groups.state_machine import ShareGroupCommand
-from ottla.broker.handlers.share.share_acknowledgements import MAX_MEMBER_ID_CHARS, is_served
+from ottla.broker.handlers.share.share_acknowledgements import is_served
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import as_job
 from ottla.wire.codec.schema import Message
@@ -63,7 +64,7 @@ def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Hand
         return _error_response(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not 0 < len(request.member_id) <= MAX_MEMBER_ID_CHARS:
+    if not 0 < len(request.member_id) <= MAX_SHARE_MEMBER_ID_CHARS:
         return _error_response(ErrorCode.INVALID_REQUEST)
     names = request.subscribed_topic_names or ()
     if len(names) > MANY_TOPICS:

@@ -13,12 +13,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
+from ottla.broker.config.limits import MAX_WRITTEN_SHARE_BATCHES
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.broker.handlers.share import share_state_requests
 from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.broker.share_state.state_batches import PersisterStateBatch
-from ottla.broker.share_state.state_machine import MAX_WRITTEN_BATCHES, WriteShareState
+from ottla.broker.share_state.state_machine import WriteShareState
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import collect_job
 from ottla.wire.messages import write_share_group_state as wire
@@ -26,7 +27,7 @@ from ottla.wire.messages import write_share_group_state as wire
 
 def _limit_batches(part: wire.PartitionData) -> Job[None]:
     """Make the batches of a partition what its coordinator takes; one more than the most is refused there."""
-    some = islice(part.state_batches, MAX_WRITTEN_BATCHES + 1)
+    some = islice(part.state_batches, MAX_WRITTEN_SHARE_BATCHES + 1)
     made: list[Any] = yield from collect_job(
         PersisterStateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in some
     )

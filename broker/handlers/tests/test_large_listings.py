@@ -216,7 +216,7 @@ class CountedParts(list[Any]):
 def test_long_fetch_yields_for_repeated_partitions_and_empty_topics(
     monkeypatch: pytest.MonkeyPatch, is_repeated: bool
 ) -> None:
-    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 10)
+    monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 10)
     parts = [FetchPartition(1)] * 1000 if is_repeated else []
     topics = CountedParts([FetchTopic("t", partitions=CountedParts(parts))] * (1 if is_repeated else 1000))
     topics.append(FetchTopic("u", partitions=[FetchPartition(number) for number in range(20)]))

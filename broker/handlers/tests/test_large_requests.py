@@ -232,7 +232,7 @@ def test_a_very_long_fetch_is_answered_as_a_short_one(monkeypatch: pytest.Monkey
         asked = [*((n, n % 4) for n in range(40)), (3, 0), (5, 9), (99, 0), (99, 1)]
         said = []
         for most in (10_000, 10):
-            monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", most)
+            monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", most)
             context = stage.context(ApiKey.FETCH, version)
             said.append(as_decoded(start(fetch.handle(context, long_fetch(version, *asked))), version))
         assert said[0] == said[1]
@@ -242,7 +242,7 @@ def test_a_very_long_fetch_is_answered_as_a_short_one(monkeypatch: pytest.Monkey
 
 
 def test_a_very_long_fetch_opens_no_session_and_sessions_do_not_grow_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 10)
+    monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 10)
 
     async def run() -> None:
         stage = HandlerFixture()
@@ -267,7 +267,7 @@ def test_a_very_long_fetch_opens_no_session_and_sessions_do_not_grow_beyond_it(m
 
 
 def test_all_sessions_together_remember_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session_cache, "MAX_CACHED_PARTITIONS", 12)
+    monkeypatch.setattr(fetch_session_cache, "MAX_CACHED_FETCH_PARTITIONS", 12)
 
     async def run() -> None:
         stage = HandlerFixture()
@@ -284,7 +284,7 @@ def test_all_sessions_together_remember_so_much_and_no_more(monkeypatch: pytest.
         assert ask(0).session_id == 0, "there is no room"
         assert ask(6, epoch=1, session=second).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert len(stage.services.fetch_sessions) == 1
-        await trio.sleep(fetch_session_cache.MIN_EVICTION_MS / 1000)
+        await trio.sleep(fetch_session_cache.MIN_FETCH_SESSION_EVICTION_MS / 1000)
         assert ask(*range(8)).session_id, "one that was not used for two minutes makes room"
         assert len(stage.services.fetch_sessions) == 1
 
@@ -292,7 +292,7 @@ def test_all_sessions_together_remember_so_much_and_no_more(monkeypatch: pytest.
 
 
 def test_a_very_long_fetch_waits_as_a_short_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 10)
+    monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 10)
 
     async def run() -> None:
         stage = HandlerFixture()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.broker.config.limits import MAX_PATTERN_BYTES
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.transactions.coordinator import state_machine_of
 from ottla.broker.transactions.transaction_metadata import STATES_BY_NAME, TransactionMetadata
@@ -27,9 +28,6 @@ from ottla.wire.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
-
-MAX_PATTERN_BYTES = 1 << 17
-"""A pattern may take so much memory, and with that so much time for an id."""
 
 
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ResponseJob:

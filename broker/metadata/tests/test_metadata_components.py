@@ -10,9 +10,10 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.broker.config.limits import MAX_TOPICS_IN_CREATION
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.metadata.controller_forwarder import MAX_TOPICS_IN_CREATION, ControllerForwarder
+from ottla.broker.metadata.controller_forwarder import ControllerForwarder
 from ottla.broker.metadata.directory_assignments import (
     MAX_ASSIGNMENTS_PER_REQUEST,
     RETRY_S,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.network.secure_connection import AUTHENTICATION_TIMEOUT_MS, SecureConnection
+from ottla.broker.config.limits import AUTHENTICATION_TIMEOUT_MS
+from ottla.broker.network.secure_connection import SecureConnection
 from ottla.broker.network.tests.test_connection import BEAT, beat
 from ottla.broker.requests.peer import ANONYMOUS
 from ottla.broker.security.authn.listener_security import ListenerSecurity, build_listener_security

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.config.limits import MAX_CLIENT_METRICS_INSTANCES
 from ottla.broker.observability import client_metrics_store as kept
-from ottla.broker.observability.client_metrics_instances import MAX_INSTANCES, ClientMetricsInstanceCache
+from ottla.broker.observability.client_metrics_instances import ClientMetricsInstanceCache
 from ottla.broker.observability.client_metrics_manager import ClientMetricsManager
 from ottla.broker.observability.client_metrics_subscriptions import (
     ClientMetricsSubscription,
@@ -206,9 +207,9 @@ def test_what_is_no_message_of_metrics_is_refused(raw: bytes) -> None:
 
 def test_so_many_are_remembered_and_who_was_silent_longest_is_forgotten() -> None:
     instances, peer = ClientMetricsInstanceCache(), Peer("h", ("h", 1))
-    for number in range(MAX_INSTANCES + 10):
+    for number in range(MAX_CLIENT_METRICS_INSTANCES + 10):
         instances.get_or_create(number.to_bytes(16, "big"), {}, peer, 0)
-    assert len(instances) == MAX_INSTANCES
+    assert len(instances) == MAX_CLIENT_METRICS_INSTANCES
     assert len(peer._callbacks) == 1
     instances.get_or_create(bytes(16), {}, peer, 60_000 * 20)
     assert len(instances) == 1
@@ -300,7 +301,7 @@ def test_clients_cannot_give_their_values_the_nodes_own_names() -> None:
 
 
 def test_there_is_a_bound_to_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MAX_CLIENT_BYTES", 3_300)
+    monkeypatch.setattr(kept, "MAX_CLIENT_METRICS_CLIENT_BYTES", 3_300)
     node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
@@ -314,7 +315,7 @@ def test_there_is_a_bound_to_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("full", [False, True])
 def test_who_has_no_value_that_is_kept_is_not_kept_either(monkeypatch: pytest.MonkeyPatch, *, full: bool) -> None:
     if full:
-        monkeypatch.setattr(kept, "MAX_TOTAL_BYTES", 100)
+        monkeypatch.setattr(kept, "MAX_CLIENT_METRICS_TOTAL_BYTES", 100)
     node = TelemetryNode(a=A)
     pushed = node.telemetry.store
     assert pushed is not None

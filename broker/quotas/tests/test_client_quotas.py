@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.api_spec import MutationQuota
+from ottla.broker.config.limits import MAX_QUOTA_COUNTERS
 from ottla.broker.quotas.client_quotas import QuotaManagers
-from ottla.broker.quotas.quota_table import COUNTER_EXPIRY_MS, MAX_COUNTERS, UNLIMITED, Rate
+from ottla.broker.quotas.quota_table import COUNTER_EXPIRY_MS, UNLIMITED, Rate
 from ottla.broker.requests.peer import QuotaBindings
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
@@ -381,11 +382,11 @@ def test_who_calls_himself_something_else_each_time_costs_only_so_much_memory() 
     stage.set(100, client_id=None)
     kind = stage.quotas._managers_by_key["producer_byte_rate"]
     assert stage.produce(5_000, "busy") > 0
-    for number in range(MAX_COUNTERS + 5_000):
+    for number in range(MAX_QUOTA_COUNTERS + 5_000):
         stage.produce(1, f"c{number}")
         if number % 1000 == 0:
             assert stage.produce(1, "busy") > 0, "who comes again is known again"
-    assert len(kind._counters) == MAX_COUNTERS
+    assert len(kind._counters) == MAX_QUOTA_COUNTERS
     for number in range(100):
         stage.produce(1, "x" * 30_000 + str(number))
     assert max(len(client) for _, client in [*kind._counters, *kind.bindings]) <= 255

@@ -11,18 +11,13 @@ import pytest
 import trio
 
 from ottla.broker.components import endpoints
+from ottla.broker.config.limits import MAX_CONNECTION_THROTTLE_MS
 from ottla.broker.config.listener_config import ConfigException
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.config.reconfiguration import validate_reconfiguration
 from ottla.broker.config.startup_checks import check_startup_values
 from ottla.broker.network.acceptor import Acceptor
-from ottla.broker.quotas.connection_quotas import (
-    MAX_CONNECTION_THROTTLE_MS,
-    ConnectionLimits,
-    ConnectionQuotas,
-    normalize_host,
-    parse_overrides,
-)
+from ottla.broker.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas, normalize_host, parse_overrides
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time
 from ottla.broker.tests.run_steps import run_steps
 from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage

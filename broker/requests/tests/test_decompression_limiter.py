@@ -7,10 +7,11 @@ from typing import Any
 
 import trio
 
+from ottla.broker.config.limits import MAX_CONCURRENT_DECOMPRESSIONS
 from ottla.broker.handlers.offsets import list_offsets
 from ottla.broker.handlers.produce import produce
 from ottla.broker.handlers.produce.tests.test_produce import NEWEST, request, row_of
-from ottla.broker.requests.decompression_limiter import MAX_CONCURRENT_DECOMPRESSIONS, DecompressionLimiter
+from ottla.broker.requests.decompression_limiter import DecompressionLimiter
 from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual
 from ottla.jobs.job import TimeSlice
 from ottla.log.log_config import LogConfig

@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 import trio
 
+from ottla.broker.config.limits import MIN_JWKS_REFRESH_INTERVAL_S, MIN_UNKNOWN_KEY_INTERVAL_MS
 from ottla.broker.security.authn.oauthbearer_server import InvalidToken
 from ottla.client.http_client import HttpFetchError, http_get, is_file_url
 from ottla.env.disk import read_file
@@ -34,9 +35,6 @@ _VERIFY = ("verify",)
 _MAX_KEYS_TRIED = 16
 _MAX_UNKNOWN_KEY_IDS = 16
 _NAME_CHARS = 1000
-_UNKNOWN_KEY_RETRY_MS = 60_000.0
-_MIN_REFRESH_S = 1.0
-"""Between two fetches, however many unknown keys are named: anybody may name some."""
 
 
 class JwksRefresh(NamedTuple):
@@ -112,7 +110,7 @@ class JsonWebKeySet:
         if self._path is not None or not isinstance(name, str) or len(name) > _NAME_CHARS:
             return
         now_ms = self._env.monotonic_ms()
-        if now_ms - self._unknown_key_ids.get(name, float("-inf")) < _UNKNOWN_KEY_RETRY_MS:
+        if now_ms - self._unknown_key_ids.get(name, float("-inf")) < MIN_UNKNOWN_KEY_INTERVAL_MS:
             return
         self._unknown_key_ids.pop(name, None)
         while len(self._unknown_key_ids) >= _MAX_UNKNOWN_KEY_IDS:
@@ -166,6 +164,6 @@ class JsonWebKeySet:
             pause_ms = min(refresh.backoff_ms * 2.0 ** min(failures - 1, 30), refresh.max_backoff_ms)
             await sleep(max(pause_ms / 1000, 0.001))
             return
-        await sleep(_MIN_REFRESH_S)
-        with self._env.timeout(max(refresh.every_ms / 1000 - _MIN_REFRESH_S, 0)):
+        await sleep(MIN_JWKS_REFRESH_INTERVAL_S)
+        with self._env.timeout(max(refresh.every_ms / 1000 - MIN_JWKS_REFRESH_INTERVAL_S, 0)):
             await self._refresh_now.wait()

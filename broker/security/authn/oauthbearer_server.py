@@ -14,10 +14,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Protocol
 
+from ottla.broker.config.limits import MAX_OAUTHBEARER_MESSAGE_BYTES
 from ottla.broker.security.authn.sasl_server import SaslAuthenticationException
 
-MAX_MESSAGE_BYTES = 32 * 1024
-"""Longer ones are none: reading half a mebibyte of one would hold the loop, before anybody logged in."""
 _ACKNOWLEDGED = b"\x01"
 _NAME = r"(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+"
 _FIRST = re.compile(f"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\\x21-\\x7E \t\r\n]+\x01)*)\x01")
@@ -89,7 +88,7 @@ class OAuthBearerSaslServer:
 
 def _read_first(raw: bytes) -> tuple[str, str]:
     """The authorisation id, empty where there is none, and the token."""
-    found = _FIRST.fullmatch(raw.decode("utf-8", "replace")) if len(raw) <= MAX_MESSAGE_BYTES else None
+    found = _FIRST.fullmatch(raw.decode("utf-8", "replace")) if len(raw) <= MAX_OAUTHBEARER_MESSAGE_BYTES else None
     if found is None:
         raise SaslAuthenticationException("no OAUTHBEARER message")
     pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)

@@ -14,11 +14,9 @@ import hmac
 from collections.abc import Mapping
 from hashlib import sha256
 
+from ottla.broker.config.limits import MAX_INVALID_UTF8_BYTES
 from ottla.broker.security.authn.sasl_server import SaslAuthenticationException
 
-MAX_INVALID_UTF8_BYTES = 32 * 1024
-"""Of a message that is no UTF-8: reading half a mebibyte of one would hold the loop for 50 ms, before anybody logged
-in. A longer one is none."""
 _USER = "user_"
 _NO_DIGEST = bytes(32)
 """The digest of no password."""

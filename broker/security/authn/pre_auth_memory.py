@@ -6,9 +6,7 @@ the usual, and a thousand such connections must not cost half a gibibyte.
 
 from __future__ import annotations
 
-UNCOUNTED_BYTES = 8 * 1024
-"""So much each connection has of its own, whatever the others hold."""
-MAX_PRE_AUTH_BYTES = 16 * 1024 * 1024
+from ottla.broker.config.limits import MAX_PRE_AUTH_BYTES, UNCOUNTED_PRE_AUTH_BYTES
 
 
 class PreAuthMemoryLimit:
@@ -19,7 +17,7 @@ class PreAuthMemoryLimit:
 
     def resize(self, before_bytes: int, now_bytes: int) -> bool:
         """A connection's buffer grew or shrank; says whether there is room for it, else nothing is counted."""
-        more = max(now_bytes - UNCOUNTED_BYTES, 0) - max(before_bytes - UNCOUNTED_BYTES, 0)
+        more = max(now_bytes - UNCOUNTED_PRE_AUTH_BYTES, 0) - max(before_bytes - UNCOUNTED_PRE_AUTH_BYTES, 0)
         if more > 0 and self._held_bytes + more > MAX_PRE_AUTH_BYTES:
             return False
         self._held_bytes += more

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
+from ottla.broker.config.limits import MIN_REAUTHENTICATION_INTERVAL_MS
 from ottla.broker.security.authn.sasl_server import (
     SaslAuthenticationException,
     SaslServer,
@@ -37,7 +38,6 @@ from ottla.wire.framing import RequestFrame, parse_request
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 
-MIN_REAUTHENTICATION_INTERVAL_MS = 1000.0
 _VERSIONS = {ApiKey.SASL_HANDSHAKE: range(2), ApiKey.SASL_AUTHENTICATE: range(3)}
 
 

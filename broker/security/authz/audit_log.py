@@ -4,8 +4,8 @@ Behaviour: lines about decisions are written as Kafka writes them to ``kafka.aut
 those reads these: what is refused at INFO, what is allowed at DEBUG; looks that only leave something out of an answer
 are told where they allow. Beyond Kafka's, logins are told too, those that fail at INFO. Whoever may connect may be
 refused as fast as it likes: a line that was told is not told again within a minute, but counted, and no more than
-`MAX_PER_MINUTE` different ones are told, of what is allowed half as many, so that there is room for what is refused;
-then how many were not. What others chose stands in them escaped and cut.
+`MAX_AUDIT_LINES_PER_MINUTE` different ones are told, of what is allowed half as many, so that there is room for what is
+refused; then how many were not. What others chose stands in them escaped and cut.
 
 Source: ``StandardAuthorizerData.java``, ``AuthHelper.scala``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
 """
@@ -18,18 +18,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ottla.broker.api_spec import ApiSpec, Permission
+from ottla.broker.config.limits import MAX_AUDIT_LINES_PER_MINUTE, MAX_AUDIT_NAME_CHARS
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.env.env import Env
 from ottla.env.log_escaping import escape
 
 logger = logging.getLogger("ottla.audit")
 
-MAX_PER_MINUTE = 1_000
-"""So many different lines."""
 PENDING_PER_RECORD = 50
 """So many lines of the last minute at most are written before one of this minute: nobody else runs meanwhile."""
-MAX_NAME_CHARS = 255
-"""Of a name."""
 _MINUTE_MS = 60_000.0
 _LEVELS = {"INFO": logging.INFO, "DEBUG": logging.DEBUG}
 
@@ -43,7 +40,7 @@ class AuditSubject(Protocol):
 
 def escape_name(text: str) -> str:
     """Return a name that a client chose, on one line and not too long."""
-    return escape(text, MAX_NAME_CHARS)
+    return escape(text, MAX_AUDIT_NAME_CHARS)
 
 
 def _camel_case(name: str) -> str:
@@ -123,7 +120,9 @@ class AuditLog:
             logger.log(*self._pending.popleft())
         if (level, line) in self._logged:
             self._logged[level, line] += 1
-        elif len(self._logged) < MAX_PER_MINUTE and (level > logging.DEBUG or self._allowed < MAX_PER_MINUTE // 2):
+        elif len(self._logged) < MAX_AUDIT_LINES_PER_MINUTE and (
+            level > logging.DEBUG or self._allowed < MAX_AUDIT_LINES_PER_MINUTE // 2
+        ):
             self._allowed += level == logging.DEBUG
             self._logged[level, line] = 0
             logger.log(level, "%s", line)

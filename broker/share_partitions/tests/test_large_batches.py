@@ -10,10 +10,11 @@ from itertools import pairwise
 
 import pytest
 
+from ottla.broker.config.limits import MAX_SHARE_BATCH_CUTS
 from ottla.broker.share_partitions import acknowledgement, in_flight
 from ottla.broker.share_partitions.acquisition import AcquiredRange, AcquireRequest, FetchedOffsets, acquire_records
 from ottla.broker.share_partitions.in_flight import InFlightBatch, InFlightRun, InFlightState, RecordState
-from ottla.broker.share_partitions.share_partition import MAX_CUTS, SharePartition, SharePartitionLimits
+from ottla.broker.share_partitions.share_partition import SharePartition, SharePartitionLimits
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 MOST = (1 << 31) - 2
@@ -73,15 +74,17 @@ def test_who_is_strict_takes_of_a_batch_that_says_it_has_two_billion_in_little_m
 
 def test_no_more_fates_are_told_apart_than_can_be_stored_at_once() -> None:
     share = taken()
-    changes = said(share, 0, *[acknowledgement.ACCEPT, acknowledgement.RELEASE] * (MAX_CUTS // 2))
-    assert (share.cut_count, len(changes.state_batches())) == (MAX_CUTS, MAX_CUTS)
+    changes = said(share, 0, *[acknowledgement.ACCEPT, acknowledgement.RELEASE] * (MAX_SHARE_BATCH_CUTS // 2))
+    assert (share.cut_count, len(changes.state_batches())) == (MAX_SHARE_BATCH_CUTS, MAX_SHARE_BATCH_CUTS)
     acknowledgement.complete_changes(share, changes, 0, written=True)
     with pytest.raises(ProtocolError) as caught:
-        said(share, MAX_CUTS, acknowledgement.ACCEPT, acknowledgement.REJECT)
+        said(share, MAX_SHARE_BATCH_CUTS, acknowledgement.ACCEPT, acknowledgement.REJECT)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
-    assert (share.cut_count, share.delivery_complete_count) == (MAX_CUTS, MAX_CUTS // 2 - 1), "nothing of it was taken"
+    assert (share.cut_count, share.delivery_complete_count) == (MAX_SHARE_BATCH_CUTS, MAX_SHARE_BATCH_CUTS // 2 - 1), (
+        "nothing of it was taken"
+    )
     acknowledgement.complete_changes(
-        share, said(share, MAX_CUTS, acknowledgement.ACCEPT, last=MOST - 1), 0, written=True
+        share, said(share, MAX_SHARE_BATCH_CUTS, acknowledgement.ACCEPT, last=MOST - 1), 0, written=True
     )
     assert not acknowledgement.release_acquired_records(share, "a").changes
     assert acquire_records(share, AcquireRequest("a", 1, 1, is_record_limit_strict=True), READ, 0) == [
@@ -103,7 +106,7 @@ def test_what_is_said_of_records_that_are_cut_often_already_is_taken_of_all_of_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where no cut is added, none is refused: the records behind the last one looked at must not go with it."""
-    monkeypatch.setattr(acknowledgement, "MAX_CUTS", 10)
+    monkeypatch.setattr(acknowledgement, "MAX_SHARE_BATCH_CUTS", 10)
     share = SharePartition(0, limits=SharePartitionLimits())
     for now in range(12):  # one by one, which is cut by nobody's word
         acquire_records(

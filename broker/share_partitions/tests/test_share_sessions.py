@@ -90,7 +90,7 @@ def test_there_are_only_so_many_sessions_and_a_member_that_begins_anew_is_no_mor
 
 def test_sessions_remember_only_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether or not there are such partitions: a client may name what it likes, again and again."""
-    monkeypatch.setattr("ottla.broker.share_partitions.share_sessions.MAX_CACHED_PARTITIONS", 3)
+    monkeypatch.setattr("ottla.broker.share_partitions.share_sessions.MAX_CACHED_SHARE_PARTITIONS", 3)
     stage = ShareSessionFixture()
     stage.open("a")
     session = stage.sessions.continue_session("g", "a", 1)
@@ -110,7 +110,7 @@ def test_sessions_remember_only_so_many_partitions(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_session_names_only_so_many_partitions_and_may_take_others_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.broker.share_partitions.share_sessions.MAX_SESSION_PARTITIONS", 2)
+    monkeypatch.setattr("ottla.broker.share_partitions.share_sessions.MAX_SHARE_SESSION_PARTITIONS", 2)
     stage = ShareSessionFixture()
     stage.open("a")
     session = stage.sessions.continue_session("g", "a", 1)

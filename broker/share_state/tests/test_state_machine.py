@@ -254,7 +254,7 @@ def test_records_of_other_kinds_are_passed_over_and_broken_ones_are_not() -> Non
 
 
 def test_only_so_many_batches_are_remembered_however_often_somebody_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.broker.share_state.state_machine.MAX_STORED_BATCHES", 5)
+    monkeypatch.setattr("ottla.broker.share_state.state_machine.MAX_STORED_SHARE_BATCHES", 5)
     stage = ShareStateFixture(updates=9)
     stage.begin()
     every = [PersisterStateBatch(at, at, 1, FREE) for at in range(10, 30, 2)]

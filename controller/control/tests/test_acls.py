@@ -172,7 +172,7 @@ def test_a_filter_nobody_knows_finds_nothing_and_says_so() -> None:
 
 
 def test_too_many_at_once_are_refused_and_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acls, "MAX_RECORDS", 3)
+    monkeypatch.setattr(acls, "MAX_ACLS_PER_REQUEST", 3)
     kept = AclControlFixture()
     kept.create(acl_creation(2, "a"), acl_creation(2, "b"), acl_creation(2, "c"))
     with pytest.raises(ProtocolError) as refused:
@@ -213,7 +213,7 @@ def test_what_is_told_again_is_bounded_and_beyond_it_nothing_is_done(
     kept = AclControlFixture()
     kept.create(acl_creation(2, "a"), acl_creation(2, "b" * 100))
     names = len("a" + "b" * 100) + 2 * len("User:a*")
-    monkeypatch.setattr(acls, "MAX_REPEATED_CHARS", 2 * (2 * acls.ROW_CHARS + names))
+    monkeypatch.setattr(acls, "MAX_REPEATED_ACL_CHARS", 2 * (2 * acls.REPEATED_ACL_ROW_CHARS + names))
     every, again = delete_filter(ANY), delete_filter(ANY._replace(**other))
     with pytest.raises(ProtocolError) as refused:
         kept.delete(every, again, again, again)

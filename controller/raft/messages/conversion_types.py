@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ottla.controller.limits import MAX_QUORUM_REQUEST_ITEMS
 from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.raft.state_machine.events import AnyRaftResponse
 from ottla.wire.codec.schema import Opaque
 from ottla.wire.errors import ErrorCode
 
 _CODES = frozenset(ErrorCode)
-MAX_LISTED = 1_000
-"""Endpoints or candidates in a request about the quorum: it is answered in one step of the event loop."""
-TOO_MANY_LISTED_MESSAGE = f"At most {MAX_LISTED} endpoints or candidates are taken."
+TOO_MANY_LISTED_MESSAGE = f"At most {MAX_QUORUM_REQUEST_ITEMS} endpoints or candidates are taken."
 
 
 class RaftErrorResponse(NamedTuple):

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from ottla.controller.limits import MAX_QUORUM_REQUEST_ITEMS
 from ottla.controller.raft.messages import voter_message_conversion
 from ottla.controller.raft.messages.conversion_types import (
-    MAX_LISTED,
     TOO_MANY_LISTED_MESSAGE,
     DecodedRaftResponse,
     RaftErrorResponse,
@@ -169,7 +169,7 @@ def from_message(message: Message, cluster_id: str) -> RaftRequest | RaftErrorRe
         return RaftErrorResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
     if isinstance(message, voter_message_conversion.VoterRequestMessage):
         return voter_message_conversion.from_message(message)
-    if isinstance(message, BeginQuorumEpochRequest) and len(message.leader_endpoints) > MAX_LISTED:
+    if isinstance(message, BeginQuorumEpochRequest) and len(message.leader_endpoints) > MAX_QUORUM_REQUEST_ITEMS:
         return RaftErrorResponse(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED_MESSAGE)
     if not _is_the_log(message):
         return RaftErrorResponse(ErrorCode.INVALID_REQUEST)
@@ -182,7 +182,7 @@ def from_message(message: Message, cluster_id: str) -> RaftRequest | RaftErrorRe
             return BeginEpoch(begin.leader_id, begin.leader_epoch, meant)
         case EndQuorumEpochRequest():
             end = message.topics[0].partitions[0]
-            if max(len(end.preferred_candidates), len(end.preferred_successors)) > MAX_LISTED:
+            if max(len(end.preferred_candidates), len(end.preferred_successors)) > MAX_QUORUM_REQUEST_ITEMS:
                 return RaftErrorResponse(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED_MESSAGE)
             named = tuple(ReplicaKey(x.candidate_id, x.candidate_directory_id) for x in end.preferred_candidates)
             return EndEpoch(end.leader_id, end.leader_epoch, named or tuple(map(ReplicaKey, end.preferred_successors)))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from ottla.controller.limits import MAX_QUORUM_REQUEST_ITEMS
 from ottla.controller.raft.messages.conversion_types import (
-    MAX_LISTED,
     TOO_MANY_LISTED_MESSAGE,
     DecodedRaftResponse,
     RaftErrorResponse,
@@ -125,7 +125,7 @@ def from_message(message: VoterRequestMessage) -> RaftRequest | RaftErrorRespons
     """What another node wants of ours; another log's snapshot is not here (R234)."""
     if (
         isinstance(message, AddRaftVoterRequest | update_raft_voter.UpdateRaftVoterRequest)
-        and len(message.listeners) > MAX_LISTED
+        and len(message.listeners) > MAX_QUORUM_REQUEST_ITEMS
     ):
         return RaftErrorResponse(ErrorCode.INVALID_REQUEST, TOO_MANY_LISTED_MESSAGE)
     match message:

@@ -23,9 +23,10 @@ from ottla.log.tests.log_fixtures import (
 )
 from ottla.log.tests.test_log_validator import COMPACT
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.limits import MAX_DECOMPRESSED_BYTES
 from ottla.wire.record_batch import record_scan
 from ottla.wire.record_batch.batch_header import pack_batch, parse_header
-from ottla.wire.record_batch.compression import MAX_DECOMPRESSED_BYTES, CompressionType, compress
+from ottla.wire.record_batch.compression import CompressionType, compress
 from ottla.wire.record_batch.records import NewRecord, build_batch, decompress_records, encode_record
 
 LIMIT_BYTES = 5000

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from ottla.wire.codec import compiler
-from ottla.wire.codec.decode_budget import FREE_BYTES, FREE_RETAINED_BYTES, DecodeBudget
+from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.interpreter import spec_of
-from ottla.wire.codec.lazy_array import EAGER_ELEMENTS, LARGE_ELEMENT_BYTES, LAZY_ELEMENT_BYTES, LazyArray
+from ottla.wire.codec.lazy_array import EAGER_ELEMENTS, LARGE_ELEMENT_BYTES, LazyArray
 from ottla.wire.codec.streaming_array import BUFFERED_ELEMENTS, StreamingArray
 from ottla.wire.codec.tests.test_codec_jobs import encoded, went_through
 from ottla.wire.errors import WireError
+from ottla.wire.limits import BUDGET_FREE_BYTES, BUDGET_FREE_RETAINED_BYTES, BUDGET_LAZY_ELEMENT_BYTES
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
@@ -120,12 +121,14 @@ def cost(message: Any, version: int, *, keeps: bool = False) -> int:
 
 
 def test_elements_that_are_no_objects_cost_a_little_whatever_is_in_them() -> None:
-    assert cost(names(2000), 12) == 2000 * LAZY_ELEMENT_BYTES < cost(names(2000), 12, keeps=True)
-    assert cost(DescribeGroupsRequest(["x" * 100] * 2000), 5) == 2000 * LAZY_ELEMENT_BYTES
+    assert cost(names(2000), 12) == 2000 * BUDGET_LAZY_ELEMENT_BYTES < cost(names(2000), 12, keeps=True)
+    assert cost(DescribeGroupsRequest(["x" * 100] * 2000), 5) == 2000 * BUDGET_LAZY_ELEMENT_BYTES
     few = cost(names(EAGER_ELEMENTS), 12)
-    assert few == cost(names(EAGER_ELEMENTS), 12, keeps=True) > EAGER_ELEMENTS * LAZY_ELEMENT_BYTES, "few are objects"
+    assert few == cost(names(EAGER_ELEMENTS), 12, keeps=True) > EAGER_ELEMENTS * BUDGET_LAZY_ELEMENT_BYTES, (
+        "few are objects"
+    )
     long = fetch(*(200,) * 300)
-    assert cost(long, 12) > 300 * 200 * LAZY_ELEMENT_BYTES, "and so are those that may be long themselves"
+    assert cost(long, 12) > 300 * 200 * BUDGET_LAZY_ELEMENT_BYTES, "and so are those that may be long themselves"
 
 
 @pytest.mark.parametrize(
@@ -151,10 +154,10 @@ def test_elements_without_end_are_refused_though_none_is_an_object() -> None:
 def test_what_is_kept_may_be_less() -> None:
     assert (
         DecodeBudget(1000).remaining_bytes - DecodeBudget(1000, keeps=True).remaining_bytes
-        == FREE_BYTES - FREE_RETAINED_BYTES
+        == BUDGET_FREE_BYTES - BUDGET_FREE_RETAINED_BYTES
     )
     assert DecodeBudget(1000).remaining_early_bytes > DecodeBudget(1000, keeps=True).remaining_early_bytes == 0
-    assert FREE_RETAINED_BYTES > 10_000 * 200, "ten thousand members of a group"
+    assert BUDGET_FREE_RETAINED_BYTES > 10_000 * 200, "ten thousand members of a group"
 
 
 def test_a_long_request_takes_hardly_more_than_its_bytes() -> None:

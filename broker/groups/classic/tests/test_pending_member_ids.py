@@ -38,12 +38,18 @@ def test_promised_ids_nobody_uses_are_not_kept_without_end() -> None:
     for number in range(200):
         ask(stage, f"{number}")
         stage.wait(1)
-    assert kept_chars(stage) <= pending_member_ids.MAX_GROUP_CHARS
+    assert kept_chars(stage) <= pending_member_ids.MAX_GROUP_PENDING_MEMBER_ID_CHARS
     for number in range(400):
         ask(stage, f"group {number}", f"g{number % 20}")
         stage.wait(1)
-    assert pending_member_ids.MAX_CHARS // 2 < kept_chars(stage) <= pending_member_ids.MAX_CHARS
-    assert len(stage._armed) < 2 * pending_member_ids.MAX_CHARS // len(LONGEST), "nor are their timers"
+    assert (
+        pending_member_ids.MAX_PENDING_MEMBER_ID_CHARS // 2
+        < kept_chars(stage)
+        <= pending_member_ids.MAX_PENDING_MEMBER_ID_CHARS
+    )
+    assert len(stage._armed) < 2 * pending_member_ids.MAX_PENDING_MEMBER_ID_CHARS // len(LONGEST), (
+        "nor are their timers"
+    )
 
 
 def test_who_comes_back_with_its_id_is_let_in_whatever_others_ask_for() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.config.limits import MAX_SOFTWARE_CHARS
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.dispatch.api_registry import BROKER_APIS
-from ottla.broker.handlers.admin.api_versions import MAX_SOFTWARE_CHARS, handle
+from ottla.broker.handlers.admin.api_versions import handle
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest

@@ -7,13 +7,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.config.limits import MAX_OAUTHBEARER_MESSAGE_BYTES
 from ottla.broker.security.authn.jwt_validator import JwtRequirements, UnsecuredJwtValidator
-from ottla.broker.security.authn.oauthbearer_server import (
-    MAX_MESSAGE_BYTES,
-    InvalidToken,
-    OAuthBearerSaslServer,
-    OAuthBearerToken,
-)
+from ottla.broker.security.authn.oauthbearer_server import InvalidToken, OAuthBearerSaslServer, OAuthBearerToken
 from ottla.broker.security.authn.sasl_server import SaslAuthenticationException
 from ottla.broker.security.authn.tests.oauthbearer_fixture import (
     INVALID_TOKEN_RESPONSE,
@@ -66,7 +62,7 @@ def test_326_a_token_is_shown_in_the_first_message(raw: bytes) -> None:
         initial_message(more="1=x\x01"),
         initial_message()[:-1],
         b"n,,\x01token=good\x01\x01",
-        initial_message("a" * MAX_MESSAGE_BYTES),
+        initial_message("a" * MAX_OAUTHBEARER_MESSAGE_BYTES),
     ],
 )
 def test_326_anything_else_is_refused_without_a_reason(raw: bytes) -> None:

@@ -8,19 +8,14 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.config.limits import MAX_AUDIT_LINES_PER_MINUTE, MAX_AUDIT_NAME_CHARS
 from ottla.broker.dispatch.api_registry import API_SPECS
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.network.secure_connection import SecureConnection
 from ottla.broker.network.tests.test_secure_connection import SETTINGS, login
 from ottla.broker.requests.peer import Peer
 from ottla.broker.security.authn.listener_security import build_listener_security
-from ottla.broker.security.authz.audit_log import (
-    MAX_NAME_CHARS,
-    MAX_PER_MINUTE,
-    PENDING_PER_RECORD,
-    AuditLog,
-    escape_name,
-)
+from ottla.broker.security.authz.audit_log import PENDING_PER_RECORD, AuditLog, escape_name
 from ottla.broker.security.authz.authorizer import Authorizer
 from ottla.broker.tests.connection_fixture import ClientStream, in_virtual_time
 from ottla.broker.tests.connection_fixture import DispatcherFixture as LineStage
@@ -171,35 +166,46 @@ def test_what_came_again_is_told_a_few_lines_at_a_time(caplog: pytest.LogCapture
         stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
         return len(stage.lines) - before
 
-    for number in (*range(MAX_PER_MINUTE), *range(MAX_PER_MINUTE + 1)):
+    for number in (*range(MAX_AUDIT_LINES_PER_MINUTE), *range(MAX_AUDIT_LINES_PER_MINUTE + 1)):
         ask(number)
     stage.clock.now += 60_000
-    written = [ask(0) for _ in range(MAX_PER_MINUTE // PENDING_PER_RECORD + 2)]
-    assert written == [PENDING_PER_RECORD + 1, *[PENDING_PER_RECORD] * (MAX_PER_MINUTE // PENDING_PER_RECORD - 1), 1, 0]
+    written = [ask(0) for _ in range(MAX_AUDIT_LINES_PER_MINUTE // PENDING_PER_RECORD + 2)]
+    assert written == [
+        PENDING_PER_RECORD + 1,
+        *[PENDING_PER_RECORD] * (MAX_AUDIT_LINES_PER_MINUTE // PENDING_PER_RECORD - 1),
+        1,
+        0,
+    ]
     again = [x for _, x in stage.lines if x.startswith("1 times more within a minute: ")]
-    assert len({*again}) == len(again) == MAX_PER_MINUTE
+    assert len({*again}) == len(again) == MAX_AUDIT_LINES_PER_MINUTE
     assert stage.lines[-1] == ("WARNING", "1 decisions more within a minute were not told")
 
 
 def test_a_flood_of_refusals_is_bounded_and_told_in_the_end(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.INFO)
-    for number in range(MAX_PER_MINUTE + 250):
+    for number in range(MAX_AUDIT_LINES_PER_MINUTE + 250):
         stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
-    assert len(stage.lines) == MAX_PER_MINUTE
+    assert len(stage.lines) == MAX_AUDIT_LINES_PER_MINUTE
     stage.clock.now += 60_000
     stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "t0")
-    assert stage.lines[MAX_PER_MINUTE:][0] == ("WARNING", "250 decisions more within a minute were not told")
-    assert len(stage.lines) == MAX_PER_MINUTE + 2
+    assert stage.lines[MAX_AUDIT_LINES_PER_MINUTE:][0] == (
+        "WARNING",
+        "250 decisions more within a minute were not told",
+    )
+    assert len(stage.lines) == MAX_AUDIT_LINES_PER_MINUTE + 2
 
 
 def test_what_is_allowed_leaves_room_for_what_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.DEBUG)
-    for number in range(MAX_PER_MINUTE + 250):
+    for number in range(MAX_AUDIT_LINES_PER_MINUTE + 250):
         stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}", who="User:admin")
-    for number in range(MAX_PER_MINUTE // 2 + 250):
+    for number in range(MAX_AUDIT_LINES_PER_MINUTE // 2 + 250):
         stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
     levels = [level for level, _ in stage.lines]
-    assert (levels.count("DEBUG"), levels.count("INFO")) == (MAX_PER_MINUTE // 2, MAX_PER_MINUTE // 2)
+    assert (levels.count("DEBUG"), levels.count("INFO")) == (
+        MAX_AUDIT_LINES_PER_MINUTE // 2,
+        MAX_AUDIT_LINES_PER_MINUTE // 2,
+    )
 
 
 def test_who_makes_a_rule_writes_no_line_of_his_own_either(caplog: pytest.LogCaptureFixture) -> None:
@@ -220,7 +226,7 @@ def test_who_makes_a_rule_writes_no_line_of_his_own_either(caplog: pytest.LogCap
         ("two\nlines\r", "two\\nlines\\r"),
         ("\x1b[31m", "\\x1b[31m"),
         ("\u2028", "\\u2028"),
-        ("x" * 9_000, "x" * MAX_NAME_CHARS + "..."),
+        ("x" * 9_000, "x" * MAX_AUDIT_NAME_CHARS + "..."),
     ],
 )
 def test_nobody_writes_lines_of_his_own(caplog: pytest.LogCaptureFixture, text: str, line: str) -> None:

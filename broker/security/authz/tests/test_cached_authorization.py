@@ -141,7 +141,7 @@ def test_who_only_says_that_he_is_a_replica_has_no_session_and_takes_nobodys(
     if throttle:
         claims.stage.hosted.leader_quota = SimpleNamespace(bytes_per_second=lambda _: 1)  # type: ignore[assignment]
     _, reading = run_virtual(lambda: claims.fetch(1))
-    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", most)
+    monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", most)
     assert run_virtual(lambda: claims.fetch(3, replica=2)) == ({REFUSED}, 0)
     assert claims.kept.get(reading) is not None
 
@@ -153,7 +153,7 @@ def test_a_right_that_comes_while_very_many_partitions_are_read_does_no_harm(mon
         bytes_per_second=lambda _: 1, is_throttled=lambda *_: False, is_exceeded=lambda *_: False
     )
     claims.stage.hosted.leader_quota = throttle
-    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 2)
+    monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 2)
     monkeypatch.setattr(fetch_session_cache, "_may_follow", lambda _: False)
     monkeypatch.setattr(HostedPartition, "check_follower", lambda *_, **__: None)
     monkeypatch.setattr(HostedPartition, "update_follower_fetch_state", lambda *_, **__: None)
@@ -164,7 +164,7 @@ def test_a_right_that_comes_while_very_many_partitions_are_read_does_no_harm(mon
 def test_a_brokers_session_grows_no_further_once_it_may_not_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     claims = Claims(ACTION)
     _, following = run_virtual(lambda: claims.fetch(1, replica=2))
-    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 2)
+    monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 2)
     claims.epoch = 1
     assert run_virtual(lambda: claims.fetch(3, replica=2, session=following))[1] == following
     claims.line.drop()
