@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import lz4.frame
 import pytest
+from xxhash import xxh32_intdigest
 
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.record_batch.compression import CompressionType, compress
-from ottla.wire.record_batch.compression_headers import check_compressed_prefix
+from ottla.wire.record_batch.compression_headers import LZ4_MAGIC, check_compressed_prefix, parse_lz4_descriptor
 
 TAKEN, INVALID, UNKNOWN = ErrorCode.NONE, ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR
 HELLO_SNAPPY = b"\x05\x10hello"
@@ -65,3 +66,15 @@ def test_check_beginning_with_a_header_returns_kafkas_code(
 ) -> None:
     assert check_compressed_prefix(codec, data) is code
     assert check_compressed_prefix(codec, memoryview(data)) is code
+
+
+@pytest.mark.parametrize("flags", [0x60, 0x64, 0x70, 0x74])
+@pytest.mark.parametrize("block_size", [0x40, 0x50, 0x60, 0x70])
+def test_parse_lz4_descriptor_accepts_only_the_right_checksum(flags: int, block_size: int) -> None:
+    descriptor = bytes((flags, block_size))
+    right = xxh32_intdigest(descriptor) >> 8 & 0xFF
+    found = parse_lz4_descriptor(LZ4_MAGIC + descriptor + bytes((right, *range(8))))
+    assert found == (7, 1 << 2 * (block_size >> 4) + 8, flags & 0x10 != 0, flags & 4 != 0)
+    for checksum in {*range(256)} - {right}:
+        with pytest.raises(WireError, match="wrong checksum"):
+            parse_lz4_descriptor(LZ4_MAGIC + descriptor + bytes((checksum, *range(8))))
