@@ -6,7 +6,7 @@ Source: ``ForwardingManager.scala``, ``AutoTopicCreationManager.scala`` (apache/
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +14,6 @@ from ottla.broker.config.limits import MAX_TOPICS_IN_CREATION
 from ottla.broker.config.node_config import NodeConfig
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
     from ottla.broker.metadata.streams_internal_topics import StreamsInternalTopics
@@ -90,12 +89,12 @@ class ControllerForwarder:
         elif name == SHARE_TOPIC:
             self.create_share_topic()
         elif name != METADATA_TOPIC:  # the controller would refuse it
-            self._create(CreatableTopic(name, -1, -1))
+            self._create(name, -1, -1, {})
 
     def streams_internal_topics(self, now_ms: Callable[[], int]) -> StreamsInternalTopics:
         """Topics that streams groups need."""
         if self._streams_topics is None:
-            # lazy: 1.0 ms, 20 kB
+            # lazy: 1.5 ms, 44 kB
             from ottla.broker.metadata.streams_internal_topics import StreamsInternalTopics
 
             timeout_ms = self._config.number("request.timeout.ms")
@@ -130,8 +129,7 @@ class ControllerForwarder:
         """``keys``: how the settings begin that say its size."""
         config = self._config
         partitions, replicas = config.number(f"{keys}.num.partitions"), config.number(f"{keys}.replication.factor")
-        configs = [CreatableTopicConfig(k, v) for k, v in settings.items()]
-        self._create(CreatableTopic(name, partitions, replicas, configs=configs))
+        self._create(name, partitions, replicas, settings)
 
     def create_share_topic(self) -> None:
         """Have `__share_group_state` created."""
@@ -145,28 +143,32 @@ class ControllerForwarder:
         }
         self._create_internal(SHARE_TOPIC, keys, settings)
 
-    def _create(self, topic: CreatableTopic) -> None:
-        if topic.name not in self._topics_in_creation and len(self._topics_in_creation) < MAX_TOPICS_IN_CREATION:
-            self._topics_in_creation.add(topic.name)
-            self._start_in_background(partial(self._create_now, topic))
+    def _create(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
+        """Create a topic in the background; -1 stands for the number that the controller is configured with."""
+        if name not in self._topics_in_creation and len(self._topics_in_creation) < MAX_TOPICS_IN_CREATION:
+            self._topics_in_creation.add(name)
+            self._start_in_background(partial(self._create_now, name, partitions, replicas, settings))
 
-    async def _create_now(self, topic: CreatableTopic) -> None:
+    async def _create_now(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
+        # lazy: 0.9 ms, 23 kB
+        from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+        configs = [CreatableTopicConfig(key, value) for key, value in settings.items()]
+        topic = CreatableTopic(name, partitions, replicas, configs=configs)
         try:
             response = await self._controller.submit(CreateTopicsRequest([topic], 60_000), 7)
             row = response.topics[0]
             if row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:  # several brokers may have asked for it at once
-                logger.info("Auto topic creation of %s: another broker has created it", topic.name)
+                logger.info("Auto topic creation of %s: another broker has created it", name)
             elif row.error_code:
                 code = ErrorCode(row.error_code).name
-                logger.warning(
-                    "Auto topic creation failed for %s with error %s: %s", topic.name, code, row.error_message
-                )
+                logger.warning("Auto topic creation failed for %s with error %s: %s", name, code, row.error_message)
         except OSError:
             pass  # the controller has failed the node already
         except ProtocolError as error:
-            self._log_failure(topic.name, error.code, error.message)
+            self._log_failure(name, error.code, error.message)
         finally:
-            self._topics_in_creation.discard(topic.name)
+            self._topics_in_creation.discard(name)
 
     @staticmethod
     def _log_failure(topic: str, code: ErrorCode, message: str | None) -> None:
