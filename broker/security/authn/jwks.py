@@ -50,6 +50,7 @@ class JsonWebKeySet:
 
     def __init__(self, env: Env, url: str, refresh: JwksRefresh, tls: TlsConfig | None = None) -> None:
         """``tls``: how an https address is trusted."""
+        # lazy: 41.5 ms, 2803 kB: with the extra `oauth`
         from jwt import PyJWK
         from jwt.api_jws import PyJWS
         from jwt.exceptions import PyJWTError

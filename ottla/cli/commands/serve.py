@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import gc
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -111,8 +112,6 @@ def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str
 
 def _raise_descriptor_limit() -> None:
     """Take all the descriptors the system grants: each partition that is written to holds one."""
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
