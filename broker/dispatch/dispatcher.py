@@ -26,7 +26,7 @@ from ottla.wire.codec import compiler
 from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Message
-from ottla.wire.errors import WireError
+from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.framing import RequestFrame
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def is_large(key: ApiKey, size_bytes: int) -> bool:
 @cache
 def load_handler(module: str) -> Handler:
     """The handler of an API; its module is loaded on first use."""
+    # lazy: 112.0 ms, 5180 kB: all of them; the first request of an API imports one
     handler: Handler = import_module(f"ottla.broker.handlers.{module}").handle
     return handler
 
@@ -136,6 +137,7 @@ def load_handler(module: str) -> Handler:
 @cache
 def with_authorization(handler: Handler, spec: ApiSpec, *, at_controller: bool) -> Handler:
     """Return the handler of an API behind the rules of its endpoint."""
+    # lazy: 2.3 ms, 79 kB
     from ottla.broker.security.authz.request_authorization import authorize_and_handle, is_authorized_by_handler
 
     if is_authorized_by_handler(spec, at_controller=at_controller):
@@ -169,7 +171,8 @@ class Dispatcher:
     @cached_property
     def connection_log(self) -> RateLimitedLog:
         """What is said in the log of this listener's connections."""
-        from ottla.broker.dispatch.rate_limited_log import RateLimitedLog  # mostly there is nothing to be said
+        # lazy: 0.5 ms, 7 kB: most connections log nothing
+        from ottla.broker.dispatch.rate_limited_log import RateLimitedLog
 
         return RateLimitedLog(self._env, self.listener)
 
@@ -187,7 +190,7 @@ class Dispatcher:
             self.services, peer, key, version, request.client_id, self._env.now_ms(), self.apis, request.frame
         )
         if key is _API_VERSIONS and not route.min_version <= version <= route.max_version:
-            return self._unsupported_api_versions(context)
+            return self._unsupported_api_versions()
         if (
             not (route.min_version if route.oldest_supported is None else route.oldest_supported)
             <= version
@@ -241,7 +244,11 @@ class Dispatcher:
             return 0
         return version
 
-    def _unsupported_api_versions(self, context: RequestContext) -> Message:
-        module = import_module("ottla.broker.handlers.admin.api_versions")
-        refusal: Message = module.unsupported_version_response(context)
-        return refusal
+    def _unsupported_api_versions(self) -> Message:
+        """Return the response to ApiVersions in an unknown version: the versions of ApiVersions itself (KIP-35)."""
+        # lazy: 0.7 ms, 18 kB
+        from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+        key = ApiKey.API_VERSIONS
+        own = self.apis[key]
+        return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(key, own.min_version, own.max_version)])

@@ -17,7 +17,6 @@ from ottla.broker.config.limits import MAX_SOFTWARE_CHARS
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
 from ottla.controller.metadata.record_serde import KRAFT_VERSION
-from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import (
     ApiVersion,
@@ -28,14 +27,6 @@ from ottla.wire.messages.api_versions import (
 )
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
-
-def unsupported_version_response(context: RequestContext) -> ApiVersionsResponse:
-    """The answer to a version nobody here knows."""
-    own = context.apis[ApiKey.API_VERSIONS]
-    return ApiVersionsResponse(
-        ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(ApiKey.API_VERSIONS, own.min_version, own.max_version)]
-    )
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> HandlerResult:

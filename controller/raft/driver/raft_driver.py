@@ -11,8 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -39,6 +38,9 @@ from ottla.jobs.pending_request import PendingRequest
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.control_records import Endpoint, KRaftVersionFeature, VotersRecordVoter
+
+if TYPE_CHECKING:
+    from ottla.controller.raft.driver.outbound_requests import RaftRequestSender
 
 logger = logging.getLogger("ottla.controller")
 
@@ -105,7 +107,7 @@ class RaftDriver:
         """The first high watermark the leader we follow told: who has come so far is up to date (R308)."""
         self._led_until = (-1, -1)
         """The newest epoch this node led, and how far it was committed while it led."""
-        self._request_sender: Any = None
+        self._request_sender: RaftRequestSender | None = None
         self._load_count = 0
         """How many snapshots of leaders were asked for: only the last one is wanted."""
         self._load_lock = trio.Lock()
@@ -328,11 +330,13 @@ class RaftDriver:
             self.addresses.learn(send.peer, [ListenerEndpoint(e.name, e.host, e.port) for e in send.request.endpoints])
         self._sender().send(send, self._replica_key_of(send.peer))
 
-    def _sender(self) -> Any:
-        """Where words for others go; what it takes is loaded when the first are said."""
+    def _sender(self) -> RaftRequestSender:
+        """Return the sender of requests to other nodes; the first request creates it."""
         if self._request_sender is None:
-            module = import_module("ottla.controller.raft.driver.outbound_requests")
-            self._request_sender = module.RaftRequestSender(
+            # lazy: 13.0 ms, 435 kB
+            from ottla.controller.raft.driver.outbound_requests import RaftRequestSender
+
+            self._request_sender = RaftRequestSender(
                 self.env, self._identity, self._quorum, self.addresses.dial_address, self._on_response, self.enqueue
             )
             self._nursery.start_soon(self._request_sender.run)
@@ -354,11 +358,13 @@ class RaftDriver:
             current = self._load_count, machine.requests.loading_snapshot, machine.leader_id
             return current == (number, name, leader_id)
 
-        module = import_module("ottla.controller.raft.driver.snapshot_fetch")
-        lost_disk = import_module("ottla.controller.raft.state_machine.lost_disk")
+        # lazy: 1.9 ms, 55 kB
+        from ottla.controller.raft.driver.snapshot_fetch import fetch_snapshot
+        from ottla.controller.raft.state_machine.lost_disk import fetch_replica_key
+
         async with self._load_lock:  # one that is not wanted any more ends before the next begins
-            about = (lost_disk.fetch_replica_key(machine), machine.epoch, name, ask, is_wanted)
-            fetch = partial(module.fetch_snapshot, self.env, store.directory, *about)
+            about = (fetch_replica_key(machine), machine.epoch, name, ask, is_wanted)
+            fetch = partial(fetch_snapshot, self.env, store.directory, *about)
             found: SnapshotContents | None = await retry_on_shortage(self.env, fetch)
         if found is None:
             return
