@@ -135,6 +135,7 @@ class BrokerComponents:
 
     def _controller_access(self) -> ConnectionSecurity:
         """What the controllers' listener wants; asked when one is spoken to that is elsewhere."""
+        # lazy: 6.8 ms, 98 kB
         from ottla.broker.interbroker.credentials import controller_access
 
         return controller_access(self._config)
@@ -152,7 +153,7 @@ class BrokerComponents:
         """
         await run_in_background(self._env, self.replica_manager.load(image))
         if self.replica_manager.has_leftover_future_logs:
-            # a move is seldom under way when a process ends
+            # lazy: 2.7 ms, 70 kB: only where a move between log directories was under way
             from ottla.broker.replication.alter_log_dirs.future_log_recovery import recover_future_logs
 
             await run_in_background(
@@ -161,6 +162,7 @@ class BrokerComponents:
 
     def controller_registration(self) -> ControllerRegistration:
         """What registers this node's controller; one that stands alone does it with its first records."""
+        # lazy: 0.8 ms, 12 kB
         from ottla.broker.metadata.controller_registration import ControllerRegistration
 
         node_id, way, controller = self._config.node_id, self._create_channel(REGISTRATION_TIMEOUT_S), self.controller
@@ -169,6 +171,7 @@ class BrokerComponents:
     def liveness_probe(self) -> BrokerLivenessProbe:
         """What looks after brokers elsewhere, made when it is first needed."""
         if self._liveness_probe is None:
+            # lazy: 8.4 ms, 186 kB
             from ottla.broker.interbroker.broker_liveness_probe import BrokerLivenessProbe
 
             self._liveness_probe = BrokerLivenessProbe(self._env, self._config.node_id, self.controller)
@@ -178,6 +181,7 @@ class BrokerComponents:
     def transaction_verifier(self) -> TransactionVerifier:
         """What asks transactions' coordinators, made when there is the first of them."""
         if self._verifier is None:
+            # lazy: 13.9 ms, 387 kB
             from ottla.broker.handlers.transactions.batched_add_partitions import add_partitions
             from ottla.broker.transactions.verification import TransactionVerifier, TransactionVerifierDependencies
 
@@ -192,6 +196,7 @@ class BrokerComponents:
     def transaction_coordinator(self) -> TransactionCoordinator:
         """The coordinator of transactions, made when there is the first of them, or a partition that may hold some."""
         if self._transactions is None:
+            # lazy: 16.2 ms, 480 kB
             from ottla.broker.components.transactions import create_transaction_coordinator
 
             services, replicas = self.services, self.replica_manager
@@ -211,6 +216,7 @@ class BrokerComponents:
     def share_partition_manager(self) -> SharePartitionManager:
         """What serves share groups, made with the first of them, or a partition that may remember some."""
         if self._share_partition_manager is None:
+            # lazy: 24.7 ms, 933 kB
             from ottla.broker.components.share_groups import create_share_partition_manager
 
             start, listener = self._nursery.start_soon, self._config.inter_broker_listener
@@ -228,6 +234,7 @@ class BrokerComponents:
     def alter_log_dirs(self) -> AlterLogDirs:
         """What moves replicas between directories, made when there is something to move."""
         if self._alter_log_dirs is None:
+            # lazy: 3.7 ms, 151 kB
             from ottla.broker.replication.alter_log_dirs.alter_log_dirs import AlterLogDirs
             from ottla.broker.replication.alter_log_dirs.future_replica_copier import FutureReplicaCopier
 
@@ -249,6 +256,7 @@ class BrokerComponents:
     def client_metrics(self) -> ClientMetricsManager:
         """What takes clients' own metrics, made when the first of them asks."""
         if self._client_metrics is None:
+            # lazy: 9.4 ms, 367 kB
             from ottla.broker.observability.client_metrics_manager import ClientMetricsManager
 
             made = self._client_metrics = ClientMetricsManager(
@@ -344,6 +352,7 @@ class BrokerComponents:
         level = self._config.values.get(AUDIT_LOG)
         if level is None:
             return None
+        # lazy: 1.4 ms, 31 kB
         from ottla.broker.security.authz.audit_log import AuditLog
 
         return AuditLog.from_level(self._env, level)
@@ -356,6 +365,7 @@ class BrokerComponents:
         def publish(image: MetadataImage, delta: MetadataDelta) -> None:
             if any(about[0] == "quota" for about in delta.others):
                 if not made:
+                    # lazy: 4.4 ms, 203 kB
                     from ottla.broker.quotas.client_quotas import QuotaManagers
 
                     made.append(QuotaManagers(self._env))
@@ -370,6 +380,7 @@ class BrokerComponents:
         """Who decides who may do what; it hears of the rules as soon as they are committed."""
         if not self._config.text("authorizer.class.name"):
             return None
+        # lazy: 2.1 ms, 81 kB
         from ottla.broker.security.authz.authorizer import Authorizer
 
         made = Authorizer.from_config(self._config)

@@ -30,6 +30,7 @@ def create_transaction_coordinator(services: BrokerServices, timers: Timers, lis
         return replicas.image.unfenced_broker_address(broker_id, listener)
 
     async def here(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        # lazy: 14.8 ms, 645 kB
         from ottla.broker.handlers.transactions.marker_writer import write_markers
 
         return await TimeSlice(services.env, BACKGROUND_SLICE_MS).run(write_markers(services, request))

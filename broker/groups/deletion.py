@@ -64,7 +64,7 @@ def delete_group(kinds: GroupStore, ticket: Any, group_id: str) -> GroupEffects:
     if any(group is not None and group.members for group in (share, new_kind)):
         code = ErrorCode.NON_EMPTY_GROUP
     elif share is not None:
-        # lazy: 5.1 ms, 239 kB
+        # lazy: 8.9 ms, 341 kB
         from ottla.broker.groups.share import records as share_records
 
         fx.add_records(share_records.group_tombstones(share))

@@ -105,6 +105,7 @@ class GroupStateMachine:
         self._image = MetadataImage() if image is None else image
 
     def _topic_metadata(self) -> GroupTopicMetadata:
+        # lazy: 2.3 ms, 126 kB
         from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 
         return GroupTopicMetadata(self._image)
@@ -112,6 +113,7 @@ class GroupStateMachine:
     @cached_property
     def consumer_groups(self) -> ConsumerGroups:
         """The consumer groups; loaded with the first."""
+        # lazy: 8.9 ms, 383 kB
         from ottla.broker.groups.consumer.groups import ConsumerGroups
 
         return ConsumerGroups(self.classic_groups, self._topic_metadata())
@@ -119,6 +121,7 @@ class GroupStateMachine:
     @cached_property
     def share_groups(self) -> ShareGroups:
         """The share groups; loaded with the first."""
+        # lazy: 9.2 ms, 382 kB
         from ottla.broker.groups.share.groups import ShareGroups
 
         return ShareGroups(self.settings.share, self._topic_metadata(), self._is_not_share_group)
@@ -126,6 +129,7 @@ class GroupStateMachine:
     @cached_property
     def streams_groups(self) -> StreamsGroups:
         """The streams groups; loaded with the first."""
+        # lazy: 11.5 ms, 506 kB
         from ottla.broker.groups.streams.groups import StreamsGroups
 
         return StreamsGroups(self.classic_groups, self._topic_metadata(), self._is_consumer_or_share_group)
@@ -243,6 +247,7 @@ class GroupStateMachine:
             wrong = rebalance.join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, call.version)
             return GroupEffects(replies=[RequestReply(call.pending_request, wrong)])  # whatever kind its group is of
         if self.find_streams_group(group_id) is not None:
+            # lazy: 11.7 ms, 509 kB
             from ottla.broker.groups.streams.foreign_requests import handle_foreign_request as handle_other
 
             return handle_other(self.streams_groups, call, now_ms)
@@ -334,6 +339,7 @@ class GroupStateMachine:
             yield from group.finish_replay()
 
     def _replay_modern(self, record: GroupRecord) -> Generator[None, None, AssignedGroup[Any, Any] | None]:
+        # lazy: 18.6 ms, 764 kB
         from ottla.broker.groups.replay import replay_record
 
         return replay_record(self, record)

@@ -159,7 +159,7 @@ class ControllerChannel:
         """As `_submit_local`, as far as the client may."""
         if asking is None or not asking.has_authorizer:
             return await self._submit_local(request, version, asking)
-        # lazy: 3.5 ms, 157 kB
+        # lazy: 2.3 ms, 79 kB
         from ottla.broker.security.authz.request_authorization import authorize_and_handle
 
         def submit(_: Any, rest: Any) -> Job[Any]:

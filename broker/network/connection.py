@@ -225,7 +225,8 @@ class Connection:
 
     async def _handle_timed(self, answering: Coroutine[Any, Any, bool]) -> bool:
         """Answer one request, and count how long that takes (KIP-124)."""
-        from ottla.broker.quotas.request_timer import RequestTimer  # few nodes have such quotas
+        # lazy: 1.1 ms, 24 kB: few nodes have request quotas
+        from ottla.broker.quotas.request_timer import RequestTimer
 
         watch = self._peer.request_timer = RequestTimer(self._env.monotonic_ms, self._quota_holder)
         try:

@@ -84,7 +84,8 @@ class AlterPartitionSender:
 
     async def _send(self, sent: dict[PartitionKey, PendingIsrChange]) -> bool:
         """One request; False where all of it must be sent again (R333)."""
-        from ottla.broker.replication import alter_partition_messages as asking  # a node alone never asks
+        # lazy: 1.2 ms, 33 kB: only in a cluster
+        from ottla.broker.replication import alter_partition_messages as asking
 
         request = asking.build_alter_partition_request(self._node_id, self._broker_epoch(), sent)
         try:

@@ -86,7 +86,7 @@ def ensure_security_setup(
     password = urlsafe_b64encode(os.urandom(18)).decode() if mechanism else ""
     made = SecuritySetup(protocol, mechanism, password, str((where / CA_FILE).absolute()) if tls else "")
     if tls:
-        # lazy: 10.4 ms, 1022 kB
+        # lazy: 2.5 ms, 48 kB
         from ottla.runtime.certificate_generator import generate_certificates
 
         keys, trusted = generate_certificates(("localhost", "127.0.0.1", "::1", *hosts))

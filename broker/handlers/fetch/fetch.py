@@ -39,6 +39,7 @@ from ottla.broker.handlers.fetch.fetch_params import (
 )
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.partition_state import LeaderState
+from ottla.broker.replication.rack_aware_selector import READ_FROM_LEADER, select_replica
 from ottla.broker.requests.peer import UNKNOWN_QUOTA, CachedQuota
 from ottla.broker.requests.peer_wait import wait_while_connected
 from ottla.broker.requests.purgatory import DelayedOperation
@@ -148,8 +149,6 @@ def _redirect_to_preferred_replica(
     context: RequestContext, replica: HostedPartition, want: CachedPartition, reader: FetchParams, row: PartitionData
 ) -> bool:
     """Send a consumer to a replica in its own rack, where there is one; then it gets nothing here."""
-    from ottla.broker.replication.rack_aware_selector import READ_FROM_LEADER, select_replica  # few nodes have racks
-
     state, elsewhere = replica.state, READ_FROM_LEADER
     if type(state) is LeaderState:
         elsewhere = select_replica(state, reader.broker_racks, reader.client_rack, want.fetch_offset, context.now_ms)

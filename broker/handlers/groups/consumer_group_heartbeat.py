@@ -86,6 +86,7 @@ def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> H
 
 
 def _submit_large(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ResponseJob:
+    # lazy: 1.8 ms, 79 kB
     from ottla.broker.handlers.groups.large_subscriptions import check_subscription
 
     try:

@@ -147,6 +147,7 @@ def _check_fetch(machine: GroupStateMachine, wanted: OffsetFetchRequestGroup) ->
     """Whether who asks may read a group's positions now."""
     group = machine.find_consumer_group(wanted.group_id) or machine.find_streams_group(wanted.group_id)
     if group is not None:
+        # lazy: 6.1 ms, 238 kB
         from ottla.broker.groups.offset_validation import validate_offset_fetch
 
         validate_offset_fetch(group, wanted.member_id, wanted.member_epoch)

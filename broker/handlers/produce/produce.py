@@ -227,6 +227,7 @@ def _reject_all(
 
 def _transactional(context: RequestContext, request: ProduceRequest) -> ResponseJob:
     """A request with batches of a transaction: its coordinator is asked first."""
+    # lazy: 10.5 ms, 301 kB
     from ottla.broker.handlers.produce.txn_verification import verify_transaction
 
     try:

@@ -21,6 +21,7 @@ from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
 from ottla.broker.groups.share.heartbeat import ShareHeartbeatResult, heartbeat
 from ottla.broker.groups.state_machine import ShareGroupCommand
+from ottla.broker.handlers.groups.large_subscriptions import check_subscription
 from ottla.broker.handlers.share.share_acknowledgements import is_served
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import as_job
@@ -76,8 +77,6 @@ def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Hand
 
 
 def _submit_large(context: RequestContext, request: ShareGroupHeartbeatRequest) -> ResponseJob:
-    from ottla.broker.handlers.groups.large_subscriptions import check_subscription
-
     try:
         request.subscribed_topic_names = yield from check_subscription(
             context, request.group_id, request.subscribed_topic_names or []

