@@ -84,12 +84,12 @@ class ResolvedRegularExpression(NamedTuple):
 
 
 class RegexUpdate(Enum):
-    """What became of a member's regular expression."""
+    """Change of a member's regular expression."""
 
     SAME = 0
     CHANGED = 1
     RESOLVED = 2
-    """It is another, and what it stands for is known."""
+    """Another expression, whose topics are known already."""
 
 
 class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
