@@ -1,7 +1,4 @@
-"""OffsetDelete (api 47): forget a group's positions for some partitions.
-
-Made by KIP-496.
-"""
+"""OffsetDelete (API 47): delete committed offsets of a group (KIP-496)."""
 
 from __future__ import annotations
 
@@ -14,32 +11,63 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class OffsetDeleteRequestPartition(Message):
+    """Partition with an offset to delete."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
 
 
 class OffsetDeleteRequestTopic(Message):
+    """Topic with the offsets to delete."""
+
     name: String = ""
+    """Topic name. Needs the right to read the topic."""
     partitions: A[list[OffsetDeleteRequestPartition], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions with offsets to delete."""
 
 
 class OffsetDeleteRequest(Message):
+    """Request of an admin client to the coordinator to delete offsets of a group."""
+
     SPEC: ClassVar[MessageSpec] = request(47, "0", "none", "broker")
     group_id: String = ""
+    """Id of the group. An empty one is rejected with INVALID_GROUP_ID."""
     topics: A[list[OffsetDeleteRequestTopic], wire_field("[]struct")] = field(default_factory=list)
+    """Topics with the offsets to delete."""
 
 
 class OffsetDeleteResponsePartition(Message):
+    """Result for a partition."""
+
     partition_index: Int32 = 0
+    """Index of the partition in its topic."""
     error_code: Int16 = 0
+    """0, also if there was no offset. GROUP_SUBSCRIBED_TO_TOPIC: a member subscribes to the topic. Else
+    UNKNOWN_TOPIC_OR_PARTITION or TOPIC_AUTHORIZATION_FAILED.
+    """
 
 
 class OffsetDeleteResponseTopic(Message):
+    """Topic with the results of its partitions."""
+
     name: String = ""
+    """Topic name from the request."""
     partitions: A[list[OffsetDeleteResponsePartition], wire_field("[]struct")] = field(default_factory=list)
+    """Results of the partitions."""
 
 
 class OffsetDeleteResponse(Message):
+    """Results of deleting offsets."""
+
     SPEC: ClassVar[MessageSpec] = response(47, "0", "none")
     error_code: Int16 = 0
+    """Error of the whole request: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members of another protocol
+    type than `consumer`), GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS. 0 if the
+    partitions have their own.
+    """
     throttle_time_ms: A[int, wire_field("int32", ignorable=True)] = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
     topics: A[list[OffsetDeleteResponseTopic], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic; empty with an error of the whole request."""
