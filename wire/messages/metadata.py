@@ -126,6 +126,6 @@ class MetadataResponse(Message):
     requested.
     """
     error_code: A[int, wire_field("int16", "13+", ignorable=True)] = 0
-    """0. REBOOTSTRAP_REQUIRED makes a client start again with its `bootstrap.servers` (KIP-1102); brokers do not send
+    """0. REBOOTSTRAP_REQUIRED makes a client start again with its `bootstrap.servers` (KIP-1102); Ottla does not send
     it.
     """

@@ -1,7 +1,4 @@
-"""ReadShareGroupState (api 84): read the stored state of a share partition.
-
-Made by KIP-932.
-"""
+"""ReadShareGroupState (API 84): read delivery state of share-partitions (KIP-932). Sent by brokers."""
 
 from __future__ import annotations
 
@@ -27,42 +24,81 @@ from ottla.wire.codec.schema import (
 
 
 class PartitionData(Message):
+    """Partition with state to read."""
+
     partition: Int32 = 0
+    """Index of the partition in its topic. A negative one is rejected with INVALID_REQUEST."""
     leader_epoch: Int32 = 0
+    """Leader epoch of the sender, -1 for no check. It is stored: from then on, requests with a lower one are rejected
+    with FENCED_LEADER_EPOCH.
+    """
 
 
 class ReadStateData(Message):
+    """Topic with the partitions to read state of."""
+
     topic_id: Uuid = ZERO_UUID
+    """UUID of the topic."""
     partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
+    """Partitions with state to read."""
 
 
 class ReadShareGroupStateRequest(Message):
+    """Request of a new share-partition leader to the share coordinator for its state."""
+
     SPEC: ClassVar[MessageSpec] = request(84, "0", "0+", "broker")
     group_id: String = ""
+    """Id of the share group. An empty one yields an empty response."""
     topics: A[list[ReadStateData], wire_field("[]struct")] = field(default_factory=list)
+    """Topics with the partitions to read state of."""
 
 
 class StateBatch(Message):
+    """Range of records with one delivery state."""
+
     first_offset: Int64 = 0
+    """Offset of the first record."""
     last_offset: Int64 = 0
+    """Offset of the last record, inclusive."""
     delivery_state: Int8 = 0
+    """0 available for delivery, 2 acknowledged, 4 archived (rejected, or delivered too often)."""
     delivery_count: Int16 = 0
+    """Number of deliveries of these records so far."""
 
 
 class PartitionResult(Message):
+    """State of a share-partition, or its error."""
+
     partition: Int32 = 0
+    """Index of the partition in its topic."""
     error_code: Int16 = 0
+    """0. FENCED_LEADER_EPOCH: the sender is not leader any more. NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and
+    COORDINATOR_LOAD_IN_PROGRESS: retry. Else UNKNOWN_TOPIC_OR_PARTITION, or INVALID_REQUEST if there is no state.
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    """Text for the error, null if there is none."""
     state_epoch: Int32 = 0
+    """Epoch of the state. The leader sends it in WriteShareGroupState."""
     start_offset: Int64 = 0
+    """Share-partition start offset: all records below it are acknowledged or archived. -1 until the first leader
+    chooses it by `share.auto.offset.reset`.
+    """
     state_batches: A[list[StateBatch], wire_field("[]struct")] = field(default_factory=list)
+    """Ranges of records from the start offset on, in ascending order. Records in no range are available."""
 
 
 class ReadStateResult(Message):
+    """Topic with the results of its partitions."""
+
     topic_id: Uuid = ZERO_UUID
+    """UUID of the topic."""
     partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results of the partitions."""
 
 
 class ReadShareGroupStateResponse(Message):
+    """Delivery state of share-partitions."""
+
     SPEC: ClassVar[MessageSpec] = response(84, "0", "0+")
     results: A[list[ReadStateResult], wire_field("[]struct")] = field(default_factory=list)
+    """Results by topic."""

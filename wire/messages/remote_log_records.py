@@ -1,4 +1,6 @@
-"""`__remote_log_metadata` records."""
+"""Records of `__remote_log_metadata` (KIP-405): segments in remote storage, types 0 to 3. Kafka's brokers write them
+for topics with `remote.storage.enable`; Ottla has no tiered storage and can only decode them.
+"""
 
 from __future__ import annotations
 
@@ -11,99 +13,173 @@ from ottla.wire.codec.schema import ZERO_UUID, Int8, Int32, Int64, Message, Mess
 
 
 class RemoteLogSegmentMetadataRecordTopicIdPartitionEntry(Message):
+    """Partition of the segment."""
+
     name: String = ""
+    """Topic name."""
     id: Uuid = ZERO_UUID
+    """UUID of the topic."""
     partition: Int32 = 0
+    """Index of the partition in its topic."""
 
 
 class RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry(Message):
+    """Identity of a segment in remote storage."""
+
     topic_id_partition: A[RemoteLogSegmentMetadataRecordTopicIdPartitionEntry, wire_field("struct")] = field(
         default_factory=RemoteLogSegmentMetadataRecordTopicIdPartitionEntry
     )
+    """Partition that the segment belongs to."""
     id: Uuid = ZERO_UUID
+    """Random UUID of this copy of the segment. A further attempt to copy has another one."""
 
 
 class RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry(Message):
+    """Leader epoch with records in the segment."""
+
     leader_epoch: Int32 = 0
+    """Number of the leader epoch."""
     offset: Int64 = 0
+    """Offset of the first record of this epoch in the segment."""
 
 
 class RemoteLogSegmentMetadataRecord(Message):
+    """Start of a copy of a segment to remote storage, type 0."""
+
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 0)
     remote_log_segment_id: A[RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry, wire_field("struct")] = field(
         default_factory=RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry
     )
+    """Identity of the copy, which later records refer to."""
     start_offset: Int64 = 0
+    """Offset of the first record."""
     end_offset: Int64 = 0
+    """Offset of the last record, inclusive."""
     broker_id: Int32 = 0
+    """Node id of the leader that wrote this record."""
     max_timestamp_ms: Int64 = 0
+    """Largest timestamp of the records in the segment, in ms since the epoch. Retention by time uses it."""
     event_timestamp_ms: Int64 = 0
+    """Time in ms since the epoch when this record was written."""
     segment_leader_epochs: A[list[RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry], wire_field("[]struct")] = (
         field(default_factory=list)
     )
+    """Leader epochs of the records in the segment, at least one."""
     segment_size_in_bytes: Int32 = 0
+    """Size of the segment in bytes, without its indexes."""
     custom_metadata: A[bytes | None, wire_field("bytes", nullable="0+")] = None
+    """Data of the `RemoteStorageManager` plug-in for this segment, null if there is none (KIP-917)."""
     remote_log_segment_state: Int8 = 0
+    """0 COPY_SEGMENT_STARTED; later states come in update records."""
     txn_index_empty: A[bool, wire_field("bool", tagged="0+", tag=0)] = False
+    """True if no transaction was aborted in the segment, so that a consumer need not fetch its transaction index. False
+    also in records of older brokers, which do not have the field (KIP-1058).
+    """
 
 
 class RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry(Message):
+    """Leader epoch with records in the segment."""
+
     leader_epoch: Int32 = 0
+    """Number of the leader epoch."""
     offset: Int64 = 0
+    """Offset of the first record of this epoch in the segment."""
 
 
 class RemoteLogSegmentMetadataSnapshotRecord(Message):
+    """State of a segment in a snapshot of one partition, type 3."""
+
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 3)
     segment_id: Uuid = ZERO_UUID
+    """UUID of this copy of the segment. The partition is known from the snapshot."""
     start_offset: Int64 = 0
+    """Offset of the first record."""
     end_offset: Int64 = 0
+    """Offset of the last record, inclusive."""
     broker_id: Int32 = 0
+    """Node id of the broker that wrote the last state."""
     max_timestamp_ms: Int64 = 0
+    """Largest timestamp of the records in the segment, in ms since the epoch."""
     event_timestamp_ms: Int64 = 0
+    """Time of the last state in ms since the epoch."""
     segment_leader_epochs: A[
         list[RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry], wire_field("[]struct")
     ] = field(default_factory=list)
+    """Leader epochs of the records in the segment, at least one."""
     segment_size_in_bytes: Int32 = 0
+    """Size of the segment in bytes, without its indexes."""
     custom_metadata: A[bytes | None, wire_field("bytes", nullable="0+")] = None
+    """Data of the `RemoteStorageManager` plug-in for this segment, null if there is none (KIP-917)."""
     remote_log_segment_state: Int8 = 0
+    """0 COPY_SEGMENT_STARTED, 1 COPY_SEGMENT_FINISHED, 2 DELETE_SEGMENT_STARTED, 3 DELETE_SEGMENT_FINISHED."""
     txn_index_empty: A[bool, wire_field("bool", tagged="0+", tag=0)] = False
+    """True if no transaction was aborted in the segment, so that a consumer need not fetch its transaction index."""
 
 
 class RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry(Message):
+    """Partition of the segment."""
+
     name: String = ""
+    """Topic name."""
     id: Uuid = ZERO_UUID
+    """UUID of the topic."""
     partition: Int32 = 0
+    """Index of the partition in its topic."""
 
 
 class RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry(Message):
+    """Identity of a segment in remote storage."""
+
     topic_id_partition: A[RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry, wire_field("struct")] = field(
         default_factory=RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry
     )
+    """Partition that the segment belongs to."""
     id: Uuid = ZERO_UUID
+    """UUID of this copy of the segment, from the record of type 0."""
 
 
 class RemoteLogSegmentMetadataUpdateRecord(Message):
+    """New state of a segment, type 1."""
+
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 1)
     remote_log_segment_id: A[RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry, wire_field("struct")] = field(
         default_factory=RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry
     )
+    """Identity of the copy, from its record of type 0."""
     broker_id: Int32 = 0
+    """Node id of the leader that wrote this record."""
     event_timestamp_ms: Int64 = 0
+    """Time in ms since the epoch when this record was written."""
     custom_metadata: A[bytes | None, wire_field("bytes", nullable="0+")] = None
+    """Data that the `RemoteStorageManager` plug-in returned for the copied segment, null if there is none (KIP-917)."""
     remote_log_segment_state: Int8 = 0
+    """1 COPY_SEGMENT_FINISHED: consumers can read the segment. 2 DELETE_SEGMENT_STARTED, 3 DELETE_SEGMENT_FINISHED: it
+    is being deleted, or is deleted.
+    """
 
 
 class RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry(Message):
+    """Partition to delete."""
+
     name: String = ""
+    """Topic name."""
     id: Uuid = ZERO_UUID
+    """UUID of the topic."""
     partition: Int32 = 0
+    """Index of the partition in its topic."""
 
 
 class RemotePartitionDeleteMetadataRecord(Message):
+    """State of the deletion of a partition in remote storage, type 2."""
+
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 2)
     topic_id_partition: A[RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry, wire_field("struct")] = field(
         default_factory=RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry
     )
+    """Partition with all its segments."""
     broker_id: Int32 = 0
+    """Node id of the broker or controller that wrote this record."""
     event_timestamp_ms: Int64 = 0
+    """Time in ms since the epoch when this record was written."""
     remote_partition_delete_state: Int8 = 0
+    """0 DELETE_PARTITION_MARKED, 1 DELETE_PARTITION_STARTED, 2 DELETE_PARTITION_FINISHED."""

@@ -1,7 +1,4 @@
-"""RenewDelegationToken (api 39): extend a delegation token.
-
-Made by KIP-48.
-"""
+"""RenewDelegationToken (API 39): extend a delegation token before it expires (KIP-48)."""
 
 from __future__ import annotations
 
@@ -11,13 +8,29 @@ from ottla.wire.codec.schema import Bytes, Int16, Int32, Int64, Message, Message
 
 
 class RenewDelegationTokenRequest(Message):
+    """Request of the owner or a renewer to extend a delegation token."""
+
     SPEC: ClassVar[MessageSpec] = request(39, "1-2", "2+", "broker controller")
+    """Version 2 is flexible. Version 0 was removed in Apache Kafka 4.0."""
     hmac: Bytes = b""
+    """Secret of the token, which identifies it."""
     renew_period_ms: Int64 = 0
+    """Time in ms from now until the token expires, at most `delegation.token.expiry.time.ms`; 0 or negative for this
+    limit. The longest lifetime of the token limits it as well.
+    """
 
 
 class RenewDelegationTokenResponse(Message):
+    """New expiry time of the token."""
+
     SPEC: ClassVar[MessageSpec] = response(39, "1-2", "2+")
     error_code: Int16 = 0
+    """0, or DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH (neither owner nor
+    renewer), DELEGATION_TOKEN_AUTH_DISABLED, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+    """
     expiry_timestamp_ms: Int64 = 0
+    """Time in ms since the epoch when the token expires."""
     throttle_time_ms: Int32 = 0
+    """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
+    none is.
+    """
