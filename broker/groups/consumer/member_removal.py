@@ -100,7 +100,7 @@ def _remove_members(
 def on_timer(groups: ConsumerGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:
     """A member's time is over: for its session, or for what it should have done."""
     if key[0] == "consumer-regex":
-        # lazy: 5.1 ms, 277 kB
+        # lazy: 3.1 ms, 152 kB
         from ottla.broker.groups.consumer.regex_subscriptions import continue_search
 
         return continue_search(groups, key[1], now_ms)
