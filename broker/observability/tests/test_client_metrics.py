@@ -29,9 +29,8 @@ from ottla.wire.messages import metadata_records
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
 from ottla.wire.record_batch.compression import CompressionType, compress
 
-ID = bytes(range(16))
+ID, MOST = bytes(range(16)), 1 << 20
 WHO = {"client_id": "app", "client_software_name": "apache-kafka-java", "client_source_address": "10.0.0.9"}
-MOST = 1 << 20
 
 
 class TelemetryClock:
