@@ -1,4 +1,4 @@
-"""What several commands share: the connection option, output as text or JSON, and one-line errors."""
+"""What several commands share: the connection options, output as text or JSON, and what names of a cluster mean."""
 
 from __future__ import annotations
 
@@ -9,117 +9,217 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from ottla.cli.arguments import bootstrap_servers
+from ottla.cli.errors import CommandFailed, error_text, os_error_text, raise_for_error, raise_for_topic
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.env.log_escaping import escape
 from ottla.runtime import blocking_env
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+from ottla.wire.errors import ProtocolError, WireError
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.metadata import MetadataResponseTopic
 
 T = TypeVar("T")
 LEADER_MOVE_TIMEOUT_MS = 30_000
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
+BOOTSTRAP_SETTING = "bootstrap.servers"
 CONFIG_VARIABLE = "OTTLA_COMMAND_CONFIG"
+RESOURCE_TOPIC = 2
+"""Type of a topic in requests about configurations."""
 
 
-class CommandFailed(Exception):
-    """The command could not do what it was asked to; the message is one line for the user."""
-
-
-def command_parser(name: str, text: str) -> argparse.ArgumentParser:
-    """A parser whose description keeps its lines."""
-    return argparse.ArgumentParser(
-        f"ottla {name}", description=text, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-
-
-def add_connection(parser: argparse.ArgumentParser) -> None:
-    """``--bootstrap``, ``--command-config`` and ``-o json``."""
+def add_connection(parser: argparse.ArgumentParser, output: str = "format of the output (default: text)") -> None:
+    """Add ``--bootstrap``, ``--command-config`` and ``-o json``."""
+    parser.set_defaults(needs_utf8=True)
     parser.add_argument(
         "-b",
         "--bootstrap",
         "--bootstrap-server",
         metavar="HOST:PORT",
-        default=os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP),
-        help=f"a broker of the cluster, any Kafka (default ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP})",
+        type=bootstrap_servers,
+        help=f"brokers of any Kafka cluster, with commas between (default: {BOOTSTRAP_SETTING} of --command-config, "
+        f"else ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP})",
     )
     parser.add_argument(
         "--command-config",
         metavar="FILE",
-        default=os.environ.get(CONFIG_VARIABLE),
-        help=f"settings of a client as Kafka's tools take them: sasl.*, ssl.* (default ${CONFIG_VARIABLE})",
+        help=f"client settings as Kafka's tools take them: {BOOTSTRAP_SETTING}, sasl.*, ssl.* "
+        f"(default: ${CONFIG_VARIABLE})",
     )
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help=output)
 
 
-def print_output(rows: Sequence[dict[str, Any]], output: str) -> None:
-    """Print rows as a table or as JSON."""
+def format_value(value: Any) -> str:
+    """Return a cell of a table: ``-`` for nothing, ``true`` and ``false``, and text without control characters."""
+    if value is None:
+        return "-"
+    return escape(str(value).lower() if isinstance(value, bool) else str(value))
+
+
+def print_output(rows: Sequence[dict[str, Any]], output: str, nothing: str = "") -> None:
+    """Print rows as a table or as JSON.
+
+    Args:
+        rows: dictionaries with the same keys.
+        output: ``text`` or ``json``.
+        nothing: printed on standard error instead of an empty table, such as ``no topics``.
+    """
     if output == "json":
         print(json.dumps(list(rows), indent=2))
         return
     if not rows:
+        if nothing:
+            sys.stdout.flush()
+            print(nothing, file=sys.stderr)
         return
     heads = list(rows[0])
-    table = [heads, *([escape(str(row[h])) for h in heads] for row in rows)]
+    table = [heads, *([format_value(row[h]) for h in heads] for row in rows)]
     widths = [max(len(line[i]) for line in table) for i in range(len(heads))]
     for line in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def raise_for_error(code: int, message: str | None, what: str) -> None:
-    """Raise Failed for an error code in an answer."""
-    if code:
-        raise CommandFailed(f"{what}: {message or ErrorCode(code).text}")
-
-
-def load_connection_security(path: str | None) -> ConnectionSecurity:
-    """What a file of client settings says of how a cluster is reached.
+def read_client_config(path: str | None) -> dict[str, str]:
+    """Return the client settings of a file; none without a file.
 
     Raises:
-        Failed: it cannot be read, or says what cannot be.
+        CommandFailed: it cannot be read.
     """
-    if path is None:
-        return NO_SECURITY
+    if not path:
+        return {}
     # lazy: 4.2 ms, 139 kB: most clusters require no security settings
-    from ottla.client.security_config import InvalidSecurityConfig, parse_connection_security
     from ottla.log.java_properties import MalformedProperties, load_settings
 
     try:
         with open(path, "rb") as file:
-            return parse_connection_security(load_settings(file.read()))
+            return load_settings(file.read())
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror}") from None
-    except (InvalidSecurityConfig, MalformedProperties) as error:
+    except MalformedProperties as error:
         raise CommandFailed(f"{path}: {error}") from None
 
 
-def run_with_client(bootstrap: str, work: Callable[[ClusterClient], Awaitable[None]], config: str | None = None) -> int:
-    """Run something over a connection; gives the exit status. ``config``: a file that says how it is reached."""
+def load_connection_security(path: str | None) -> ConnectionSecurity:
+    """Return TLS and SASL settings of a file of client settings.
+
+    Raises:
+        CommandFailed: it cannot be read, or has contradicting or unknown values.
+    """
+    settings = read_client_config(path)
+    if not settings:
+        return NO_SECURITY
+    # lazy: 4.2 ms, 139 kB: most clusters require no security settings
+    from ottla.client.security_config import InvalidSecurityConfig, parse_connection_security
+
+    try:
+        return parse_connection_security(settings)
+    except OSError as error:
+        raise CommandFailed(f"{path}: {os_error_text(error)}") from None
+    except InvalidSecurityConfig as error:
+        raise CommandFailed(f"{path}: {error}") from None
+
+
+def resolve_bootstrap(options: argparse.Namespace) -> str:
+    """Return the addresses a command uses: of its option, of its file, or of the environment.
+
+    Raises:
+        CommandFailed: the file cannot be read, or an address is not HOST:PORT.
+    """
+    if options.bootstrap is not None:
+        return str(options.bootstrap)
+    variable = os.environ.get(BOOTSTRAP_VARIABLE)
+    by_option = read_client_config(options.command_config).get(BOOTSTRAP_SETTING)
+    by_variable = read_client_config(os.environ.get(CONFIG_VARIABLE)).get(BOOTSTRAP_SETTING) if not variable else None
+    for source, text in (
+        (options.command_config, by_option),
+        (BOOTSTRAP_VARIABLE, variable),
+        (CONFIG_VARIABLE, by_variable),
+    ):
+        if text:
+            try:
+                return bootstrap_servers(text)
+            except argparse.ArgumentTypeError as error:
+                raise CommandFailed(f"{source}: {error}") from None
+    return DEFAULT_BOOTSTRAP
+
+
+def run_with_client(options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[None]]) -> int:
+    """Run something with a client of the cluster that the connection options name.
+
+    Returns:
+        The exit status: 0, 1 with one line on standard error, or 130 after an interrupt.
+    """
+    bootstrap, access = "", NO_SECURITY
 
     async def main() -> None:
-        way = load_connection_security(config or os.environ.get(CONFIG_VARIABLE))
-        client = ClusterClient(blocking_env.BlockingEnv(), bootstrap, timeout_s=30, access=way)
+        client = ClusterClient(blocking_env.BlockingEnv(), bootstrap, timeout_s=30, access=access)
         try:
             await work(client)
         finally:
             client.close()
 
     try:
+        bootstrap = resolve_bootstrap(options)
+        access = load_connection_security(options.command_config or os.environ.get(CONFIG_VARIABLE))
         blocking_env.run_blocking(main())
     except KeyboardInterrupt:
         return 130
-    except (CommandFailed, ProtocolError, WireError) as error:
-        print(f"ottla: {escape(str(error))}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        return 1  # whoever read our output has gone
-    except (OSError, ValueError) as error:
-        print(f"ottla: {bootstrap}: {error}", file=sys.stderr)
+    except (CommandFailed, ProtocolError, WireError, OSError, ValueError) as error:
+        sys.stdout.flush()
+        text = error_text(error, bootstrap, secured=access is not NO_SECURITY)
+        print(f"ottla: {escape(text)}", file=sys.stderr)
         return 1
     return 0
+
+
+def read_secret(path: str) -> str:
+    """Return the first line of a file, or of standard input for ``-``.
+
+    Raises:
+        CommandFailed: it cannot be read, or is not UTF-8.
+    """
+    try:
+        if path == "-":
+            return sys.stdin.readline().rstrip("\n")
+        with open(path, encoding="utf-8") as file:
+            return file.readline().rstrip("\n")
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror}") from None
+    except UnicodeError:
+        raise CommandFailed(f"{path}: not UTF-8") from None
+
+
+# ---------------------------------------------------------------------- what is named exists
+
+
+async def require_topic(client: ClusterClient, name: str) -> MetadataResponseTopic:
+    """Return a topic's metadata.
+
+    Raises:
+        CommandFailed: it does not exist, or may not be described.
+    """
+    topic = (await client.metadata([name])).topics[0]
+    raise_for_topic(topic.error_code, None, name)
+    return topic
+
+
+def require_partition(topic: str, numbers: Iterable[int], wanted: int) -> None:
+    """Check that a topic has a partition.
+
+    Raises:
+        CommandFailed: it has not.
+    """
+    there = sorted(numbers)
+    if wanted not in there:
+        raise CommandFailed(f"partition {wanted} of topic {topic} does not exist (it has 0 to {there[-1]})")
+
+
+def unknown_group(group_id: str) -> CommandFailed:
+    """Return the error for a group that does not exist."""
+    return CommandFailed(f"group {group_id} does not exist")
 
 
 async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -> tuple[int, Channel]:
@@ -178,7 +278,7 @@ def parse_key_values(items: Iterable[str]) -> dict[str, str]:
     out = {}
     for item in items:
         key, separator, value = item.partition("=")
-        if not separator:
-            raise CommandFailed(f"{item}: write KEY=VALUE")
+        if not separator or not key:
+            raise CommandFailed(f"KEY=VALUE expected: {item}")
         out[key] = value
     return out

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
-from typing import Any
+from typing import TextIO, cast
 
 from ottla import __version__
-from ottla.cli.terminal import EscapingOutput
+from ottla.cli.arguments import suggestion
+from ottla.cli.terminal import EscapingOutput, OutputFailed, StandardOutput
 
 COMMANDS = {
     "serve": "run one node, broker and controller in one",
@@ -31,8 +34,6 @@ COMMANDS = {
     "log": "say what recovery would make of a data directory",
     "decode": "print a frame or file field by field, beside its bytes",
 }
-_RAW = ("consume",)
-"""Commands whose output is not escaped: records are printed as they are."""
 
 
 def usage() -> str:
@@ -47,7 +48,7 @@ def usage() -> str:
             "commands:",
             *lines,
             "",
-            "ottla COMMAND --help tells more about each.",
+            "`ottla help COMMAND` shows the options of each.",
         ]
     )
 
@@ -55,24 +56,39 @@ def usage() -> str:
 def main(argv: list[str] | None = None) -> int:
     """Run a command; gives the exit status: 0 done, 1 failed while running, 2 wrong use."""
     arguments = sys.argv[1:] if argv is None else argv
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    stream = sys.stdout
+    out, errors = StandardOutput(stream), EscapingOutput(sys.stderr or io.StringIO())
+    try:
+        with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", errors)):
+            try:
+                return _run(arguments)
+            finally:
+                out.flush()
+    except OutputFailed as error:
+        if stream is sys.__stdout__ and stream is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # what is buffered would fail again at exit
+        if error.reason is not None:
+            print(f"ottla: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(arguments: list[str]) -> int:
+    """Run a command, or print what the overview and the version are."""
+    if arguments[:1] == ["help"] and arguments[1:]:
+        arguments = [*arguments[1:], "--help"]
+    name = arguments[0] if arguments else ""
+    if name in ("", "-h", "--help", "help"):
         print(usage())
         return 0 if arguments else 2
-    if arguments[0] == "--version":
+    if name in ("--version", "version"):
         print(f"ottla {__version__} (speaks Apache Kafka 4.3.1)")
         return 0
-    name = arguments[0]
     if name not in COMMANDS:
-        print(f"ottla: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"ottla: no command {name}{suggestion(name, COMMANDS)} (ottla --help)", file=sys.stderr)
         return 2
     # lazy: 41.6 ms, 2319 kB: all of them; each process runs one
     run: Callable[[list[str]], int] = import_module(f"ottla.cli.commands.{name.replace('-', '_')}").run
-    if name in _RAW:
-        return run(arguments[1:])
-    out: Any = EscapingOutput(sys.stdout)
-    errors: Any = EscapingOutput(sys.stderr)
-    with redirect_stdout(out), redirect_stderr(errors):
-        return run(arguments[1:])
+    return run(arguments[1:])
 
 
 if __name__ == "__main__":

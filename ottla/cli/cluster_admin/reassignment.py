@@ -11,7 +11,9 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
-from ottla.cli.common import CommandFailed, add_connection, print_output, raise_for_error
+from ottla.cli.arguments import MAX_INT32, MAX_INT64, integer, parse_integer
+from ottla.cli.common import add_connection, print_output, require_partition
+from ottla.cli.errors import CommandFailed, error_text, raise_for_error
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.partitions.reassignment_plan import PlannedPartition, PlannedReassignment, drain, rebalance
 from ottla.jobs.job import run_to_end
@@ -19,16 +21,18 @@ from ottla.runtime import blocking_env
 from ottla.tools.reassignment_throttle import throttle_configs, throttle_removals
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import alter_partition_reassignments as ar
+from ottla.wire.messages import describe_cluster as dc
 from ottla.wire.messages import elect_leaders as el
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_partition_reassignments as lr
 
 TIMEOUT_MS = 30_000
 CONCURRENT_MOVES = 50
+ELECTED = "elected"
 POLL_INTERVAL_S = 0.5
 _TEXTS = {
-    "elect": "let the first replica of each partition lead, where it is in sync",
-    "reassign": "show the moves that are under way; begin, change or give up some",
+    "elect": "elect the preferred leader of each partition, if it is in sync",
+    "reassign": "show reassignments in progress; begin, change or cancel some",
     "drain": "move everything off a broker, so that it can be removed",
     "rebalance": "spread replicas and leaders evenly over all live brokers",
 }
@@ -55,31 +59,38 @@ def add_verbs(verbs: Any) -> None:
         if name == "elect":
             verb.add_argument("partitions", nargs="*", metavar="TOPIC:PARTITION", help="only these (default: all)")
             verb.add_argument(
-                "--unclean", action="store_true", help="whoever lives leads what nobody leads: it may lose records"
+                "--unclean",
+                action="store_true",
+                help="elect a live out-of-sync replica for partitions without a leader; may lose records",
             )
         elif name == "reassign":
             verb.add_argument(
-                "moves", nargs="*", metavar="TOPIC:PARTITION=ID,ID,...", help="the replicas it shall have"
+                "moves", nargs="*", metavar="TOPIC:PARTITION=ID,ID,...", help="replicas the partition is to have"
             )
-            verb.add_argument("--cancel", action="append", default=[], metavar="TOPIC:PARTITION", help="give a move up")
+            verb.add_argument(
+                "--cancel", action="append", default=[], metavar="TOPIC:PARTITION", help="cancel a reassignment"
+            )
         else:
             if name == "drain":
-                verb.add_argument("broker", type=int, help="its node id")
+                verb.add_argument("broker", type=integer(0), help="node id of the broker")
             add_throttle_options(verb)
 
 
 def add_throttle_options(verb: argparse.ArgumentParser) -> None:
     """How moves are made: not at all, so many at a time, so fast."""
-    verb.add_argument("--dry-run", action="store_true", help="only show what would move")
+    verb.add_argument("--dry-run", action="store_true", help="show what would move, and change nothing")
     verb.add_argument(
         "--at-once",
-        type=int,
+        type=integer(1),
         default=CONCURRENT_MOVES,
         metavar="N",
-        help=f"so many partitions (default {CONCURRENT_MOVES})",
+        help=f"number of partitions that move at a time (default {CONCURRENT_MOVES})",
     )
     verb.add_argument(
-        "--throttle", type=int, metavar="BYTES", help="so many bytes a second on each broker (default: no limit)"
+        "--throttle",
+        type=integer(1, MAX_INT64),
+        metavar="BYTES",
+        help="so many bytes a second on each broker (default: no limit)",
     )
 
 
@@ -90,9 +101,10 @@ def parse_partition(text: str) -> PlannedPartition:
         Failed: it is something else.
     """
     topic, colon, number = text.rpartition(":")
-    if not (colon and topic and number.isdigit()):
-        raise CommandFailed(f"{text}: write TOPIC:PARTITION")
-    return topic, int(number)
+    value = parse_integer(number)
+    if not (colon and topic) or value is None or not 0 <= value <= MAX_INT32:
+        raise CommandFailed(f"TOPIC:PARTITION expected: {text}")
+    return topic, value
 
 
 def parse_reassignment(text: str) -> PlannedReassignment:
@@ -102,10 +114,10 @@ def parse_reassignment(text: str) -> PlannedReassignment:
         Failed: it is something else.
     """
     at, equals, ids = text.partition("=")
-    words = ids.split(",")
-    if not equals or not all(word.isdigit() for word in words):
-        raise CommandFailed(f"{text}: write TOPIC:PARTITION=ID,ID,...")
-    return PlannedReassignment(parse_partition(at), tuple(int(word) for word in words))
+    replicas = [value for value in map(parse_integer, ids.split(",")) if value is not None and 0 <= value <= MAX_INT32]
+    if not equals or len(replicas) != len(ids.split(",")):
+        raise CommandFailed(f"TOPIC:PARTITION=ID,ID,... expected: {text}")
+    return PlannedReassignment(parse_partition(at), tuple(replicas))
 
 
 def _by_topic(partitions: Iterable[PlannedPartition]) -> dict[str, list[int]]:
@@ -113,6 +125,14 @@ def _by_topic(partitions: Iterable[PlannedPartition]) -> dict[str, list[int]]:
     for topic, number in partitions:
         out.setdefault(topic, []).append(number)
     return out
+
+
+def _election_result(code: int) -> str:
+    """Return ``elected``, or the name of the error in small letters."""
+    try:
+        return ErrorCode(code).name.lower() if code else ELECTED
+    except ValueError:
+        return f"error {code}"
 
 
 async def _elect_in(
@@ -125,7 +145,7 @@ async def _elect_in(
     answer = await client.call(el.ElectLeadersRequest(kind, named, TIMEOUT_MS))
     raise_for_error(answer.error_code, None, "elect")
     return [
-        {"topic": topic.topic, "partition": row.partition_id, "result": ErrorCode(row.error_code).name.lower()}
+        {"topic": topic.topic, "partition": row.partition_id, "result": _election_result(row.error_code)}
         for topic in answer.replica_election_results
         for row in topic.partition_result
         if row.error_code != ErrorCode.ELECTION_NOT_NEEDED
@@ -134,7 +154,29 @@ async def _elect_in(
 
 async def _elect(client: ReassignmentClient, options: argparse.Namespace) -> None:
     wanted = [parse_partition(text) for text in options.partitions] or None
-    print_output(await _elect_in(client, int(options.unclean), wanted), options.output)
+    if wanted is not None:
+        there = await _live_brokers_and_replicas(client, moving=True)
+        _require_partitions(there[1], wanted)
+    rows = await _elect_in(client, int(options.unclean), wanted)
+    print_output(rows, options.output, "no elections needed")
+    failed = [row for row in rows if row["result"] != ELECTED]
+    if failed:
+        at = f"{failed[0]['topic']}:{failed[0]['partition']}: {failed[0]['result']}"
+        raise CommandFailed(f"{len(failed)} of {len(rows)} elections failed: {at}")
+
+
+def _require_partitions(there: Collection[PlannedPartition], wanted: Iterable[PlannedPartition]) -> None:
+    """Check that partitions exist.
+
+    Raises:
+        CommandFailed: one does not.
+    """
+    for topic, number in wanted:
+        if (topic, number) not in there:
+            numbers = [n for name, n in there if name == topic]
+            if not numbers:
+                raise CommandFailed(f"topic {topic} does not exist")
+            require_partition(topic, numbers, number)
 
 
 async def _ongoing_reassignments(client: ReassignmentClient) -> dict[PlannedPartition, lr.OngoingPartitionReassignment]:
@@ -161,6 +203,10 @@ async def _reassign(client: ReassignmentClient, options: argparse.Namespace) -> 
     moves: list[tuple[PlannedPartition, list[int] | None]] = [(parse_partition(text), None) for text in options.cancel]
     moves += [(change.partition, list(change.replicas)) for change in map(parse_reassignment, options.moves)]
     if moves:
+        brokers, there = await _live_brokers_and_replicas(client, moving=True)
+        _require_partitions(there, [at for at, _ in moves])
+        for broker in sorted({i for _, replicas in moves for i in replicas or ()}):
+            await _require_broker(client, {*brokers, *(i for replicas in there.values() for i in replicas)}, broker)
         await _request_reassignments(client, moves)
     rows = [
         {
@@ -172,25 +218,43 @@ async def _reassign(client: ReassignmentClient, options: argparse.Namespace) -> 
         }
         for (topic, number), p in sorted((await _ongoing_reassignments(client)).items())
     ]
-    print_output(rows, options.output)
+    print_output(rows, options.output, "no reassignments in progress")
+
+
+async def _require_broker(client: ReassignmentClient, seen: Collection[int], wanted: int) -> None:
+    """Check that a broker is registered, alive or not.
+
+    Raises:
+        CommandFailed: it is not.
+    """
+    if wanted in seen:
+        return
+    answer = await client.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
+    raise_for_error(answer.error_code, answer.error_message, "the cluster")
+    known = sorted(broker.broker_id for broker in answer.brokers)
+    if wanted not in known:
+        raise CommandFailed(f"broker {wanted} does not exist (brokers: {', '.join(map(str, known))})")
 
 
 async def _live_brokers_and_replicas(
-    client: ReassignmentClient,
+    client: ReassignmentClient, *, moving: bool = False
 ) -> tuple[dict[int, str | None], dict[PlannedPartition, list[int]]]:
-    """Live brokers with their racks, and the replicas of all partitions that do not move already."""
-    answer, moving = await client.metadata(None), await _ongoing_reassignments(client)
+    """Live brokers with their racks, and the replicas of all partitions, or of those that do not move already."""
+    answer = await client.metadata(None)
+    left_out = set() if moving else set(await _ongoing_reassignments(client))
     partitions = {
         (topic.name or "", p.partition_index): list(p.replica_nodes)
         for topic in answer.topics
         for p in topic.partitions
-        if (topic.name, p.partition_index) not in moving
+        if (topic.name or "", p.partition_index) not in left_out
     }
     return {b.node_id: b.rack for b in answer.brokers}, partitions
 
 
 async def _drain(client: ReassignmentClient, options: argparse.Namespace) -> None:
     racks, partitions = await _live_brokers_and_replicas(client)
+    seen = {*racks, *(i for replicas in partitions.values() for i in replicas)}
+    await _require_broker(client, seen, options.broker)
     moves, stuck = run_to_end(drain(racks, partitions, [options.broker]))
     await _execute_plan(client, options, partitions, moves)
     if stuck:
@@ -215,7 +279,7 @@ async def _execute_plan(
             {"topic": m.partition[0], "partition": m.partition[1], "from": before[m.partition], "to": list(m.replicas)}
             for m in moves
         ]
-        print_output(rows, options.output)
+        print_output(rows, options.output, "nothing to move")
         return
     await reassign(client, options, before, moves)
     print_output([{"moved": len(moves)}], options.output)
@@ -268,7 +332,10 @@ async def _set(client: ReassignmentClient, rows: list[ia.AlterConfigsResource]) 
                 broker = await client.broker(int(row.resource_name))
                 answers.append(await broker.call(ia.IncrementalAlterConfigsRequest([row])))
             except (OSError, ProtocolError) as error:  # a broker that is down neither leads nor fetches
-                print(f"throttle of broker {row.resource_name} is not changed: {error}", file=sys.stderr)
+                print(
+                    f"throttle of broker {row.resource_name} is not changed: {error_text(error, row.resource_name)}",
+                    file=sys.stderr,
+                )
     for row in (row for answer in answers for row in answer.responses):
         raise_for_error(row.error_code, row.error_message, f"throttle {row.resource_name}")
 

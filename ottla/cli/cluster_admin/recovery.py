@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import Any
 
+from ottla.cli.errors import failure_text
+
 TEXT = """Make one controller's directory a quorum of its own, where most of the others are gone for good.
 
 The node must not run. Without --yes it only says what would be lost. Where several controllers are left, take the one
@@ -103,5 +105,5 @@ def run(options: argparse.Namespace) -> int:
         WireError,
         OSError,
     ) as error:
-        print(f"ottla cluster: {error}", file=sys.stderr)
+        print(f"ottla cluster: {failure_text(error)}", file=sys.stderr)
         return 2 if isinstance(error, ConfigException) else 1

@@ -10,8 +10,10 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
+from ottla.cli.arguments import integer, seconds
 from ottla.cli.cluster_admin import reassignment
-from ottla.cli.common import CommandFailed, add_connection, print_output, raise_for_error
+from ottla.cli.common import add_connection, print_output
+from ottla.cli.errors import CommandFailed, raise_for_error
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.partitions.reassignment_plan import PlannedPartition, PlannedReassignment, drain
 from ottla.jobs.job import run_to_end
@@ -44,13 +46,13 @@ def add_verb(verbs: Any) -> None:
     """Add the parser to the subparsers of ``ottla cluster``."""
     verb = verbs.add_parser("remove", help=TEXT, description=TEXT)
     add_connection(verb)
-    verb.add_argument("nodes", type=int, nargs="+", metavar="NODE", help="node ids: those that leave together")
+    verb.add_argument("nodes", type=integer(0), nargs="+", metavar="NODE", help="node ids: those that leave together")
     reassignment.add_throttle_options(verb)
     verb.add_argument(
         "--fewer-copies", action="store_true", help="what has no other broker to go to has one replica less after it"
     )
     verb.add_argument(
-        "--wait", type=float, default=WAIT_S, metavar="SECONDS", help=f"for nodes to be stopped (default {WAIT_S})"
+        "--wait", type=seconds, default=WAIT_S, metavar="SECONDS", help=f"for nodes to be stopped (default {WAIT_S})"
     )
 
 

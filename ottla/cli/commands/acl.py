@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.cli.common import (
-    CommandFailed,
-    add_connection,
-    command_parser,
-    print_output,
-    raise_for_error,
-    run_with_client,
-)
+from ottla.cli.arguments import command_parser
+from ottla.cli.common import add_connection, print_output, run_with_client
+from ottla.cli.errors import CommandFailed, raise_for_error
 from ottla.client.cluster_client import ClusterClient
 from ottla.controller.metadata.acl import (
     CLUSTER_NAME,
@@ -156,7 +151,7 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
                         *at, a.principal, a.host, AclOperation(a.operation), AclPermissionType(a.permission_type)
                     )
                 )
-    print_output([_row(acl) for acl in sorted(found)], options.output)
+    print_output([_row(acl) for acl in sorted(found)], options.output, "no ACLs")
 
 
 async def _add(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -181,6 +176,8 @@ async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
             gone.add(
                 StandardAcl(*at, a.principal, a.host, AclOperation(a.operation), AclPermissionType(a.permission_type))
             )
+    if not gone:
+        raise CommandFailed("no ACL matches")
     print_output([_row(acl) for acl in sorted(gone)], options.output)
 
 
@@ -190,6 +187,4 @@ VERBS = {"list": _list, "add": _add, "remove": _remove}
 def run(arguments: list[str]) -> int:
     """Run a verb; gives the exit status."""
     options = _parser().parse_args(arguments)
-    return run_with_client(
-        options.bootstrap, lambda client: VERBS[options.verb](client, options), options.command_config
-    )
+    return run_with_client(options, lambda client: VERBS[options.verb](client, options))

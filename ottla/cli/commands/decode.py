@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from ottla.cli.common import command_parser
+from ottla.cli.arguments import command_parser, suggestion
+from ottla.cli.errors import failure_text
 from ottla.log.file_dump import file_spans
 from ottla.wire import field_dump
 from ottla.wire.api_keys import ApiKey, request_class, response_class
@@ -26,13 +27,20 @@ examples:
 """
 
 
+APIS = [key.name for key in ApiKey]
+
+
 def _bytes(text: str) -> bytes:
     if os.path.exists(text):
         with open(text, "rb") as file:
             return file.read()
     if text == "-":
         text = sys.stdin.read()
-    return bytes.fromhex("".join(text.split()))
+    try:
+        return bytes.fromhex("".join(text.split()))
+    except ValueError:
+        shown = text if len(text) <= 40 else f"{text[:40]}..."
+        raise WireError(f"neither a file nor hex digits: {shown.strip()}") from None
 
 
 def _is_text_file(what: str) -> bool:
@@ -47,7 +55,7 @@ def _api(text: str) -> tuple[ApiKey, int]:
     try:
         return ApiKey[name.upper()], int(version)
     except (KeyError, ValueError):
-        raise WireError(f"{text!r}: write API:VERSION, such as FETCH:12") from None
+        raise WireError(f"API:VERSION expected, such as FETCH:12: {text}{suggestion(name.upper(), APIS)}") from None
 
 
 def _names_api(text: str) -> bool:
@@ -75,7 +83,7 @@ def run(arguments: list[str]) -> int:
             _print_source(*_api(options.source), explained=options.explain)
             return 0
         if options.what is None:
-            parser.error("what shall be decoded?")
+            parser.error("the following arguments are required: what")
         if options.explain and _names_api(options.what):
             key, version = _api(options.what)
             for cls in (request_class(key), response_class(key)):
@@ -98,6 +106,6 @@ def run(arguments: list[str]) -> int:
         for line in field_dump.format_spans(spans, raw, explainer=explainer):
             print(line)
     except (WireError, ValueError, OSError) as error:
-        print(f"ottla decode: {error}", file=sys.stderr)
+        print(f"ottla decode: {failure_text(error)}", file=sys.stderr)
         return 1
     return 0

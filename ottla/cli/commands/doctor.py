@@ -7,7 +7,8 @@ import os
 import sys
 
 from ottla.broker.config.node_config import settings_from_environment
-from ottla.cli.common import command_parser, print_output
+from ottla.cli.arguments import command_parser
+from ottla.cli.common import print_output
 from ottla.log.java_properties import MalformedProperties, Property
 from ottla.tools.doctor import WRONG, ConfigFinding, diagnose, parse_settings
 from ottla.tools.file_permissions import diagnose_directory, diagnose_files
@@ -38,7 +39,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
     options = parser.parse_args(arguments)
     if (options.file is None) == (not options.env):
-        parser.error("name a file, or --env")
+        parser.error("a file or --env expected, one of them")
     lines, name = [], "environment"
     if options.file is not None and os.path.isdir(options.file):
         return _print(diagnose_directory(options.file), options, options.file, 0)
@@ -50,7 +51,8 @@ def run(arguments: list[str]) -> int:
             with open(name, "rb") as file:
                 lines = parse_settings(file.read())
         except (OSError, MalformedProperties) as error:
-            print(f"ottla doctor: {name}: {error}", file=sys.stderr)
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            print(f"ottla doctor: {name}: {reason}", file=sys.stderr)
             return 2
     findings = [*diagnose(lines), *diagnose_files(lines, options.file)]
     return _print(findings, options, name, len(lines))

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from ottla.cli.common import command_parser
+from ottla.cli.arguments import command_parser
 from ottla.env.log_escaping import escape
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.runtime.real_disk import RealDisk
@@ -30,7 +30,9 @@ def _verify(paths: list[str]) -> int:
     for path in paths:
         try:
             found = list(find_problems(RealDisk(), os.path.abspath(path)))
-        except (ValueError, OSError) as error:
+        except OSError as error:
+            found = [error.strerror or str(error)]
+        except ValueError as error:
             found = [str(error)]
         for text in found:
             status = 1
@@ -50,10 +52,12 @@ def run(arguments: list[str]) -> int:
     if options.verify:
         return _verify(options.file)
     for path in options.file:
-        if options.output == "text":
-            print(path)
+        is_named = options.output == "json"
         try:
             for row in dump_file(RealDisk(), os.path.abspath(path), deep=not options.shallow):
+                if not is_named:
+                    print(path)
+                    is_named = True
                 if options.output == "json":
                     print(json.dumps(row))
                 else:
@@ -61,8 +65,7 @@ def run(arguments: list[str]) -> int:
                     indent = "    " if kind == "record" else "  "
                     print(f"{indent}{kind} " + " ".join(f"{k}={escape(str(v))}" for k, v in row.items()))
         except (CorruptFile, WireError, ValueError, OSError) as error:
-            print(f"ottla dump: {path}: {error}", file=sys.stderr)
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            print(f"ottla dump: {path}: {reason}", file=sys.stderr)
             status = 1
-        except BrokenPipeError:
-            return 0
     return status

@@ -10,7 +10,8 @@ from ottla.broker.config import listener_config
 from ottla.broker.config.listener_config import ConfigException
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.config.startup_checks import check_startup_values
-from ottla.cli.common import command_parser
+from ottla.cli.arguments import command_parser
+from ottla.cli.errors import failure_text
 from ottla.cli.node_setup.settings import add_settings, configure, read_settings
 from ottla.controller.bootstrap_features import InvalidFeatureLevel, bootstrap_feature_levels
 from ottla.controller.storage_formatter import (
@@ -150,7 +151,7 @@ def run(arguments: list[str]) -> int:
     try:
         said = _format(parser().parse_args(arguments))
     except (ConfigException, InvalidFeatureLevel, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError) as error:
-        print(f"ottla format: {error}", file=sys.stderr)
+        print(f"ottla format: {failure_text(error)}", file=sys.stderr)
         return 2 if isinstance(error, ConfigException) else 1
     print("\n".join(said) if said else "All of the log directories are already formatted.")
     return 0

@@ -6,15 +6,9 @@ import argparse
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from ottla.cli.common import (
-    CommandFailed,
-    add_connection,
-    command_parser,
-    connect_to_coordinator,
-    print_output,
-    raise_for_error,
-    run_with_client,
-)
+from ottla.cli.arguments import command_parser, names
+from ottla.cli.common import add_connection, connect_to_coordinator, print_output, run_with_client, unknown_group
+from ottla.cli.errors import CommandFailed, code_text, raise_for_error
 from ottla.cli.group_admin import description as gs
 from ottla.cli.group_admin import reset as gr
 from ottla.cli.group_admin.offsets import format_table, resolve_partitions
@@ -48,6 +42,14 @@ examples:
 """
 
 
+TYPES = (gs.CLASSIC, gs.CONSUMER, gs.SHARE, gs.STREAMS)
+STATES = (
+    *("Assigning", "CompletingRebalance", "Dead", "Empty", "NotReady", "PreparingRebalance", "Reconciling"),
+    *("Stable", "Unknown"),
+)
+"""Source: ``GroupState.java`` (apache/kafka 4.3.1)."""
+
+
 def _parser() -> argparse.ArgumentParser:
     out = command_parser("group", TEXT)
     verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -61,8 +63,10 @@ def _parser() -> argparse.ArgumentParser:
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
         if name == "list":
-            verb.add_argument("--type", metavar="TYPES", help="only these: classic, consumer, share, streams")
-            verb.add_argument("--state", metavar="STATES", help="only those in these states: stable,empty, say")
+            text = f"only groups of these types, with commas between: {', '.join(TYPES)}"
+            verb.add_argument("--type", type=names("group type", TYPES), metavar="TYPES", help=text)
+            text = f"only groups in these states, with commas between: {', '.join(STATES)}"
+            verb.add_argument("--state", type=names("group state", STATES), metavar="STATES", help=text)
             continue
         verb.add_argument("group", nargs=1 if name == "delete-offsets" else "*", help="ids of groups")
         if name != "delete-offsets":
@@ -107,12 +111,13 @@ def _only(rows: Iterable[dict[str, Any]], key: str, said: str | None) -> list[di
 
 
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
-    print_output(_only(_only(await _listed(client), "type", options.type), "state", options.state), options.output)
+    rows = _only(_only(await _listed(client), "type", options.type), "state", options.state)
+    print_output(rows, options.output, "no groups")
 
 
 async def _groups(client: ClusterClient, options: argparse.Namespace) -> list[str]:
     if not options.all and not options.group:
-        raise CommandFailed("name a group, or say --all")
+        raise CommandFailed("group id or --all expected")
     return [row["group"] for row in await _listed(client)] if options.all else list(dict.fromkeys(options.group))
 
 
@@ -125,7 +130,7 @@ async def _each(groups: Iterable[str], work: Callable[[str], Awaitable[None]]) -
         except CommandFailed as error:
             failed.append(str(error))
     if failed:
-        raise CommandFailed("\nottla: ".join(failed))
+        raise CommandFailed("; ".join(failed))
 
 
 # ---------------------------------------------------------------------- describe
@@ -137,8 +142,7 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
     async def one(group_id: str) -> None:
         seen = await gs.describe_group(client, group_id)
         if seen is None:
-            raise_for_error(ErrorCode.GROUP_ID_NOT_FOUND, None, group_id)
-            return
+            raise unknown_group(group_id)
         row = {
             **gs.summarize_group(seen),
             "members": gs.describe_members(seen),
@@ -155,8 +159,8 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
     try:
         await _each(await _groups(client, options), one)
     finally:
-        if options.output == "json":
-            print_output(told, "json")
+        if options.output == "json" or (options.all and not told):
+            print_output(told, options.output, "no groups")
 
 
 def _print(row: dict[str, Any], *, first: bool) -> None:
@@ -201,7 +205,7 @@ async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
         else:
             print_output(rows if options.output == "json" else format_table(rows), options.output)
     if not options.execute and not options.export and options.output == "text" and rows:
-        print("nothing has been changed: say --execute to do it")
+        print("nothing was changed: --execute does it")
 
 
 async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -210,7 +214,9 @@ async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     async def one(group_id: str) -> None:
         seen = await gs.describe_group(client, group_id) if options.internal_topics else None
         answer = await (await connect_to_coordinator(client, group_id)).call(DeleteGroupsRequest([group_id]))
-        raise_for_error(answer.results[0].error_code, None, group_id)
+        if answer.results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            raise unknown_group(group_id)
+        raise_for_error(answer.results[0].error_code, None, f"group {group_id}")
         topics = gr.internal_topics(seen) if seen is not None and seen.group_type == gs.STREAMS else []
         await gr.delete_topics(client, topics)
         gone.append({"group": group_id, "deleted": True, "topics": topics})
@@ -225,8 +231,7 @@ async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) ->
     (group_id,) = options.group
     seen = await gs.describe_group(client, group_id)
     if seen is None:
-        raise_for_error(ErrorCode.GROUP_ID_NOT_FOUND, None, group_id)
-        return
+        raise unknown_group(group_id)
     if seen.group_type == gs.SHARE:
         if any(":" in item for item in options.topic):
             raise CommandFailed(f"{group_id} is a share group: it forgets whole topics only")
@@ -246,10 +251,10 @@ async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) ->
             for topic in answer.topics
             for row in topic.partitions
         ]
-    shown = [{**at, "result": (why or ErrorCode(code).text) if code else "deleted"} for at, code, why in rows]
+    shown = [{**at, "result": code_text(code, why) if code else "deleted"} for at, code, why in rows]
     print_output(sorted(shown, key=lambda row: (row["topic"], row.get("partition", 0))), options.output)
     if any(code for _, code, _ in rows):
-        raise CommandFailed(f"{group_id}: not all of it is deleted")
+        raise CommandFailed(f"group {group_id}: some offsets were not deleted")
 
 
 VERBS = {
@@ -268,4 +273,4 @@ def run(arguments: list[str]) -> int:
     async def work(client: ClusterClient) -> None:
         await VERBS[options.verb](client, options)
 
-    return run_with_client(options.bootstrap, work, options.command_config)
+    return run_with_client(options, work)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from ottla.cli.common import command_parser, print_output
+from ottla.cli.arguments import command_parser
+from ottla.cli.common import print_output
+from ottla.cli.errors import failure_text
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.directory.offline_check import check, repair
 from ottla.runtime.blocking_env import BlockingEnv
@@ -44,6 +46,8 @@ def _check(disk: RealDisk, where: str, *, deep: bool, output: str) -> int:
             rows[-1]["why"] = verdict.recovery_notes
     print_output(rows, output)
     if output == "text":
+        if not bad and not notes:
+            print(f"{len(rows)} partitions checked, nothing wrong", file=sys.stderr)
         for note in notes:
             print(note)
     return int(bad)
@@ -53,6 +57,8 @@ def _repair(disk: RealDisk, where: str) -> int:
     notes = list(repair(disk, where, BlockingEnv().now_ms()))
     for note in notes:
         print(note)
+    if not notes:
+        print("nothing to repair", file=sys.stderr)
     return int(bool(notes))
 
 
@@ -82,5 +88,5 @@ def run(arguments: list[str]) -> int:
             return _check(disk, where, deep=True, output="text")
         return _check(disk, where, deep=not options.headers, output=options.output)
     except (CorruptFile, OSError) as error:
-        print(f"ottla log: {error}", file=sys.stderr)
+        print(f"ottla log: {failure_text(error)}", file=sys.stderr)
         return 2

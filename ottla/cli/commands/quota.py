@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.cli.common import (
-    CommandFailed,
-    add_connection,
-    command_parser,
-    print_output,
-    raise_for_error,
-    run_with_client,
-)
+from ottla.cli.arguments import command_parser, suggestion
+from ottla.cli.common import add_connection, print_output, run_with_client
+from ottla.cli.errors import CommandFailed, raise_for_error
 from ottla.client.cluster_client import ClusterClient
 from ottla.controller.control.client_quotas import (
     CLIENT_ID,
@@ -84,7 +79,7 @@ def _entities(options: argparse.Namespace) -> list[tuple[str, str | None]]:
 def _check(keys: list[str]) -> None:
     for key in keys:
         if key not in KEYS:
-            raise CommandFailed(f"no quota {key!r}; there are {', '.join(KEYS)}")
+            raise CommandFailed(f"unknown quota: {key}{suggestion(key, KEYS)} (choose from {', '.join(KEYS)})")
 
 
 async def _described_quotas(client: ClusterClient, options: argparse.Namespace, *, strict: bool) -> list[dc.EntryData]:
@@ -100,7 +95,7 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
         names = {x.entity_type: ANY if x.entity_name is None else x.entity_name for x in entry.entity}
         whose = {option: names.get(kind, "") for option, kind in _KINDS.items()}
         rows += [{**whose, "quota": value.key, "value": _number(value.value)} for value in entry.values]
-    print_output(sorted(rows, key=lambda row: [str(x) for x in row.values()]), options.output)
+    print_output(sorted(rows, key=lambda row: [str(x) for x in row.values()]), options.output, "no quotas")
 
 
 def _number(value: float) -> float:
@@ -127,9 +122,12 @@ async def _set(client: ClusterClient, options: argparse.Namespace) -> None:
         key, _, text = pair.partition("=")
         _check([key])
         try:
-            ops.append(ac.OpData(key, float(text)))
+            value = float(text)
         except ValueError:
-            raise CommandFailed(f"{pair}: write {key or 'KEY'}=NUMBER") from None
+            raise CommandFailed(f"{key}=NUMBER expected: {pair}") from None
+        if not 0 < value < float("inf"):
+            raise CommandFailed(f"{key} out of range: {text} (a number above 0)")
+        ops.append(ac.OpData(key, value))
     await _alter(client, options, ops)
     for op in ops:
         print(f"{op.key} is {_number(op.value)}")
@@ -154,6 +152,4 @@ VERBS = {"list": _list, "set": _set, "remove": _remove}
 def run(arguments: list[str]) -> int:
     """Run a verb; gives the exit status."""
     options = _parser().parse_args(arguments)
-    return run_with_client(
-        options.bootstrap, lambda client: VERBS[options.verb](client, options), options.command_config
-    )
+    return run_with_client(options, lambda client: VERBS[options.verb](client, options))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.cli.common import command_parser
+from ottla.cli.arguments import command_parser
 from ottla.runtime.system_env import SystemEnv
 from ottla.wire.codec.primitives import uuid_to_string
 

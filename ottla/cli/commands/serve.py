@@ -17,7 +17,9 @@ from ottla.broker.config.listener_config import LOCAL_HOST, ConfigException
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.config.startup_checks import check_startup_values
 from ottla.broker.node import AllLogDirsFailed, Node, StartupRejected
+from ottla.cli.arguments import command_parser, integer
 from ottla.cli.node_setup.settings import add_settings, configure_with_saved_join, read_settings
+from ottla.cli.terminal import OutputFailed
 from ottla.controller.raft.store.metadata_store import IncompatibleQuorum
 from ottla.controller.storage_formatter import StorageFormatError
 from ottla.env.hosts import format_address
@@ -57,12 +59,16 @@ STARTUP_ERRORS = (
 
 def parser() -> argparse.ArgumentParser:
     """The options."""
-    out = argparse.ArgumentParser("ottla serve", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
+    out = command_parser("serve", HELP)
     add_settings(out)
     out.add_argument("--listen", metavar="HOST:PORT", help="address to listen at (default 127.0.0.1:9092)")
     out.add_argument("--join", metavar="HOST:PORT", help="join the cluster of the node that has this address")
     out.add_argument(
-        "--quorum-size", type=int, default=3, metavar="N", help="joining, decide too until N nodes do (default 3)"
+        "--quorum-size",
+        type=integer(1),
+        default=3,
+        metavar="N",
+        help="joining, decide too until N nodes do (default 3)",
     )
     out.add_argument("--cluster-id", metavar="ID", help="id for a new cluster, or the one expected")
     out.add_argument(
@@ -184,6 +190,8 @@ def run(arguments: list[str]) -> int:
         if isinstance(error, AllLogDirsFailed):
             print(f"ottla serve: {error}", file=sys.stderr)
             return 1
+        if isinstance(error, OutputFailed):
+            raise error from None
         if isinstance(error, STARTUP_ERRORS):
             print(f"ottla serve: {_error_message(error)}", file=sys.stderr)
             return 2

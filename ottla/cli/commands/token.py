@@ -9,19 +9,13 @@ from base64 import b64decode, b64encode
 from binascii import Error as BadBase64
 from datetime import UTC, datetime
 
-from ottla.cli.common import (
-    CommandFailed,
-    add_connection,
-    command_parser,
-    print_output,
-    raise_for_error,
-    run_with_client,
-)
+from ottla.cli.arguments import MAX_INT64, command_parser, integer
+from ottla.cli.common import CONFIG_VARIABLE, add_connection, print_output, read_secret, run_with_client
+from ottla.cli.errors import CommandFailed, raise_for_error
 from ottla.client.cluster_client import ClusterClient
 from ottla.log.java_properties import MalformedProperties, dumps_settings, load_settings
 from ottla.runtime.real_disk import open_private
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_delegation_token as cd
 from ottla.wire.messages import describe_delegation_token as dd
 from ottla.wire.messages import expire_delegation_token as ed
@@ -63,7 +57,12 @@ def parser() -> argparse.ArgumentParser:
             verb.add_argument(
                 "--renewer", action="append", default=[], metavar="User:NAME", help="who else may renew it"
             )
-            verb.add_argument("--lifetime-ms", type=int, default=-1, help="its greatest age; what the brokers allow")
+            verb.add_argument(
+                "--lifetime-ms",
+                type=integer(-1, MAX_INT64),
+                default=-1,
+                help="its greatest age; what the brokers allow",
+            )
             verb.add_argument("--config-out", metavar="FILE", help="write settings of a client there, for you alone")
         elif name == "list":
             verb.add_argument("--owner", action="append", metavar="User:NAME", help="those that concern somebody")
@@ -72,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
             verb.add_argument("id", nargs="?", help="which token")
             verb.add_argument("--hmac-file", metavar="FILE", help="where its hmac stands instead; - is standard input")
             words = "by so much, as far as the brokers allow" if name == "renew" else "so much later, and not at once"
-            verb.add_argument("--period-ms", type=int, default=-1, help=words)
+            verb.add_argument("--period-ms", type=integer(-1, MAX_INT64), default=-1, help=words)
     return out
 
 
@@ -147,9 +146,10 @@ def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
 
 def _own_settings(options: argparse.Namespace) -> bytes:
     """The settings this command itself was given."""
-    if options.command_config is None:
+    path = options.command_config or os.environ.get(CONFIG_VARIABLE)
+    if not path:
         return b""
-    with open(options.command_config, "rb") as file:
+    with open(path, "rb") as file:
         return bytes(file.read())
 
 
@@ -177,19 +177,14 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
         if options.show_hmac:
             row["hmac"] = b64encode(x.hmac).decode()
         rows.append(row)
-    print_output(rows, options.output)
+    print_output(rows, options.output, "no delegation tokens")
 
 
 def _read(path: str) -> bytes:
-    if path == "-":
-        text = sys.stdin.readline()
-    else:
-        with open(path, encoding="utf-8") as file:
-            text = file.readline()
     try:
-        return b64decode(text.strip(), validate=True)
-    except BadBase64:
-        raise CommandFailed("--hmac-file: an hmac is written in base64") from None
+        return b64decode(read_secret(path).strip(), validate=True)
+    except (BadBase64, ValueError):
+        raise CommandFailed("--hmac-file: base64 expected") from None
 
 
 async def _hmac(client: ClusterClient, options: argparse.Namespace) -> bytes:
@@ -198,19 +193,19 @@ async def _hmac(client: ClusterClient, options: argparse.Namespace) -> bytes:
         return _read(options.hmac_file)
     found = [bytes(x.hmac) for x in await _describe_tokens(client, None) if x.token_id == options.id]
     if not found:
-        raise CommandFailed(f"there is no token {options.id}, or you may not see it: name a file with its --hmac-file")
+        raise CommandFailed(f"token {options.id} does not exist, or you may not see it (--hmac-file FILE)")
     return found[0]
 
 
 async def _renew(client: ClusterClient, options: argparse.Namespace) -> None:
     answer = await client.call(rd.RenewDelegationTokenRequest(await _hmac(client, options), options.period_ms))
-    raise_for_error(answer.error_code, ErrorCode(answer.error_code).text, "token")
+    raise_for_error(answer.error_code, None, "token")
     print(f"expires {_time(answer.expiry_timestamp_ms)}")
 
 
 async def _expire(client: ClusterClient, options: argparse.Namespace) -> None:
     answer = await client.call(ed.ExpireDelegationTokenRequest(await _hmac(client, options), options.period_ms))
-    raise_for_error(answer.error_code, ErrorCode(answer.error_code).text, "token")
+    raise_for_error(answer.error_code, None, "token")
     print("gone" if options.period_ms < 0 else f"expires {_time(answer.expiry_timestamp_ms)}")
 
 
@@ -221,10 +216,10 @@ def run(arguments: list[str]) -> int:
     """Do it; gives the exit status."""
     options = parser().parse_args(arguments)
     if options.verb in ("renew", "expire") and (options.id is None) == (options.hmac_file is None):
-        print(f"ottla token {options.verb}: name the token's id, or a file with its --hmac-file", file=sys.stderr)
+        print(f"ottla token {options.verb}: id or --hmac-file expected, one of them", file=sys.stderr)
         return 2
 
     async def work(client: ClusterClient) -> None:
         await VERBS[options.verb](client, options)
 
-    return run_with_client(options.bootstrap, work, options.command_config)
+    return run_with_client(options, work)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 
+from ottla.cli.arguments import MAX_INT16, command_parser, integer
 from ottla.cli.common import (
-    CommandFailed,
+    RESOURCE_TOPIC,
     add_connection,
-    command_parser,
     parse_key_values,
     print_output,
-    raise_for_error,
+    require_topic,
     run_with_client,
 )
+from ottla.cli.errors import raise_for_topic
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.codec.primitives import uuid_to_string
+from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_topics as dt
@@ -29,30 +31,33 @@ examples:
   ottla topic describe events
   ottla topic config events --set max.message.bytes=2000000
 """
-RESOURCE_TOPIC = 2
 
 
 def _parser() -> argparse.ArgumentParser:
     out = command_parser("topic", TEXT)
     verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in (
-        ("list", "names, partitions, replicas"),
-        ("describe", "leader and replicas of each partition"),
-        ("create", "make a topic"),
+        ("list", "list topics with their partitions and replicas"),
+        ("describe", "show leader, replicas and offsets of each partition"),
+        ("create", "create a topic"),
         ("partitions", "add partitions to a topic"),
-        ("delete", "remove a topic with its records"),
+        ("delete", "delete a topic with its records"),
         ("config", "show or change settings"),
     ):
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
         if name == "list":
-            verb.add_argument("--internal", action="store_true", help="also the broker's own topics")
+            verb.add_argument("--internal", action="store_true", help="also list internal topics")
             continue
         verb.add_argument("topic", help="the topic's name")
-        if name in ("create", "partitions"):
-            verb.add_argument("--partitions", type=int, default=-1, help="how many (default: the broker's)")
+        if name == "partitions":
+            text = "number of partitions the topic is to have in all"
+            verb.add_argument("--partitions", type=integer(1), required=True, metavar="N", help=text)
         if name == "create":
-            verb.add_argument("--replication-factor", type=int, default=-1, help="copies (default: the broker's)")
+            text = "number of partitions (default: num.partitions of the broker)"
+            verb.add_argument("--partitions", type=integer(1), default=-1, metavar="N", help=text)
+            text = "number of replicas (default: default.replication.factor of the broker)"
+            verb.add_argument("--replication-factor", type=integer(1, MAX_INT16), default=-1, metavar="N", help=text)
             verb.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting")
         if name == "config":
             verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting")
@@ -73,16 +78,23 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
         for t in sorted(answer.topics, key=lambda t: t.name or "")
         if options.internal or not t.is_internal
     ]
-    print_output(rows, options.output)
+    print_output(rows, options.output, "no topics")
+
+
+async def _offset(client: ClusterClient, topic: str, partition: int, timestamp: int) -> int | None:
+    """Return an offset by time; None if the partition has no leader that answers."""
+    try:
+        return await client.list_offset(topic, partition, timestamp)
+    except (ProtocolError, OSError):
+        return None
 
 
 async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
-    topic = (await client.metadata([options.topic])).topics[0]
-    raise_for_error(topic.error_code, None, options.topic)
+    topic = await require_topic(client, options.topic)
     rows = []
     for p in sorted(topic.partitions, key=lambda p: p.partition_index):
-        start = await client.list_offset(options.topic, p.partition_index, -2)
-        end = await client.list_offset(options.topic, p.partition_index, -1)
+        start = await _offset(client, options.topic, p.partition_index, -2)
+        end = await _offset(client, options.topic, p.partition_index, -1)
         rows.append(
             {
                 "partition": p.partition_index,
@@ -101,7 +113,7 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
     configs = [ct.CreatableTopicConfig(k, v) for k, v in parse_key_values(options.config).items()]
     topic = ct.CreatableTopic(options.topic, options.partitions, options.replication_factor, configs=configs)
     row = (await client.call(ct.CreateTopicsRequest([topic], 30_000))).topics[0]
-    raise_for_error(row.error_code, row.error_message, options.topic)
+    raise_for_topic(row.error_code, row.error_message, options.topic)
     print_output(
         [{"topic": row.name, "partitions": row.num_partitions, "replicas": row.replication_factor}], options.output
     )
@@ -110,14 +122,14 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
 async def _partitions(client: ClusterClient, options: argparse.Namespace) -> None:
     request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(options.topic, options.partitions, None)], 30_000)
     row = (await client.call(request)).results[0]
-    raise_for_error(row.error_code, row.error_message, options.topic)
+    raise_for_topic(row.error_code, row.error_message, options.topic)
 
 
 async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     connection = await client.bootstrap_channel()
     request = dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(options.topic)], timeout_ms=30_000)
     row = (await connection.call(request, 6)).responses[0]
-    raise_for_error(row.error_code, row.error_message, options.topic)
+    raise_for_topic(row.error_code, row.error_message, options.topic)
 
 
 async def _config(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -126,16 +138,16 @@ async def _config(client: ClusterClient, options: argparse.Namespace) -> None:
     if changes:
         resource = ia.AlterConfigsResource(RESOURCE_TOPIC, options.topic, changes)
         changed = (await client.call(ia.IncrementalAlterConfigsRequest([resource]))).responses[0]
-        raise_for_error(changed.error_code, changed.error_message, options.topic)
+        raise_for_topic(changed.error_code, changed.error_message, options.topic)
     wanted = dc.DescribeConfigsResource(RESOURCE_TOPIC, options.topic, None)
     row = (await client.call(dc.DescribeConfigsRequest([wanted]))).results[0]
-    raise_for_error(row.error_code, row.error_message, options.topic)
+    raise_for_topic(row.error_code, row.error_message, options.topic)
     rows = [
         {"key": c.name, "value": c.value, "default": c.config_source == 5}
         for c in row.configs
         if options.all or c.config_source != 5
     ]
-    print_output(rows, options.output)
+    print_output(rows, options.output, f"topic {options.topic} has no settings of its own (--all shows the defaults)")
 
 
 VERBS = {
@@ -153,8 +165,6 @@ def run(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
 
     async def work(client: ClusterClient) -> None:
-        if options.verb == "partitions" and options.partitions < 1:
-            raise CommandFailed("--partitions N: how many the topic shall have")
         await VERBS[options.verb](client, options)
 
-    return run_with_client(options.bootstrap, work, options.command_config)
+    return run_with_client(options, work)

@@ -8,7 +8,9 @@ from functools import partial
 import trio
 
 from ottla.broker.config.listener_config import ConfigException, parse_listener
-from ottla.cli.common import command_parser
+from ottla.cli.arguments import command_parser
+from ottla.cli.errors import failure_text
+from ottla.cli.terminal import OutputFailed
 from ottla.client.channel import read_exactly
 from ottla.env.env import Stream
 from ottla.runtime.real_env import RealEnv
@@ -133,10 +135,15 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 0
     except BaseExceptionGroup as group:
-        if group.split((BrokenPipeError, KeyboardInterrupt))[1] is not None:
+        if group.split((OutputFailed, KeyboardInterrupt))[1] is not None:
             raise
-        return 0  # interrupted, or whoever read our output has gone
+        closed: BaseException | None = group.split(OutputFailed)[0]
+        while isinstance(closed, BaseExceptionGroup):
+            closed = closed.exceptions[0]
+        if closed is not None:
+            raise closed from None
+        return 0
     except (ConfigException, OSError) as error:
-        print(f"ottla trace: {error}", file=sys.stderr)
+        print(f"ottla trace: {failure_text(error)}", file=sys.stderr)
         return 2
     return 0

@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import Any, NamedTuple
 
+from ottla.cli.arguments import MAX_INT32, MAX_INT64, command_parser, integer
 from ottla.cli.common import (
-    CommandFailed,
     add_connection,
-    command_parser,
     connect_to_coordinator,
     print_output,
-    raise_for_error,
+    require_partition,
+    require_topic,
     run_with_client,
 )
+from ottla.cli.errors import CommandFailed, raise_for_error, raise_for_topic
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime import blocking_env
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_producers as dp
 from ottla.wire.messages import describe_transactions as dt
 from ottla.wire.messages import list_transactions as lt
@@ -29,7 +31,7 @@ examples:
   ottla txn list                          transactional ids, their coordinator and state
   ottla txn describe payments             what is known of one id, and the partitions of its transaction
   ottla txn hanging --older-than 900      open transactions that no coordinator knows of
-  ottla txn abort events 3 1042           end one by hand: topic, partition, its first offset
+  ottla txn abort events 3 1042           end a hanging one: topic, partition, its first offset
 """
 TRANSACTION = 1
 """FindCoordinator's word for a transactional id."""
@@ -58,12 +60,13 @@ def _parser() -> argparse.ArgumentParser:
             verb.add_argument("id", help="the transactional id")
         if name == "hanging":
             text = "only those whose last record is so many seconds old (default 900, the most a producer may want)"
-            verb.add_argument("--older-than", metavar="SECONDS", type=int, default=900, help=text)
+            verb.add_argument("--older-than", metavar="SECONDS", type=integer(0, MAX_INT32), default=900, help=text)
             verb.add_argument("--topic", help="only in this topic")
         if name == "abort":
             verb.add_argument("topic", help="the topic")
-            verb.add_argument("partition", type=int, help="the number of the partition")
-            verb.add_argument("offset", type=int, help="the first offset of the transaction, as `hanging` tells it")
+            verb.add_argument("partition", type=integer(0), help="number of the partition")
+            verb.add_argument("offset", type=integer(0, MAX_INT64), help="first offset of the transaction")
+            verb.add_argument("--force", action="store_true", help="also if it is not hanging")
     return out
 
 
@@ -80,14 +83,16 @@ async def _list_transactions(client: ClusterClient) -> list[dict[str, Any]]:
 
 
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
-    print_output(await _list_transactions(client), options.output)
+    print_output(await _list_transactions(client), options.output, "no transactional ids")
 
 
 async def _describe_transaction(client: ClusterClient, name: str) -> dt.TransactionState:
     channel = await connect_to_coordinator(client, name, TRANSACTION)
     answer = await channel.call(dt.DescribeTransactionsRequest([name]))
     row: dt.TransactionState = answer.transaction_states[0]
-    raise_for_error(row.error_code, None, name)
+    if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        raise CommandFailed(f"transactional id {name} does not exist")
+    raise_for_error(row.error_code, None, f"transactional id {name}")
     return row
 
 
@@ -125,19 +130,18 @@ async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> N
     before_ms = blocking_env.BlockingEnv().now_ms() - options.older_than * 1000
     found: list[OpenTransaction] = []
     for topic in topics:
-        raise_for_error(topic.error_code, None, topic.name or "")
+        raise_for_topic(topic.error_code, None, topic.name or "")
         numbers = sorted(p.partition_index for p in topic.partitions)
         found += [
             x
             for x in await _open_transactions(client, topic.name or "", numbers)
             if x.producer.last_timestamp <= before_ms
         ]
-    names = {row["producer"]: row["id"] for row in await _list_transactions(client)} if found else {}
+    ids = {row["producer"]: row["id"] for row in await _list_transactions(client)} if found else {}
     rows = []
     for one in found:
-        name = names.get(one.producer.producer_id)
-        told = () if name is None else (await _describe_transaction(client, name)).topics
-        if not any(x.topic == one.topic and one.partition in x.partitions for x in told):
+        name = ids.get(one.producer.producer_id)
+        if name is None or not await _is_part_of(client, name, one.topic, one.partition):
             rows.append(
                 {
                     "topic": one.topic,
@@ -148,16 +152,31 @@ async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> N
                     "id": name or "",
                 }
             )
-    print_output(rows, options.output)
+    print_output(rows, options.output, "no hanging transactions")
+
+
+async def _is_part_of(client: ClusterClient, name: str, topic: str, partition: int) -> bool:
+    """Return whether a partition belongs to the transaction that the coordinator of a transactional id knows."""
+    described = (await _describe_transaction(client, name)).topics
+    return any(x.topic == topic and partition in x.partitions for x in described)
 
 
 async def _abort(client: ClusterClient, options: argparse.Namespace) -> None:
     """Write the marker that its coordinator will not write."""
-    await client.metadata([options.topic])
+    topic = await require_topic(client, options.topic)
+    require_partition(options.topic, (p.partition_index for p in topic.partitions), options.partition)
     found = await _open_transactions(client, options.topic, [options.partition])
     hit = next((x.producer for x in found if x.producer.current_txn_start_offset == options.offset), None)
     if hit is None:
         raise CommandFailed(f"no transaction begins at offset {options.offset} of {options.topic}-{options.partition}")
+    if not options.force:
+        ids = {row["producer"]: row["id"] for row in await _list_transactions(client)}
+        name = ids.get(hit.producer_id)
+        if name is not None and await _is_part_of(client, name, options.topic, options.partition):
+            raise CommandFailed(
+                f"transaction of {name} at offset {options.offset} of {options.topic}-{options.partition} is not "
+                "hanging: its coordinator will end it when its producer does or when it times out (--force aborts it)"
+            )
     marker = wm.WritableTxnMarker(
         hit.producer_id,
         hit.producer_epoch,
@@ -179,4 +198,4 @@ def run(arguments: list[str]) -> int:
     async def work(client: ClusterClient) -> None:
         await verb(client, options)
 
-    return run_with_client(options.bootstrap, work, options.command_config)
+    return run_with_client(options, work)

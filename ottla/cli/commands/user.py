@@ -5,16 +5,11 @@ from __future__ import annotations
 import argparse
 import getpass
 import os
-import sys
+import warnings
 
-from ottla.cli.common import (
-    CommandFailed,
-    add_connection,
-    command_parser,
-    print_output,
-    raise_for_error,
-    run_with_client,
-)
+from ottla.cli.arguments import command_parser, integer
+from ottla.cli.common import add_connection, print_output, read_secret, run_with_client
+from ottla.cli.errors import CommandFailed, raise_for_error
 from ottla.client.cluster_client import ClusterClient
 from ottla.client.scram import MAX_ITERATIONS, MECHANISM_TYPES, MIN_ITERATIONS, SCRAM_SHA_512, salted_password
 from ottla.wire.errors import ErrorCode
@@ -38,25 +33,31 @@ _SALT_BYTES = 24
 def parser() -> argparse.ArgumentParser:
     """The options."""
     out = command_parser("user", TEXT)
-    out.add_argument("action", choices=["list", "set", "remove"])
-    out.add_argument("user", nargs="?", help="whom; list: all, if left out")
+    out.add_argument("action", choices=["list", "set", "remove"], help="what to do")
+    out.add_argument("user", nargs="?", help="name of the user; list: all by default")
     out.add_argument(
         "--mechanism", choices=list(MECHANISM_TYPES), help=f"set: default {SCRAM_SHA_512}; remove: default all"
     )
-    out.add_argument("--iterations", type=int, default=MIN_ITERATIONS, help=f"default {MIN_ITERATIONS}")
+    out.add_argument(
+        "--iterations",
+        type=integer(MIN_ITERATIONS, MAX_ITERATIONS),
+        default=MIN_ITERATIONS,
+        help=f"default {MIN_ITERATIONS}",
+    )
     out.add_argument("--password-file", metavar="FILE", help="where the password stands; - is standard input")
     add_connection(out)
     return out
 
 
 def _password(path: str | None) -> str:
-    if path is None:
-        password = getpass.getpass("password: ")
-    elif path == "-":
-        password = sys.stdin.readline().rstrip("\n")
+    if path is not None:
+        password = read_secret(path)
     else:
-        with open(path, encoding="utf-8") as file:
-            password = file.readline().rstrip("\n")
+        try:
+            with warnings.catch_warnings(action="error", category=getpass.GetPassWarning):
+                password = getpass.getpass("password: ")
+        except (getpass.GetPassWarning, EOFError):
+            raise CommandFailed("no terminal to ask for the password: --password-file FILE, - is stdin") from None
     if not password:
         raise CommandFailed("the password is empty")
     return password
@@ -67,6 +68,8 @@ async def _described_users(client: ClusterClient, user: str | None) -> list[du.D
     answer = await client.call(du.DescribeUserScramCredentialsRequest(users))
     raise_for_error(answer.error_code, answer.error_message, "users")
     for row in answer.results:
+        if row.error_code == ErrorCode.RESOURCE_NOT_FOUND:
+            raise CommandFailed(f"user {row.user} does not exist")
         raise_for_error(row.error_code, row.error_message, f"user {row.user}")
     return list(answer.results)
 
@@ -78,13 +81,11 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
         for row in await _described_users(client, options.user)
         for info in row.credential_infos
     ]
-    print_output(rows, options.output)
+    print_output(rows, options.output, "no users")
 
 
 async def _set(client: ClusterClient, options: argparse.Namespace) -> None:
     mechanism = options.mechanism or SCRAM_SHA_512
-    if not MIN_ITERATIONS <= options.iterations <= MAX_ITERATIONS:
-        raise CommandFailed(f"--iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS}")
     salt = os.urandom(_SALT_BYTES)
     salted = salted_password(mechanism, _password(options.password_file), salt, options.iterations)
     made = au.ScramCredentialUpsertion(options.user, MECHANISM_TYPES[mechanism], options.iterations, salt, salted)
@@ -111,18 +112,17 @@ def _name(mechanism: int) -> str | None:
 async def _alter(client: ClusterClient, request: au.AlterUserScramCredentialsRequest) -> None:
     answer = await client.call(request)
     for row in answer.results:
-        raise_for_error(row.error_code, row.error_message or ErrorCode(row.error_code).text, f"user {row.user}")
+        raise_for_error(row.error_code, row.error_message, f"user {row.user}")
 
 
 def run(arguments: list[str]) -> int:
     """Do it; gives the exit status."""
     options = parser().parse_args(arguments)
     if options.user is None and options.action != "list":
-        print(f"ottla user {options.action}: name the user", file=sys.stderr)
-        return 2
+        parser().error("the following arguments are required: user")
     action = {"list": _list, "set": _set, "remove": _remove}[options.action]
 
     async def work(client: ClusterClient) -> None:
         await action(client, options)
 
-    return run_with_client(options.bootstrap, work, options.command_config)
+    return run_with_client(options, work)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ottla.cli.common import find_coordinator, raise_for_error
+from ottla.cli.common import find_coordinator
+from ottla.cli.errors import raise_for_error
 from ottla.cli.group_admin.offsets import EARLIEST, LATEST, TopicPartitionKey, fetch_committed_offsets, list_offsets
 from ottla.cli.group_admin.share_offsets import describe_share_offsets
 from ottla.client.channel import Channel

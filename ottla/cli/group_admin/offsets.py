@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.cli.common import CommandFailed, raise_for_error
+from ottla.cli.errors import CommandFailed, raise_for_error
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.api_keys import ApiKey
@@ -89,11 +89,13 @@ def parse_partitions(items: Sequence[str], there: Mapping[str, Sequence[int]]) -
             out.update(dict.fromkeys((name, number) for number in known))
         for number in numbers.split(",") if separator else ():
             if not number.strip().isdecimal():
-                raise CommandFailed(f"{item}: write TOPIC or TOPIC:0,1,2")
+                raise CommandFailed(f"TOPIC or TOPIC:0,1,2 expected: {item}")
             out[name, int(number)] = None
         missing = [number for topic, number in out if topic == name and number not in known]
-        if not known or missing:
-            raise CommandFailed(f"{item}: there is no such partition" if known else f"{name}: there is no such topic")
+        if not known:
+            raise CommandFailed(f"topic {name} does not exist")
+        if missing:
+            raise CommandFailed(f"partition {missing[0]} of topic {name} does not exist (it has 0 to {max(known)})")
     return sorted(out)
 
 

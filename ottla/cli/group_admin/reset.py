@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from ottla.cli.common import CommandFailed, connect_to_coordinator, raise_for_error
+from ottla.cli.arguments import MAX_INT64, integer
+from ottla.cli.common import connect_to_coordinator
+from ottla.cli.errors import CommandFailed, raise_for_error
 from ottla.cli.group_admin.description import (
     INACTIVE,
     SHARE,
@@ -76,8 +78,13 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
     to.add_argument("--to-earliest", action="store_true", help="the first record there is")
     to.add_argument("--to-latest", action="store_true", help="behind the last record")
     to.add_argument("--to-current", action="store_true", help="where it is; behind the last record where it is nowhere")
-    to.add_argument("--to-offset", type=int, metavar="N", help="this offset")
-    to.add_argument("--shift-by", type=int, metavar="N", help="so many records on, or back where it is negative")
+    to.add_argument("--to-offset", type=integer(0, MAX_INT64), metavar="N", help="this offset")
+    to.add_argument(
+        "--shift-by",
+        type=integer(-MAX_INT64, MAX_INT64),
+        metavar="N",
+        help="so many records on, or back where it is negative",
+    )
     text = "the first record that is not older; UTC, unless it says otherwise"
     to.add_argument("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss", help=text)
     to.add_argument("--by-duration", metavar="PnDTnHnMnS", help="the first record that is not older than so long")
@@ -100,7 +107,9 @@ def datetime_ms(text: str) -> int:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise CommandFailed(f"{text}: write a time as 2026-01-31T12:00:00.000, and a zone behind it, or none") from None
+        raise CommandFailed(
+            f"time expected, such as 2026-01-31T12:00:00.000+01:00 (default zone: UTC): {text}"
+        ) from None
     at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     return (at - _EPOCH) // timedelta(milliseconds=1)
 
@@ -113,7 +122,7 @@ def duration_ago_ms(text: str, now_ms: int) -> int:
     """
     back_ms = by_duration_ms(BY_DURATION + text)
     if back_ms is None:
-        raise CommandFailed(f"{text}: write a duration as P1DT2H30M")
+        raise CommandFailed(f"duration expected, such as P1DT2H30M: {text}")
     return now_ms - back_ms
 
 
@@ -128,6 +137,8 @@ def load_offsets_file(path: str, groups: Sequence[str]) -> dict[str, dict[TopicP
             return parse_offsets_file(file.read(), groups)
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror}") from None
+    except UnicodeError:
+        raise CommandFailed(f"{path}: not UTF-8") from None
 
 
 def parse_offsets_file(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
@@ -142,7 +153,8 @@ def parse_offsets_file(text: str, groups: Sequence[str]) -> dict[str, dict[Topic
         if len(cells) == 3 and len(groups) == 1:
             cells = [groups[0], *cells]
         if len(cells) != 4 or not cells[2].isdecimal() or not cells[3].removeprefix("-").isdecimal():
-            raise CommandFailed(f"{line}: write {'' if len(groups) == 1 else 'GROUP,'}TOPIC,PARTITION,OFFSET")
+            form = f"{'' if len(groups) == 1 else 'GROUP,'}TOPIC,PARTITION,OFFSET"
+            raise CommandFailed(f"{form} expected: {line}")
         out.setdefault(cells[0], {})[cells[1], int(cells[2])] = int(cells[3])
     return out
 
@@ -226,7 +238,7 @@ async def _selected_partitions(
         return parse_partitions([f"{topic}:{number}" for topic, number in to.value], _numbers(there))
     if options.all_topics or not options.topic:
         if not options.all_topics and (seen is None or seen.group_type != SHARE):
-            raise CommandFailed("say which partitions: --all-topics or --topic")
+            raise CommandFailed("--all-topics or --topic expected")
         return sorted(have)
     places = await resolve_partitions(client, options.topic)
     if seen is not None and seen.group_type == STREAMS and any(at not in have for at in places):

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from ottla.cli.common import find_coordinator, raise_for_error
+from ottla.cli.common import find_coordinator
+from ottla.cli.errors import raise_for_error
 from ottla.cli.group_admin.offsets import LATEST, TopicPartitionKey, list_offsets
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient

@@ -9,6 +9,7 @@ import socket
 from ottla.broker.config.listener_config import ANY_HOST, JOINED_FILE, ConfigException, parse_listener
 from ottla.broker.config.node_config import NodeConfig, settings_from_environment
 from ottla.broker.config.startup_checks import check_cordoned_log_dirs
+from ottla.cli.arguments import integer
 from ottla.controller.config.config_keys import canonical_values
 from ottla.log.java_properties import MalformedProperties, load_settings
 from ottla.runtime.system_env import SystemEnv
@@ -21,7 +22,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; wins over the file"
     )
-    parser.add_argument("--node-id", type=int, metavar="N", help="id of this node (default 1)")
+    parser.add_argument("--node-id", type=integer(0), metavar="N", help="id of this node (default 1)")
 
 
 def read_settings(options: argparse.Namespace) -> dict[str, str]:

@@ -58,7 +58,7 @@ def test_explain_source_explains_structs_above_their_decoders(capsys: pytest.Cap
     ("what", "problem"),
     [
         ("HEARTBEAT:9", "HeartbeatRequest has no version 9, only 0-4"),
-        ("HEARTBEATS:1", "'HEARTBEATS:1': write API:VERSION, such as FETCH:12"),
+        ("HEARTBEATS:1", "API:VERSION expected, such as FETCH:12: HEARTBEATS:1; did you mean HEARTBEAT?"),
     ],
 )
 def test_explain_missing_api_version_fails(capsys: pytest.CaptureFixture[str], what: str, problem: str) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from ottla.cli.cluster_admin import reassignment
-from ottla.cli.common import CommandFailed
+from ottla.cli.errors import CommandFailed
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.partitions.reassignment_plan import PlannedReassignment
 from ottla.controller.tests.test_controller_state_machine import create, machine, send_heartbeat, submit
@@ -87,13 +88,19 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocking_env.BlockingEnv, "sleep", sleep)
 
 
-def run(cluster: FakeReassigningCluster, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """What a command prints, as JSON."""
+def run_verb(cluster: FakeReassigningCluster, *words: str) -> None:
+    """Run a command."""
     parser = argparse.ArgumentParser()
     reassignment.add_verbs(parser.add_subparsers(dest="verb"))
     options = parser.parse_args([*words, "-o", "json"])
     work = reassignment.VERBS[options.verb](cluster, options)
     blocking_env.run_blocking(work)  # type: ignore[arg-type]
+
+
+def run(cluster: FakeReassigningCluster, capsys: pytest.CaptureFixture[str], *words: str, why: str = "") -> Any:
+    """Return what a command prints, as JSON; ``why``: what it fails for."""
+    with pytest.raises(CommandFailed, match=why) if why else nullcontext():
+        run_verb(cluster, *words)
     return json.loads(capsys.readouterr().out)
 
 
@@ -173,15 +180,20 @@ def test_leaders_are_elected(capsys: pytest.CaptureFixture[str]) -> None:
     send_heartbeat(cluster.machine, 1)
     assert cluster.leaders() == [2, 2, 2]
     failed = [{"topic": "t", "partition": n, "result": "preferred_leader_not_available"} for n in (0, 1)]
-    assert run(cluster, capsys, "elect") == failed, "it is not in sync again"
-    assert run(cluster, capsys, "elect", "t:1") == failed[1:]
+    why = "2 of 2 elections failed: t:0: preferred_leader_not_available"
+    assert run(cluster, capsys, "elect", why=why) == failed, "it is not in sync again"
+    assert run(cluster, capsys, "elect", "t:1", why="1 of 1 elections failed") == failed[1:]
     assert run(cluster, capsys, "elect", "t:2") == []
     assert run(cluster, capsys, "elect", "--unclean", "t:0") == [], "somebody leads"
+    with pytest.raises(CommandFailed, match=r"partition 3 of topic t does not exist \(it has 0 to 2\)"):
+        run_verb(cluster, "elect", "t:3")
+    with pytest.raises(CommandFailed, match="topic u does not exist"):
+        run_verb(cluster, "reassign", "--cancel", "u:0")
 
 
 @pytest.mark.parametrize("text", ["t", "t:", ":1", "t:x", "t:1=", "t:1=a", "t=1", "t:1=1,"])
 def test_what_cannot_be_read_is_one_line(text: str) -> None:
-    with pytest.raises(CommandFailed, match="write TOPIC:PARTITION"):
+    with pytest.raises(CommandFailed, match=r"TOPIC:PARTITION.* expected"):
         reassignment.parse_reassignment(text)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.cluster_admin import reassignment, removal
-from ottla.cli.common import CommandFailed
+from ottla.cli.errors import CommandFailed
 from ottla.cli.tests.test_reassignment import FakeReassigningCluster
 from ottla.controller.tests.test_controller_state_machine import send_heartbeat
 from ottla.log.directory.log_directory import METADATA_TOPIC

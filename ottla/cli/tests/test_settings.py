@@ -10,7 +10,8 @@ import pytest
 from ottla.broker.config.listener_config import ConfigException
 from ottla.cli.commands.doctor import run as run_doctor
 from ottla.cli.commands.token import client_settings
-from ottla.cli.common import CommandFailed, load_connection_security
+from ottla.cli.common import load_connection_security
+from ottla.cli.errors import CommandFailed
 from ottla.cli.node_setup.settings import read_settings
 from ottla.log.java_properties import load_settings
 from ottla.tools.security_setup import SecuritySetup, write_client_files

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from ottla.cli import common, main
 from ottla.cli.commands import group
+from ottla.cli.errors import CommandFailed
+from ottla.cli.terminal import write_bytes
 
 NAME = "a\nFORGED \x1b[31m\u202e\r"
 ESCAPED = r"a\nFORGED \x1b[31m\u202e\r"
@@ -31,10 +35,17 @@ def test_main_escapes_what_a_command_prints(
     assert found.err == "\rprogress \\x1b"
 
 
-def test_main_leaves_records_as_they_are(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(main, "import_module", lambda _: SimpleNamespace(run=lambda _: sys.stdout.write("a\x1b\n")))
-    main.main(["consume"])
-    assert capsys.readouterr().out == "a\x1b\n"
+def test_write_bytes_leaves_records_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    def run(_: list[str]) -> int:
+        print("first")
+        write_bytes(b"a\x1b\xff\n")
+        return 0
+
+    monkeypatch.setattr(main, "import_module", lambda _: SimpleNamespace(run=run))
+    assert main.main(["consume"]) == 0
+    assert capsysbinary.readouterr().out == b"first\na\x1b\xff\n"
 
 
 def test_tables_and_heads_keep_a_name_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,7 +60,8 @@ def test_tables_and_heads_keep_a_name_on_its_line(capsys: pytest.CaptureFixture[
 
 def test_errors_of_a_cluster_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     async def work(_: object) -> None:
-        raise common.CommandFailed(NAME)
+        raise CommandFailed(NAME)
 
-    assert common.run_with_client("127.0.0.1:1", work) == 1
+    options = SimpleNamespace(bootstrap="127.0.0.1:1", command_config=None)
+    assert common.run_with_client(cast("Namespace", options), work) == 1
     assert capsys.readouterr().err == f"ottla: {ESCAPED}\n"

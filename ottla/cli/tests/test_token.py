@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.commands.token import client_settings
-from ottla.cli.common import CommandFailed
+from ottla.cli.errors import CommandFailed
 
 GIVEN = b"""
 security.protocol=SASL_SSL

@@ -1,0 +1,100 @@
+"""Errors of the command line as one line for its user, without numbers and classes of the system or of Python."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from ottla.client.channel import Disconnected
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+
+SECURITY_HINT = "the listener may require TLS or a login: --command-config FILE"
+PLAINTEXT_HINT = "the listener may be plaintext: security.protocol in --command-config"
+
+
+class CommandFailed(Exception):
+    """The command could not do what it was asked to; the message is one line for the user."""
+
+
+def os_error_text(error: OSError) -> str:
+    """Return the system's message with the name of the file, without its number."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return reason if error.filename is None else f"{error.filename}: {reason}"
+
+
+def failure_text(error: BaseException) -> str:
+    """Return the message of an error, without the number of an error of the system."""
+    return os_error_text(error) if isinstance(error, OSError) else str(error)
+
+
+def code_text(code: int, message: str | None = None) -> str:
+    """Return what an error code means: the broker's message, else Kafka's text, without a full stop."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return message or f"unknown error code {code}"
+    return (message or known.text).removesuffix(".")
+
+
+def raise_for_error(code: int, message: str | None, what: str) -> None:
+    """Raise for an error code of a response.
+
+    Raises:
+        CommandFailed: the code is not 0.
+    """
+    if code:
+        raise CommandFailed(f"{what}: {code_text(code, message)}")
+
+
+def raise_for_topic(code: int, message: str | None, name: str) -> None:
+    """Raise for the error code of a topic.
+
+    Raises:
+        CommandFailed: the topic does not exist, or the code is another one.
+    """
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise CommandFailed(f"topic {name} does not exist")
+    raise_for_error(code, message, f"topic {name}")
+
+
+def protocol_error_text(error: ProtocolError) -> str:
+    """Return the problem and the subject that the client has named."""
+    text = code_text(error.code)
+    return text if not error.message else f"{text}: {error.message}"
+
+
+def connection_error_text(error: OSError, bootstrap: str, *, secured: bool) -> str:
+    """Return why a cluster cannot be reached, and its likely cause.
+
+    Args:
+        error: the failure.
+        bootstrap: the addresses that were tried.
+        secured: whether the client used TLS or SASL.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate of {bootstrap} is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or "handshake failed").replace("_", " ").lower()
+        return f"TLS failed: {bootstrap}: {reason} ({PLAINTEXT_HINT})"
+    if isinstance(error, socket.gaierror):
+        return f"unknown host: {bootstrap}"
+    reason = os_error_text(error)
+    if isinstance(error, ConnectionRefusedError):
+        return f"cannot connect to {bootstrap}: {reason}"
+    if isinstance(error, ConnectionError | Disconnected):
+        hint = "" if secured else f" ({SECURITY_HINT})"
+        return f"connection lost: {bootstrap}: {reason}{hint}"
+    return f"cannot connect to {bootstrap}: {reason}"
+
+
+def error_text(error: Exception, bootstrap: str, *, secured: bool = False) -> str:
+    """Return the line for an error of a command that asked a cluster."""
+    if isinstance(error, ProtocolError):
+        return protocol_error_text(error)
+    if isinstance(error, OSError):
+        if error.filename is not None:
+            return os_error_text(error)
+        return connection_error_text(error, bootstrap, secured=secured)
+    if isinstance(error, WireError):
+        return f"response of {bootstrap} cannot be read: {error}"
+    return str(error)

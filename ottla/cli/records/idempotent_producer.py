@@ -1,0 +1,109 @@
+"""Producer of one topic with sequence numbers: a batch that is sent again is appended once (KIP-98).
+
+Source: ``TransactionManager.java``, ``Sender.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from ottla.cli.common import RESOURCE_TOPIC, retry_while_leader_moves
+from ottla.cli.errors import CommandFailed, code_text, raise_for_error
+from ottla.client.cluster_client import ClusterClient
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.record_batch import batch_header as bh
+from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.compression import CompressionType
+
+NEWEST_VERSION_WITH_NAMES = 12
+"""Newest version of Produce that names topics."""
+MAX_SEQUENCE = 2**31 - 1
+_APPENDED = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+_MAX_BYTES = "max.message.bytes"
+
+
+class TopicProducer:
+    """Sends batches to the partitions of a topic, one at a time.
+
+    Args:
+        idempotent: whether it has a producer id. Without one, a batch whose response is lost is appended again.
+    """
+
+    def __init__(
+        self, client: ClusterClient, topic: str, codec: CompressionType, acks: int = -1, *, idempotent: bool = True
+    ) -> None:
+        self._client = client
+        self._topic = topic
+        self._codec = codec
+        self._acks = acks
+        self._idempotent = idempotent and acks == -1
+        self._id, self._epoch = bh.NO_PRODUCER_ID, bh.NO_PRODUCER_EPOCH
+        self._sequences: dict[int, int] = {}
+
+    async def _init_producer_id(self) -> None:
+        """Ask any broker for a producer id.
+
+        Raises:
+            CommandFailed: refused, or the broker has no such API.
+        """
+
+        async def ask() -> None:
+            channel = await self._client.bootstrap_channel()
+            if ApiKey.INIT_PRODUCER_ID not in channel.versions:
+                raise CommandFailed("the broker has no InitProducerId API: --no-idempotence")
+            answer = await channel.call(InitProducerIdRequest(None, MAX_SEQUENCE))
+            if answer.error_code and ErrorCode(answer.error_code).retriable:
+                raise ProtocolError(ErrorCode(answer.error_code), "producer id")
+            raise_for_error(answer.error_code, None, "no producer id (--no-idempotence needs none)")
+            self._id, self._epoch = answer.producer_id, answer.producer_epoch
+
+        await retry_while_leader_moves(self._client, ask)
+
+    async def send(self, partition: int, items: list[r.NewRecord]) -> None:
+        """Append records to a partition, and wait until they are acknowledged.
+
+        Raises:
+            CommandFailed: refused; the line names the topic, the partition and the limit.
+            OSError: the leader cannot be reached for `LEADER_MOVE_TIMEOUT_MS`.
+        """
+        if self._idempotent and self._id == bh.NO_PRODUCER_ID:
+            await self._init_producer_id()
+        first = self._sequences.get(partition, 0) if self._idempotent else bh.NO_SEQUENCE
+        raw = r.build_batch(
+            items, codec=self._codec, producer_id=self._id, producer_epoch=self._epoch, base_sequence=first
+        )
+        try:
+            await retry_while_leader_moves(self._client, lambda: self._append(partition, raw))
+        except ProtocolError as error:
+            raise CommandFailed(await self._refusal(error, partition, len(raw))) from None
+        self._sequences[partition] = (first + len(items)) % (MAX_SEQUENCE + 1)
+
+    async def _append(self, partition: int, raw: bytes) -> None:
+        connection = await self._client.leader(self._topic, partition)
+        data = TopicProduceData(self._topic, partition_data=[PartitionProduceData(partition, raw)])
+        version = connection.version_for(ApiKey.PRODUCE, NEWEST_VERSION_WITH_NAMES)
+        answer = await connection.call(ProduceRequest(None, self._acks, 30_000, [data]), version)
+        if answer is None:  # acks=0 has no response
+            return
+        row = answer.responses[0].partition_responses[0]
+        if row.error_code not in _APPENDED:
+            raise ProtocolError(ErrorCode(row.error_code), row.error_message)
+
+    async def _refusal(self, error: ProtocolError, partition: int, size: int) -> str:
+        """Return the line for a batch that was refused."""
+        where = f"topic {self._topic}, partition {partition}"
+        if error.code in _TOO_LARGE:
+            limit = await self._max_bytes()
+            return f"record too large: {where} (batch of {size} bytes{limit})"
+        if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return f"not authorized to write: {where}"
+        return f"{code_text(error.code, error.message)}: {where}"
+
+    async def _max_bytes(self) -> str:
+        """Return the topic's limit; nothing if it may not be described."""
+        resource = DescribeConfigsResource(RESOURCE_TOPIC, self._topic, [_MAX_BYTES])
+        row = (await self._client.call(DescribeConfigsRequest([resource]))).results[0]
+        return next((f", {_MAX_BYTES} is {x.value}" for x in row.configs if x.name == _MAX_BYTES), "")

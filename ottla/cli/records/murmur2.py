@@ -1,0 +1,33 @@
+"""Partition of a keyed record, as Kafka's clients and tools compute it.
+
+Source: ``Utils.murmur2``, ``BuiltInPartitioner.partitionForKey`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+_SEED = 0x9747B28C
+_MULTIPLIER = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Return the 32-bit hash of bytes, unsigned."""
+    size = len(data)
+    value = _SEED ^ size
+    whole = size & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * _MULTIPLIER & _MASK
+        word = (word ^ word >> 24) * _MULTIPLIER & _MASK
+        value = (value * _MULTIPLIER & _MASK) ^ word
+    if whole < size:
+        value = (value ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    value = (value ^ value >> 13) * _MULTIPLIER & _MASK
+    return value ^ value >> 15
+
+
+@lru_cache(maxsize=4096)
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """Return the partition of a key: its hash without the sign bit, modulo the number of partitions."""
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count
