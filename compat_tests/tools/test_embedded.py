@@ -111,7 +111,7 @@ def test_the_fixtures_work_alone_under_xdist_and_on_another_cluster(
 ) -> None:
     (tmp_path / "test_it.py").write_text(PLUGIN_TEST)
     with ottla.Broker() as other:
-        environment = {**os.environ, **({"OTTLA_BOOTSTRAP": other.bootstrap_servers} if external else {})}
+        environment = {**os.environ, **({"OTTLA_TEST_BOOTSTRAP": other.bootstrap_servers} if external else {})}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-n", workers, "-p", "no:cacheprovider", str(tmp_path)],
             capture_output=True,
