@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import io
 import os
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from unittest import mock
 
 from devtools.docs.limits_page import limits_page
 from ottla.broker.api_spec import ApiSpec, MutationQuota
@@ -149,25 +149,60 @@ def apis() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _help(command: str) -> Iterator[str]:
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "100"
-    out = io.StringIO()
+def _parser(command: str) -> argparse.ArgumentParser:
+    """Return the parser that a command makes for its arguments."""
+    shown: list[argparse.ArgumentParser] = []
+
+    def keep(parser: argparse.ArgumentParser) -> None:
+        shown.append(parser)
+
     module = import_module(f"ottla.cli.commands.{command.replace('-', '_')}")
-    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+    with mock.patch.object(argparse.ArgumentParser, "print_help", keep), contextlib.suppress(SystemExit):
         module.run(["--help"])
-    if before is None:
-        del os.environ["COLUMNS"]
-    else:
-        os.environ["COLUMNS"] = before
-    yield from (line.rstrip() for line in out.getvalue().rstrip().splitlines())
+    return shown[0]
+
+
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield a parser and those of its subcommands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from _parsers(each)
+
+
+def help_screens() -> Iterator[tuple[str, list[str]]]:
+    """Yield each command and subcommand with the lines of its help."""
+    for command in COMMANDS:
+        for parser in _parsers(_parser(command)):
+            with mock.patch.dict(os.environ, COLUMNS="100"):
+                yield parser.prog, [line.rstrip() for line in parser.format_help().rstrip().splitlines()]
 
 
 def cli() -> str:
-    """Every command's own help."""
-    lines = ["# Commands", NOTE, "", "`OTTLA_BOOTSTRAP=HOST:PORT` names the cluster where `--bootstrap` does not.", ""]
-    for command, text in COMMANDS.items():
-        lines += [f"## ottla {command}: {text}", "", "```text", *_help(command), "```", ""]
+    """Return every help screen."""
+    lines = [
+        "# Commands",
+        NOTE,
+        "",
+        "`ottla COMMAND --help` and `ottla COMMAND VERB --help` print what is on this page.",
+        "",
+        "**Cluster.** `--bootstrap HOST:PORT` names the cluster. Without it, the first of these that is set counts:",
+        "`bootstrap.servers` in the file of `--command-config`, the variable `OTTLA_BOOTSTRAP`, `bootstrap.servers` in",
+        "the file that the variable `OTTLA_COMMAND_CONFIG` names, `127.0.0.1:9092`. An empty variable is not set.",
+        "",
+        "**Status.** 0: done. 1: the command failed while it ran; the last line on standard error names the cause. 2:",
+        "the arguments are wrong. 130: interrupted. A reader that closes standard output early ends a command with",
+        "status 1 and without a message.",
+        "",
+        "**Output.** `-o json` prints JSON on standard output, an empty list included. In text, an empty result is one",
+        "line on standard error, such as `no topics`.",
+        "",
+    ]
+    for prog, screen in help_screens():
+        command = prog.removeprefix("ottla ")
+        text = f": {COMMANDS[command]}" if command in COMMANDS else ""
+        lines += [f"{'##' if text else '###'} {prog}{text}", "", "```text", *screen, "```", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
