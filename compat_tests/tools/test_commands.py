@@ -66,8 +66,8 @@ def test_topics_records_and_groups_are_worked_on_from_the_command_line(bootstrap
     assert "billing" in [r["group"] for r in rows("group", "list", *at)]
     ottla("topic", "partitions", "events", "--partitions", "4", *at)
     ottla("topic", "delete", "events", *at)
-    assert "nobody" in ottla("group", "describe", "nobody", *at, status=1)
-    assert "does not host" in ottla("topic", "describe", "nowhere", *at, status=1)
+    assert "group nobody does not exist" in ottla("group", "describe", "nobody", *at, status=1)
+    assert "topic nowhere does not exist" in ottla("topic", "describe", "nowhere", *at, status=1)
 
 
 @pytest.mark.parametrize("mode", [[], ["--bytes"]])

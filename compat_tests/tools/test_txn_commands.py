@@ -31,9 +31,10 @@ def test_our_command_says_the_same(node: OttlaProcess, topic: str) -> None:
     (row,) = json.loads(command("txn", "describe", topic, *at))
     assert (row["state"], row["timeout_s"], row["partitions"]) == ("Ongoing", 600.0, [f"{topic}-0", f"{topic}-1"])
     assert json.loads(command("txn", "hanging", "--older-than", "0", "--topic", topic, *at)) == []
-    assert "aborted" in command("txn", "abort", topic, "0", "0", "-b", node.bootstrap)
+    assert "is not hanging" in command("txn", "abort", topic, "0", "0", "-b", node.bootstrap, status=1)
+    assert "aborted" in command("txn", "abort", topic, "0", "0", "--force", "-b", node.bootstrap)
     assert "no transaction" in command("txn", "abort", topic, "0", "0", "-b", node.bootstrap, status=1)
-    assert "NOT_FOUND" in command("txn", "describe", "nobody", "-b", node.bootstrap, status=1).upper().replace(" ", "_")
+    assert "id nobody does not exist" in command("txn", "describe", "nobody", "-b", node.bootstrap, status=1)
 
 
 def test_our_command_prints_what_is_committed_or_all_there_is(node: OttlaProcess, topic: str) -> None:

@@ -17,12 +17,13 @@ from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.env.log_escaping import escape
 from ottla.runtime import blocking_env
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ProtocolError, WireError
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
 T = TypeVar("T")
 LEADER_MOVE_TIMEOUT_MS = 30_000
+COORDINATOR_WAITS_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 0)
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 BOOTSTRAP_SETTING = "bootstrap.servers"
@@ -233,9 +234,14 @@ async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -
     asked = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
     if version < 4:
         asked = FindCoordinatorRequest(key, key_type)
-    answer = await channel.call(asked, version)
-    row: Any = answer.coordinators[0] if version >= 4 else answer
-    raise_for_error(row.error_code, row.error_message, key)
+    env = blocking_env.BlockingEnv()
+    for wait_s in COORDINATOR_WAITS_S:  # the first question after a start creates the topic of the coordinators
+        answer = await channel.call(asked, version)
+        row: Any = answer.coordinators[0] if version >= 4 else answer
+        if row.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            break
+        await env.sleep(wait_s)
+    raise_for_error(row.error_code, row.error_message, f"coordinator of {key}")
     await client.metadata([])
     return row.node_id, await client.broker(row.node_id)
 

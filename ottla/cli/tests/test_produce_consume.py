@@ -1,0 +1,251 @@
+"""Records from standard input and to standard output: when they are sent, their bytes, JSON, partitions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import ottla
+from ottla.cli.commands import produce
+from ottla.cli.common import CONFIG_VARIABLE
+from ottla.cli.records.idempotent_producer import TopicProducer
+from ottla.cli.records.json_records import InvalidRecord, record_from_json, record_to_json
+from ottla.cli.records.murmur2 import murmur2, partition_for_key
+from ottla.cli.tests.command_runs import run_command
+from ottla.client.channel import Channel, Disconnected
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.record_batch.records import Record
+
+pytestmark = pytest.mark.xdist_group(__name__)
+ALL_BYTES = bytes(x for x in range(256) if x != ord("\n"))
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[str]:
+    with ottla.Broker(settings={"num.partitions": "4"}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    return "".join(c if c.isalnum() else "-" for c in request.node.name)[:200]
+
+
+def send(node: str, topic: str, data: bytes, *options: str) -> None:
+    done = run_command("produce", topic, "-b", node, *options, stdin=data)
+    assert (done.status, done.err) == (0, ""), done
+
+
+def read(node: str, topic: str, *options: str) -> bytes:
+    done = run_command("consume", topic, "-b", node, "--exit", *options)
+    assert (done.status, done.err) == (0, ""), done
+    return done.out
+
+
+def read_json(node: str, topic: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in read(node, topic, "-o", "json").splitlines()]
+
+
+def test_lines_are_sent_when_the_input_pauses(node: str, topic: str) -> None:
+    """The writer waits for each line to be readable before it writes the next: a producer that waits never ends."""
+    read_end, write_end = os.pipe()
+    seen: list[bytes] = []
+
+    def write() -> None:
+        for number in range(3):
+            os.write(write_end, b"line%d\n" % number)
+            deadline = time.monotonic() + 20
+            while len(seen) <= number and time.monotonic() < deadline:
+                seen[:] = sorted(ottla_process("consume", topic, "-b", node, "--exit").splitlines())
+        os.close(write_end)
+
+    writer = threading.Thread(target=write)
+    with os.fdopen(read_end, "rb") as given, mock.patch.object(sys, "stdin", given):
+        writer.start()
+        assert produce.run([topic, "-b", node]) == 0
+    writer.join()
+    assert seen == [b"line0", b"line1", b"line2"]
+
+
+def ottla_process(*arguments: str) -> bytes:
+    """Return what a command prints in a process of its own."""
+    command = [sys.executable, "-m", "ottla.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, check=False).stdout
+
+
+def test_bytes_are_kept_both_ways(node: str, topic: str) -> None:
+    lines = [ALL_BYTES, b"\xff\xfe", b"", b"with\rreturn\r", b"last without end"]
+    send(node, topic, b"\n".join(lines), "--partition", "0")
+    assert read(node, topic) == b"".join(line + b"\n" for line in lines)
+
+
+def test_key_separator_and_null_marker_split_lines(node: str, topic: str) -> None:
+    send(node, topic, b"k:v:w\nno separator\nk:-\n-:v\n", "--key-separator", ":", "--null-marker", "-")
+    rows = {(row["key"], row["value"]) for row in read_json(node, topic)}
+    assert rows == {("k", "v:w"), (None, "no separator"), ("k", None), (None, "v")}
+
+
+def test_json_round_trip_keeps_keys_nulls_headers_and_bytes(node: str, topic: str) -> None:
+    rows: list[dict[str, Any]] = [
+        {"key": "k", "value": None, "headers": {"a": "1", "b": ["2", None], "c": None}, "partition": 2},
+        {"key_base64": "//4=", "value_base64": "gA==", "headers_base64": {"h": "/w=="}, "partition": 2},
+        {"value": {"n": 1, "t": "grün"}, "timestamp_ms": 1234, "partition": 2},
+    ]
+    send(node, topic, b"\n".join(json.dumps(row).encode() for row in rows), "-i", "json")
+    seen = read_json(node, topic)
+    send(node, f"{topic}-copy", read(node, topic, "-o", "json"), "-i", "json")
+    assert [{**row, "topic": topic} for row in read_json(node, f"{topic}-copy")] == seen
+    common = {"topic": topic, "partition": 2}
+    assert seen[0] == {**common, **rows[0], "offset": 0, "timestamp_ms": seen[0]["timestamp_ms"]}
+    assert seen[1] == {**common, **rows[1], "headers": {}, "offset": 1, "timestamp_ms": seen[1]["timestamp_ms"]}
+    value = '{"n":1,"t":"grün"}'
+    assert seen[2] == {**common, "key": None, "value": value, "headers": {}, "offset": 2, "timestamp_ms": 1234}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"x", "JSON object expected"),
+        (b"[1]", "JSON object expected"),
+        (b"\xff", "JSON object expected"),
+        (b"[" * 100_000, "JSON object expected"),
+        (b'{"valu": 1}', "unknown field: valu"),
+        (b'{"key": "a", "key_base64": "YQ=="}', "exclude each other"),
+        (b'{"value_base64": "?"}', "value_base64: base64 expected"),
+        (b'{"value_base64": 1}', "value_base64: base64 expected"),
+        (b'{"headers": [1]}', "headers: object expected"),
+        (b'{"partition": -1}', "partition: whole number expected"),
+        (b'{"partition": true}', "partition: whole number expected"),
+        (b'{"timestamp_ms": 1e30}', "timestamp_ms: whole number expected"),
+        (b'{"value": "\\ud800"}', "surrogate"),
+    ],
+)
+def test_line_that_is_no_record_is_refused(line: bytes, problem: str) -> None:
+    with pytest.raises(InvalidRecord, match=problem):
+        record_from_json(line)
+
+
+def test_wrong_line_is_named_and_those_before_it_are_sent(node: str, topic: str) -> None:
+    done = run_command("produce", topic, "-b", node, "-i", "json", stdin=b'{"value": "a"}\n{}\nx\n{"value": "b"}\n')
+    assert (done.status, done.err) == (1, "ottla: line 3: JSON object expected (records sent before: 2)\n")
+    assert [row["value"] for row in read_json(node, topic)] == ["a", None]
+
+
+def test_header_names_that_repeat_keep_all_values() -> None:
+    headers = (("a", b"1"), ("b", b"\xff"), ("a", b"2"))
+    row = record_to_json("t", 0, Record(0, 1, b"k", b"v", headers))
+    assert (row["headers"], row["headers_base64"]) == ({"a": ["1", "2"]}, {"b": "/w=="})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_murmur2_equals_kafkas(key: bytes, value: int) -> None:
+    """Source: ``UtilsTest.testMurmur2`` (apache/kafka 4.3.1)."""
+    assert murmur2(key) == value % 2**32
+
+
+def test_keys_go_to_the_partitions_that_kafkas_producer_chooses(node: str, topic: str) -> None:
+    keys = [f"user-{number}" for number in range(20)]
+    send(node, topic, "".join(f"{key}:x\n" for key in keys).encode(), "--key-separator", ":")
+    seen = {row["key"]: row["partition"] for row in read_json(node, topic)}
+    assert seen == {key: partition_for_key(key.encode(), 4) for key in keys}
+    assert len(set(seen.values())) == 4
+
+
+@pytest.mark.parametrize(("options", "times"), [((), 1), (("--no-idempotence",), 2)])
+def test_batch_whose_response_is_lost_is_appended_once(
+    node: str, topic: str, options: tuple[str, ...], times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, lost = Channel.call, list[ApiKey]()
+
+    async def lose_first_response(self: Channel, request: Any, version: int | None = None) -> Any:
+        answer = await call(self, request, version)
+        key = ApiKey(request.SPEC.key)
+        if key is ApiKey.PRODUCE and not lost:
+            lost.append(key)
+            self.close()
+            raise Disconnected("lost")
+        return answer
+
+    monkeypatch.setattr(Channel, "call", lose_first_response)
+    send(node, topic, b"a\n", *options)
+    monkeypatch.undo()
+    assert lost
+    assert read(node, topic) == b"a\n" * times
+
+
+def test_record_that_is_too_large_names_topic_and_limit(node: str, topic: str) -> None:
+    done = run_command("produce", topic, "-b", node, "--partition", "1", stdin=b"small\n" + b"x" * 2_000_000 + b"\n")
+    assert done.status == 1
+    assert f"record too large: topic {topic}, partition 1 (batch of " in done.err
+    assert "max.message.bytes is 1048588)" in done.err
+    assert "None" not in done.err
+
+
+def test_large_batches_of_small_records_are_split(node: str, topic: str) -> None:
+    send(node, topic, b"".join(b"%06d" % number + b"x" * 10_000 + b"\n" for number in range(300)), "--partition", "0")
+    assert len(read(node, topic).splitlines()) == 300
+
+
+def test_max_messages_stops_exactly(node: str, topic: str) -> None:
+    send(node, topic, b"a\nb\nc\n", "--partition", "0")
+    assert read(node, topic, "-n", "0") == b""
+    assert read(node, topic, "-n", "2") == b"a\nb\n"
+    assert read(node, topic, "-n", "9") == b"a\nb\nc\n"
+
+
+def test_sequence_numbers_wrap_around(node: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = TopicProducer.__init__
+
+    def near_the_end(self: TopicProducer, *arguments: Any, **options: Any) -> None:
+        producer(self, *arguments, **options)
+        self._sequences[0] = 2**31 - 1
+
+    monkeypatch.setattr(TopicProducer, "__init__", near_the_end)
+    monkeypatch.setattr(produce, "BATCH_RECORDS", 1)
+    send(node, topic, b"a\nb\n", "--partition", "0")
+    assert read(node, topic) == b"a\nb\n"
+
+
+def test_cluster_of_the_command_config_is_used(
+    node: str, topic: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text(f"bootstrap.servers={node}\n")
+    done = run_command("produce", topic, "--command-config", str(config), stdin=b"a\n")
+    assert done.status == 0, done
+    monkeypatch.setenv(CONFIG_VARIABLE, str(config))
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", "")
+    assert run_command("consume", topic, "--exit").out == b"a\n"
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", "127.0.0.1:1")
+    assert run_command("consume", topic, "--exit").status == 1
+    assert run_command("consume", topic, "--exit", "--command-config", str(config)).out == b"a\n"
+    config.write_text("bootstrap.servers=foo\n")
+    done = run_command("topic", "list", "--command-config", str(config))
+    assert (done.status, done.err) == (1, f"ottla: {config}: HOST:PORT expected: foo\n")
+
+
+def test_plaintext_to_a_tls_listener_names_the_likely_cause() -> None:
+    with ottla.Broker(tls=True) as broker:
+        done = run_command("topic", "list", "-b", broker.bootstrap_servers)
+    assert done.status == 1
+    assert done.err.startswith(f"ottla: connection lost: {broker.bootstrap_servers}: ")
+    assert done.err.endswith("(the listener may require TLS or a login: --command-config FILE)\n")

@@ -1,0 +1,274 @@
+"""Every command with every kind of wrong argument: status 1 or 2, and one line that names the cause."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.cli.common import BOOTSTRAP_VARIABLE, CONFIG_VARIABLE
+from ottla.cli.main import COMMANDS
+from ottla.cli.tests.command_runs import CommandRun, run_command
+
+pytestmark = pytest.mark.xdist_group(__name__)
+DEAD = "127.0.0.1:1"
+NOT_UTF8 = os.fsdecode(b"\xff\xfe")
+PYTHON_TEXT = re.compile(r"\[Errno|Traceback|\bNone\b|Error\b|invalid literal|codec can|<class|object at|\{'|\['| b'")
+_VERBS = """topic list, topic describe T, topic create T, topic partitions T --partitions 3, topic delete T,
+topic config T, acl list, acl add --allow User:a --operation read --topic T, acl remove --topic T,
+quota list, quota set --user a producer_byte_rate=1, quota remove --user a, user list, user remove a,
+token create, token list, token renew i, token expire i, group list, group describe g,
+group reset g --topic T --to-earliest, group delete g, group delete-offsets g --topic T, txn list,
+txn describe i, txn hanging, txn abort T 0 0, cluster status, cluster elect, cluster reassign,
+cluster drain 9, cluster rebalance, cluster remove 9, produce T, consume T"""
+VERBS = [words.strip() for words in _VERBS.split(",")]
+"""Each verb that asks a cluster, with arguments it accepts."""
+UNKNOWN = [
+    ("topic describe nope", "topic nope does not exist"),
+    ("topic delete nope", "topic nope does not exist"),
+    ("topic config nope", "topic nope does not exist"),
+    ("topic config nope --set retention.ms=1", "topic nope does not exist"),
+    ("topic partitions nope --partitions 3", "topic nope does not exist"),
+    ("topic config there --set no.such.setting=1", "no.such.setting"),
+    ("topic create there", "there"),
+    ("topic create a/b", "a/b"),
+    ("consume nope", "topic nope does not exist"),
+    ("consume there --partition 77", "partition 77 of topic there does not exist"),
+    ("consume there --offset 9", "offset out of range: there-0 at 9 (0 to 0)"),
+    ("produce there --partition 99", "partition 99 of topic there does not exist"),
+    ("produce a/b", "a/b"),
+    ("group describe nope", "group nope does not exist"),
+    ("group delete nope", "group nope does not exist"),
+    ("group delete-offsets nope --topic there", "group nope does not exist"),
+    ("group reset g --topic nope --to-earliest", "topic nope does not exist"),
+    ("group reset g --topic there:7 --to-earliest", "partition 7 of topic there does not exist"),
+    ("group reset g --topic there:x --to-earliest", "there:x"),
+    ("group reset g --topic there --to-datetime tomorrow", "tomorrow"),
+    ("group reset g --topic there --by-duration fast", "fast"),
+    ("group reset g --topic there --from-file /nope", "/nope"),
+    ("group reset g --to-earliest", "--topic"),
+    ("group describe", "--all"),
+    ("txn describe nope", "transactional id nope does not exist"),
+    ("txn hanging --topic nope", "topic nope does not exist"),
+    ("txn abort nope 0 0", "topic nope does not exist"),
+    ("txn abort there 7 0", "partition 7 of topic there does not exist"),
+    ("txn abort there 0 0", "there-0"),
+    ("cluster elect nope:0", "topic nope does not exist"),
+    ("cluster elect there:7", "partition 7 of topic there does not exist"),
+    ("cluster elect there", "there"),
+    ("cluster elect there:99999999999", "there:99999999999"),
+    ("cluster drain 9 --dry-run", "broker 9 does not exist"),
+    ("cluster remove 9 --dry-run", "no node 9"),
+    ("cluster reassign nope:0=1", "topic nope does not exist"),
+    ("cluster reassign there:0=9", "broker 9 does not exist"),
+    ("cluster reassign there:0=x", "there:0=x"),
+    ("cluster reassign --cancel nope:0", "topic nope does not exist"),
+    ("user list nope", "user nope does not exist"),
+    ("user remove nope", "user nope does not exist"),
+    ("user set a --password-file /nope", "/nope"),
+    ("user set a --password-file -", "password is empty"),
+    ("token renew nope", ""),
+    ("token expire --hmac-file /nope", "/nope"),
+    ("quota set --user a nope=1", "nope"),
+    ("quota set --user a producer_byte_rate=x", "producer_byte_rate=x"),
+    ("quota set --user a producer_byte_rate=-1", "producer_byte_rate"),
+    ("quota set producer_byte_rate=1", "--user"),
+    ("quota remove --user nope", "no such quota"),
+    ("acl add --topic there --operation read", "--allow"),
+    ("topic list --command-config /nope", "/nope"),
+    ("user set a --password-file /", "/: Is a directory"),
+    ("token expire --hmac-file /", "/: Is a directory"),
+    ("topic list --command-config /", "/: Is a directory"),
+    ("group reset g --topic there --from-file /", "/: Is a directory"),
+    ("dump /", "/: not a regular file"),
+    ("decode /", "/: Is a directory"),
+    ("serve -c /", "/: Is a directory"),
+    ("decode zz", "zz"),
+    ("decode --source NOPE:1", "NOPE:1"),
+    ("dump /nope", "/nope"),
+    ("dump --verify /nope", "/nope"),
+    ("log check /nope", "/nope"),
+    ("log repair /nope", "/nope"),
+    ("doctor /nope", "/nope"),
+    ("format -t x -c /nope", "/nope"),
+    ("serve -c /nope", "/nope"),
+    ("serve --set nope", "nope"),
+    ("trace --listen 0 --to nowhere", "nowhere"),
+    ("cluster recover -c /nope", "/nope"),
+]
+"""Names of things that do not exist, or are written wrongly: the command and a part of its line."""
+WRONG_USE = [
+    ("", ""),
+    ("produc", "did you mean produce?"),
+    ("topic", "VERB"),
+    ("topic ls", "did you mean list?"),
+    ("topic describe", "topic"),
+    ("topic list --outptu json", "did you mean --output?"),
+    ("topic list -o yaml", "yaml"),
+    ("topic list -b foo", "HOST:PORT expected: foo"),
+    ("topic list -b foo:bar", "HOST:PORT expected: foo:bar"),
+    ("topic list -b a:1,b", "HOST:PORT expected: b"),
+    ("topic create a --partitions -1", "-1 (at least 1)"),
+    ("topic create a --partitions x", "whole number expected: x"),
+    ("topic create a --replication-factor 99999", "99999 (at most 32767)"),
+    ("topic partitions a", "--partitions"),
+    ("consume a -n -1", "-1"),
+    ("consume a --partition -1", "-1"),
+    ("consume a --offset -1", "-1"),
+    ("consume a --offset 99999999999999999999", "99999999999999999999"),
+    ("consume a --isolation all", "all"),
+    ("produce a --partition -1", "-1"),
+    ("produce a --codec zip", "zip"),
+    ("group list --type bogus", "unknown group type: bogus"),
+    ("group list --state bogus", "unknown group state: bogus"),
+    ("group reset g", "--to-earliest"),
+    ("group reset g --to-offset -1", "-1"),
+    ("user set", "user"),
+    ("user bogus", "bogus"),
+    ("user set a --iterations -1", "-1"),
+    ("token renew", "id"),
+    ("token create --lifetime-ms -5", "-5"),
+    ("txn abort a -1 0", "-1"),
+    ("txn hanging --older-than -1", "-1"),
+    ("acl list --operation reed", "did you mean read?"),
+    ("cluster drain -1", "-1"),
+    ("cluster drain 1 --at-once 0", "0"),
+    ("cluster rebalance --throttle -1", "-1"),
+    ("cluster start --nodes 0", "0"),
+    ("cluster start --port -1", "-1"),
+    ("cluster remove 1 --wait -1", "-1"),
+    ("decode", "what"),
+    ("dump", "file"),
+    ("doctor", "--env"),
+    ("log check", "directory"),
+    ("trace", "--listen"),
+    ("serve --node-id -1", "-1"),
+    ("format", "--cluster-id"),
+    ("random-uuid 1", "1"),
+]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[str]:
+    with ottla.Broker(settings={"num.partitions": "2", "auto.create.topics.enable": "false"}) as broker:
+        at = broker.bootstrap_servers
+        assert run_command("topic", "create", "there", "-b", at).status == 0
+        yield at
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (BOOTSTRAP_VARIABLE, CONFIG_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+
+
+def check(done: CommandRun, status: int, cause: str) -> None:
+    """Check that a command failed with one line that names the cause."""
+    lines = done.err.splitlines()
+    assert done.status == status, done
+    assert len(lines) == 1, done
+    assert cause in lines[0]
+    assert lines[0].startswith("ottla"), done
+    assert not PYTHON_TEXT.search(lines[0]), done
+
+
+def test_tables_name_every_command() -> None:
+    named = {words.split()[0] for words in (*VERBS, *(x for x, _ in UNKNOWN), *(x for x, _ in WRONG_USE)) if words}
+    assert COMMANDS.keys() - named == set()
+
+
+@pytest.mark.parametrize(("words", "cause"), UNKNOWN, ids=[words for words, _ in UNKNOWN])
+def test_unknown_name_fails_at_once(
+    node: str, words: str, cause: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(BOOTSTRAP_VARIABLE, node)
+    monkeypatch.chdir(tmp_path)
+    done = run_command(*words.split())
+    if words.startswith("dump --verify"):
+        assert (done.status, done.out) == (1, b"/nope: No such file or directory\n")
+        return
+    starts = ("log", "doctor", "serve", "format", "trace", "cluster recover")
+    check(done, done.status if words.startswith(starts) else 1, cause)
+    assert done.status in (1, 2)
+
+
+@pytest.mark.parametrize(("words", "cause"), WRONG_USE, ids=[words for words, _ in WRONG_USE])
+def test_wrong_use_is_one_line_and_status_2(words: str, cause: str) -> None:
+    done = run_command(*words.split())
+    if not words:
+        assert (done.status, done.out.startswith(b"usage: ottla COMMAND")) == (2, True)
+        return
+    check(done, 2, cause)
+
+
+@pytest.mark.parametrize("words", VERBS)
+def test_dead_cluster_is_named(words: str) -> None:
+    check(run_command(*words.split(), "-b", DEAD), 1, f"cannot connect to {DEAD}: Connection refused")
+
+
+@pytest.mark.parametrize("words", VERBS)
+def test_unknown_host_is_named(words: str) -> None:
+    check(run_command(*words.split(), "-b", "host.invalid:9092"), 1, "unknown host: host.invalid:9092")
+
+
+@pytest.mark.parametrize("words", [words for words in VERBS if re.search(r"\b[Tgi]\b", words)])
+def test_argument_that_is_not_utf8_is_refused(words: str, node: str) -> None:
+    wrong = [NOT_UTF8 if word in ("T", "g", "i") else word for word in words.split()]
+    check(run_command(*wrong, "-b", node), 2, r"not UTF-8: \udcff\udcfe")
+
+
+class FailingOutput(io.RawIOBase):
+    """Standard output on a full disk, or whose reader is gone."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        raise OSError(self._number, os.strerror(self._number))
+
+
+LISTS = ("topic list -o json", "group list -o json", "random-uuid", "--version", "--help", "topic --help")
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_full_standard_output_is_not_the_brokers_fault(words: str, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BOOTSTRAP_VARIABLE, node)
+    done = run_command(*words.split(), stdout=FailingOutput(errno.ENOSPC))
+    check(done, 1, "ottla: standard output: No space left on device")
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_closed_pipe_ends_a_command_silently(words: str, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BOOTSTRAP_VARIABLE, node)
+    done = run_command(*words.split(), stdout=FailingOutput(errno.EPIPE))
+    assert (done.status, done.err) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "nothing"),
+    [
+        ("group list", "no groups"),
+        ("group describe --all", "no groups"),
+        ("txn list", "no transactional ids"),
+        ("txn hanging", "no hanging transactions"),
+        ("quota list", "no quotas"),
+        ("user list", "no users"),
+        ("cluster elect", "no elections needed"),
+        ("cluster reassign", "no reassignments in progress"),
+        ("cluster rebalance --dry-run", "nothing to move"),
+    ],
+)
+def test_empty_result_says_so_on_standard_error_and_never_in_json(words: str, nothing: str, node: str) -> None:
+    done = run_command(*words.split(), "-b", node)
+    assert (done.status, done.out, done.err) == (0, b"", f"{nothing}\n")
+    done = run_command(*words.split(), "-b", node, "-o", "json")
+    assert (done.status, done.out, done.err) == (0, b"[]\n", "")
