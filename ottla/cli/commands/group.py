@@ -205,7 +205,7 @@ async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
         else:
             print_output(rows if options.output == "json" else format_table(rows), options.output)
     if not options.execute and not options.export and options.output == "text" and rows:
-        print("nothing was changed: --execute does it")
+        print("nothing has been changed: say --execute to do it")
 
 
 async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
