@@ -12,7 +12,7 @@ from ottla.broker.interbroker.credentials import inter_broker_access
 from ottla.broker.services import BrokerServices
 from ottla.broker.transactions.coordinator import TOPIC, TransactionCoordinator
 from ottla.broker.transactions.marker_sender import MarkerSenderDependencies
-from ottla.jobs.job import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.jobs.job import run_in_background
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 FEATURE = "transaction.version"
@@ -33,7 +33,7 @@ def create_transaction_coordinator(services: BrokerServices, timers: Timers, lis
         # lazy: 14.8 ms, 645 kB
         from ottla.broker.handlers.transactions.marker_writer import write_markers
 
-        return await TimeSlice(services.env, BACKGROUND_SLICE_MS).run(write_markers(services, request))
+        return await run_in_background(services.env, write_markers(services, request))
 
     timeout_s = config.number("request.timeout.ms") / 1000
     access = partial(inter_broker_access, config)

@@ -31,9 +31,11 @@ from ottla.broker.transactions import events as ev
 from ottla.broker.transactions.coordinator import TOPIC as TRANSACTIONS_TOPIC
 from ottla.broker.transactions.coordinator import TransactionCoordinator
 from ottla.broker.transactions.marker_sender import MarkerSenderDependencies
+from ottla.jobs.job import run_in_background
 from ottla.jobs.state_machine import TransactionCompletion
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.api_keys import ApiKey as K
+from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker
 
@@ -154,9 +156,11 @@ def transaction_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
     stage = _stage(TRANSACTIONS_TOPIC, transactional_id_expiration_ms="60000")
     env: Any = stage.env
     timers, ids = Timers(env), ProducerIdSequence()
-    around = MarkerSenderDependencies(
-        1, lambda: stage.hosted.image, lambda broker: None, lambda request: write_markers(stage.services, request), 30.0
-    )
+
+    async def write_local(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        return await run_in_background(env, write_markers(stage.services, request))
+
+    around = MarkerSenderDependencies(1, lambda: stage.hosted.image, lambda broker: None, write_local, 30.0)
     ids.try_generate = ids.next_id  # type: ignore[attr-defined]
     coordinator = TransactionCoordinator(env, stage.config, timers, _failed, lambda: 1, lambda: 2, ids.next_id, around)
     stage.services.transaction_coordinator = coordinator

@@ -243,9 +243,8 @@ class LogLoader:
                 whole, with_producers, epoch = self._recover_segment(self.segments[at], following, epoch)
                 producers |= with_producers
                 if not whole and self.log_end_offset <= self._known.recovery_point:
-                    self.segments[
-                        at
-                    ].file.fsync()  # nobody looks here again, and a power cut may take an unsynced cut back
+                    # A later start does not look here again, and a power failure could undo an unsynced truncation.
+                    self.segments[at].file.fsync()
                 if following is not None:
                     self.segments[at].write_index_files()  # synced with its batches, and believed from then on
                 self.segments[at].close()  # there may be more of them than descriptors
