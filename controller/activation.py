@@ -55,7 +55,7 @@ def activation_records(
     endpoints: tuple[ListenerEndpoint, ...],
     incarnation_id: bytes,
 ) -> Iterator[list[Message]]:
-    """What a new leader appends, batch by batch (R265): each is committed before the next is made.
+    """What a new leader appends, batch by batch (R-265): each is committed before the next is made.
 
     It registers itself as a controller, unless this process did so before.
     """

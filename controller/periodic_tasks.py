@@ -1,4 +1,4 @@
-"""What an active controller does by itself now and then, measured from when it became active (R267).
+"""What an active controller does by itself now and then, measured from when it became active (R-267).
 
 `EXPAND_INTERNAL_TOPICS` and `REPLACE_LOST_REPLICAS` are Ottla's own.
 
@@ -27,7 +27,7 @@ from ottla.wire.messages.metadata_records import NoOpRecord
 
 REPEAT_DELAY_MS = 10
 ERROR_RETRY_MS = 300_000
-"""After one that failed (R268)."""
+"""After one that failed (R-268)."""
 
 StaticConfig = Mapping[str, str]
 """What was set in this node's configuration."""

@@ -54,7 +54,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 logger = logging.getLogger("ottla.controller")
 
 RESIGN_TIMEOUT_S = 0.5
-"""How long a clean stop waits at most until somebody else leads the quorum (R210); Kafka waits 5 s.
+"""How long a clean stop waits at most until somebody else leads the quorum (R-210); Kafka waits 5 s.
 
 Where a majority is there it takes some milliseconds; where it is not, waiting longer brings nobody. Who was not told in
 time sees soon enough that this node's port refuses.
@@ -332,7 +332,7 @@ class QuorumController:
     # ------------------------------------------------------------------ requests
 
     def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
-        """A broker's heartbeat arrived: its lease goes on, however long the heartbeat then waits (R276)."""
+        """A broker's heartbeat arrived: its lease goes on, however long the heartbeat then waits (R-276)."""
         self.machine.heartbeat_tracker.touch(broker_id, broker_epoch, self._env.monotonic_ms())
 
     def enqueue(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> PendingRequest:
@@ -380,7 +380,7 @@ class QuorumController:
         self._wake()
 
     async def resign(self) -> None:
-        """Hand the leadership of the quorum over, as a clean stop does (R210); alone there is nobody to take it."""
+        """Hand the leadership of the quorum over, as a clean stop does (R-210); alone there is nobody to take it."""
         if self._raft.led_epoch < 0 or self._raft.is_sole_voter:
             return
         self._raft.enqueue(events.Resign())

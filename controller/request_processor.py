@@ -97,7 +97,7 @@ class RequestProcessor:
         return decision
 
     def _raise_kraft_version(self, request: UpdateFeaturesRequest, decision: ControllerResult) -> Job[ControllerResult]:
-        """kraft.version lies in the quorum's own records: the raft machine raises it, once all else is right (R244)."""
+        """Raise kraft.version, which lies in the records of the quorum, after all other checks (R-244)."""
         if decision.response.error_code:
             return decision
         wanted: list[int] = []

@@ -1,6 +1,6 @@
 """Make empty directories a cluster's: identity, feature levels, and the first voters where they are records.
 
-What ``StorageTool format`` writes (``Formatter.java``, ``DynamicVoter.java``, apache/kafka 4.3.1; R238). The identity
+What ``StorageTool format`` writes (``Formatter.java``, ``DynamicVoter.java``, apache/kafka 4.3.1; R-238). The identity
 comes last: a directory that was only half formatted has none, and is formatted again.
 
 From KIP-631; a voter set in the log instead of the settings: KIP-853.

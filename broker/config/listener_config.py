@@ -211,7 +211,7 @@ def _is_same_address(host: str, port: int, at: ListenerAddress, host_name: str) 
 
 
 def find_config_problems(values: Mapping[str, str], node_id: int) -> Iterator[ConfigProblem]:
-    """What a node cannot start with, by setting: the rules of ``KafkaConfig.validateValues`` (R239) among them."""
+    """What a node cannot start with, by setting: the rules of ``KafkaConfig.validateValues`` (R-239) among them."""
     yield from _node_id_problems(values, node_id)
     readable = True
     for key, read in (

@@ -267,7 +267,7 @@ class NodeConfig:
     def _controller_endpoint(
         self, bound: ListenerAddress, port: int, kept: Sequence[ListenerEndpoint]
     ) -> ListenerEndpoint:
-        """As others reach it (R241): advertised, else bound, else as the voters' setting has it."""
+        """As others reach it (R-241): advertised, else bound, else as the voters' setting has it."""
         if bound.port == 0:
             for before in kept:
                 if (before.name, before.port) == (bound.name, port) and at.is_same_host(before.host, bound.host):

@@ -145,7 +145,7 @@ class ControllerChannel:
         raise ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
 
     async def _submit_until_answered(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """Ask, and ask again, until somebody answers who is the controller (R345)."""
+        """Ask, and ask again, until somebody answers who is the controller (R-345)."""
         while True:
             if self._controller.is_active:
                 answer = await self._submit_authorized(request, version, asking)

@@ -91,7 +91,7 @@ async def _send_plain(channel: Channel, request: Any, version: int) -> Any:
 
 
 async def _send_in_envelope(env: Env, channel: Channel, asking: ForwardableRequest) -> Message | None:
-    """A client's request in an envelope (R304); None where the other side is not the controller (R305)."""
+    """A client's request in an envelope (R-304); None where the other side is not the controller (R-305)."""
     if ApiKey.ENVELOPE not in channel.versions:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
     principal = _PRINCIPAL_VERSION + compiler.encode(_principal(asking.peer), 0)

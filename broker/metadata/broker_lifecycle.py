@@ -91,7 +91,7 @@ class BrokerLifecycleManager:
         """Make this broker known, and wait until the metadata says so here.
 
         Nothing is led or followed before: what older metadata says of leaders is about this broker's former life, and
-        whoever led on under its epoch with less than its followers have would lose what they have (R279).
+        whoever led on under its epoch with less than its followers have would lose what they have (R-279).
 
         Raises:
             RegistrationRejected: nobody took it in within ``initial.broker.registration.timeout.ms``.
@@ -118,7 +118,7 @@ class BrokerLifecycleManager:
             callback(self.broker_epoch)
 
     async def _register_until_accepted(self, until_ms: float) -> int:
-        """The broker epoch of a registration that was taken in (R278)."""
+        """The broker epoch of a registration that was taken in (R-278)."""
         told = ""
         while True:
             try:
@@ -149,7 +149,7 @@ class BrokerLifecycleManager:
         )
 
     def _previous_broker_epoch(self) -> int:
-        """The epoch under which this broker stopped cleanly (R272); -1 where it did not, or its files do not say so.
+        """The epoch under which this broker stopped cleanly (R-272); -1 where it did not, or its files do not say so.
 
         What the only broker of a cluster led nobody else could lead meanwhile: however it stopped, its log counts.
         """

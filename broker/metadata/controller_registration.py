@@ -1,4 +1,4 @@
-"""A controller announces itself to the active one, itself included, until the log knows this process of it (R282).
+"""A controller announces itself to the active one, itself included, until the log knows this process of it (R-282).
 
 Source: ``ControllerRegistrationManager.scala`` (apache/kafka 4.3.1).
 

@@ -1,6 +1,6 @@
 """What clients may bring, take and have done in a second: who goes over a quota waits until the rate is back at it.
 
-Behaviour (items 345 to 349): over the bound after counting, a client waits (rate - bound) / bound of the time the rate
+Behaviour (S-345 to S-349): over the bound after counting, a client waits (rate - bound) / bound of the time the rate
 was taken over. Nothing is counted while there is no quota of that kind. Time that requests take counts in hundredths of
 a second (``request_percentage``), and nobody waits longer than a second for it.
 
@@ -106,7 +106,7 @@ class QuotaManagers:
         """Whether it counts how long requests take."""
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Take in what changed; a new bound holds for the running counters at once (item 348)."""
+        """Take in what changed; a new bound holds for the running counters at once (S-348)."""
         for about in delta.others:
             if about[0] != "quota" or about[2] not in (*self._managers_by_key, CONTROLLER_MUTATION):
                 continue
@@ -146,11 +146,11 @@ class QuotaManagers:
         return max(delay_ms, requested_ms)
 
     def max_fetch_bytes(self, peer: QuotaClient, client_id: str, most_bytes: int) -> int:
-        """So much of ``most_bytes`` may be fetched at once; more would be over the quota by itself (item 349)."""
+        """So much of ``most_bytes`` may be fetched at once; more would be over the quota by itself (S-349)."""
         return min(most_bytes, self.fetch.binding(peer.principal, client_id).max_in_window)
 
     def request_throttle_ms(self, peer: QuotaClient, client_id: str) -> int:
-        """A request is about to be answered: how long who asked has to wait for the time it took (item 346)."""
+        """A request is about to be answered: how long who asked has to wait for the time it took (S-346)."""
         if peer.request_timer is None:
             return 0
         return self._request.maybe_record_and_get_throttle_ms(

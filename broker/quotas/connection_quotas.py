@@ -1,6 +1,6 @@
 """How many connections there may be, and how fast new ones may come: of one node's clients, or of its controllers.
 
-Behaviour (items 355, 356): who comes waits for a place among all connections and among its listener's, and for the rate
+Behaviour (S-355, S-356): who comes waits for a place among all connections and among its listener's, and for the rate
 of both; over the rate of its own address it is kept unread for the delay, then closed, and counts for nothing; over the
 number of its address it is closed at once. No delay is longer than a second. The brokers' own listener, where there is
 another, is not held up by what is for all; where that leads to too many, others must leave.

@@ -1,6 +1,6 @@
 """How many partitions a client may have made or removed in a second, counted by the active controller.
 
-Behaviour (items 350, 351): a bucket of eleven seconds' tokens, full at first, that fills by the second; a partition
+Behaviour (S-350, S-351): a bucket of eleven seconds' tokens, full at first, that fills by the second; a partition
 costs one. While there are less than none, versions that know the error are refused topic by topic with
 THROTTLING_QUOTA_EXCEEDED, before that topic is counted; older ones are carried out and counted. Both wait until the
 bucket is back at none, less what has passed since. A client that a broker speaks for is held up there, not here.

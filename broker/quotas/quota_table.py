@@ -1,6 +1,6 @@
 """Whose quota counts for somebody, and the counters under it.
 
-Behaviour (items 99, 345, 347, 348): the most specific quota counts: of user and client, the client of any user, the
+Behaviour (P-99, S-345, S-347, S-348): the most specific quota counts: of user and client, the client of any user, the
 user, and so on; clients under a default have counters of their own. A rate is the sum of the kept samples over their
 time, counted as ten whole seconds and what has passed of the last one; a sample lasts a second from its first use, and
 one that was silent for eleven begins anew. Counters nobody used for an hour are forgotten.
@@ -80,7 +80,7 @@ class _RateSample:
 
 
 class Rate:
-    """What was counted lately, by the second (item 345). Counting and looking touch one sample but once a second.
+    """What was counted lately, by the second (S-345). Counting and looking touch one sample but once a second.
 
     Between two looks who counts may do it by itself, from the time `fast_from_ms` up to `fast_until_ms`: what it adds
     to `recorded` counts as long as that is no more than `remaining`, and it notes when that was. These times are of
@@ -233,7 +233,7 @@ class QuotaTable(Generic[C]):
         self.bindings.clear()
 
     def binding(self, principal: str, client_id: str) -> QuotaBinding[C]:
-        """The most specific quota of somebody (items 99 and 347); who has none is FREE."""
+        """The most specific quota of somebody (P-99 and S-347); who has none is FREE."""
         try:
             return self.bindings[principal, client_id]
         except KeyError:

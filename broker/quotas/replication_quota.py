@@ -64,7 +64,7 @@ class ReplicationQuota:
         self._samples[-1][1] += size_bytes
 
     def is_exceeded(self, image: MetadataImage, now_ms: float) -> bool:
-        """Whether more went by in the last seconds than the rate allows (R341)."""
+        """Whether more went by in the last seconds than the rate allows (R-341)."""
         rate = self.bytes_per_second(image)
         if rate is None:
             return False

@@ -47,7 +47,7 @@ def build_alter_partition_request(
 def apply_alter_partition_response(
     answer: AlterPartitionResponse, sent: dict[PartitionKey, PendingIsrChange], replicas: ReplicaManager, now_ms: int
 ) -> Job[list[PartitionKey]]:
-    """Tell each partition what the controller said of it, a step each; gives those to be asked for again (R334)."""
+    """Tell each partition what the controller said of it, a step each; gives those to be asked for again (R-334)."""
     rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
     told: list[str] = []
     again = []

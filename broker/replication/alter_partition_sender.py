@@ -71,7 +71,7 @@ class AlterPartitionSender:
                 await self._env.sleep(RETRY_S)
 
     async def run_isr_expiration(self) -> None:
-        """Look for members that have been behind for too long, until cancelled (R331)."""
+        """Look for members that have been behind for too long, until cancelled (R-331)."""
         while True:
             await self._env.sleep(self._expiration_interval_s)
             await run_in_background(self._env, self._maybe_shrink_isrs())
@@ -83,7 +83,7 @@ class AlterPartitionSender:
             yield None
 
     async def _send(self, sent: dict[PartitionKey, PendingIsrChange]) -> bool:
-        """One request; False where all of it must be sent again (R333)."""
+        """One request; False where all of it must be sent again (R-333)."""
         # lazy: 1.2 ms, 33 kB: only in a cluster
         from ottla.broker.replication import alter_partition_messages as asking
 

@@ -188,7 +188,7 @@ class HostedPartition:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_min_isr(self) -> None:
-        """Refuse what asks for acks=all while too few replicas are in sync (R337).
+        """Refuse what asks for acks=all while too few replicas are in sync (R-337).
 
         Raises:
             ProtocolError: NOT_ENOUGH_REPLICAS.
@@ -198,7 +198,7 @@ class HostedPartition:
             raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def has_enough_replicas(self) -> bool:
-        """Whether what is below the high watermark lies at enough replicas: the second look of acks=all (R337)."""
+        """Whether what is below the high watermark lies at enough replicas: the second look of acks=all (R-337)."""
         state = self.state
         return type(state) is LeaderState and state.has_enough_replicas(self.log.config.min_insync_replicas)
 
@@ -286,7 +286,7 @@ class HostedPartition:
     # ------------------------------------------------------------------ followers, as the leader sees them
 
     def check_follower(self, broker: int, broker_epoch: int, *, names_epoch: bool) -> None:
-        """Whether a broker may fetch here as a follower (R325). One that this node does not know of yet asks again.
+        """Whether a broker may fetch here as a follower (R-325). One that this node does not know of yet asks again.
 
         Raises:
             ProtocolError: UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
@@ -303,7 +303,7 @@ class HostedPartition:
         self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
     ) -> None:
         """A follower's fetch has come: it has everything below ``offset``, may join the ISR, and what it has may be
-        committed now (R327). ``leader_end``: where the log ended then.
+        committed now (R-327). ``leader_end``: where the log ended then.
         """
         state = self.state
         if type(state) is not LeaderState or broker not in state.followers:
@@ -346,7 +346,7 @@ class HostedPartition:
                     follower.notify_listener(more=more)
 
     def maybe_shrink_isr(self, now_ms: int) -> None:
-        """Have those taken out of the ISR who have been behind for too long (R331)."""
+        """Have those taken out of the ISR who have been behind for too long (R-331)."""
         state = self.state
         if type(state) is LeaderState:
             self._submit_isr_change(
@@ -360,7 +360,7 @@ class HostedPartition:
     def handle_alter_partition_result(
         self, asked: PendingIsrChange, answer: AlterPartitionResult, now_ms: int
     ) -> AlterPartitionOutcome:
-        """What the controller said to a change of the ISR (R334). It is ignored where the image was quicker."""
+        """What the controller said to a change of the ISR (R-334). It is ignored where the image was quicker."""
         if not asked.is_current:
             return AlterPartitionOutcome.IGNORED
         outcome = asked.leader_state.handle_alter_partition_result(answer)
@@ -369,7 +369,7 @@ class HostedPartition:
         return outcome
 
     def low_watermark(self, alive: Mapping[int, object]) -> int:
-        """The lowest log start among the replicas that are alive (R338)."""
+        """The lowest log start among the replicas that are alive (R-338)."""
         state, own = self.state, self.log.log_start_offset
         return state.low_watermark(own, alive) if type(state) is LeaderState else own
 
@@ -398,7 +398,7 @@ class HostedPartition:
 
     def update_leader_offsets(self, high_watermark: int, log_start: int) -> None:
         """What the leader says of its high watermark, then of its log start, holds here as far as the log reaches
-        (R319).
+        (R-319).
 
         Raises:
             OSError: the disk failed.

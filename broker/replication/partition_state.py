@@ -101,7 +101,7 @@ class FollowerReplica:
             self.last_fetch_ms = max(self.last_fetch_ms, asked_ms)
 
     def update_fetch_state(self, now_ms: int, offset: int, leader_end: int) -> None:
-        """It asked for ``offset``, so it has everything below (R327, R328)."""
+        """It asked for ``offset``, so it has everything below (R-327, R-328)."""
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.last_leader_end:
@@ -125,7 +125,7 @@ class FollowerReplica:
 
 
 class AlterPartitionOutcome(Enum):
-    """What became of a request to change the ISR (R334)."""
+    """What became of a request to change the ISR (R-334)."""
 
     APPLIED = "taken"
     IGNORED = "ignored"
@@ -171,7 +171,7 @@ class IsrChange(NamedTuple):
 
 
 IsrEligibility = Callable[[int, int], bool]
-"""Asked with (broker, epoch of its last fetch): whether the image lets it into the ISR (R331, KIP-903)."""
+"""Asked with (broker, epoch of its last fetch): whether the image lets it into the ISR (R-331, KIP-903)."""
 
 
 @dataclass(slots=True)
@@ -224,7 +224,7 @@ class LeaderState:
         return self.leader_epoch_start_offset > high_watermark
 
     def apply_partition_state(self, partition_epoch: int, replicas: Iterable[int], isr: CommittedIsr) -> bool:
-        """The same leader epoch, told anew by the image; an older partition epoch is ignored (R329)."""
+        """The same leader epoch, told anew by the image; an older partition epoch is ignored (R-329)."""
         if partition_epoch <= self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch
@@ -247,11 +247,11 @@ class LeaderState:
         return self._committed_state().isr
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
-        """Whether too few are in sync for acks=all (R337), and for the high watermark to move (R332, KIP-966)."""
+        """Whether too few are in sync for acks=all (R-337), and for the high watermark to move (R-332, KIP-966)."""
         return len(self._committed_state().isr) < self.effective_min_isr(min_insync_replicas)
 
     def has_enough_replicas(self, min_insync_replicas: int) -> bool:
-        """Whether what is below the high watermark lies at enough replicas: the second look of acks=all (R337)."""
+        """Whether what is below the high watermark lies at enough replicas: the second look of acks=all (R-337)."""
         return self.effective_min_isr(min_insync_replicas) <= len(self.isr.maximal_isr)
 
     def high_watermark(
@@ -266,7 +266,7 @@ class LeaderState:
         """Up to where everything is committed; None while it must not move.
 
         ``own_end`` is where this node's own copy counts up to: its durable end where flush settings ask for that, else
-        ``log_end``. Replicas outside the ISR that are caught up and may join are waited for, so that they can (R332).
+        ``log_end``. Replicas outside the ISR that are caught up and may join are waited for, so that they can (R-332).
         """
         if self.is_under_min_isr(min_insync_replicas):
             return None
@@ -287,7 +287,7 @@ class LeaderState:
     def update_follower(
         self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
     ) -> FollowerReplica | None:
-        """A follower's fetch arrived: its state moves now, and not when the answer leaves (R327).
+        """A follower's fetch arrived: its state moves now, and not when the answer leaves (R-327).
 
         None for a broker that has no replica here.
         """
@@ -299,7 +299,7 @@ class LeaderState:
         return follower
 
     def maybe_expand_isr(self, broker: int, high_watermark: int, eligible: IsrEligibility) -> IsrChange | None:
-        """Whether a follower that has just fetched may join; then the change is under way (R331)."""
+        """Whether a follower that has just fetched may join; then the change is under way (R-331)."""
         follower = self.followers.get(broker)
         if not isinstance(self.isr, CommittedIsr) or follower is None or broker in self.isr.isr:
             return None
@@ -311,7 +311,7 @@ class LeaderState:
         return self._isr_change(self.isr.requested_isr)
 
     def maybe_shrink_isr(self, now_ms: int, log_end: int, lag_max_ms: int) -> IsrChange | None:
-        """Whether members have been behind for too long; then the change is under way (R331)."""
+        """Whether members have been behind for too long; then the change is under way (R-331)."""
         if not isinstance(self.isr, CommittedIsr):
             return None
         late = frozenset(
@@ -329,7 +329,7 @@ class LeaderState:
         return IsrChange(self.epoch, self.partition_epoch, isr, epochs)
 
     def handle_alter_partition_result(self, answer: AlterPartitionResult) -> AlterPartitionOutcome:
-        """What the controller said to a change under way (R334)."""
+        """What the controller said to a change under way (R-334)."""
         if isinstance(self.isr, CommittedIsr):
             return AlterPartitionOutcome.IGNORED  # the image was quicker
         if answer.error_code == ErrorCode.NONE:
@@ -344,7 +344,7 @@ class LeaderState:
         return AlterPartitionOutcome.ABANDONED if answer.error_code in _ABANDON_ERRORS else AlterPartitionOutcome.RETRY
 
     def low_watermark(self, own_start: int, alive: Mapping[int, object]) -> int:
-        """The lowest log start among the leader and the replicas that are alive: DeleteRecords waits for it (R338)."""
+        """The lowest log start among the leader and the replicas that are alive: DeleteRecords waits for it (R-338)."""
         return min([own_start, *(f.log_start_offset for broker, f in self.followers.items() if broker in alive)])
 
 

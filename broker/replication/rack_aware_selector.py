@@ -14,7 +14,7 @@ READ_FROM_LEADER = -1
 
 
 def select_replica(leading: LeaderState, racks: Mapping[int, str | None], rack: str, offset: int, now_ms: int) -> int:
-    """The broker to read ``offset`` from (R340); -1 for the leader.
+    """The broker to read ``offset`` from (R-340); -1 for the leader.
 
     ``racks``: of the brokers a consumer can reach where it came in. Only members of the ISR that hold the offset are
     candidates; of several in the consumer's rack the one that is furthest wins, then the one that lags least.

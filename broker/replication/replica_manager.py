@@ -91,7 +91,7 @@ class ReplicaManager:
         self.on_directory_changed: Callable[[bytes, int, bytes], None] = lambda topic_id, number, directory_id: None
         """Called with (topic id, partition, directory) where the controller knows another place, or none."""
         self.future_logs: dict[TopicPartition, PartitionLog] = {}
-        """Copies of hosted partitions in other directories that are to take their places (R342)."""
+        """Copies of hosted partitions in other directories that are to take their places (R-342)."""
         self.has_leftover_future_logs = False
         """Whether an earlier process has left some: `load` does not touch them."""
         self.on_future_log_resumed: Callable[[HostedPartition], None] = lambda replica: None
@@ -105,7 +105,7 @@ class ReplicaManager:
 
     @cached_property
     def leader_quota(self) -> ReplicationQuota:
-        """For what followers get here (R341)."""
+        """For what followers get here (R-341)."""
         return self._new_quota("leader")
 
     @cached_property

@@ -71,7 +71,7 @@ class SharePartitionDependencies(NamedTuple):
 
 
 def to_consumer_error(error: ProtocolError) -> ProtocolError:
-    """What the persister's refusal is to a consumer (item 232)."""
+    """What the persister's refusal is to a consumer (C-232)."""
     if error.code in _COORDINATOR_ERRORS:
         return ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
     if error.code in _FENCED_ERRORS:

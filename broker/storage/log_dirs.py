@@ -88,7 +88,7 @@ class LogDirs:
 
     @property
     def clean_shutdown_epoch(self) -> int:
-        """The broker epoch under which all directories with partitions stopped cleanly, else -1 (R272; KIP-966)."""
+        """The broker epoch under which all directories with partitions stopped cleanly, else -1 (R-272; KIP-966)."""
         epochs = {d.clean_shutdown_epoch for d in self.directories}
         return epochs.pop() if len(epochs) == 1 and not self.offline else -1
 

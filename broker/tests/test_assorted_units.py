@@ -18,7 +18,8 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.jobs.job import run_to_end
 
 
-def test_trap_84_groups_go_where_kafka_puts_them() -> None:
+@pytest.mark.behaviour("P-84")
+def test_groups_go_where_kafka_puts_them() -> None:
     assert java_string_hash("") == 0
     assert java_string_hash("abc") == 96354
     assert java_string_hash("polygenelubricants") == -(2**31)

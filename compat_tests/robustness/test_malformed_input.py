@@ -40,6 +40,7 @@ def alive(node: OttlaProcess | ClusterNode) -> bool:
     return bool(answer.error_code == 0)
 
 
+@pytest.mark.behaviour("P-3")
 @pytest.mark.parametrize(
     "raw",
     [
@@ -57,13 +58,14 @@ def alive(node: OttlaProcess | ClusterNode) -> bool:
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(60),
     ],
 )
-def test_trap_3_a_frame_that_cannot_be_ends_the_connection_and_nothing_else(node: OttlaProcess, raw: bytes) -> None:
+def test_a_frame_that_cannot_be_ends_the_connection_and_nothing_else(node: OttlaProcess, raw: bytes) -> None:
     assert closed_after(node, raw) == b""
     assert alive(node)
 
 
+@pytest.mark.behaviour("P-1")
 @pytest.mark.parametrize("version", [5, 99, 32767])
-def test_trap_1_an_unknown_api_versions_version_is_answered_in_v0(node: OttlaProcess, version: int) -> None:
+def test_an_unknown_api_versions_version_is_answered_in_v0(node: OttlaProcess, version: int) -> None:
     with socket.create_connection(("127.0.0.1", node.port), 10) as sock:
         sock.sendall(struct.pack(">ihhihb", 11, 18, version, 7, -1, 0))
         raw = sock.recv(1000)
@@ -119,7 +121,8 @@ def test_unread_answers_are_bounded(node: OttlaProcess) -> None:
     peer.close()
 
 
-def test_trap_6_pipelined_requests_are_answered_in_order(node: OttlaProcess) -> None:
+@pytest.mark.behaviour("P-6")
+def test_pipelined_requests_are_answered_in_order(node: OttlaProcess) -> None:
     from ottla.wire.framing import encode_request
 
     peer = RawClient(node.port)
@@ -159,7 +162,8 @@ def test_wrong_use_is_one_clear_line_and_status_2(node: OttlaProcess, tmp_path: 
     assert "did you mean 'num.partitions'" in text
 
 
-def test_trap_7_a_connection_that_says_nothing_is_closed_and_one_that_talks_is_not(tmp_path: Path) -> None:
+@pytest.mark.behaviour("P-7")
+def test_a_connection_that_says_nothing_is_closed_and_one_that_talks_is_not(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data", connections_max_idle_ms="4000") as node:  # longer than a machine stands still
         silent, talking = RawClient(node.port, 0.1), RawClient(node.port)
 

@@ -1,6 +1,6 @@
 """One partition under transactions, beside a real Kafka: the same batches and markers, raw, to both.
 
-What is compared: each answer (facts 75 to 78, 144, 145, 149), what read_committed shows and skips, what
+What is compared: each answer (P-75 to P-78, C-144, C-145, C-149), what read_committed shows and skips, what
 DescribeProducers tells, and the files: the transaction index byte for byte, the producer snapshot but for the time of
 markers.
 """

@@ -14,7 +14,7 @@ STEPS = 300
 
 
 def test_registration_leases_elections_moves_and_isr_are_decided_as_kafka_decides_them(tmp_path: Path) -> None:
-    """R269-R277, R281, R284-R298, R302."""
+    """R-269 to R-277, R-281, R-284 to R-298, R-302."""
     jars("kafka")
     source = Path(__file__).parent.parent / "java" / "controller" / "Controlled.java"
     subprocess.run(["javac", "-cp", classpath(), "-d", str(tmp_path), str(source)], check=True)

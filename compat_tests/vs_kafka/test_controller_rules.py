@@ -80,7 +80,7 @@ def some_cluster(rng: random.Random) -> RandomPlacementCluster:
 
 
 def test_replicas_go_where_kafka_puts_them() -> None:
-    """R299."""
+    """R-299."""
     rng = random.Random(1)
     clusters = [some_cluster(rng) for _ in range(CLUSTERS)]
     theirs = run_kafka_rules("Place.java", [c.to_request_text for c in clusters])
@@ -216,7 +216,7 @@ def names_one_that_left(asked: str, theirs: str) -> bool:
 
 
 def test_partitions_change_as_kafka_changes_them() -> None:
-    """R284, R285, R287-R289, R296."""
+    """R-284, R-285, R-287 to R-289, R-296."""
     rng = random.Random(2)
     cases = [some_case(rng) for _ in range(CHANGES)]
     theirs = run_kafka_rules("Change.java", [c.to_request_text for c in cases])

@@ -80,34 +80,39 @@ def names(peer: RawClient, version: int, topics: list[md.MetadataRequestTopic] |
     return peer.call(ApiKey.METADATA, version, md.MetadataRequest(topics, **more))
 
 
-def test_trap_4_a_bad_software_name_is_an_invalid_request(peer: RawClient) -> None:
+@pytest.mark.behaviour("P-4")
+def test_a_bad_software_name_is_an_invalid_request(peer: RawClient) -> None:
     for name, version in (("-x", "1"), ("x", ""), ("a b", "1"), ("x", "1.")):
         assert peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest(name, version)).error_code == 42
     assert peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("a-b.c", "1")).error_code == 0
 
 
-def test_trap_5_below_v4_features_that_start_at_0_are_left_out(peer: RawClient) -> None:
+@pytest.mark.behaviour("P-5")
+def test_below_v4_features_that_start_at_0_are_left_out(peer: RawClient) -> None:
     old = peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("x", "1"))
     new = peer.call(ApiKey.API_VERSIONS, 4, av.ApiVersionsRequest("x", "1"))
     assert [feature.name for feature in old.supported_features] == ["metadata.version"]
     assert len(new.supported_features) == 7
 
 
-def test_trap_10_no_topics_means_all_in_v0_and_none_from_v1(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-10")
+def test_no_topics_means_all_in_v0_and_none_from_v1(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     assert topic in [t.name for t in names(peer, 0, []).topics]
     assert names(peer, 1, []).topics == []
     assert topic in [t.name for t in names(peer, 1, None).topics]
 
 
-def test_trap_11_unknown_names_ids_and_illegal_names_differ(peer: RawClient) -> None:
+@pytest.mark.behaviour("P-11")
+def test_unknown_names_ids_and_illegal_names_differ(peer: RawClient) -> None:
     one = names(peer, 12, [md.MetadataRequestTopic(name="nowhere")], allow_auto_topic_creation=False).topics[0]
     assert (one.error_code, one.topic_id) == (3, ZERO_UUID)
     assert names(peer, 12, [md.MetadataRequestTopic(MISSING_ID, None)]).topics[0].error_code == 100
     assert names(peer, 12, [md.MetadataRequestTopic(name="what?")]).topics[0].error_code == 17
 
 
-def test_trap_12_the_answer_that_creates_a_topic_still_says_unknown(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-12")
+def test_the_answer_that_creates_a_topic_still_says_unknown(peer: RawClient, topic: str) -> None:
     assert names(peer, 12, [md.MetadataRequestTopic(name=topic)]).topics[0].error_code == 3
     deadline = time.monotonic() + 20
     while names(peer, 12, [md.MetadataRequestTopic(name=topic)]).topics[0].error_code:
@@ -115,24 +120,28 @@ def test_trap_12_the_answer_that_creates_a_topic_still_says_unknown(peer: RawCli
         time.sleep(0.02)
 
 
-def test_trap_13_the_controller_that_is_told_is_a_broker(peer: RawClient) -> None:
+@pytest.mark.behaviour("P-13")
+def test_the_controller_that_is_told_is_a_broker(peer: RawClient) -> None:
     answer = names(peer, 12, [])
     assert answer.controller_id in [b.node_id for b in answer.brokers]
     assert peer.call(ApiKey.DESCRIBE_CLUSTER, 0, dcl.DescribeClusterRequest()).controller_id == answer.controller_id
 
 
-def test_trap_15_rights_that_were_not_asked_for_are_the_least_number(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-15")
+def test_rights_that_were_not_asked_for_are_the_least_number(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     named = [md.MetadataRequestTopic(name=topic)]
     assert names(peer, 8, named).topics[0].topic_authorized_operations == NOT_ASKED
     assert names(peer, 8, named, include_topic_authorized_operations=True).topics[0].topic_authorized_operations > 0
 
 
-def test_trap_16_a_broker_is_no_controller_endpoint(peer: RawClient) -> None:
+@pytest.mark.behaviour("P-16")
+def test_a_broker_is_no_controller_endpoint(peer: RawClient) -> None:
     assert peer.call(ApiKey.DESCRIBE_CLUSTER, 1, dcl.DescribeClusterRequest(endpoint_type=2)).error_code == 114
 
 
-def test_trap_17_a_missing_group_is_dead_before_v6_and_an_error_from_then_on(peer: RawClient) -> None:
+@pytest.mark.behaviour("P-17")
+def test_a_missing_group_is_dead_before_v6_and_an_error_from_then_on(peer: RawClient) -> None:
     old = peer.call(ApiKey.DESCRIBE_GROUPS, 5, dg.DescribeGroupsRequest(["nobody"])).groups[0]
     new = peer.call(ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest(["nobody"])).groups[0]
     while 15 in (old.error_code, new.error_code) or 16 in (old.error_code, new.error_code):  # no coordinator yet
@@ -144,20 +153,23 @@ def test_trap_17_a_missing_group_is_dead_before_v6_and_an_error_from_then_on(pee
     assert (new.error_code, new.error_message) == (69, "Group nobody not found.")
 
 
-def test_trap_18_only_describe_cluster_v2_lists_fenced_brokers(peer: RawClient) -> None:
+@pytest.mark.behaviour("P-18")
+def test_only_describe_cluster_v2_lists_fenced_brokers(peer: RawClient) -> None:
     everyone = peer.call(ApiKey.DESCRIBE_CLUSTER, 2, dcl.DescribeClusterRequest(include_fenced_brokers=True))
     assert [(b.broker_id, b.is_fenced) for b in everyone.brokers] == [(1, False)]
     assert [b.node_id for b in names(peer, 12, []).brokers] == [1]
 
 
-def test_trap_19_shape_comes_first_then_the_topic_then_acks(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-19")
+def test_shape_comes_first_then_the_topic_then_acks(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     assert produce(peer, "nowhere", b"\x00" * 8 + b"\x00\x00\x00\x05" + b"xxxxx", acks=2).error_code == 2
     assert produce(peer, "nowhere", batch(), acks=2).error_code == 3
     assert produce(peer, topic, batch(), acks=2).error_code == 21
 
 
-def test_trap_20_acks_0_has_no_answer_and_an_error_ends_the_connection(node: OttlaProcess, topic: str) -> None:
+@pytest.mark.behaviour("P-20")
+def test_acks_0_has_no_answer_and_an_error_ends_the_connection(node: OttlaProcess, topic: str) -> None:
     peer = RawClient(node.port)
     create(peer, topic)
 
@@ -176,7 +188,8 @@ def _latest(topic: str, when: int = -1) -> lo.ListOffsetsTopic:
     return lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(0, -1, when)])
 
 
-def test_trap_21_one_batch_of_format_2_and_zstd_only_from_v7(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-21")
+def test_one_batch_of_format_2_and_zstd_only_from_v7(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     assert produce(peer, topic, batch() + batch()).error_code == 87
     old = bytearray(batch())
@@ -187,25 +200,29 @@ def test_trap_21_one_batch_of_format_2_and_zstd_only_from_v7(peer: RawClient, to
     assert produce(peer, topic, zstd, version=7).error_code == 0
 
 
-def test_trap_22_the_minimum_in_sync_is_never_more_than_there_are_copies(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-22")
+def test_the_minimum_in_sync_is_never_more_than_there_are_copies(peer: RawClient, topic: str) -> None:
     create(peer, topic, min_insync_replicas="3")
     assert produce(peer, topic, batch(), acks=-1).error_code == 0
 
 
-def test_trap_23_acks_all_is_answered_below_the_high_watermark(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-23")
+def test_acks_all_is_answered_below_the_high_watermark(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     assert produce(peer, topic, batch(3)).base_offset == 0
     got = peer.call(ApiKey.FETCH, 12, wanted(topic, at(0))).responses[0].partitions[0]
     assert got.high_watermark == 3
 
 
-def test_trap_27_v13_names_topics_by_id(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-27")
+def test_v13_names_topics_by_id(peer: RawClient, topic: str) -> None:
     ident = create(peer, topic)
     assert produce(peer, "", batch(), version=13, ident=ident).error_code == 0
     assert produce(peer, "", batch(), version=13, ident=MISSING_ID).error_code == 100
 
 
-def test_trap_28_times_and_offsets_that_are_none_are_minus_one(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-28")
+def test_times_and_offsets_that_are_none_are_minus_one(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     create(peer, f"{topic}-stamped", message_timestamp_type="LogAppendTime")
     assert produce(peer, topic, batch()).log_append_time_ms == -1
@@ -213,7 +230,8 @@ def test_trap_28_times_and_offsets_that_are_none_are_minus_one(peer: RawClient, 
     assert produce(peer, "nowhere", batch()).base_offset == -1
 
 
-def test_trap_29_a_fetch_waits_only_for_what_may_come(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-29")
+def test_a_fetch_waits_only_for_what_may_come(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     produce(peer, topic, batch())
     patient = {"max_wait_ms": 15_000, "min_bytes": 1}
@@ -225,7 +243,8 @@ def test_trap_29_a_fetch_waits_only_for_what_may_come(peer: RawClient, topic: st
     assert time.monotonic() - began < 10
 
 
-def test_trap_30_a_waiting_fetch_ends_with_records_or_with_its_topic(node: OttlaProcess, topic: str) -> None:
+@pytest.mark.behaviour("P-30")
+def test_a_waiting_fetch_ends_with_records_or_with_its_topic(node: OttlaProcess, topic: str) -> None:
     waiting, other = RawClient(node.port), RawClient(node.port)
     create(other, topic)
     got: list[Any] = []
@@ -241,7 +260,8 @@ def test_trap_30_a_waiting_fetch_ends_with_records_or_with_its_topic(node: Ottla
     assert len(got[0].responses[0].partitions[0].records) > 0
 
 
-def test_trap_31_and_32_limits_are_hard_behind_the_first_batch(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-31", "P-32")
+def test_limits_are_hard_behind_the_first_batch(peer: RawClient, topic: str) -> None:
     create(peer, topic, 2)
     size = len(batch(size=1000))
     for number in (0, 1) * 4:
@@ -260,7 +280,8 @@ def test_trap_31_and_32_limits_are_hard_behind_the_first_batch(peer: RawClient, 
     assert peer.call(ApiKey.FETCH, 12, capped).error_code == 0
 
 
-def test_trap_36_sessions_count_up_and_leave_out_what_is_unchanged(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-36")
+def test_sessions_count_up_and_leave_out_what_is_unchanged(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     produce(peer, topic, batch())
     opened = peer.call(ApiKey.FETCH, 12, wanted(topic, at(1), session_id=0, session_epoch=0))
@@ -274,7 +295,8 @@ def test_trap_36_sessions_count_up_and_leave_out_what_is_unchanged(peer: RawClie
     assert peer.call(ApiKey.FETCH, 12, empty).error_code == 70
 
 
-def test_trap_37_without_room_for_a_session_fetches_go_on_without_one(tmp_path: Path) -> None:
+@pytest.mark.behaviour("P-37")
+def test_without_room_for_a_session_fetches_go_on_without_one(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data", max_incremental_fetch_session_cache_slots="2") as node:
         peer = RawClient(node.port)
         create(peer, "t")
@@ -282,7 +304,8 @@ def test_trap_37_without_room_for_a_session_fetches_go_on_without_one(tmp_path: 
         assert [bool(x) for x in ids] == [True, True, False, False]
 
 
-def test_trap_39_a_leader_epoch_that_is_not_ours_is_fenced_or_unknown(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-39")
+def test_a_leader_epoch_that_is_not_ours_is_fenced_or_unknown(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     epochs = {-1: 0, 0: 0, 5: 75}
     for epoch, code in epochs.items():
@@ -290,7 +313,8 @@ def test_trap_39_a_leader_epoch_that_is_not_ours_is_fenced_or_unknown(peer: RawC
         assert peer.call(ApiKey.FETCH, 12, wanted(topic, part)).responses[0].partitions[0].error_code == code
 
 
-def test_trap_40_an_unknown_topic_id_fails_its_partitions_only(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-40")
+def test_an_unknown_topic_id_fails_its_partitions_only(peer: RawClient, topic: str) -> None:
     ident = create(peer, topic)
     produce(peer, topic, batch())
     request = wanted("", at(0), ident=ident)
@@ -299,7 +323,8 @@ def test_trap_40_an_unknown_topic_id_fails_its_partitions_only(peer: RawClient, 
     assert rows == {ident: 0, MISSING_ID: 100}
 
 
-def test_trap_41_special_times_need_their_version(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-41")
+def test_special_times_need_their_version(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     produce(peer, topic, batch(3))
 
@@ -317,7 +342,8 @@ def test_trap_41_special_times_need_their_version(peer: RawClient, topic: str) -
     assert ask(-5, 8)[0] == 35
 
 
-def test_trap_45_a_reader_whose_epoch_ended_earlier_is_told_where(tmp_path: Path) -> None:
+@pytest.mark.behaviour("P-45")
+def test_a_reader_whose_epoch_ended_earlier_is_told_where(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data") as node:
         peer = RawClient(node.port)
         create(peer, "t")
@@ -339,7 +365,8 @@ def test_trap_45_a_reader_whose_epoch_ended_earlier_is_told_where(tmp_path: Path
         assert ask(2, 99).error_code == 1
 
 
-def test_trap_90_a_position_that_never_was_is_minus_one_without_an_error(peer: RawClient, topic: str) -> None:
+@pytest.mark.behaviour("P-90")
+def test_a_position_that_never_was_is_minus_one_without_an_error(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     found = fc.FindCoordinatorRequest(coordinator_keys=["nobody"])
     while peer.call(ApiKey.FIND_COORDINATOR, 4, found).coordinators[0].error_code:
@@ -355,7 +382,8 @@ def test_trap_90_a_position_that_never_was_is_minus_one_without_an_error(peer: R
     assert refused.topics[0].partitions[0].error_code == 12
 
 
-def test_trap_93_the_coordinator_is_not_available_while_its_topic_is_made(tmp_path: Path) -> None:
+@pytest.mark.behaviour("P-93")
+def test_the_coordinator_is_not_available_while_its_topic_is_made(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data") as node:
         peer = RawClient(node.port)
         request = fc.FindCoordinatorRequest(coordinator_keys=["g"])

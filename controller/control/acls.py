@@ -81,7 +81,7 @@ class AclBindingFilter(NamedTuple):
         )
 
     def _matches_name(self, acl: StandardAcl) -> bool:
-        """MATCH means every pattern that covers the name; all others mean the pattern's own name (item 341)."""
+        """MATCH means every pattern that covers the name; all others mean the pattern's own name (S-341)."""
         if self.pattern is PatternType.MATCH and self.name is not None:
             if acl.pattern is PatternType.PREFIXED:
                 return self.name.startswith(acl.name)
@@ -116,7 +116,7 @@ def acl_from_creation(row: AclCreation) -> StandardAcl:
 
 
 def _creation_error(acl: StandardAcl) -> str | None:
-    """Why a rule cannot be made (item 340)."""
+    """Why a rule cannot be made (S-340)."""
     if acl.resource is ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not acl.name:

@@ -37,7 +37,7 @@ _ANY_EPOCH = -1
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Each row by itself: the change, or why not; where nothing new is asked, what stands (R291, R292)."""
+    """Each row by itself: the change, or why not; where nothing new is asked, what stands (R-291, R-292)."""
     if not request.topics:
         return ControllerResult(AlterPartitionResponse())
     broker = image.brokers.get(request.broker_id)
@@ -89,7 +89,7 @@ def alter_partition(
 def _error(
     image: MetadataImage, sender: int, p: PartitionRegistration | None, asked: AlterPartitionRequestPartitionData
 ) -> ErrorCode:
-    """In Kafka's order (R291). A sender that knows more than this image does has a newer controller."""
+    """In Kafka's order (R-291). A sender that knows more than this image does has a newer controller."""
     if p is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if asked.leader_epoch > p.leader_epoch or asked.partition_epoch > p.partition_epoch:

@@ -48,7 +48,7 @@ from ottla.wire.messages.metadata_records import PartitionChangeRecord
 def alter_partition_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Begin, change or give up moves: each row by itself, and all records at once (R294)."""
+    """Begin, change or give up moves: each row by itself, and all records at once (R-294)."""
     response = AlterPartitionReassignmentsResponse(
         responses=StreamingArray(AlterPartitionReassignmentsResponse, version)
     )
@@ -112,7 +112,7 @@ def reassign_partition(
     *,
     keeps_factor: bool = False,
 ) -> PartitionChangeRecord | None:
-    """The record that moves a partition to these replicas (R295); None where they are its own, and nothing else to do.
+    """The record that moves a partition to these replicas (R-295); None where they are its own, and nothing else to do.
 
     Raises:
         ProtocolError: INVALID_REPLICA_ASSIGNMENT: nobody, somebody twice, or a broker that is not registered;
@@ -138,7 +138,7 @@ def reassign_partition(
 def _cancel_reassignment(
     image: MetadataImage, name: str, at: tuple[bytes, int], p: PartitionRegistration, rules: PartitionChangeRules
 ) -> PartitionChangeRecord | None:
-    """The record that ends a move without what it was to add (R297)."""
+    """The record that ends a move without what it was to add (R-297)."""
     if not is_reassignment_in_progress(p):
         raise ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     left = revert_reassignment(p)
@@ -159,7 +159,7 @@ def _cancel_reassignment(
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest, version: int
 ) -> ControllerResultSteps:
-    """The moves that are under way, of all topics or of what is asked for (R298)."""
+    """The moves that are under way, of all topics or of what is asked for (R-298)."""
     topics = StreamingArray(ListPartitionReassignmentsResponse, version)
     seen = 0
     asked: Iterable[tuple[str, Iterable[int] | None]]

@@ -41,7 +41,7 @@ def _row_error(topic: TopicImage | None, number: int, broker_id: int) -> ErrorCo
 def assign_replicas_to_dirs(
     image: MetadataImage, request: AssignReplicasToDirsRequest, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Note where replicas lie (R302). What turns out to lie in a failed directory is led by others, or by nobody."""
+    """Note where replicas lie (R-302). What turns out to lie in a failed directory is led by others, or by nobody."""
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return ControllerResult(AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

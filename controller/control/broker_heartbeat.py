@@ -76,7 +76,7 @@ class BrokerHeartbeatState:
 
 
 def current_broker_state(broker: RegisterBrokerRecord, contacts: BrokerHeartbeatState) -> BrokerControlState:
-    """A broker's state. A shutdown that an earlier controller began is not known here: it begins anew (R275)."""
+    """A broker's state. A shutdown that an earlier controller began is not known here: it begins anew (R-275)."""
     if broker.fenced:
         return BrokerControlState.FENCED
     return (
@@ -89,7 +89,7 @@ def current_broker_state(broker: RegisterBrokerRecord, contacts: BrokerHeartbeat
 def next_broker_state(
     image: MetadataImage, contacts: BrokerHeartbeatState, request: BrokerHeartbeatRequest
 ) -> Job[BrokerControlState]:
-    """The state a heartbeat leads to (the table of R273)."""
+    """The state a heartbeat leads to (the table of R-273)."""
     broker_id = request.broker_id
     broker = image.brokers[broker_id]
     now = current_broker_state(broker, contacts)
@@ -115,7 +115,7 @@ def next_broker_state(
 def _transition(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, state: BrokerControlState
 ) -> Job[list[Message]]:
-    """The records of a change of state, in Kafka's order (R286)."""
+    """The records of a change of state, in Kafka's order (R-286)."""
     broker_id, epoch = broker.broker_id, broker.broker_epoch
     if state is BrokerControlState.UNFENCED:
         records = yield from leader_and_isr_updates(image, static, is_leaderless, comes=broker_id)
@@ -141,7 +141,7 @@ def _image_without_directories(
 def _offline_directory_records(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, told: Collection[bytes]
 ) -> Job[list[Message]]:
-    """Directories that failed: what lies in them is led by others, or by nobody (R290)."""
+    """Directories that failed: what lies in them is led by others, or by nobody (R-290)."""
     gone = {d for d in broker.log_dirs if d in told}
     if not gone:
         return []
@@ -154,7 +154,7 @@ def _offline_directory_records(
 
 
 def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Fence a broker that nobody hears any more: what it led is led by others, or by nobody (R276)."""
+    """Fence a broker that nobody hears any more: what it led is led by others, or by nobody (R-276)."""
     records = yield from _transition(image, static, image.brokers[broker_id], BrokerControlState.FENCED)
     return ControllerResult(None, records)
 

@@ -24,7 +24,7 @@ class BrokerHeartbeatTracker:
         self._last_contact_ms: dict[tuple[int, int], float] = {}
 
     def activate(self, image: MetadataImage, now_ms: float, own: int | None = None) -> None:
-        """Begin with a controller that is active from now on: brokers that are not fenced were heard now (R277).
+        """Begin with a controller that is active from now on: brokers that are not fenced were heard now (R-277).
 
         ``own`` is the broker of this very process: while it starts anew its former process is gone, and it is not kept
         waiting for that one's lease to end.
@@ -33,7 +33,7 @@ class BrokerHeartbeatTracker:
         self._last_contact_ms = {(b.broker_id, b.broker_epoch): now_ms for b in live}
 
     def touch(self, broker_id: int, broker_epoch: int, now_ms: float) -> None:
-        """A heartbeat arrived: noted before it waits for its turn (R276)."""
+        """A heartbeat arrived: noted before it waits for its turn (R-276)."""
         self._last_contact_ms[(broker_id, broker_epoch)] = now_ms
 
     def remove(self, broker_id: int, broker_epoch: int) -> None:

@@ -68,7 +68,7 @@ def _is_duplicate_broker(
 def _registration_error(
     image: MetadataImage, request: BrokerRegistrationRequest, cluster: RegistrationContext
 ) -> Job[ErrorCode]:
-    """Why a broker may not register, in Kafka's order (R269); NONE where it may."""
+    """Why a broker may not register, in Kafka's order (R-269); NONE where it may."""
     if request.cluster_id != cluster.id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if _is_duplicate_broker(image.brokers.get(request.broker_id), request, cluster):
@@ -105,7 +105,7 @@ def register_broker(
     static: Mapping[str, str],
     cluster: RegistrationContext,
 ) -> ControllerResultSteps:
-    """Write a registration, fenced (R270, R271).
+    """Write a registration, fenced (R-270, R-271).
 
     What a former process of the broker left is cleaned up first: it leaves every in-sync set, and where it did not stop
     cleanly it is no eligible leader any more either. The broker epoch is the next offset at this moment: the
@@ -150,7 +150,7 @@ def register_broker(
 
 
 def register_controller(request: ControllerRegistrationRequest) -> ControllerResultSteps:
-    """Write a controller's registration (R282)."""
+    """Write a controller's registration (R-282)."""
     if max(len(request.listeners), len(request.features)) > MAX_REGISTRATION_ITEMS:
         return ControllerResult(ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION))
     record = RegisterControllerRecord(
@@ -174,7 +174,7 @@ def register_controller(request: ControllerRegistrationRequest) -> ControllerRes
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Forget a broker, whether it runs or not. It stays an eligible leader where it was (R281)."""
+    """Forget a broker, whether it runs or not. It stays an eligible leader where it was (R-281)."""
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None:
         message = f"Broker ID {broker_id} is not currently registered"
@@ -188,7 +188,7 @@ def unregister_broker(
 
 
 def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequest) -> ControllerResult:
-    """Hand a broker the next block of producer ids (R303)."""
+    """Hand a broker the next block of producer ids (R-303)."""
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return ControllerResult(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

@@ -54,7 +54,7 @@ def _entity(rows: list[Any]) -> QuotaEntity:
 
 
 def _allowed_keys(rows: list[Any]) -> Mapping[str, int | None] | str:
-    """What may be set for an entity; or why nothing may (item 352)."""
+    """What may be set for an entity; or why nothing may (S-352)."""
     kinds = [row.entity_type for row in rows]
     if not kinds:
         return "Invalid empty client quota entity"
@@ -176,7 +176,7 @@ class QuotaEntityFilter(NamedTuple):
 
 
 def filter_from_request(request: DescribeClientQuotasRequest) -> QuotaEntityFilter:
-    """What a request asks for (item 353).
+    """What a request asks for (S-353).
 
     Raises:
         ProtocolError: INVALID_REQUEST, UNSUPPORTED_VERSION.

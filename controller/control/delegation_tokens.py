@@ -3,7 +3,7 @@
 A token's hmac is made of its id and a secret that every node has in its settings; it is kept nowhere, so the log and
 its snapshots let nobody in. Whoever has the hmac may log in as the token's owner.
 
-Behaviour (items 331, 332, 334): owner and renewers prolong or end a token, who asked for one for somebody else does
+Behaviour (S-331, S-332, S-334): owner and renewers prolong or end a token, who asked for one for somebody else does
 not. No token outlives its greatest age, however often it is renewed. One that is past its time can only be removed.
 
 Source: ``DelegationTokenControlManager.java``, ``DelegationTokenManager.java`` (apache/kafka 4.3.1).

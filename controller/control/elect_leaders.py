@@ -62,7 +62,7 @@ def _elect(
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Elect in each partition that is named, or in all (R293)."""
+    """Elect in each partition that is named, or in all (R-293)."""
     response = ElectLeadersResponse(replica_election_results=StreamingArray(ElectLeadersResponse, version))
     if request.topic_partitions is not None and not request.topic_partitions:
         return ControllerResult(response)
@@ -161,12 +161,12 @@ def _elect_where(
 
 
 def balance_partition_leaders(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """First replicas lead again, where they can (R267); the answer: whether there may be more to do."""
+    """First replicas lead again, where they can (R-267); the answer: whether there may be more to do."""
     return _elect_where(image, static, PartitionElection.PREFERRED, lambda p, rules: not has_preferred_leader(p))
 
 
 def elect_unclean_leaders(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Who lives leads what nobody leads, where topics allow it (R267); the answer: whether there may be more to do."""
+    """Who lives leads what nobody leads, where topics allow it (R-267); the answer: whether there may be more to do."""
     return _elect_where(
         image, static, PartitionElection.UNCLEAN, lambda p, rules: rules.allows_unclean_election and is_leaderless(p)
     )

@@ -1,6 +1,6 @@
 """SCRAM credentials: set and removed by request, kept as salt and two keys. Passwords never come here.
 
-Behaviour (items 323, 324): a request may name a user once; who is named twice keeps what there was. What is right is
+Behaviour (S-323, S-324): a request may name a user once; who is named twice keeps what there was. What is right is
 written together, as one batch: where that would be too large the request is refused as a whole. The client salts the
 password, and both keys are derived from that here.
 

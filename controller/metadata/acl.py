@@ -142,7 +142,7 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
     ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
-"""What can be done to each kind (item 342)."""
+"""What can be done to each kind (S-342)."""
 
 
 def operation_bits(operations: tuple[AclOperation, ...]) -> int:

@@ -116,7 +116,7 @@ def is_leaderless(p: PartitionRegistration) -> bool:
 
 
 def leader_acceptor(image: MetadataImage, p: PartitionRegistration) -> Callable[[int], bool]:
-    """Who may lead a partition as things stand (R287): never one that has nothing of it yet."""
+    """Who may lead a partition as things stand (R-287): never one that has nothing of it yet."""
 
     def check(broker_id: int) -> bool:
         broker = image.brokers.get(broker_id)

@@ -1,7 +1,7 @@
 """What becomes of one partition when its in-sync set, its replicas, a directory or who may lead changes.
 
-The order of the steps is Kafka's, and matters (R284-R289, R296 of the project's list): a move that is through ends, who
-is eligible is told anew, a leader is elected, and only then it shows what the record must say.
+The order of the steps is Kafka's, and matters (R-284 to R-289, R-296): a completed reassignment ends, the eligible
+leader replicas are computed, a leader is elected, and only then the fields of the record are known.
 Source: ``PartitionChangeBuilder.java``, ``LeaderAcceptor.java`` (apache/kafka 4.3.1; KIP-455, KIP-966).
 """
 
@@ -98,7 +98,7 @@ def build_partition_change(
 def _eligible(
     p: PartitionRegistration, target: list[int], lost: Collection[int], rules: PartitionChangeRules
 ) -> list[int]:
-    """Who may lead without being in sync: whoever was, while fewer are than there must be (R289)."""
+    """Who may lead without being in sync: whoever was, while fewer are than there must be (R-289)."""
     if not rules.is_elr_enabled:
         return list(p.elr)
     if len(target) >= rules.min_isr:
@@ -115,7 +115,7 @@ class _Candidates:
     is_alive: Callable[[int], bool]
 
     def can_lead_cleanly(self, broker_id: int) -> bool:
-        """Whether a broker may lead cleanly (R287)."""
+        """Whether a broker may lead cleanly (R-287)."""
         return broker_id in (self.isr or self.eligible) and self.is_alive(broker_id)
 
 
@@ -126,7 +126,7 @@ def _elect(
     rules: PartitionChangeRules,
     election: PartitionElection,
 ) -> tuple[int, bool]:
-    """The leader, and whether it was elected uncleanly (R288)."""
+    """The leader, and whether it was elected uncleanly (R-288)."""
     in_order = [p.leader, *replicas]
     if election is PartitionElection.PREFERRED:
         first, *others = replicas

@@ -42,7 +42,7 @@ def is_reassignment_in_progress(p: PartitionRegistration) -> bool:
 
 
 def reassignment_to(p: PartitionRegistration, target: Sequence[int]) -> Reassignment:
-    """The move from what a partition has now to other replicas (R295).
+    """The move from what a partition has now to other replicas (R-295).
 
     What it has counts with whatever an earlier move still adds; and where nothing comes, or nothing goes, the earlier
     move's own list of those stays.
@@ -53,7 +53,7 @@ def reassignment_to(p: PartitionRegistration, target: Sequence[int]) -> Reassign
 
 
 def complete_reassignment(move: Reassignment, isr: Collection[int]) -> CompletedReassignment | None:
-    """What is left once a move is through; None while it is not, or where there is none (R296).
+    """What is left once a move is through; None while it is not, or where there is none (R-296).
 
     It is through when all that come are in sync, and somebody is who stays. Where more go than come, all that stay must
     be in sync: else fewer would be than now.
@@ -72,7 +72,7 @@ def complete_reassignment(move: Reassignment, isr: Collection[int]) -> Completed
 
 
 def revert_reassignment(p: PartitionRegistration) -> ReassignmentRevert | None:
-    """What is left without those that come (R297); None where all of them do."""
+    """What is left without those that come (R-297); None where all of them do."""
     replicas = tuple(i for i in p.replicas if i not in p.adding)
     isr = tuple(i for i in p.isr if i not in p.adding)
     if isr:

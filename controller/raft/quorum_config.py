@@ -30,11 +30,11 @@ class QuorumConfig(NamedTuple):
     """A node's part in the quorum, and the addresses it knows of before anybody has told it any."""
 
     listener: str = "CONTROLLER"
-    """First of ``controller.listener.names``: where peers are spoken to (R240)."""
+    """First of ``controller.listener.names``: where peers are spoken to (R-240)."""
     endpoints: tuple[ListenerEndpoint, ...] = ()
     """This node's own controller listeners as others reach them; empty: a broker only."""
     static_voters: tuple[tuple[int, ListenerEndpoint], ...] = ()
-    """``controller.quorum.voters``; they count only until the log holds a set of voters (R237)."""
+    """``controller.quorum.voters``; they count only until the log holds a set of voters (R-237)."""
     bootstrap_servers: tuple[tuple[str, int], ...] = ()
     """``controller.quorum.bootstrap.servers``."""
     timeouts: QuorumTimeouts = DEFAULT_TIMEOUTS

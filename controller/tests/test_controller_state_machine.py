@@ -137,6 +137,7 @@ def test_defaults_fill_in_for_minus_one() -> None:
     assert create(controller, "t", -1, -1).num_partitions == 2
 
 
+@pytest.mark.behaviour("P-11")
 @pytest.mark.parametrize(
     ("name", "partitions", "factor", "code"),
     [
@@ -153,7 +154,7 @@ def test_defaults_fill_in_for_minus_one() -> None:
         ("t", 20_000, 1, ErrorCode.POLICY_VIOLATION),
     ],
 )
-def test_trap_11_what_cannot_be_created_says_why(name: str, partitions: int, factor: int, code: ErrorCode) -> None:
+def test_what_cannot_be_created_says_why(name: str, partitions: int, factor: int, code: ErrorCode) -> None:
     controller = machine()
     create(controller, "there")
     create(controller, "a_b")
@@ -266,7 +267,8 @@ def test_producer_ids_come_in_blocks_of_a_thousand() -> None:
     assert controller.image.next_producer_id.next_producer_id == 3000
 
 
-def test_trap_57_an_aborted_metadata_transaction_leaves_nothing() -> None:
+@pytest.mark.behaviour("P-57")
+def test_an_aborted_metadata_transaction_leaves_nothing() -> None:
     controller = machine()
     before = controller.image
     topic = TopicRecord("t", bytes(15) + b"\x05")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from ottla.controller.metadata.record_serde import MetadataBatchWriter
 from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId
 from ottla.controller.metadata_loader import MetadataLoader
@@ -89,7 +91,8 @@ def held() -> Any:
     return controller
 
 
-def test_r266_what_was_open_when_the_image_was_taken_is_open_again_once_the_rest_is_forgotten() -> None:
+@pytest.mark.behaviour("R-266")
+def test_what_was_open_when_the_image_was_taken_is_open_again_once_the_rest_is_forgotten() -> None:
     for forgotten in (AbortTransactionRecord("y"), EndTransactionRecord(), ConfigRecord(2, "t", "second", "v")):
         controller = held()
         controller.replay(3, forgotten)

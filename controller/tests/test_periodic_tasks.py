@@ -36,7 +36,7 @@ async def another_broker(controller: QuorumController, ground: ControllerFixture
 
 @virtual
 async def test_brokers_nobody_hears_are_fenced_after_a_session_and_a_stop_waits_for_none_of_them() -> None:
-    """A directory of a larger cluster: its other brokers count as alive until their leases are over (R277)."""
+    """A directory of a larger cluster: its other brokers count as alive until their leases are over (R-277)."""
     ground = ControllerFixture()
     rows = [CreatableReplicaAssignment(0, [2, 1]), CreatableReplicaAssignment(1, [1, 2])]
     both = CreatableTopic("t", -1, -1, rows)

@@ -302,8 +302,9 @@ async def test_creation_of_many_partitions_pauses_in_each_stage(monkeypatch: pyt
         assert rounds >= 2 * 20 + 2 * 2000, "placed and made a hundred at a time, encoded and replayed one by one"
 
 
+@pytest.mark.behaviour("P-57")
 @virtual
-async def test_trap_57_a_transaction_left_open_is_aborted_by_the_next_leader() -> None:
+async def test_a_transaction_left_open_is_aborted_by_the_next_leader() -> None:
     ground = ControllerFixture()
     async with ground.controller() as controller:
         await controller.submit(topic("kept"), 7)

@@ -200,8 +200,9 @@ async def test_all_may_be_stopped_and_begin_again_in_any_order() -> None:
         await quorum.wait_converged()
 
 
+@pytest.mark.behaviour("R-308")
 @virtual
-async def test_r308_nobody_is_ready_before_it_has_what_the_leader_had_when_it_was_found() -> None:
+async def test_nobody_is_ready_before_it_has_what_the_leader_had_when_it_was_found() -> None:
     quorum = ControllerQuorum(3, fetch_bytes=400)
     async with quorum.running():
         leader = await quorum.leader()
@@ -241,8 +242,9 @@ async def test_who_leads_no_more_appends_nothing_and_old_words_about_a_leader_ar
         assert 9 in raft.machine.reachable_replicas
 
 
+@pytest.mark.behaviour("R-207")
 @virtual
-async def test_r207_who_cannot_be_asked_for_a_pre_vote_is_asked_for_a_vote() -> None:
+async def test_who_cannot_be_asked_for_a_pre_vote_is_asked_for_a_vote() -> None:
     quorum = ControllerQuorum(3)
     for member in quorum.nodes.values():
         member.max_versions = {ApiKey.VOTE: 1}
@@ -250,8 +252,9 @@ async def test_r207_who_cannot_be_asked_for_a_pre_vote_is_asked_for_a_vote() -> 
         await quorum.leader(5)
 
 
+@pytest.mark.behaviour("R-214")
 @virtual
-async def test_r214_a_leader_that_no_voter_set_names_is_followed_where_it_says_it_is() -> None:
+async def test_a_leader_that_no_voter_set_names_is_followed_where_it_says_it_is() -> None:
     quorum = ControllerQuorum(3)
     async with quorum.running():
         leader = await quorum.leader()
@@ -268,9 +271,10 @@ async def test_r214_a_leader_that_no_voter_set_names_is_followed_where_it_says_i
         del quorum.nodes[9]
 
 
+@pytest.mark.behaviour("R-213")
 @virtual
 @pytest.mark.parametrize("version", [0, 1])
-async def test_r213_an_answer_names_the_leaders_address_where_its_version_can(version: int) -> None:
+async def test_an_answer_names_the_leaders_address_where_its_version_can(version: int) -> None:
     quorum = ControllerQuorum(3)
     async with quorum.running():
         leader = await quorum.leader()
@@ -304,7 +308,7 @@ async def test_an_observer_finds_the_leader_and_follows_without_a_vote() -> None
         threads = watcher.env.threads
         await make(leader, "u", "v")
         await quorum.wait_converged()
-        assert watcher.env.threads == threads, "nobody waits for what an observer has on its disk (R225)"
+        assert watcher.env.threads == threads, "nobody waits for what an observer has on its disk (R-225)"
         quorum.nodes[leader.node_id].kill()
         following = await quorum.leader()
         await make(following, "w")
@@ -363,8 +367,9 @@ async def test_a_transaction_left_open_is_still_open_for_a_leader_that_could_not
         assert all(set(x.running_controller.image.topics) == {"t"} for x in quorum.nodes.values())
 
 
+@pytest.mark.behaviour("R-251")
 @virtual
-async def test_r251_the_leader_describes_the_quorum_and_nobody_else_does() -> None:
+async def test_the_leader_describes_the_quorum_and_nobody_else_does() -> None:
     quorum = ControllerQuorum(3, observers=1)
     async with quorum.running():
         leader = await quorum.leader()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from ottla.controller.control.broker_registration import SUPPORTED_FEATURES
@@ -145,8 +146,9 @@ async def raising(controller: QuorumController, *, validate_only: bool = False) 
     return answer
 
 
+@pytest.mark.behaviour("R-244")
 @virtual
-async def test_r244_fixed_voters_become_records_once_each_of_them_has_said_where_it_is() -> None:
+async def test_fixed_voters_become_records_once_each_of_them_has_said_where_it_is() -> None:
     quorum = ControllerQuorum(3, static=True)
     async with quorum.running():
         leader = await quorum.leader()

@@ -83,8 +83,9 @@ async def test_one_snapshot_is_written_at_a_time() -> None:
         assert len(controller._store.snapshots) == before + 1
 
 
+@pytest.mark.behaviour("R-230")
 @virtual
-async def test_r230_no_snapshot_is_taken_while_a_metadata_transaction_is_open() -> None:
+async def test_no_snapshot_is_taken_while_a_metadata_transaction_is_open() -> None:
     ground = ControllerFixture(**{"metadata.log.max.record.bytes.between.snapshots": "1000"})
     async with ground.controller() as controller:
         turns, store = controller._request_processor, controller._store

@@ -66,7 +66,8 @@ class FormattedDirectories:
         )
 
 
-def test_r238_a_listed_voter_takes_its_id_from_the_list_and_knows_all_voters() -> None:
+@pytest.mark.behaviour("R-238")
+def test_a_listed_voter_takes_its_id_from_the_list_and_knows_all_voters() -> None:
     made = FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS))
     assert made.metadata.read_meta_properties() == MetaProperties(CLUSTER, 2, TWO)
     assert read_snapshot_voters(made.metadata) == VOTERS

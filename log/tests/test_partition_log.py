@@ -58,7 +58,8 @@ def test_a_segment_rolls_by_size_and_everything_is_read_across_segments() -> Non
     assert record_values(log) == expected_values(180)
 
 
-def test_trap_65_a_segment_rolls_by_the_time_of_its_messages_not_of_the_clock() -> None:
+@pytest.mark.behaviour("P-65")
+def test_a_segment_rolls_by_the_time_of_its_messages_not_of_the_clock() -> None:
     log = new_log(memory_disk().session(), LogConfig(segment_ms=1000))
     log.append_as_leader(bytearray(build_batch([NewRecord(None, b"a", NOW)])), 0, NOW)
     log.append_as_leader(bytearray(build_batch([NewRecord(None, b"b", NOW + 1000)])), 0, NOW)
@@ -67,7 +68,8 @@ def test_trap_65_a_segment_rolls_by_the_time_of_its_messages_not_of_the_clock() 
     assert log.segments.base_offsets == [0, 2]
 
 
-def test_trap_31_the_first_batch_comes_whole_above_the_limit() -> None:
+@pytest.mark.behaviour("P-31")
+def test_the_first_batch_comes_whole_above_the_limit() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 3)
     size = len(make_batch(0))
@@ -80,7 +82,8 @@ def test_trap_31_the_first_batch_comes_whole_above_the_limit() -> None:
     assert len(more) == size + 10, "behind the first batch the limit is hard, and may cut the next"
 
 
-def test_trap_34_a_read_in_the_middle_of_a_batch_gives_the_whole_batch() -> None:
+@pytest.mark.behaviour("P-34")
+def test_a_read_in_the_middle_of_a_batch_gives_the_whole_batch() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 4)
     part = log.read(4, 10_000, log.high_watermark, at_least_one=True)
@@ -88,7 +91,8 @@ def test_trap_34_a_read_in_the_middle_of_a_batch_gives_the_whole_batch() -> None
     assert parse_header(part.read()).base_offset == 3
 
 
-def test_trap_33_reads_end_at_the_upper_offset_and_fail_outside_the_log() -> None:
+@pytest.mark.behaviour("P-33")
+def test_reads_end_at_the_upper_offset_and_fail_outside_the_log() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 4)
     part = log.read(0, 10_000, 6, at_least_one=True)
@@ -101,8 +105,9 @@ def test_trap_33_reads_end_at_the_upper_offset_and_fail_outside_the_log() -> Non
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.behaviour("P-42")
 @pytest.mark.parametrize("codec", list(CompressionType))
-def test_trap_42_a_time_finds_the_first_record_in_offset_order(codec: CompressionType) -> None:
+def test_a_time_finds_the_first_record_in_offset_order(codec: CompressionType) -> None:
     log = new_log(memory_disk().session())
     for start in range(0, 120, 4):
         log.append_as_leader(make_batch(start, 4, codec), 0, NOW)
@@ -118,7 +123,8 @@ def test_trap_42_a_time_finds_the_first_record_in_offset_order(codec: Compressio
     assert latest.offset == 119
 
 
-def test_trap_75_a_repeated_batch_is_answered_with_its_old_offset() -> None:
+@pytest.mark.behaviour("P-75")
+def test_a_repeated_batch_is_answered_with_its_old_offset() -> None:
     log = new_log(memory_disk().session())
     header = {"producer_id": 7, "producer_epoch": 0}
     for sequence in range(0, 21, 3):
@@ -134,7 +140,8 @@ def test_trap_75_a_repeated_batch_is_answered_with_its_old_offset() -> None:
         assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_trap_76_and_77_unknown_producers_may_begin_anywhere_and_old_epochs_are_fenced() -> None:
+@pytest.mark.behaviour("P-76", "P-77")
+def test_unknown_producers_may_begin_anywhere_and_old_epochs_are_fenced() -> None:
     log = new_log(memory_disk().session())
     log.append_as_leader(make_batch(0, producer_id=1, producer_epoch=3, base_sequence=50), 0, NOW)
     with pytest.raises(ProtocolError) as caught:
@@ -173,7 +180,8 @@ def test_bad_batches_are_refused_and_leave_nothing() -> None:
     assert refused(count).code is ErrorCode.INVALID_RECORD
 
 
-def test_trap_25_and_26_records_at_fault_are_named() -> None:
+@pytest.mark.behaviour("P-25", "P-26")
+def test_records_at_fault_are_named() -> None:
     items = [NewRecord(b"k", b"v", NOW), NewRecord(None, b"v", NOW), NewRecord(b"k", b"v", NOW + 10**7)]
     error = refused(bytearray(build_batch(items)))
     assert error.code is ErrorCode.INVALID_TIMESTAMP
@@ -184,7 +192,8 @@ def test_trap_25_and_26_records_at_fault_are_named() -> None:
     assert [index for index, _ in error.record_errors] == [1]
 
 
-def test_trap_24_another_compression_type_recompresses() -> None:
+@pytest.mark.behaviour("P-24")
+def test_another_compression_type_recompresses() -> None:
     log = new_log(memory_disk().session(), LogConfig(compression_type=CompressionType.ZSTD))
     log.append_as_leader(make_batch(0, codec=CompressionType.GZIP), 0, NOW)
     header, _ = next(log.segments.batches())
@@ -209,7 +218,8 @@ def control(producer_id: int, kind: int) -> bytearray:
     return bytearray(build_batch([record], attributes=attributes, producer_id=producer_id, producer_epoch=0))
 
 
-def test_trap_35_and_78_aborted_transactions_are_indexed_and_hold_the_stable_offset() -> None:
+@pytest.mark.behaviour("P-35", "P-78")
+def test_aborted_transactions_are_indexed_and_hold_the_stable_offset() -> None:
     disk = memory_disk().session()
     log = new_log(disk, LogConfig())
     txn = {"attributes": TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
@@ -245,7 +255,8 @@ def test_truncation_forgets_records_epochs_and_producers() -> None:
     assert record_values(log) == expected_values(33)
 
 
-def test_trap_44_epochs_tell_where_they_ended() -> None:
+@pytest.mark.behaviour("P-44")
+def test_epochs_tell_where_they_ended() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 2, epoch=0)
     append_batches(log, 3, epoch=2)
@@ -255,7 +266,8 @@ def test_trap_44_epochs_tell_where_they_ended() -> None:
     assert log.epochs.end_offset_for(9, log.log_end_offset) == (-1, -1)
 
 
-def test_trap_68_the_log_start_moves_at_once_and_segments_below_it_go() -> None:
+@pytest.mark.behaviour("P-68")
+def test_the_log_start_moves_at_once_and_segments_below_it_go() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)

@@ -62,7 +62,8 @@ def test_a_log_that_is_old_as_a_whole_is_rolled_and_emptied() -> None:
     assert [offset for offset, _ in record_values(log)] == [180, 181, 182]
 
 
-def test_trap_67_by_size_the_oldest_go_while_the_limit_is_still_reached() -> None:
+@pytest.mark.behaviour("P-67")
+def test_by_size_the_oldest_go_while_the_limit_is_still_reached() -> None:
     log = old_log(retention_bytes=5000, retention_ms=-1)
     retain(log, NOW)
     assert 5000 <= log.size_bytes < 5000 + 2000
@@ -87,7 +88,8 @@ def test_a_compacted_topic_loses_only_what_lies_below_its_start() -> None:
     assert log.segments.base_offsets[0] <= 100 < log.segments.base_offsets[1]
 
 
-def test_trap_66_a_record_from_the_far_future_does_not_keep_its_segment_for_ever() -> None:
+@pytest.mark.behaviour("P-66")
+def test_a_record_from_the_far_future_does_not_keep_its_segment_for_ever() -> None:
     settings = LogConfig(retention_ms=HOUR_MS, timestamp_after_max_ms=2**62)
     log = new_log(memory_disk().session(), settings)
     log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", NOW + 10**12)])), 0, NOW)

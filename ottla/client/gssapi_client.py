@@ -1,6 +1,6 @@
 """GSSAPI, the client's side: a Kerberos ticket is shown, and both agree on no protection of what follows.
 
-Behaviour (item 320): the ticket is for ``service@host``, the host as it was dialled. Once both know each other, who had
+Behaviour (S-320): the ticket is for ``service@host``, the host as it was dialled. Once both know each other, who had
 something to hear last says nothing; the service offers what it can, and is answered with no protection, a size of 0,
 and no other name. The login module is that of Java: a key in a file (``useKeyTab``), or tickets that are there already
 (``useTicketCache``). No module is ever loaded by its name, and no command is run to get a ticket.

@@ -36,12 +36,14 @@ def test_a_header_that_cannot_be_is_refused(raw: bytes) -> None:
         parse_request(memoryview(raw))
 
 
-def test_trap_1_an_unknown_api_versions_version_still_has_a_header() -> None:
+@pytest.mark.behaviour("P-1")
+def test_an_unknown_api_versions_version_still_has_a_header() -> None:
     request = parse_request(memoryview(struct.pack(">hhi", 18, 99, 5) + b"\x00\x01c\x00whatever this is"))
     assert (request.key, request.version, request.correlation_id) == (ApiKey.API_VERSIONS, 99, 5)
 
 
-def test_trap_2_api_versions_answers_have_header_v0() -> None:
+@pytest.mark.behaviour("P-2")
+def test_api_versions_answers_have_header_v0() -> None:
     assert response_header_version(ApiKey.API_VERSIONS, 4) == 0
     assert response_header_version(ApiKey.METADATA, 12) == 1
     assert request_header_version(ApiKey.API_VERSIONS, 3) == 2

@@ -217,10 +217,9 @@ REFUSED = [
 ]
 
 
+@pytest.mark.behaviour("R-239")
 @pytest.mark.parametrize(("text", "changed", "key", "says"), REFUSED)
-def test_r239_settings_that_do_not_go_together_are_refused(
-    text: str, changed: dict[str, str], key: str, says: str
-) -> None:
+def test_settings_that_do_not_go_together_are_refused(text: str, changed: dict[str, str], key: str, says: str) -> None:
     values = {**values_of(text), **changed}
     found = list(find_config_problems(values, int(values["node.id"])))
     assert any(k == key and says in why for k, why in found), found

@@ -50,7 +50,8 @@ def test_alone_in_the_isr_an_answer_leaves_at_once() -> None:
     assert start_leading(RegisterRuntime(followed=False)).put(("a", "1")).answer == "put"
 
 
-def test_fact_102_an_answer_without_records_waits_for_what_was_written_before() -> None:
+@pytest.mark.behaviour("C-102")
+def test_an_answer_without_records_waits_for_what_was_written_before() -> None:
     house = start_leading(RegisterRuntime())
     house.put(("a", "1"))
     look = house.put()
@@ -77,12 +78,14 @@ def test_who_hangs_on_nothing_may_hear_of_the_loading_itself() -> None:
     assert house.greeted.answer == "loaded"
 
 
-def test_fact_108_the_base_sequence_of_a_batch_is_the_topics_own() -> None:
+@pytest.mark.behaviour("C-108")
+def test_the_base_sequence_of_a_batch_is_the_topics_own() -> None:
     house = start_leading(RegisterRuntime(followed=False, base_sequence=-1))
     house.put(("a", "1"))
     assert {h.base_sequence for h, _ in house.replica.log.segments.batches(0)} == {-1}
 
 
+@pytest.mark.behaviour("C-107")
 @pytest.mark.parametrize(
     ("error", "heard"),
     [
@@ -98,7 +101,7 @@ def test_fact_108_the_base_sequence_of_a_batch_is_the_topics_own() -> None:
         (E.REBALANCE_IN_PROGRESS, E.REBALANCE_IN_PROGRESS),
     ],
 )
-def test_fact_107_what_a_client_hears_of_a_refused_append(error: ErrorCode, heard: ErrorCode) -> None:
+def test_what_a_client_hears_of_a_refused_append(error: ErrorCode, heard: ErrorCode) -> None:
     assert to_client_error(error) is heard
     house = start_leading(RegisterRuntime())
     house.shard.replica = failing_replica(house, ProtocolError(error))
@@ -164,7 +167,8 @@ def test_write_timeout_ends_at_its_time_though_the_wall_clock_is_set(step_ms: in
     with_runtime(house, story)
 
 
-def test_fact_105_after_the_write_timeout_nobody_waits_and_the_record_stays() -> None:
+@pytest.mark.behaviour("C-105")
+def test_after_the_write_timeout_nobody_waits_and_the_record_stays() -> None:
     house = start_leading(RegisterRuntime())
 
     async def story() -> None:
@@ -248,7 +252,8 @@ def test_what_is_queued_is_worked_off_in_slices_too() -> None:
     with_runtime(house, story)
 
 
-def test_fact_106_a_log_that_went_on_without_its_coordinator_is_read_anew() -> None:
+@pytest.mark.behaviour("C-106")
+def test_a_log_that_went_on_without_its_coordinator_is_read_anew() -> None:
     house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:

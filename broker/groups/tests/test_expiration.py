@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.broker.coordinator.events import ShardLoaded, TimerExpired
 from ottla.broker.groups.classic.classic_group import ClassicGroupState
 from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture, stable
@@ -42,7 +44,8 @@ def positions(stage: GroupShardFixture, group: str = "g") -> set[str]:
     return set(stage.machine.offsets.group_offsets(group))
 
 
-def test_trap_91_a_simple_consumers_position_expires_seven_days_after_its_commit() -> None:
+@pytest.mark.behaviour("P-91")
+def test_a_simple_consumers_position_expires_seven_days_after_its_commit() -> None:
     stage = loaded(GroupShardFixture())
     commit(stage)
     stage.wait(7 * DAY_MS - 1)
@@ -52,7 +55,8 @@ def test_trap_91_a_simple_consumers_position_expires_seven_days_after_its_commit
     assert stage.log[-1][1] is None, "a tombstone"
 
 
-def test_trap_91_a_group_keeps_its_positions_while_it_lives_and_seven_days_longer() -> None:
+@pytest.mark.behaviour("P-91")
+def test_a_group_keeps_its_positions_while_it_lives_and_seven_days_longer() -> None:
     stage, members = stable(1)
     loaded(stage)
     commit(stage, member=members[0], generation=1)
@@ -69,7 +73,8 @@ def test_trap_91_a_group_keeps_its_positions_while_it_lives_and_seven_days_longe
     assert positions(stage) == set()
 
 
-def test_trap_91_a_stable_group_forgets_topics_it_no_longer_reads() -> None:
+@pytest.mark.behaviour("P-91")
+def test_a_stable_group_forgets_topics_it_no_longer_reads() -> None:
     stage, members = stable(1)
     loaded(stage)
     group = stage.group
@@ -82,7 +87,8 @@ def test_trap_91_a_stable_group_forgets_topics_it_no_longer_reads() -> None:
     assert positions(stage) == {"t"}
 
 
-def test_trap_91_the_time_of_an_empty_group_runs_from_when_it_became_empty() -> None:
+@pytest.mark.behaviour("P-91")
+def test_the_time_of_an_empty_group_runs_from_when_it_became_empty() -> None:
     stage, members = stable(1)
     loaded(stage)
     commit(stage, member=members[0], generation=1)

@@ -1,4 +1,4 @@
-"""What positions of open transactions mean for others: facts 154, 155, 157. Source: ``OffsetMetadataManager.java``."""
+"""What positions of open transactions mean for others: C-154, C-155, C-157. Source: ``OffsetMetadataManager.java``."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ ORDERS = [
 ]
 
 
+@pytest.mark.behaviour("C-155")
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize("again", [True, False])
-def test_fact_155_the_position_whose_record_lies_furthest_counts(order: PendingOffsetCase, *, again: bool) -> None:
+def test_the_position_whose_record_lies_furthest_counts(order: PendingOffsetCase, *, again: bool) -> None:
     house = PendingOffsetsNode()
     whose = {"a": 1, "b": 2}
 
@@ -55,7 +56,8 @@ def test_fact_155_the_position_whose_record_lies_furthest_counts(order: PendingO
     run(house, story)
 
 
-def test_fact_155_a_tombstone_takes_what_is_pending_along() -> None:
+@pytest.mark.behaviour("C-155")
+def test_a_tombstone_takes_what_is_pending_along() -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -82,7 +84,8 @@ def test_a_group_that_is_deleted_takes_what_is_pending_along() -> None:
     run(house, story)
 
 
-def test_fact_157_what_is_pending_keeps_a_position_and_its_group() -> None:
+@pytest.mark.behaviour("C-157")
+def test_what_is_pending_keeps_a_position_and_its_group() -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -102,7 +105,8 @@ def test_fact_157_what_is_pending_keeps_a_position_and_its_group() -> None:
     run(house, story)
 
 
-def test_fact_154_a_consumer_groups_member_commits_in_its_epoch_and_older_producers_without() -> None:
+@pytest.mark.behaviour("C-154")
+def test_a_consumer_groups_member_commits_in_its_epoch_and_older_producers_without() -> None:
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroupMember as Consumer
 

@@ -1,4 +1,4 @@
-"""Positions committed within transactions: facts 104, 106, 153 to 157.
+"""Positions committed within transactions: C-104, C-106, C-153 to C-157.
 
 Sources: ``OffsetMetadataManager.java``, ``CoordinatorRuntime.java``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
 """
@@ -53,9 +53,10 @@ def test_positions_of_an_aborted_transaction_are_never_seen() -> None:
     run(house, story)
 
 
+@pytest.mark.behaviour("C-106")
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("ended", [True, False])
-def test_fact_106_a_log_that_is_read_again_says_the_same(*, commits: bool, ended: bool) -> None:
+def test_a_log_that_is_read_again_says_the_same(*, commits: bool, ended: bool) -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -80,7 +81,8 @@ def test_fact_106_a_log_that_is_read_again_says_the_same(*, commits: bool, ended
     run(house, story)
 
 
-def test_fact_104_a_transactions_positions_are_one_batch_of_its_producer() -> None:
+@pytest.mark.behaviour("C-104")
+def test_a_transactions_positions_are_one_batch_of_its_producer() -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -152,8 +154,9 @@ SAID = [
 ]
 
 
+@pytest.mark.behaviour("C-153")
 @pytest.mark.parametrize("row", SAID, ids=str)
-def test_fact_153_what_the_transactions_coordinator_says_and_what_the_producer_hears(
+def test_what_the_transactions_coordinator_says_and_what_the_producer_hears(
     row: VerificationErrorCase,
 ) -> None:
     house = PendingOffsetsNode(row.said)
@@ -178,8 +181,9 @@ REFUSED = [
 ]
 
 
+@pytest.mark.behaviour("C-153")
 @pytest.mark.parametrize(("what", "code"), REFUSED, ids=str)
-def test_fact_153_what_is_refused(what: dict[str, Any], code: ErrorCode) -> None:
+def test_what_is_refused(what: dict[str, Any], code: ErrorCode) -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -198,12 +202,11 @@ MEMBERS = [
 ]
 
 
+@pytest.mark.behaviour("C-153", "C-154")
 @pytest.mark.parametrize(
     ("generation", "member", "code", "what"), MEMBERS, ids=lambda x: x if isinstance(x, str) else ""
 )
-def test_facts_153_and_154_who_may_commit_while_a_group_has_members(
-    generation: int, member: str, code: ErrorCode, what: str
-) -> None:
+def test_who_may_commit_while_a_group_has_members(generation: int, member: str, code: ErrorCode, what: str) -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -241,7 +244,8 @@ def test_an_abort_that_overtakes_the_coordinators_answer_wins() -> None:
     run(house, story)
 
 
-def test_fact_143_markers_for_a_partition_that_is_not_served_here_are_tried_elsewhere() -> None:
+@pytest.mark.behaviour("C-143")
+def test_markers_for_a_partition_that_is_not_served_here_are_tried_elsewhere() -> None:
     house = PendingOffsetsNode(led=False)
 
     async def story() -> None:

@@ -61,7 +61,7 @@ def _require(holds: object, why: str) -> None:
 
 
 def validate(request: StreamsGroupHeartbeatRequest) -> None:
-    """Whether a request makes sense by itself, and asks for nothing that is not there yet (facts 237, 238).
+    """Whether a request makes sense by itself, and asks for nothing that is not there yet (C-237, C-238).
 
     Raises:
         ProtocolError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
@@ -187,7 +187,7 @@ def _heartbeat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -
 def _create(
     context: RequestContext, response: StreamsGroupHeartbeatResponse, topics: Mapping[str, ConfiguredInternalTopic]
 ) -> None:
-    """Have internal topics made, as far as who asks may, and tell what is in the way of it (fact 241)."""
+    """Have internal topics made, as far as who asks may, and tell what is in the way of it (C-241)."""
     denied = []
     if not context.may(AclOperation.CREATE, ResourceType.CLUSTER):
         denied = [name for name in topics if not context.may(AclOperation.CREATE, ResourceType.TOPIC, name)]

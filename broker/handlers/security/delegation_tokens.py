@@ -1,6 +1,6 @@
 """CreateDelegationToken (38), v1-3; RenewDelegationToken (39), v1-2; ExpireDelegationToken (40), v1-2.
 
-Behaviour (items 333, 334): who came by a token, in plain text or by TLS without a certificate is refused; who wants a
+Behaviour (S-333, S-334): who came by a token, in plain text or by TLS without a certificate is refused; who wants a
 token for another needs CREATE_TOKENS on that user; renewers are users. The rest is the controller's, which looks again.
 Deviation: a token has `MAX_RENEWERS` at most, with `MAX_RENEWER_CHARS` in all their names; in Kafka it must fit into a
 batch.

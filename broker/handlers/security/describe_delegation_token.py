@@ -1,6 +1,6 @@
 """DescribeDelegationToken (41), v1-3: tokens that somebody may see, with their hmacs.
 
-Behaviour (items 333, 334): no list means everybody's, an empty one nobody's; those are meant that belong to somebody on
+Behaviour (S-333, S-334): no list means everybody's, an empty one nobody's; those are meant that belong to somebody on
 it, were asked for by him, or may be renewed by him. Who asks sees his own in the same sense, and others' by DESCRIBE on
 the token or DESCRIBE_TOKENS on its owner. Tokens that are over are told until they are swept away.
 

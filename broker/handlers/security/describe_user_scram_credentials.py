@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials (50), v0: who has a password by which mechanism, and by how many iterations.
 
-Behaviour (item 324): no users means all of them. One who is named twice is DUPLICATE_RESOURCE, one who has no
+Behaviour (S-324): no users means all of them. One who is named twice is DUPLICATE_RESOURCE, one who has no
 credential RESOURCE_NOT_FOUND. Salt and keys are never told.
 
 Source: ``KafkaApis.handleDescribeUserScramCredentialsRequest``, ``ScramImage.java`` (apache/kafka 4.3.1).

@@ -57,7 +57,7 @@ def test_where_this_node_is_the_controller_nothing_is_dialled(stage: ControllerC
 
     stage.run(story)
     assert stage.local_controller.requests == [(BEAT, 2), (CREATE, 5)]
-    assert stage.local_controller.heartbeats == [(NODE_ID, 3)]  # also the controller's own broker has a lease (R276)
+    assert stage.local_controller.heartbeats == [(NODE_ID, 3)]  # also the controller's own broker has a lease
     assert stage.net.connect_attempts == []
 
 
@@ -112,7 +112,8 @@ def test_the_quorum_itself_is_asked_of_raft_and_again_where_another_leads_it(
 # ------------------------------------------------------------------ over the wire
 
 
-def test_r344_a_node_asks_as_itself_in_the_newest_version_both_speak_over_one_connection(
+@pytest.mark.behaviour("R-344")
+def test_a_node_asks_as_itself_in_the_newest_version_both_speak_over_one_connection(
     stage: ControllerChannelFixture,
 ) -> None:
     there = stage.add_remote(1)
@@ -137,6 +138,7 @@ def row(code: ErrorCode) -> AlterPartitionResponse:
     return AlterPartitionResponse(topics=[AlterPartitionResponseTopicData(b"i" * 16, rows)])
 
 
+@pytest.mark.behaviour("R-345")
 @pytest.mark.parametrize(
     ("answer", "again"),
     [
@@ -147,7 +149,7 @@ def row(code: ErrorCode) -> AlterPartitionResponse:
     ],
     ids=["top", "row", "another row", "another error"],
 )
-def test_r345_not_controller_anywhere_sends_the_same_request_again(
+def test_not_controller_anywhere_sends_the_same_request_again(
     stage: ControllerChannelFixture, answer: Any, *, again: bool
 ) -> None:
     there = stage.add_remote(1)
@@ -163,7 +165,8 @@ def test_r345_not_controller_anywhere_sends_the_same_request_again(
     assert stage.net.connect_attempts == [("h", 1)]
 
 
-def test_r345_after_a_disconnect_the_leader_is_looked_for_and_asked_the_same(stage: ControllerChannelFixture) -> None:
+@pytest.mark.behaviour("R-345")
+def test_after_a_disconnect_the_leader_is_looked_for_and_asked_the_same(stage: ControllerChannelFixture) -> None:
     old, new = stage.add_remote(1), stage.add_remote(2)
     stage.local_controller.address = ("h", 1)
 
@@ -307,6 +310,7 @@ def test_a_controller_that_does_not_know_a_request_is_told_as_that(stage: Contro
 # ------------------------------------------------------------------ in an envelope
 
 
+@pytest.mark.behaviour("R-304")
 @pytest.mark.parametrize(
     ("host", "address"),
     [
@@ -316,7 +320,7 @@ def test_a_controller_that_does_not_know_a_request_is_told_as_that(stage: Contro
         ("a name", bytes(4)),
     ],
 )
-def test_r304_a_clients_request_travels_whole_with_who_and_where_it_is(
+def test_a_clients_request_travels_whole_with_who_and_where_it_is(
     stage: ControllerChannelFixture, host: str, address: bytes
 ) -> None:
     there = stage.add_remote(1)
@@ -343,6 +347,7 @@ def code_row(code: ErrorCode) -> create_topics.CreateTopicsResponse:
     )
 
 
+@pytest.mark.behaviour("R-305")
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -354,7 +359,7 @@ def code_row(code: ErrorCode) -> create_topics.CreateTopicsResponse:
     ],
     ids=["refused", "nothing", "another's answer", "torn", "unreadable"],
 )
-def test_r305_what_is_wrong_with_an_envelope_is_not_the_clients(
+def test_what_is_wrong_with_an_envelope_is_not_the_clients(
     stage: ControllerChannelFixture, answer: Any, told: Any
 ) -> None:
     there = stage.add_remote(1)
@@ -372,7 +377,8 @@ def test_r305_what_is_wrong_with_an_envelope_is_not_the_clients(
     assert len(there.requests) == 2
 
 
-def test_r346_where_no_envelopes_are_taken_the_client_is_told_of_an_error(stage: ControllerChannelFixture) -> None:
+@pytest.mark.behaviour("R-346")
+def test_where_no_envelopes_are_taken_the_client_is_told_of_an_error(stage: ControllerChannelFixture) -> None:
     there = stage.add_remote(1)
     del there.versions[ApiKey.ENVELOPE]
     stage.local_controller.address = ("h", 1)

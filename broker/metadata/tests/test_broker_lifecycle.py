@@ -161,7 +161,8 @@ async def at_once() -> None:
     await trio.lowlevel.checkpoint()
 
 
-def test_r280_a_broker_says_who_it_is_where_it_listens_and_what_it_can() -> None:
+@pytest.mark.behaviour("R-280")
+def test_a_broker_says_who_it_is_where_it_listens_and_what_it_can() -> None:
     house = FakeLifecycleController(broker_rack="r")
     house.play(at_once)
     (request,) = house.registrations
@@ -174,6 +175,7 @@ def test_r280_a_broker_says_who_it_is_where_it_listens_and_what_it_can() -> None
     assert house.led == [house.life.broker_epoch] == [41]
 
 
+@pytest.mark.behaviour("R-272")
 @pytest.mark.parametrize(
     ("brokers", "clean_epoch", "told"),
     [
@@ -185,7 +187,7 @@ def test_r280_a_broker_says_who_it_is_where_it_listens_and_what_it_can() -> None
         ({6: 18}, -1, -1),
     ],
 )
-def test_r272_the_former_epoch_is_what_the_marks_of_a_clean_stop_say(
+def test_the_former_epoch_is_what_the_marks_of_a_clean_stop_say(
     brokers: dict[int, int], clean_epoch: int, told: int
 ) -> None:
     house = FakeLifecycleController()
@@ -197,6 +199,7 @@ def test_r272_the_former_epoch_is_what_the_marks_of_a_clean_stop_say(
     assert house.registrations[0].previous_broker_epoch == told
 
 
+@pytest.mark.behaviour("R-278")
 @pytest.mark.parametrize(
     "refusals",
     [
@@ -205,7 +208,7 @@ def test_r272_the_former_epoch_is_what_the_marks_of_a_clean_stop_say(
         [ErrorCode.INVALID_REGISTRATION, ProtocolError(ErrorCode.UNSUPPORTED_VERSION)],
     ],
 )
-def test_r278_it_registers_until_it_is_taken_in_as_the_same_process(refusals: list[Any]) -> None:
+def test_it_registers_until_it_is_taken_in_as_the_same_process(refusals: list[Any]) -> None:
     house = FakeLifecycleController()
     house.refusals = list(refusals)
     house.play(at_once)
@@ -227,7 +230,8 @@ def test_who_is_not_taken_in_for_a_minute_gives_up_with_the_reason() -> None:
     house.play(story, keeps=False)
 
 
-def test_r278_it_wants_to_be_fenced_until_it_has_applied_its_own_registration() -> None:
+@pytest.mark.behaviour("R-278")
+def test_it_wants_to_be_fenced_until_it_has_applied_its_own_registration() -> None:
     house = FakeLifecycleController(delay_s=0.035)
     house.play(at_once)
     beats = house.beats
@@ -258,7 +262,8 @@ def test_a_node_alone_registers_and_is_unfenced_without_waiting() -> None:
     house.play(story)
 
 
-def test_r278_a_heartbeat_every_two_seconds_names_what_is_applied() -> None:
+@pytest.mark.behaviour("R-278")
+def test_a_heartbeat_every_two_seconds_names_what_is_applied() -> None:
     house = FakeLifecycleController()
 
     async def story() -> None:

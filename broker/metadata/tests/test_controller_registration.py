@@ -1,4 +1,4 @@
-"""A controller registers until the log knows this process of it (R282)."""
+"""A controller registers until the log knows this process of it (R-282)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics a streams application needs (fact 241): asked for once, and left alone for a while where that failed."""
+"""Topics a streams application needs (C-241): asked for once, and left alone for a while where that failed."""
 
 from __future__ import annotations
 

@@ -113,8 +113,9 @@ def test_what_is_not_in_the_listeners_table_is_not_served(monkeypatch: pytest.Mo
     in_virtual_time(run)
 
 
+@pytest.mark.behaviour("P-1")
 @pytest.mark.parametrize(("version", "answered"), [(0, 0), (4, 4), (5, 0), (-1, 0), (99, 0)])
-def test_trap_1_an_unknown_version_of_api_versions_is_answered_in_v0(
+def test_an_unknown_version_of_api_versions_is_answered_in_v0(
     monkeypatch: pytest.MonkeyPatch, version: int, answered: int
 ) -> None:
     key = ApiKey.API_VERSIONS
@@ -266,8 +267,9 @@ def test_an_observer_hears_of_every_request_and_of_every_answer(monkeypatch: pyt
     assert [(what, number) for what, _, number, _ in heard[3:]] == [("received", 3)], "what is refused was received"
 
 
+@pytest.mark.behaviour("P-7")
 @pytest.mark.parametrize(("limit_ms", "gone_after_s"), [("1000", 1.5), ("600", 1.0), ("60000", 75.1)])
-def test_trap_7_the_silent_are_hung_up_on_and_those_who_talk_are_not(
+def test_the_silent_are_hung_up_on_and_those_who_talk_are_not(
     monkeypatch: pytest.MonkeyPatch, limit_ms: str, gone_after_s: float
 ) -> None:
     stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": limit_ms})

@@ -1,4 +1,4 @@
-"""Byte rates of clients: rows of items 345 to 349 and 99, and how a connection and its answers show them."""
+"""Byte rates of clients: rows of S-345 to S-349 and P-99, and how a connection and its answers show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many connections there may be: rows of items 355 and 356, and how a listener carries them out."""
+"""How many connections there may be: rows of S-355 and S-356, and how a listener carries them out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions made and removed in a second: rows of items 350 and 351, and how the controller's rules hear of them."""
+"""Partitions made and removed in a second: rows of S-350 and S-351, and how the controller's rules hear of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that are behind are filled no faster than a rate (R341). Source: ``ReplicationQuotaManager.java``."""
+"""Replicas that are behind are filled no faster than a rate (R-341). Source: ``ReplicationQuotaManager.java``."""
 
 from __future__ import annotations
 
@@ -64,10 +64,11 @@ def test_what_counts_is_the_mean_of_the_last_eleven_seconds() -> None:
         assert throttle.is_exceeded(limit, now) is over, now
 
 
+@pytest.mark.behaviour("R-341")
 @pytest.mark.parametrize(
     ("side", "broker"), [pytest.param(LEADER, 1, id="at the leader"), pytest.param(FOLLOWER, 3, id="at the follower")]
 )
-def test_r341_an_empty_follower_is_filled_slowly_and_one_in_sync_is_never_held_back(side: str, broker: int) -> None:
+def test_an_empty_follower_is_filled_slowly_and_one_in_sync_is_never_held_back(side: str, broker: int) -> None:
     brokers = BrokerCluster(replica_fetch_max_bytes="1000")
     configs: Any = {
         (RESOURCE_BROKER, str(broker)): {f"{side}.replication.throttled.rate": "1000"},

@@ -39,14 +39,14 @@ PartitionKey = tuple[bytes, int]
 
 
 class ReplicaFetchLimits(NamedTuple):
-    """The settings of a follower's Fetch, ``replica.fetch.*`` (R313)."""
+    """The settings of a follower's Fetch, ``replica.fetch.*`` (R-313)."""
 
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 10 * 1024 * 1024
     partition_max_bytes: int = 1024 * 1024
     backoff_ms: int = 1000
-    """After an error, and where there is nothing to ask for (R314, R316)."""
+    """After an error, and where there is nothing to ask for (R-314, R-316)."""
 
 
 DEFAULT_FETCH_LIMITS = ReplicaFetchLimits()
@@ -64,7 +64,7 @@ which records are waited. Ten thousand in one hold the loop for a twentieth of a
 
 @dataclass(slots=True)
 class PartitionFetchState:
-    """A partition, as this node has it: what the next Fetch says of it (R313)."""
+    """A partition, as this node has it: what the next Fetch says of it (R-313)."""
 
     leader_epoch: int
     fetch_offset: int
@@ -80,7 +80,7 @@ class PartitionFetchState:
 
 
 class AppendOutcome(NamedTuple):
-    """Records of the leader's, to be taken as they are; perhaps none, then only the offsets count (R319)."""
+    """Records of the leader's, to be taken as they are; perhaps none, then only the offsets count (R-319)."""
 
     key: PartitionKey
     records: Opaque
@@ -89,7 +89,7 @@ class AppendOutcome(NamedTuple):
 
 
 class DivergedOutcome(NamedTuple):
-    """The leader's log has another past: ``epoch`` ends there at ``end`` (R320)."""
+    """The leader's log has another past: ``epoch`` ends there at ``end`` (R-320)."""
 
     key: PartitionKey
     epoch: int
@@ -97,7 +97,7 @@ class DivergedOutcome(NamedTuple):
 
 
 class OutOfRangeOutcome(NamedTuple):
-    """The leader has nothing at this offset: ask it where its log lies (R322)."""
+    """The leader has nothing at this offset: ask it where its log lies (R-322)."""
 
     key: PartitionKey
 
@@ -128,12 +128,12 @@ class FollowerFetchState:
         self._consecutive_failures = 0
         """Requests in a row that brought nothing."""
         self._excluded: frozenset[PartitionKey] = frozenset()
-        """Who is not asked for now, so as not to be filled too fast (R341)."""
+        """Who is not asked for now, so as not to be filled too fast (R-341)."""
 
     # -------------------------------------------------------------- what the metadata and the shell say
 
     def add_partition(self, key: PartitionKey, leader_epoch: int, end: int, last_epoch: int, log_start: int) -> None:
-        """Begin, or begin again under another epoch; the same epoch changes nothing (R317)."""
+        """Begin, or begin again under another epoch; the same epoch changes nothing (R-317)."""
         known = self._partitions.get(key)
         if known is None or known.leader_epoch != leader_epoch:
             self._partitions[key] = PartitionFetchState(leader_epoch, end, last_epoch, log_start)
@@ -163,7 +163,7 @@ class FollowerFetchState:
             self._excluded = keys
 
     def mark_failed(self, key: PartitionKey) -> None:
-        """It could not be taken, or the disk refused: silent until the leader epoch changes (R316)."""
+        """It could not be taken, or the disk refused: silent until the leader epoch changes (R-316)."""
         part = self._partitions.get(key)
         if part is not None:
             part.is_failed, part.is_outcome_pending = True, False
@@ -187,7 +187,7 @@ class FollowerFetchState:
     # -------------------------------------------------------------- asking
 
     def next_fetch_ms(self, now_ms: float) -> float:
-        """When there is something to ask for: now, or later (R314)."""
+        """When there is something to ask for: now, or later (R-314)."""
         asked = (
             p
             for key, p in self._partitions.items()
@@ -197,7 +197,7 @@ class FollowerFetchState:
         return max(now_ms, min(times, default=now_ms + self._limits.backoff_ms))
 
     def build_fetch(self, now_ms: float) -> FetchRequest | None:
-        """The next Fetch; nothing where there is nothing to ask for (R313, R314).
+        """The next Fetch; nothing where there is nothing to ask for (R-313, R-314).
 
         In a session it costs what has changed, not what there is.
         """
@@ -260,7 +260,7 @@ class FollowerFetchState:
     # -------------------------------------------------------------- answers
 
     def process_response(self, response: FetchResponse, now_ms: float) -> list[FetchOutcome]:
-        """What the rows want done. A row that is no longer about what the log is now is left out (R315)."""
+        """What the rows want done. A row that is no longer about what the log is now is left out (R-315)."""
         if response.error_code != ErrorCode.NONE:
             self._on_error(response.error_code, now_ms)
             return []
@@ -285,7 +285,7 @@ class FollowerFetchState:
         return [outcome for outcome in found if outcome is not None]
 
     def on_connection_failure(self, now_ms: float) -> None:
-        """The request failed with its connection: everybody waits, and a new connection begins a new session (R315)."""
+        """Back off all partitions after a failed request; a new connection begins a new session (R-315)."""
         self.reset_session()
         until_ms = now_ms + self._backoff_ms(self._consecutive_failures)
         self._consecutive_failures += 1
@@ -306,7 +306,7 @@ class FollowerFetchState:
         self._session_epoch = 0
 
     def _process_partition(self, key: PartitionKey, row: PartitionData, now_ms: float) -> FetchOutcome | None:
-        """R316, row by row."""
+        """R-316, row by row."""
         part, sent = self._partitions.get(key), self._session_partitions[key]
         if part is None or (part.fetch_offset, part.leader_epoch) != (sent.fetch_offset, sent.current_leader_epoch):
             return None
@@ -355,7 +355,7 @@ class OffsetTruncationState(NamedTuple):
 
 
 def compute_truncation(epoch: int, end: int, own: tuple[int, int], log_end: int) -> OffsetTruncationState:
-    """How a log that diverged meets the leader's (R320).
+    """How a log that diverged meets the leader's (R-320).
 
     ``epoch`` and ``end`` are the leader's; ``own`` is what the log here says of that epoch
     (`LeaderEpochFileCache.end_offset_for`): the largest epoch not above it with its end, (-1, -1) for an epoch above
@@ -370,7 +370,7 @@ def compute_truncation(epoch: int, end: int, own: tuple[int, int], log_end: int)
 
 
 def split_batches(records: Buffer, leader_epoch: int) -> Iterator[memoryview]:
-    """The whole batches of an answer's row, some at a time, up to the first of an epoch above ``leader_epoch`` (R319).
+    """The whole batches of an answer's row, some at a time, up to the first of an epoch above ``leader_epoch`` (R-319).
 
     What begins like no batch comes as it is: the log refuses it.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def fetcher_index(topic: str, partition: int, count: int) -> int:
-    """Which of a leader's fetchers a partition goes to (R310): by Java's hash of the topic's name."""
+    """Which of a leader's fetchers a partition goes to (R-310): by Java's hash of the topic's name."""
     name = 0
     for letter in topic.encode():
         name = 31 * name + letter
@@ -149,7 +149,7 @@ class ReplicaFetcherManager:
 
 
 def _prepare_follower_log(replica: HostedPartition, now_ms: int) -> None:
-    """A log that does not know the epoch of its last record is believed up to its high watermark only (R317).
+    """A log that does not know the epoch of its last record is believed up to its high watermark only (R-317).
 
     Raises:
         OSError: the disk failed.

@@ -32,7 +32,7 @@ class FetcherDependencies(NamedTuple):
     """``replica.socket.timeout.ms``: for a connection, and for each answer."""
     broker_epoch: Callable[[], int]
     metadata_version: Callable[[], int]
-    """The level of the image's ``metadata.version``: it fixes the versions spoken (R312)."""
+    """The level of the image's ``metadata.version``: it fixes the versions spoken (R-312)."""
     address: Callable[[int], tuple[str, int] | None]
     """Where the image says a broker listens for others."""
     fail: DiskErrorHandler
@@ -55,19 +55,19 @@ def fetch_limits_of(config: NodeConfig) -> ReplicaFetchLimits:
 
 
 def fetch_version(metadata_version: int) -> int:
-    """The version of Fetch between brokers (R312)."""
+    """The version of Fetch between brokers (R-312)."""
     steps = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
     return next((version for level, version in steps if metadata_version >= level), 13)
 
 
 def list_offsets_version(metadata_version: int) -> int:
-    """The version of ListOffsets between brokers (R312)."""
+    """The version of ListOffsets between brokers (R-312)."""
     steps = ((29, 11), (25, 10), (21, 9), (9, 8))
     return next((version for level, version in steps if metadata_version >= level), 7)
 
 
 def connect_to_leader(world: FetcherDependencies, leader_id: int, client_id: str) -> NodeConnection:
-    """Return the connection of a fetcher to its leader; no ApiVersions comes first (R311)."""
+    """Return the connection of a fetcher to its leader; no ApiVersions comes first (R-311)."""
     return NodeConnection(
         world.env,
         client_id,

@@ -380,7 +380,7 @@ class ReplicaFetcher:
         taken.replica.notify_waiters()
 
     async def _resolve_out_of_range(self, taken: PendingOutcome) -> int | None:
-        """The leader has nothing at this log's end: gives where it ends, or starts anew where it starts (R322).
+        """The leader has nothing at this log's end: gives where it ends, or starts anew where it starts (R-322).
 
         Raises:
             ProtocolError: it does not say; OSError, WireError: no answer, or the disk failed.

@@ -150,6 +150,7 @@ def test_a_clients_idea_of_the_leader_epoch(claimed: int, code: E | None) -> Non
     assert caught.value.code is code
 
 
+@pytest.mark.behaviour("R-337")
 @pytest.mark.parametrize(
     ("replicas", "isr", "least", "refused"),
     [
@@ -161,7 +162,7 @@ def test_a_clients_idea_of_the_leader_epoch(claimed: int, code: E | None) -> Non
         ((NODE_ID, 2, 3), (NODE_ID, 2), 3, True),
     ],
 )
-def test_r337_acks_all_is_refused_while_too_few_are_in_sync(
+def test_acks_all_is_refused_while_too_few_are_in_sync(
     replicas: tuple[int, ...], isr: tuple[int, ...], least: int, refused: bool
 ) -> None:
     replica = hosted(min_insync_replicas=least)

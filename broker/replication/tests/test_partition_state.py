@@ -1,4 +1,4 @@
-"""The rules of a partition among its replicas, each with the fact it stands for (R327 to R338)."""
+"""The rules of a partition among its replicas, each with the fact it stands for (R-327 to R-338)."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def watermark(state: LeaderState, log_end: int = 200, *, min_isr: int = 1, now: 
 
 CAUGHT_UP = [
     # offset, leader end, caught up before, last fetch at, leader end then -> caught up at
-    pytest.param(200, 200, 0, 0, -1, NOW, id="R328 at the end: caught up now"),
-    pytest.param(201, 200, 0, 0, -1, NOW, id="R328 beyond the end: caught up now"),
-    pytest.param(200, 200, NOW + 5, 0, -1, NOW + 5, id="R328 the time never goes back"),
-    pytest.param(150, 200, 0, NOW - 9, 150, NOW - 9, id="R328 at the end of the last fetch: caught up then"),
-    pytest.param(151, 200, 0, NOW - 9, 150, NOW - 9, id="R328 beyond the end of the last fetch: caught up then"),
-    pytest.param(150, 200, NOW - 3, NOW - 9, 150, NOW - 3, id="R328 that time does not go back either"),
-    pytest.param(149, 200, 42, NOW - 9, 150, 42, id="R328 short of both: nothing is known anew"),
+    pytest.param(200, 200, 0, 0, -1, NOW, id="R-328 at the end: caught up now"),
+    pytest.param(201, 200, 0, 0, -1, NOW, id="R-328 beyond the end: caught up now"),
+    pytest.param(200, 200, NOW + 5, 0, -1, NOW + 5, id="R-328 the time never goes back"),
+    pytest.param(150, 200, 0, NOW - 9, 150, NOW - 9, id="R-328 at the end of the last fetch: caught up then"),
+    pytest.param(151, 200, 0, NOW - 9, 150, NOW - 9, id="R-328 beyond the end of the last fetch: caught up then"),
+    pytest.param(150, 200, NOW - 3, NOW - 9, 150, NOW - 3, id="R-328 that time does not go back either"),
+    pytest.param(149, 200, 42, NOW - 9, 150, 42, id="R-328 short of both: nothing is known anew"),
 ]
 
 
@@ -129,14 +129,16 @@ def test_the_same_epoch_keeps_what_is_known_and_an_older_image_is_ignored() -> N
 
 HIGH_WATERMARK = [
     # ends of 2 and 3, isr, min isr -> high watermark at own end 200
-    pytest.param({2: 150, 3: 120}, (1, 2, 3), 1, 120, id="R332 the lowest end of the ISR"),
-    pytest.param({2: 250, 3: 250}, (1, 2, 3), 1, 200, id="R332 the leader's own end counts"),
-    pytest.param({2: -1, 3: 180}, (1, 2, 3), 1, None, id="R332 a member unknown since the election holds it"),
-    pytest.param({2: 0, 3: 180}, (1, 2, 3), 1, 0, id="R332 an empty member keeps it at 0"),
-    pytest.param({2: 150, 3: 120}, (1, 2), 1, 150, id="R332 outside the ISR and far behind: not waited for"),
-    pytest.param({2: 150, 3: 120}, (1,), 2, None, id="R332 KIP-966: it waits while too few are in sync"),
-    pytest.param({2: 150, 3: 120}, (1, 2), 2, 150, id="R332 KIP-966: as many as asked for are enough"),
-    pytest.param({2: 150, 3: 120}, (1, 2, 3), 9, 120, id="R332 KIP-966: no more are asked for than there are replicas"),
+    pytest.param({2: 150, 3: 120}, (1, 2, 3), 1, 120, id="R-332 the lowest end of the ISR"),
+    pytest.param({2: 250, 3: 250}, (1, 2, 3), 1, 200, id="R-332 the leader's own end counts"),
+    pytest.param({2: -1, 3: 180}, (1, 2, 3), 1, None, id="R-332 a member unknown since the election holds it"),
+    pytest.param({2: 0, 3: 180}, (1, 2, 3), 1, 0, id="R-332 an empty member keeps it at 0"),
+    pytest.param({2: 150, 3: 120}, (1, 2), 1, 150, id="R-332 outside the ISR and far behind: not waited for"),
+    pytest.param({2: 150, 3: 120}, (1,), 2, None, id="R-332 KIP-966: it waits while too few are in sync"),
+    pytest.param({2: 150, 3: 120}, (1, 2), 2, 150, id="R-332 KIP-966: as many as asked for are enough"),
+    pytest.param(
+        {2: 150, 3: 120}, (1, 2, 3), 9, 120, id="R-332 KIP-966: no more are asked for than there are replicas"
+    ),
 ]
 
 
@@ -212,11 +214,11 @@ def test_a_follower_that_reached_high_watermark_and_epoch_start_is_asked_in() ->
 
 
 STAYS_OUT = [
-    pytest.param(119, 120, "outside", True, id="R331 short of the high watermark"),
-    pytest.param(99, 50, "outside", True, id="R331 short of the start of this epoch"),
-    pytest.param(120, 120, "outside", False, id="R331 not eligible"),
-    pytest.param(120, 120, "member", True, id="R331 a member already"),
-    pytest.param(120, 120, "pending", True, id="R331 a change is under way"),
+    pytest.param(119, 120, "outside", True, id="R-331 short of the high watermark"),
+    pytest.param(99, 50, "outside", True, id="R-331 short of the start of this epoch"),
+    pytest.param(120, 120, "outside", False, id="R-331 not eligible"),
+    pytest.param(120, 120, "member", True, id="R-331 a member already"),
+    pytest.param(120, 120, "pending", True, id="R-331 a change is under way"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Which replica a consumer is sent to (R340). Source: ``RackAwareReplicaSelector.java`` (apache/kafka 4.3.1)."""
+"""Which replica a consumer is sent to (R-340). Source: ``RackAwareReplicaSelector.java`` (apache/kafka 4.3.1)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def leading(isr: tuple[int, ...], **followers: tuple[int, int, int]) -> LeaderSt
 SAME = {"b2": (10, 0, 900), "b3": (10, 0, 900)}
 
 
+@pytest.mark.behaviour("R-340")
 @pytest.mark.parametrize(
     ("rack", "isr", "followers", "sent_to"),
     [
@@ -45,7 +46,7 @@ SAME = {"b2": (10, 0, 900), "b3": (10, 0, 900)}
         pytest.param("c", (1, 4), {"b4": (5, 5, 900)}, 4, id="exactly"),
     ],
 )
-def test_r340_where_a_consumer_is_sent(
+def test_where_a_consumer_is_sent(
     rack: str, isr: tuple[int, ...], followers: dict[str, tuple[int, int, int]], sent_to: int
 ) -> None:
     assert select_replica(leading(isr, **followers), RACKS, rack, 5, NOW) == sent_to

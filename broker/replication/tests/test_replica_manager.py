@@ -48,6 +48,7 @@ def test_what_is_asked_of_a_partition_that_is_not_led_here() -> None:
     ground.run(story)
 
 
+@pytest.mark.behaviour("R-331")
 @pytest.mark.parametrize(
     ("fenced", "leaving", "epoch", "joins"),
     [
@@ -61,7 +62,7 @@ def test_what_is_asked_of_a_partition_that_is_not_led_here() -> None:
         (None, False, -1, False),
     ],
 )
-def test_r331_who_may_join_an_isr(fenced: bool | None, leaving: bool, epoch: int, joins: bool) -> None:
+def test_who_may_join_an_isr(fenced: bool | None, leaving: bool, epoch: int, joins: bool) -> None:
     ground = BrokerStorageFixture()
     if fenced is not None:
         record = RegisterBrokerRecord(2, broker_epoch=7, fenced=fenced, in_controlled_shutdown=leaving)

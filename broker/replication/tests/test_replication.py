@@ -1,4 +1,4 @@
-"""Replication between brokers, end to end over real messages: R310-R340."""
+"""Replication between brokers, end to end over real messages: R-310 to R-340."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_acks_all_is_answered_once_every_member_has_it_and_all_have_the_same_byt
         await wait_until(lambda: brokers[2].log.high_watermark == 3)
 
     brokers.run(story)
-    assert {(key, version) for _, _, key, version in brokers.requests} == {(ApiKey.FETCH, 18)}, "R311, R312"
+    assert {(key, version) for _, _, key, version in brokers.requests} == {(ApiKey.FETCH, 18)}, "R-311, R-312"
 
 
 def test_a_member_that_is_killed_holds_writes_until_it_is_fenced_and_returns_with_everything() -> None:
@@ -44,7 +44,7 @@ def test_a_member_that_is_killed_holds_writes_until_it_is_fenced_and_returns_wit
         assert await brokers[1].produce(*numbered(2)) is E.NONE
         brokers[3].kill()
         assert await brokers[1].produce(b"2", timeout_ms=200) is E.REQUEST_TIMED_OUT
-        assert brokers[1].log.high_watermark == 2, "R332: a member whose copy is not known holds it"
+        assert brokers[1].log.high_watermark == 2, "R-332: a member whose copy is not known holds it"
         brokers.fence(3)
         await wait_until(lambda: brokers[1].log.high_watermark == 3)
         assert await brokers[1].produce(*numbered(5, 3)) is E.NONE
@@ -200,7 +200,7 @@ def test_a_log_start_that_rises_rises_at_the_followers() -> None:
 
 
 def test_who_leads_on_with_less_has_the_others_cut_to_it() -> None:
-    """Of an unclean election: the leader's log ends before the followers' (R322), or has another past (R320)."""
+    """Of an unclean election: the leader's log ends before the followers' (R-322), or has another past (R-320)."""
     brokers = BrokerCluster()
 
     async def story() -> None:

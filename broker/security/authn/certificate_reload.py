@@ -1,6 +1,6 @@
 """Certificates changed while the node runs: a change of a listener's stores holds from the next connection on.
 
-Behaviour (item 307): keystore and truststore, their types, places, passwords, keys and certificates, set for this
+Behaviour (S-307): keystore and truststore, their types, places, passwords, keys and certificates, set for this
 broker or for all. A path that is set again is read again. What cannot be used changes nothing and is told in the log.
 Who must show a certificate, protocols and ciphers stay as at the start, whatever is set.
 Deviation: what Kafka's broker refuses (other names, another number of entries) is taken here.

@@ -1,6 +1,6 @@
 """Logins by delegation tokens: what the metadata say of a token, and keys made of its hmac.
 
-Behaviour (item 335): the name is the token's id, the password its hmac in base64; who logs in is its owner. The keys
+Behaviour (S-335): the name is the token's id, the password its hmac in base64; who logs in is its owner. The keys
 are made when somebody comes with the token, and kept until it is gone: many come with the same one.
 
 Source: ``DelegationTokenManager.java``, ``ScramServerCallbackHandler.java`` (apache/kafka 4.3.1).

@@ -1,6 +1,6 @@
 """GSSAPI, the server's side: the client shows a Kerberos ticket for this service.
 
-Behaviour (item 320): once the ticket is good the client, if it was told something, says nothing; then both agree on no
+Behaviour (S-320): once the ticket is good the client, if it was told something, says nothing; then both agree on no
 protection of what follows: the server offers that alone, with 65536 as the size it would take, and the client must
 choose it. The authorization id it may name counts for nothing: it is who the ticket is of, by the listener's rules.
 Where they make no name of that it is told of success, and hung up on. A choice that is too short ends the connection

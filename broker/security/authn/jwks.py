@@ -1,6 +1,6 @@
 """Keys that sign tokens (JWKS), out of a file or from where they are published, and kept as fresh as they must be.
 
-Behaviour (item 330): a file is read again when it has changed. What is published is fetched each
+Behaviour (S-330): a file is read again when it has changed. What is published is fetched each
 ``sasl.oauthbearer.jwks.endpoint.refresh.ms``, and at once when a token names a key that is not there, for each name
 once a minute. Where a fetch fails the keys are what they were. Signatures are checked by the library PyJWT: loading it
 takes a tenth of a second, so it is there before the first token comes.

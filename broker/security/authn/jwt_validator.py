@@ -1,6 +1,6 @@
 """JSON web tokens as a listener's settings want them: signed by a key of the set that is trusted, or not signed at all.
 
-Behaviour (items 328, 329): a signed token needs ``exp`` and ``iat``; ``nbf``, issuer and audience count where they
+Behaviour (S-328, S-329): a signed token needs ``exp`` and ``iat``; ``nbf``, issuer and audience count where they
 stand there or are set, and a token for some audience is refused where none is set. Its name is the claim
 ``sasl.oauthbearer.sub.claim.name``. Unsigned ones are taken only where the listener's handler is named
 OAuthBearerUnsecuredValidatorCallbackHandler; then its JAAS options hold.

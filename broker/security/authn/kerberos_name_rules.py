@@ -1,6 +1,6 @@
 """The name of somebody who showed a ticket: what ``sasl.kerberos.principal.to.local.rules`` make of a principal.
 
-Behaviour (item 311): ``DEFAULT`` takes the first part of a principal of the default realm; ``RULE:[n:format]`` takes
+Behaviour (S-311): ``DEFAULT`` takes the first part of a principal of the default realm; ``RULE:[n:format]`` takes
 one with n parts before the realm, put together as the format says ($0 is the realm), then, each where it is written:
 the whole must fit ``(pattern)``, ``s/from/to/`` replaces the first, with ``g`` each, ``/L`` and ``/U`` change the case.
 The first that fits decides; what it makes may have no ``/`` and no ``@``. A principal without a realm is its own name.

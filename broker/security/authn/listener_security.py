@@ -1,7 +1,7 @@
 """What each listener asks of who comes, out of the node's settings: TLS, a login, or both. Loaded where any asks.
 
 A setting may stand with ``listener.name.<name>.`` before it, and a JAAS line also with the mechanism; the nearest wins
-(item 301). On a listener with a login only the listener's own ``ssl.client.auth`` counts (305).
+(S-301). On a listener with a login only the listener's own ``ssl.client.auth`` counts (305).
 
 Source: ``ChannelBuilders.java``, ``JaasContext.java``, ``SaslConfigs.java`` (apache/kafka 4.3.1).
 """

@@ -1,6 +1,6 @@
 """OAUTHBEARER, the server's side: the client shows a token somebody else made, and is let in for as long as it lasts.
 
-Behaviour (items 326, 327): a token that is none, or not good enough, is answered without an error by a line of JSON
+Behaviour (S-326, S-327): a token that is none, or not good enough, is answered without an error by a line of JSON
 that says so; the client answers with one byte, and that is refused with the same JSON as its message. An authorisation
 id must be the token's own name. Extensions are taken as they come and say nothing here.
 

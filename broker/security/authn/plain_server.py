@@ -1,6 +1,6 @@
 """PLAIN: user and password as they are, compared with those in the listener's JAAS line.
 
-Behaviour (item 319): UTF-8, exactly three parts with NULs between: an authorisation id that is empty or the user's
+Behaviour (S-319): UTF-8, exactly three parts with NULs between: an authorisation id that is empty or the user's
 name, the user, the password; neither of these empty. The client is told which of the rules it broke.
 
 Source: ``PlainSaslServer.java``, ``PlainServerCallbackHandler.java`` (apache/kafka 4.3.1).

@@ -212,7 +212,7 @@ class SaslAuthenticator:
         return self.complete(request, self.evaluate(token), now_ms)
 
     def _client_message(self, error: SaslAuthenticationException) -> str:
-        """What the client learns: no more than Kafka says (item 314)."""
+        """What the client learns: no more than Kafka says (S-314)."""
         if error.client_message is not None:
             return error.client_message
         what = "authentication" if self._previous is None else "re-authentication"

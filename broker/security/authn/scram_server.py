@@ -1,6 +1,6 @@
 """SCRAM, the server's side: the client proves that it knows a password that is not kept here.
 
-Behaviour (items 321, 322, 335): who asks for channel binding is refused; the last message must carry both nonces;
+Behaviour (S-321, S-322, S-335): who asks for channel binding is refused; the last message must carry both nonces;
 credentials of too few iterations let nobody in; proofs are compared in constant time. An unknown user and a wrong
 password are told alike. With ``tokenauth=true`` the name is a delegation token's id, and its owner logs in.
 

@@ -1,6 +1,6 @@
 """The name of somebody who showed a certificate: its subject, or what ``ssl.principal.mapping.rules`` make of it.
 
-Behaviour (item 310): rules with commas between, ``DEFAULT`` or ``RULE:pattern/replacement/[LU]``; a backslash escapes a
+Behaviour (S-310): rules with commas between, ``DEFAULT`` or ``RULE:pattern/replacement/[LU]``; a backslash escapes a
 slash. The first whose pattern fits the whole subject decides; where none fits, nobody is let in.
 
 Source: ``SslPrincipalMapper.java`` (apache/kafka 4.3.1).

@@ -1,6 +1,6 @@
 """Access rules by what they are about, so that a decision looks only at those that name the resource.
 
-Behaviour (items 336, 337): a rule names a resource literally, by a prefix, or all of a kind by ``*``. Any rule that
+Behaviour (S-336, S-337): a rule names a resource literally, by a prefix, or all of a kind by ``*``. Any rule that
 matches and denies decides; else any that allows; else the resource is refused if any rule of anybody names it; else
 nothing was said. What is allowed to read, write, delete or alter may describe; to alter configs may describe them. What
 is denied implies nothing.
@@ -127,7 +127,7 @@ class AclIndex:
     def evaluate_by_resource_type(
         self, principal: str, host: str, operation: AclOperation, resource: ResourceType
     ) -> bool:
-        """Whether there is something of a kind to which somebody may do just this (item 339): nothing implies it."""
+        """Whether there is something of a kind to which somebody may do just this (S-339): nothing implies it."""
         wanted = operation, AclOperation.ALL
         denied: set[tuple[PatternType, str]] = set()
         allowed: set[tuple[PatternType, str]] = set()

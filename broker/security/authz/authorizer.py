@@ -151,7 +151,7 @@ class Authorizer:
         )
 
     def may_any(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> bool:
-        """Whether there is anything of a kind to which somebody may do this (item 339)."""
+        """Whether there is anything of a kind to which somebody may do this (S-339)."""
         asked = peer.principal, peer.host, operation, resource
         known = self._decisions_by_resource_type.get(asked)
         if known is None:
@@ -162,5 +162,5 @@ class Authorizer:
         return known
 
     def authorized_operations(self, peer: AuthorizationSubject, resource: ResourceType, name: str) -> int:
-        """All that somebody may do to what has this name, as bits (item 342)."""
+        """All that somebody may do to what has this name, as bits (S-342)."""
         return operation_bits(tuple(o for o in SUPPORTED_OPERATIONS[resource] if self.may(peer, o, resource, name)))

@@ -1,4 +1,4 @@
-"""Records of a share partition that go out and come back, rule by rule (items 219 to 230)."""
+"""Records of a share partition that go out and come back, rule by rule (C-219 to C-230)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share sessions: epochs, connections, who is told (items 215 to 217)."""
+"""Share sessions: epochs, connections, who is told (C-215 to C-217)."""
 
 from __future__ import annotations
 

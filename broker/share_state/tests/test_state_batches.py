@@ -1,4 +1,4 @@
-"""Delivery states of neighbouring records as few batches as can say them (item 234)."""
+"""Delivery states of neighbouring records as few batches as can say them (C-234)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the share coordinator remembers, rule by rule (items 231 to 235), over records as they are stored."""
+"""What the share coordinator remembers, rule by rule (C-231 to C-235), over records as they are stored."""
 
 from __future__ import annotations
 

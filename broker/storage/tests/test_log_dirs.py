@@ -374,11 +374,12 @@ def test_what_has_failed_is_not_closed() -> None:
     assert not [path for _, path in house.calls if path.startswith("/b")]
 
 
+@pytest.mark.behaviour("R-272")
 @pytest.mark.parametrize(
     ("epochs", "fails", "told"),
     [((5, 5), (), 5), ((5, 6), (), -1), ((5, None), (), -1), ((None, None), (), -1), ((5, 5), ("/b",), -1)],
 )
-def test_r272_the_epoch_of_a_clean_stop_is_what_all_directories_say(
+def test_the_epoch_of_a_clean_stop_is_what_all_directories_say(
     epochs: tuple[int | None, ...], fails: tuple[str, ...], told: int
 ) -> None:
     house = LogDirsFixture()

@@ -22,7 +22,8 @@ from ottla.wire.errors import ErrorCode
 # ---------------------------------------------------------------------- a coordinator that moves
 
 
-def test_fact_119_what_was_decided_is_carried_on_with_when_it_cannot_be_lost() -> None:
+@pytest.mark.behaviour("C-119")
+def test_what_was_decided_is_carried_on_with_when_it_cannot_be_lost() -> None:
     node = TransactionCoordinatorNode(followed=True)
     start_transaction(node, 0)
     node.end(A, commits=True)
@@ -44,7 +45,8 @@ def test_fact_119_what_was_decided_is_carried_on_with_when_it_cannot_be_lost() -
     run(node, story)
 
 
-def test_fact_119_so_is_an_abort_of_nothing_and_a_change_of_producer_ids() -> None:
+@pytest.mark.behaviour("C-119")
+def test_so_is_an_abort_of_nothing_and_a_change_of_producer_ids() -> None:
     node = TransactionCoordinatorNode(followed=True)
     node.init()
     node.commit_log()
@@ -60,7 +62,8 @@ def test_fact_119_so_is_an_abort_of_nothing_and_a_change_of_producer_ids() -> No
     run(node, story)
 
 
-def test_fact_140_markers_of_a_partition_that_moved_away_are_not_sent() -> None:
+@pytest.mark.behaviour("C-140")
+def test_markers_of_a_partition_that_moved_away_are_not_sent() -> None:
     node = TransactionCoordinatorNode(followed=True)
     start_transaction(node, 0)
 
@@ -74,7 +77,8 @@ def test_fact_140_markers_of_a_partition_that_moved_away_are_not_sent() -> None:
     run(node, story)
 
 
-def test_fact_118_whoever_waits_when_it_moves_is_told_to_look_elsewhere() -> None:
+@pytest.mark.behaviour("C-118")
+def test_whoever_waits_when_it_moves_is_told_to_look_elsewhere() -> None:
     node = TransactionCoordinatorNode(followed=True)
     ticket = node.init()
     node.transactions.on_resignation(node.replica)
@@ -85,8 +89,9 @@ def test_fact_118_whoever_waits_when_it_moves_is_told_to_look_elsewhere() -> Non
 # ---------------------------------------------------------------------- timers
 
 
+@pytest.mark.behaviour("C-137")
 @pytest.mark.parametrize("level", [1, 2])
-def test_fact_137_what_is_open_for_too_long_is_aborted(level: int) -> None:
+def test_what_is_open_for_too_long_is_aborted(level: int) -> None:
     node = TransactionCoordinatorNode(level=level)
     start_transaction(node, 0)
 
@@ -102,7 +107,8 @@ def test_fact_137_what_is_open_for_too_long_is_aborted(level: int) -> None:
     run(node, story)
 
 
-def test_fact_137_a_refused_abort_is_tried_at_the_next_look() -> None:
+@pytest.mark.behaviour("C-137")
+def test_a_refused_abort_is_tried_at_the_next_look() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
 
@@ -117,7 +123,8 @@ def test_fact_137_a_refused_abort_is_tried_at_the_next_look() -> None:
     run(node, story)
 
 
-def test_fact_137_what_is_open_is_aborted_though_its_id_belongs_elsewhere_since_there_are_more_partitions() -> None:
+@pytest.mark.behaviour("C-137")
+def test_what_is_open_is_aborted_though_its_id_belongs_elsewhere_since_there_are_more_partitions() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
     machine = node.machine
@@ -133,7 +140,8 @@ def test_fact_137_what_is_open_is_aborted_though_its_id_belongs_elsewhere_since_
     run(node, story)
 
 
-def test_fact_124_a_transaction_in_two_phases_is_left_alone() -> None:
+@pytest.mark.behaviour("C-124")
+def test_a_transaction_in_two_phases_is_left_alone() -> None:
     node = TransactionCoordinatorNode()
     node.init(timeout=2**31 - 1)
     node.add(A, 0)
@@ -145,7 +153,8 @@ def test_fact_124_a_transaction_in_two_phases_is_left_alone() -> None:
     run(node, story)
 
 
-def test_fact_138_ids_nobody_uses_are_forgotten() -> None:
+@pytest.mark.behaviour("C-138")
+def test_ids_nobody_uses_are_forgotten() -> None:
     node = TransactionCoordinatorNode(transactional_id_expiration_ms="7200000")
     node.init("idle")
     node.init("open")
@@ -164,7 +173,8 @@ def test_fact_138_ids_nobody_uses_are_forgotten() -> None:
     run(node, story)
 
 
-def test_fact_138_a_refused_tombstone_forgets_nothing() -> None:
+@pytest.mark.behaviour("C-138")
+def test_a_refused_tombstone_forgets_nothing() -> None:
     node = TransactionCoordinatorNode(transactional_id_expiration_ms="1000")
     node.init()
 

@@ -15,7 +15,7 @@ from ottla.broker.transactions.transaction_metadata import (
 )
 from ottla.wire.errors import ErrorCode
 
-# ---------------------------------------------------------------------- EndTxn of version 1, fact 131
+# ---------------------------------------------------------------------- EndTxn of version 1, C-131
 
 CLASSIC = """
 Empty           48         48
@@ -32,8 +32,9 @@ def meant(word: str) -> Any:
     return WORDS[word] if word in WORDS else ErrorCode(int(word))
 
 
+@pytest.mark.behaviour("C-131")
 @pytest.mark.parametrize("line", CLASSIC.strip().splitlines())
-def test_fact_131_the_table_of_version_1(line: str) -> None:
+def test_the_table_of_version_1(line: str) -> None:
     title, abort, commit = line.split()
     known = txn(STATES_BY_NAME[title])
     assert verdict(end_txn_rules.decide_without_epoch_bump, known, 10, 4, commits=False) == meant(abort)
@@ -50,7 +51,7 @@ def test_fact_131_the_table_of_version_1(line: str) -> None:
         assert on_its_way is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-# ---------------------------------------------------------------------- EndTxn of version 2, fact 132
+# ---------------------------------------------------------------------- EndTxn of version 2, C-132
 
 WITH_BUMP = """
 Empty           90    go   90    48
@@ -62,8 +63,9 @@ CompleteCommit  48    go   done  48
 """
 
 
+@pytest.mark.behaviour("C-132")
 @pytest.mark.parametrize("line", WITH_BUMP.strip().splitlines())
-def test_fact_132_the_table_of_version_2(line: str) -> None:
+def test_the_table_of_version_2(line: str) -> None:
     title, abort_retry, abort, commit_retry, commit = line.split()
     known = txn(STATES_BY_NAME[title])
     rule = end_txn_rules.decide_with_epoch_bump
@@ -80,8 +82,9 @@ def test_fact_132_the_table_of_version_2(line: str) -> None:
             assert pending is ErrorCode.CONCURRENT_TRANSACTIONS, "before anything else is looked at"
 
 
+@pytest.mark.behaviour("C-132")
 @pytest.mark.parametrize("line", WITH_BUMP.strip().splitlines())
-def test_fact_132_a_retry_from_before_the_epochs_were_used_up(line: str) -> None:
+def test_a_retry_from_before_the_epochs_were_used_up(line: str) -> None:
     title, abort_retry, _, commit_retry, _ = line.split()
     state = STATES_BY_NAME[title]
     known = txn(state, epoch=0, previous_producer_id=9)

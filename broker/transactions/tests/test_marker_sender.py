@@ -29,6 +29,7 @@ from ottla.wire.messages.write_txn_markers import (
 )
 
 
+@pytest.mark.behaviour("C-141")
 @pytest.mark.parametrize(
     "code",
     [
@@ -41,7 +42,7 @@ from ottla.wire.messages.write_txn_markers import (
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_fact_141_a_partition_that_cannot_take_its_marker_is_asked_again(code: ErrorCode) -> None:
+def test_a_partition_that_cannot_take_its_marker_is_asked_again(code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
     node.codes["t", 1] = [code, code]
@@ -57,8 +58,9 @@ def test_fact_141_a_partition_that_cannot_take_its_marker_is_asked_again(code: E
     run(node, story)
 
 
+@pytest.mark.behaviour("C-141")
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
-def test_fact_141_somebody_newer_ends_it_for_good(code: ErrorCode) -> None:
+def test_somebody_newer_ends_it_for_good(code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
     node.codes["t", 0] = [code]
@@ -72,8 +74,9 @@ def test_fact_141_somebody_newer_ends_it_for_good(code: ErrorCode) -> None:
     run(node, story)
 
 
+@pytest.mark.behaviour("C-141")
 @pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION])
-def test_fact_141_who_cannot_know_markers_needs_none(code: ErrorCode) -> None:
+def test_who_cannot_know_markers_needs_none(code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
     node.codes["t", 0] = [code]
@@ -86,7 +89,8 @@ def test_fact_141_who_cannot_know_markers_needs_none(code: ErrorCode) -> None:
     run(node, story)
 
 
-def test_fact_141_a_leader_that_does_not_answer_is_asked_again_for_ever() -> None:
+@pytest.mark.behaviour("C-141")
+def test_a_leader_that_does_not_answer_is_asked_again_for_ever() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
     node.silent = True
@@ -102,7 +106,8 @@ def test_fact_141_a_leader_that_does_not_answer_is_asked_again_for_ever() -> Non
     run(node, story)
 
 
-def test_fact_140_a_topic_that_is_gone_needs_no_marker() -> None:
+@pytest.mark.behaviour("C-140")
+def test_a_topic_that_is_gone_needs_no_marker() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
     image = node.stage.hosted.image
@@ -117,7 +122,8 @@ def test_fact_140_a_topic_that_is_gone_needs_no_marker() -> None:
     run(node, story)
 
 
-def test_fact_142_the_last_record_is_written_again_where_it_is_refused() -> None:
+@pytest.mark.behaviour("C-142")
+def test_the_last_record_is_written_again_where_it_is_refused() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
 
@@ -134,7 +140,8 @@ def test_fact_142_the_last_record_is_written_again_where_it_is_refused() -> None
     run(node, story)
 
 
-def test_fact_139_markers_of_several_transactions_go_together() -> None:
+@pytest.mark.behaviour("C-139")
+def test_markers_of_several_transactions_go_together() -> None:
     node = TransactionCoordinatorNode()
     node.takes_s = 1.0
     for number, name in enumerate("xyz"):
@@ -193,7 +200,8 @@ def led_by(node: TransactionCoordinatorNode, broker: int) -> None:
     node.stage.hosted.image = replace(image, topics={**image.topics, "t": replace(topic, partitions=parts)})
 
 
-def test_fact_140_a_leader_that_moves_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.behaviour("C-140")
+def test_a_leader_that_moves_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     node, far = TransactionCoordinatorNode(), RemoteLeaderConnection(monkeypatch)
     node.transactions = node.coordinator(
         node.around._replace(address=lambda broker: ("far", 9) if broker == 2 else None)
@@ -219,7 +227,8 @@ def test_fact_140_a_leader_that_moves_is_looked_for_again(monkeypatch: pytest.Mo
     run(node, story)
 
 
-def test_fact_140_who_waits_for_a_leader_that_is_gone_looks_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.behaviour("C-140")
+def test_who_waits_for_a_leader_that_is_gone_looks_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     node, far, there = TransactionCoordinatorNode(), SilentLeaderConnection(monkeypatch), {2}
     node.transactions = node.coordinator(
         node.around._replace(address=lambda broker: ("far", 9) if broker in there else None)

@@ -44,15 +44,17 @@ GOLDEN = [
 ]
 
 
+@pytest.mark.behaviour("C-114")
 @pytest.mark.parametrize(("name", "txn", "value"), GOLDEN, ids=[f"{x[0]} {x[1].state.state_name}" for x in GOLDEN])
 @pytest.mark.parametrize("level", [1, 2])
-def test_fact_114_records_are_kafkas_byte_by_byte(name: str, txn: TransactionMetadata, value: str, level: int) -> None:
+def test_records_are_kafkas_byte_by_byte(name: str, txn: TransactionMetadata, value: str, level: int) -> None:
     raw = bytes.fromhex(KEYS[name]), bytes.fromhex(value)
     assert decode(*raw) == TransactionRecord(name, txn)
     assert encode(TransactionRecord(name, txn), level) == raw
 
 
-def test_fact_114_at_level_0_what_older_brokers_do_not_know_is_left_out() -> None:
+@pytest.mark.behaviour("C-114")
+def test_at_level_0_what_older_brokers_do_not_know_is_left_out() -> None:
     txn = TransactionMetadata(2, 1, 60000, S.PREPARE_COMMIT, T, 5, 6, 2, 9, 0, client_transaction_version=2)
     key, value = encode(TransactionRecord("jtx", txn), 0)
     assert value is not None
@@ -63,7 +65,8 @@ def test_fact_114_at_level_0_what_older_brokers_do_not_know_is_left_out() -> Non
     assert decode(key, value) == TransactionRecord("jtx", old)
 
 
-def test_fact_113_the_last_epoch_is_not_in_the_record() -> None:
+@pytest.mark.behaviour("C-113")
+def test_the_last_epoch_is_not_in_the_record() -> None:
     txn = TransactionMetadata(2, 1, 60000, S.EMPTY, frozenset(), -1, 6, 2, last_producer_epoch=0)
     again = decode(*encode(TransactionRecord("jtx", txn), 2))
     assert again == TransactionRecord("jtx", txn._replace(last_producer_epoch=-1))
@@ -75,6 +78,7 @@ def test_a_tombstone_has_a_key_and_no_value() -> None:
     assert decode(*raw) == TransactionRecord("jtx", None)
 
 
+@pytest.mark.behaviour("C-119")
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -85,7 +89,7 @@ def test_a_tombstone_has_a_key_and_no_value() -> None:
         (JAVA, "0002" + GOLDEN[0][2][4:]),
     ],
 )
-def test_fact_119_what_a_newer_broker_may_have_written_is_skipped(key: str, value: str) -> None:
+def test_what_a_newer_broker_may_have_written_is_skipped(key: str, value: str) -> None:
     assert decode(bytes.fromhex(key), bytes.fromhex(value)) is None
 
 

@@ -36,7 +36,8 @@ def test_a_producer_begins_and_goes_on() -> None:
     assert states(node)[0] == ("x", S.EMPTY, 0)
 
 
-def test_fact_113_after_a_move_a_retry_is_fenced() -> None:
+@pytest.mark.behaviour("C-113")
+def test_after_a_move_a_retry_is_fenced() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     assert node.init(expected=A).answer == (FIRST_ID, 1)
@@ -50,7 +51,8 @@ def test_fact_113_after_a_move_a_retry_is_fenced() -> None:
     run(node, story)
 
 
-def test_fact_123_without_a_producer_id_nothing_is_known_of_the_new_one() -> None:
+@pytest.mark.behaviour("C-123")
+def test_without_a_producer_id_nothing_is_known_of_the_new_one() -> None:
     node = TransactionCoordinatorNode()
     node.ids.remaining = 0
     assert response_of(node.init()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -59,8 +61,9 @@ def test_fact_123_without_a_producer_id_nothing_is_known_of_the_new_one() -> Non
     assert node.init().answer == A
 
 
+@pytest.mark.behaviour("C-120")
 @pytest.mark.parametrize(("level", "epochs"), [(0, (1, 1)), (1, (1, 1)), (2, (1, 1))])
-def test_fact_120_row_15_who_is_in_the_middle_is_fenced_first(level: int, epochs: tuple[int, int]) -> None:
+def test_row_15_who_is_in_the_middle_is_fenced_first(level: int, epochs: tuple[int, int]) -> None:
     node = TransactionCoordinatorNode(level=level)
     start_transaction(node, 0, version=level)
 
@@ -81,7 +84,8 @@ def test_fact_120_row_15_who_is_in_the_middle_is_fenced_first(level: int, epochs
 # ---------------------------------------------------------------------- on its way
 
 
-def test_fact_112_while_something_is_on_its_way_everybody_comes_again() -> None:
+@pytest.mark.behaviour("C-112")
+def test_while_something_is_on_its_way_everybody_comes_again() -> None:
     node = TransactionCoordinatorNode(followed=True)
     first = node.init()
     assert first.answer is None
@@ -97,12 +101,13 @@ def test_fact_112_while_something_is_on_its_way_everybody_comes_again() -> None:
     ending = node.end(A, commits=True)
     for ticket in (node.end(A, commits=True), node.init(), node.add(A, 2)):
         assert response_of(ticket) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert node.verify(A, 0).answer == {("t", 0)}, "fact 129: nothing is pending for who only asks"
+    assert node.verify(A, 0).answer == {("t", 0)}, "C-129: nothing is pending for who only asks"
     node.commit_log()
     assert ending.answer == (FIRST_ID, 1)
 
 
-def test_fact_117_what_the_log_refuses_changes_nothing() -> None:
+@pytest.mark.behaviour("C-117")
+def test_what_the_log_refuses_changes_nothing() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
     well = fail_appends(node, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -114,7 +119,8 @@ def test_fact_117_what_the_log_refuses_changes_nothing() -> None:
     assert node.end(A, commits=True).answer == (FIRST_ID, 1)
 
 
-def test_fact_117_while_too_few_are_in_sync_nothing_is_written_and_that_is_told_at_once() -> None:
+@pytest.mark.behaviour("C-117")
+def test_while_too_few_are_in_sync_nothing_is_written_and_that_is_told_at_once() -> None:
     node = TransactionCoordinatorNode(followed=True, min_isr=2)
     start_transaction(node, 0)
     node.commit_log()
@@ -130,8 +136,9 @@ def test_fact_117_while_too_few_are_in_sync_nothing_is_written_and_that_is_told_
     assert ending.answer == (FIRST_ID, 1)
 
 
+@pytest.mark.behaviour("C-122")
 @pytest.mark.parametrize("level", [1, 2])
-def test_fact_122_a_fence_the_log_refused_is_no_reason_to_bump_twice(level: int) -> None:
+def test_a_fence_the_log_refused_is_no_reason_to_bump_twice(level: int) -> None:
     node = TransactionCoordinatorNode(level=level)
     start_transaction(node, 0)
     well = fail_appends(node, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -166,8 +173,9 @@ def test_what_is_written_and_not_yet_for_good_is_waited_for_again() -> None:
 # ---------------------------------------------------------------------- the way of a transaction
 
 
+@pytest.mark.behaviour("C-133")
 @pytest.mark.parametrize(("commits", "title"), [(True, "COMMIT"), (False, "ABORT")])
-def test_fact_133_the_answer_comes_before_the_markers(commits: bool, title: str) -> None:
+def test_the_answer_comes_before_the_markers(commits: bool, title: str) -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 2)
 
@@ -196,7 +204,8 @@ def test_fact_133_the_answer_comes_before_the_markers(commits: bool, title: str)
     ]
 
 
-def test_fact_131_version_1_answers_nothing_new_and_takes_the_same_for_a_retry() -> None:
+@pytest.mark.behaviour("C-131")
+def test_version_1_answers_nothing_new_and_takes_the_same_for_a_retry() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, version=0)
 
@@ -216,7 +225,8 @@ def test_fact_131_version_1_answers_nothing_new_and_takes_the_same_for_a_retry()
     run(node, story)
 
 
-def test_fact_134_an_abort_of_nothing_is_complete_at_once() -> None:
+@pytest.mark.behaviour("C-134")
+def test_an_abort_of_nothing_is_complete_at_once() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     assert node.end(A, commits=False).answer == (FIRST_ID, 1)
@@ -237,7 +247,8 @@ def test_who_is_unknown_or_somebody_else_is_told_so() -> None:
     assert node.verify(A, 0, 1).answer == {("t", 0)}
 
 
-def test_fact_127_partitions_that_are_there_are_not_written_again() -> None:
+@pytest.mark.behaviour("C-127")
+def test_partitions_that_are_there_are_not_written_again() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
     count = len(states(node))

@@ -52,8 +52,9 @@ PREPARE_EPOCH_FENCE: ONGOING
 """
 
 
+@pytest.mark.behaviour("C-111")
 @pytest.mark.parametrize("line", LEGAL.strip().splitlines())
-def test_fact_111_which_state_may_follow_which(line: str) -> None:
+def test_which_state_may_follow_which(line: str) -> None:
     name, _, before = line.partition(":")
     allowed = {S[x] for x in before.split()}
     assert VALID_PREVIOUS_STATES[S[name]] == allowed
@@ -81,11 +82,12 @@ def test_states_are_named_as_users_know_them() -> None:
     assert {s.state_name for s in IDLE_STATES} == {"Empty", "CompleteCommit", "CompleteAbort"}
 
 
-def test_fact_113_a_transition_remembers_the_producer_id_it_was_prepared_under() -> None:
+@pytest.mark.behaviour("C-113")
+def test_a_transition_remembers_the_producer_id_it_was_prepared_under() -> None:
     assert txn(S.EMPTY, pid=10, previous_producer_id=3).transition_to(S.ONGOING).previous_producer_id == 10
 
 
-# ---------------------------------------------------------------------- InitProducerId, fact 120
+# ---------------------------------------------------------------------- InitProducerId, C-120
 
 Row = tuple[str, TransactionMetadata, Any, Any]
 
@@ -101,6 +103,7 @@ def begin(known: TransactionMetadata, expected: Any) -> Any:
     return after.producer_id, after.producer_epoch, after.last_producer_epoch
 
 
+@pytest.mark.behaviour("C-120")
 @pytest.mark.parametrize(
     ("transactional_id", "timeout_ms", "code"),
     [
@@ -113,7 +116,7 @@ def begin(known: TransactionMetadata, expected: Any) -> Any:
         ("x", 1, ErrorCode.NONE),
     ],
 )
-def test_fact_120_rows_2_and_5(transactional_id: str, timeout_ms: int, code: ErrorCode) -> None:
+def test_rows_2_and_5(transactional_id: str, timeout_ms: int, code: ErrorCode) -> None:
     assert init_producer_id.check_request(transactional_id, timeout_ms, 900_000) is code
 
 
@@ -149,14 +152,16 @@ ROWS: list[Row] = [
 ]
 
 
+@pytest.mark.behaviour("C-120")
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
 @pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.state_name)
-def test_fact_120_rows_6_to_14(row: Row, state: TransactionState) -> None:
+def test_rows_6_to_14(row: Row, state: TransactionState) -> None:
     _, known, expected, outcome = row
     assert begin(known._replace(state=state, start_ms=1_000), expected) == outcome
 
 
-def test_fact_123_without_a_producer_id_the_exhausted_one_stays() -> None:
+@pytest.mark.behaviour("C-123")
+def test_without_a_producer_id_the_exhausted_one_stays() -> None:
     with pytest.raises(ProtocolError) as caught:
         init_producer_id.prepare_init_producer_id(txn(epoch=LAST), None, 7_000, NOW, none_left)
     assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -173,6 +178,7 @@ def check(known: TransactionMetadata | None, pid: int, epoch: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
+@pytest.mark.behaviour("C-127")
 @pytest.mark.parametrize(
     ("known", "pid", "epoch", "code"),
     [
@@ -189,12 +195,13 @@ def check(known: TransactionMetadata | None, pid: int, epoch: int) -> ErrorCode:
         (txn(S.EMPTY), 10, 4, ErrorCode.NONE),
     ],
 )
-def test_fact_127_who_may_add(known: TransactionMetadata | None, pid: int, epoch: int, code: ErrorCode) -> None:
+def test_who_may_add(known: TransactionMetadata | None, pid: int, epoch: int, code: ErrorCode) -> None:
     assert check(known, pid, epoch) is code
 
 
+@pytest.mark.behaviour("C-128")
 @pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.state_name)
-def test_fact_128_a_transaction_begins_with_its_first_partition(state: TransactionState) -> None:
+def test_a_transaction_begins_with_its_first_partition(state: TransactionState) -> None:
     after = add_partitions.prepare_add_partitions(txn(state), ONE, 2, NOW)
     assert after is not None
     assert (after.state, after.start_ms, after.last_update_ms, after.client_transaction_version) == (
@@ -206,7 +213,8 @@ def test_fact_128_a_transaction_begins_with_its_first_partition(state: Transacti
     assert after.partitions == ONE
 
 
-def test_fact_128_what_is_open_keeps_its_beginning_and_gets_more() -> None:
+@pytest.mark.behaviour("C-128")
+def test_what_is_open_keeps_its_beginning_and_gets_more() -> None:
     after = add_partitions.prepare_add_partitions(
         txn(S.ONGOING, client_transaction_version=2), frozenset({("t", 1)}), 0, NOW
     )
@@ -215,7 +223,8 @@ def test_fact_128_what_is_open_keeps_its_beginning_and_gets_more() -> None:
     assert after.partitions == {("t", 0), ("t", 1)}
 
 
-def test_fact_127_what_has_all_of_them_already_is_not_written_again() -> None:
+@pytest.mark.behaviour("C-127")
+def test_what_has_all_of_them_already_is_not_written_again() -> None:
     assert add_partitions.prepare_add_partitions(txn(S.ONGOING), ONE, 2, NOW) is None
     assert add_partitions.prepare_add_partitions(txn(S.COMPLETE_COMMIT), frozenset(), 2, NOW) is not None
 
@@ -232,8 +241,9 @@ def verdict(
         return error.code
 
 
+@pytest.mark.behaviour("C-131")
 @pytest.mark.parametrize(("commits", "state"), [(True, S.PREPARE_COMMIT), (False, S.PREPARE_ABORT)])
-def test_fact_131_a_decision_of_version_1_leaves_the_epoch(commits: bool, state: TransactionState) -> None:
+def test_a_decision_of_version_1_leaves_the_epoch(commits: bool, state: TransactionState) -> None:
     after = end_transitions.prepare_abort_or_commit(
         txn(S.ONGOING, last_producer_epoch=3, client_transaction_version=2), NOW, commits=commits
     )
@@ -247,8 +257,9 @@ def test_fact_131_a_decision_of_version_1_leaves_the_epoch(commits: bool, state:
     assert after.partitions == ONE
 
 
+@pytest.mark.behaviour("C-132")
 @pytest.mark.parametrize(("commits", "state"), [(True, S.PREPARE_COMMIT), (False, S.PREPARE_ABORT)])
-def test_fact_132_a_decision_of_version_2_takes_the_next_epoch(commits: bool, state: TransactionState) -> None:
+def test_a_decision_of_version_2_takes_the_next_epoch(commits: bool, state: TransactionState) -> None:
     after = end_transitions.prepare_abort_or_commit_with_epoch_bump(txn(S.ONGOING), NOW, none_left, commits=commits)
     assert (after.state, after.producer_id, after.producer_epoch, after.last_producer_epoch) == (state, 10, 5, 4)
     assert (after.start_ms, after.last_update_ms, after.client_transaction_version, after.next_producer_id) == (
@@ -259,6 +270,7 @@ def test_fact_132_a_decision_of_version_2_takes_the_next_epoch(commits: bool, st
     )
 
 
+@pytest.mark.behaviour("C-132")
 @pytest.mark.parametrize(
     ("epoch", "commits", "marked", "next_id"),
     [
@@ -268,7 +280,7 @@ def test_fact_132_a_decision_of_version_2_takes_the_next_epoch(commits: bool, st
         (LAST + 1, False, LAST + 1, 99),
     ],
 )
-def test_fact_132_used_up_epochs_bring_another_id_after_the_markers(
+def test_used_up_epochs_bring_another_id_after_the_markers(
     epoch: int,
     commits: bool,
     marked: int,
@@ -284,29 +296,33 @@ def test_fact_132_used_up_epochs_bring_another_id_after_the_markers(
     assert (done.next_producer_id, done.previous_producer_id) == (-1, 10)
 
 
-def test_fact_132_without_an_id_for_later_nothing_is_decided() -> None:
+@pytest.mark.behaviour("C-132")
+def test_without_an_id_for_later_nothing_is_decided() -> None:
     with pytest.raises(ProtocolError):
         end_transitions.prepare_abort_or_commit_with_epoch_bump(
             txn(S.ONGOING, epoch=LAST), NOW, none_left, commits=True
         )
 
 
+@pytest.mark.behaviour("C-134")
 @pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.state_name)
-def test_fact_134_an_abort_of_nothing_begins_now(state: TransactionState) -> None:
+def test_an_abort_of_nothing_begins_now(state: TransactionState) -> None:
     after = end_transitions.prepare_abort_or_commit_with_epoch_bump(txn(state), NOW, fresh, commits=False)
     assert (after.start_ms, after.partitions, after.producer_epoch) == (NOW, frozenset(), 5)
 
 
+@pytest.mark.behaviour("C-115")
 @pytest.mark.parametrize(
     ("before", "state"), [(S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)]
 )
-def test_fact_115_what_is_complete_keeps_when_it_began(before: TransactionState, state: TransactionState) -> None:
+def test_what_is_complete_keeps_when_it_began(before: TransactionState, state: TransactionState) -> None:
     done = end_transitions.prepare_complete(txn(before, client_transaction_version=2), NOW)
     assert (done.state, done.partitions, done.start_ms, done.last_update_ms) == (state, frozenset(), 1_000, NOW)
     assert (done.producer_id, done.producer_epoch, done.client_transaction_version) == (10, 4, 2)
 
 
-def test_fact_122_a_fence_of_version_1_takes_the_next_epoch_into_the_record_once() -> None:
+@pytest.mark.behaviour("C-122")
+def test_a_fence_of_version_1_takes_the_next_epoch_into_the_record_once() -> None:
     after = end_transitions.prepare_fence_producer_epoch(
         txn(S.ONGOING, last_producer_epoch=3), NOW, none_left, bumps=False
     )
@@ -324,7 +340,8 @@ def test_fact_122_a_fence_of_version_1_takes_the_next_epoch_into_the_record_once
     )
 
 
-def test_fact_135_a_fence_of_version_2_bumps_once() -> None:
+@pytest.mark.behaviour("C-135")
+def test_a_fence_of_version_2_bumps_once() -> None:
     after = end_transitions.prepare_fence_producer_epoch(txn(S.ONGOING), NOW, none_left, bumps=True)
     assert (after.state, after.producer_epoch, after.last_producer_epoch, after.client_transaction_version) == (
         S.PREPARE_ABORT,

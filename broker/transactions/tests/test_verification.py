@@ -1,4 +1,4 @@
-"""How coordinators elsewhere are asked: fact 151. Source: ``AddPartitionsToTxnManager.java`` (apache/kafka 4.3.1)."""
+"""How coordinators elsewhere are asked: C-151. Source: ``AddPartitionsToTxnManager.java`` (apache/kafka 4.3.1)."""
 
 from __future__ import annotations
 
@@ -157,8 +157,9 @@ NEWER = [
 ]
 
 
+@pytest.mark.behaviour("C-151")
 @pytest.mark.parametrize(("questions", "answers", "sent"), NEWER, ids=str)
-def test_fact_151_of_one_id_the_newest_question_counts(
+def test_of_one_id_the_newest_question_counts(
     questions: list[tuple[str, int]], answers: dict[int, ErrorCode], sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
@@ -185,7 +186,8 @@ def test_a_coordinator_that_cannot_be_reached_is_asked_again_by_the_producer(
     assert told(elsewhere, ("a", 0), ("b", 0)) == {0: ErrorCode.NETWORK_EXCEPTION, 1: ErrorCode.NONE}
 
 
-def test_fact_151_one_too_old_to_be_asked_confirms_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.behaviour("C-151")
+def test_one_too_old_to_be_asked_confirms_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch, highest=3)
     assert told(elsewhere, ("a", 0)) == {0: ErrorCode.NONE}
     assert elsewhere.requests == []

@@ -1,4 +1,4 @@
-"""Access rules at the controller: rows of items 340 and 341, and how the image keeps them."""
+"""Access rules at the controller: rows of S-340 and S-341, and how the image keeps them."""
 
 from __future__ import annotations
 

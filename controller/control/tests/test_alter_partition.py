@@ -1,4 +1,4 @@
-"""AlterPartition, row by row (R291, R292): who is in sync, as the leader says it."""
+"""AlterPartition, row by row (R-291, R-292): who is in sync, as the leader says it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_shrink_and_an_expansion_answer_with_what_holds_now(version: int) -> N
 
 
 def test_what_is_so_already_makes_no_record_and_the_same_answer() -> None:
-    """R292."""
+    """R-292."""
     controller = three()
     before = controller.image.offset
     row = ask(controller)
@@ -149,7 +149,7 @@ def recovering() -> ControllerStateMachine:
 
 
 def test_a_leader_says_that_it_has_recovered_and_only_then_takes_others_in() -> None:
-    """KIP-704, R336."""
+    """KIP-704, R-336."""
     controller = recovering()
     assert ask(controller, sender=2, isr=(2, 3), recovery=1).error_code == ErrorCode.INVALID_REQUEST
     assert ask(controller, sender=2, isr=(2,), recovery=1).leader_recovery_state == 1

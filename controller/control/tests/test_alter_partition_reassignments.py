@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments, row by row (R284, R294-R298)."""
+"""AlterPartitionReassignments and ListPartitionReassignments, row by row (R-284, R-294 to R-298)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ def test_a_move_begins_goes_on_and_ends() -> None:
     assert part(controller).leader_epoch == now.leader_epoch + 1
 
 
-def test_r284_whoever_is_let_go_hears_of_a_new_epoch_of_the_same_leader() -> None:
+@pytest.mark.behaviour("R-284")
+def test_whoever_is_let_go_hears_of_a_new_epoch_of_the_same_leader() -> None:
     controller = three()
     move(controller, 1, 2, 4)
     before = part(controller)
@@ -105,7 +106,8 @@ def test_r284_whoever_is_let_go_hears_of_a_new_epoch_of_the_same_leader() -> Non
     assert shape(controller) == ((1, 2, 4), (), (), (1, 2, 4), 1)
 
 
-def test_r295_another_order_is_done_at_once_and_nobody_leads_anew() -> None:
+@pytest.mark.behaviour("R-295")
+def test_another_order_is_done_at_once_and_nobody_leads_anew() -> None:
     controller = three()
     before = part(controller)
     assert move(controller, 3, 1, 2).error_code == 0
@@ -123,7 +125,7 @@ def test_fewer_replicas_are_there_at_once_where_all_that_stay_are_in_sync() -> N
 
 
 def test_a_move_ends_when_who_was_waited_for_is_gone_too() -> None:
-    """R296: tested at each change of the partition, whatever makes it."""
+    """R-296: tested at each change of the partition, whatever makes it."""
     controller = three()
     assert ask(controller, isr=(1, 3)).error_code == 0
     move(controller, 2, 3)
@@ -153,8 +155,9 @@ WRONG: list[tuple[str, dict[str, Any], ErrorCode, str | None]] = [
 ]
 
 
+@pytest.mark.behaviour("R-294")
 @pytest.mark.parametrize(("name", "asked", "code", "why"), WRONG, ids=[w[0] for w in WRONG])
-def test_r294_what_cannot_be_moved_says_why(name: str, asked: dict[str, Any], code: ErrorCode, why: str | None) -> None:
+def test_what_cannot_be_moved_says_why(name: str, asked: dict[str, Any], code: ErrorCode, why: str | None) -> None:
     controller = three()
     before = part(controller)
     row = ask_for(controller, **{"replicas": None, **asked})
@@ -163,7 +166,8 @@ def test_r294_what_cannot_be_moved_says_why(name: str, asked: dict[str, Any], co
     assert part(controller) == before
 
 
-def test_r294_the_number_of_replicas_counts_as_if_a_move_were_through() -> None:
+@pytest.mark.behaviour("R-294")
+def test_the_number_of_replicas_counts_as_if_a_move_were_through() -> None:
     controller = three()
     move(controller, 1, 2, 4, 5)
     assert shape(controller)[:3] == ((1, 2, 4, 5, 3), (4, 5), (3,))
@@ -171,19 +175,22 @@ def test_r294_the_number_of_replicas_counts_as_if_a_move_were_through() -> None:
     assert move(controller, 5, 4, 2, 1, keep=True).error_code == 0
 
 
-def test_r294_a_fenced_broker_may_be_moved_to() -> None:
+@pytest.mark.behaviour("R-294")
+def test_a_fenced_broker_may_be_moved_to() -> None:
     controller = three()
     send_heartbeat(controller, 4, want_fence=True)
     assert move(controller, 1, 2, 4).error_code == 0
     assert shape(controller)[:3] == ((1, 2, 4, 3), (4,), (3,))
 
 
-def test_r294_an_empty_request_has_kafkas_empty_answer() -> None:
+@pytest.mark.behaviour("R-294")
+def test_an_empty_request_has_kafkas_empty_answer() -> None:
     answer = submit(three(), AlterPartitionReassignmentsRequest(1000, False, []), 1)
     assert answer == AlterPartitionReassignmentsResponse()
 
 
-def test_r297_a_move_is_given_up() -> None:
+@pytest.mark.behaviour("R-297")
+def test_a_move_is_given_up() -> None:
     controller = three()
     move(controller, 1, 4, 5)
     ask(controller, isr=(1, 2, 3, 4))
@@ -203,7 +210,8 @@ def only_who_comes(unclean: str) -> ControllerStateMachine:
     return controller
 
 
-def test_r297_only_who_was_to_come_is_in_sync() -> None:
+@pytest.mark.behaviour("R-297")
+def test_only_who_was_to_come_is_in_sync() -> None:
     row = ask_for(only_who_comes("false"), None)
     assert row.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert "would require an unclean leader election" in (row.error_message or "")
@@ -244,7 +252,8 @@ def listed(controller: ControllerStateMachine, *topics: tuple[str, list[int]]) -
     ]
 
 
-def test_r298_moves_under_way_are_listed() -> None:
+@pytest.mark.behaviour("R-298")
+def test_moves_under_way_are_listed() -> None:
     controller = three()
     create(controller, "s", 2)
     assert listed(controller) == []
@@ -257,7 +266,8 @@ def test_r298_moves_under_way_are_listed() -> None:
     assert empty == ListPartitionReassignmentsResponse(error_message=None)
 
 
-def test_r298_only_what_is_committed_is_listed() -> None:
+@pytest.mark.behaviour("R-298")
+def test_only_what_is_committed_is_listed() -> None:
     controller = three()
     topic = controller.image.topics["t"]
     controller.replay(99, PartitionChangeRecord(0, topic.id, replicas=[1, 2, 3, 4], adding_replicas=[4], leader=-2))

@@ -1,4 +1,4 @@
-"""Leases and chores (R267, R269, R275-R277)."""
+"""Leases and chores (R-267, R-269, R-275 to R-277)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def stale(controller: ControllerStateMachine, now_ms: float) -> int | None:
     return controller.heartbeat_tracker.next_expired_broker(controller.image, now_ms)
 
 
-def test_r276_a_lease_lasts_a_session_from_the_last_heartbeat() -> None:
+@pytest.mark.behaviour("R-276")
+def test_a_lease_lasts_a_session_from_the_last_heartbeat() -> None:
     controller = machine(2)
     assert stale(controller, 10**9) is None, "registration begins none"
     heard(controller, 1, 1_000)
@@ -54,7 +55,8 @@ def test_r276_a_lease_lasts_a_session_from_the_last_heartbeat() -> None:
     assert [stale(controller, now) for now in (12_000, 12_001)] == [None, 1]
 
 
-def test_r276_a_heartbeat_of_another_process_holds_nothing() -> None:
+@pytest.mark.behaviour("R-276")
+def test_a_heartbeat_of_another_process_holds_nothing() -> None:
     controller = machine(2)
     heard(controller, 1, 0)
     controller.heartbeat_tracker.touch(1, epoch_of(controller, 1) - 1, 8_000)
@@ -66,7 +68,8 @@ def test_r276_a_heartbeat_of_another_process_holds_nothing() -> None:
     assert controller.heartbeat_tracker.last_contact_ms(7, 3) is None, "it is no broker's"
 
 
-def test_r277_who_is_fenced_loses_its_lease_without_a_word() -> None:
+@pytest.mark.behaviour("R-277")
+def test_who_is_fenced_loses_its_lease_without_a_word() -> None:
     controller = machine(2)
     heard(controller, 1, 0)
     send_heartbeat(controller, 1, want_fence=True)
@@ -74,7 +77,8 @@ def test_r277_who_is_fenced_loses_its_lease_without_a_word() -> None:
     assert controller.heartbeat_tracker.last_contact_ms(1, epoch_of(controller, 1)) is None
 
 
-def test_r277_a_new_active_controller_gives_a_whole_session_to_who_is_not_fenced() -> None:
+@pytest.mark.behaviour("R-277")
+def test_a_new_active_controller_gives_a_whole_session_to_who_is_not_fenced() -> None:
     controller = machine(3)
     send_heartbeat(controller, 2, want_fence=True)
     controller.heartbeat_tracker.touch(9, 9, 0)
@@ -95,7 +99,8 @@ def again(controller: ControllerStateMachine, now_ms: float, broker: int = 1, **
     return ErrorCode(run_to_end(decided).response.error_code)  # type: ignore[arg-type]
 
 
-def test_r269_another_process_of_an_id_that_lives_is_refused() -> None:
+@pytest.mark.behaviour("R-269")
+def test_another_process_of_an_id_that_lives_is_refused() -> None:
     controller = machine()
     assert again(controller, 0) == ErrorCode.NONE, "it was never heard"
     heard(controller, 1, 0)
@@ -114,7 +119,8 @@ def test_who_was_let_go_may_come_back_at_once() -> None:
     assert again(controller, 1) == ErrorCode.NONE
 
 
-def test_r275_a_shutdown_an_earlier_controller_began_begins_anew_without_saying_so_twice() -> None:
+@pytest.mark.behaviour("R-275")
+def test_a_shutdown_an_earlier_controller_began_begins_anew_without_saying_so_twice() -> None:
     controller = machine(2)
     create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2])])
     send_heartbeat(controller, 1, want_shut_down=True)
@@ -143,7 +149,8 @@ def do(controller: ControllerStateMachine, chore: PeriodicTask, now_ms: float = 
     return decision.response, [type(r).__name__ for r in decision.records]
 
 
-def test_r267_one_stale_broker_a_turn_is_fenced_and_led_by_others() -> None:
+@pytest.mark.behaviour("R-267")
+def test_one_stale_broker_a_turn_is_fenced_and_led_by_others() -> None:
     controller = machine(3)
     create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2, 3])])
     for broker in (1, 2, 3):
@@ -157,11 +164,13 @@ def test_r267_one_stale_broker_a_turn_is_fenced_and_led_by_others() -> None:
     assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (False, [])
 
 
-def test_r267_what_an_idle_controller_writes() -> None:
+@pytest.mark.behaviour("R-267")
+def test_what_an_idle_controller_writes() -> None:
     assert do(machine(), WRITE_NO_OP_RECORD) == (False, ["NoOpRecord"])
 
 
-def test_r267_chores_balance_and_rescue(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.behaviour("R-267")
+def test_chores_balance_and_rescue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elect_leaders, "MAX_ELECTIONS_PER_RUN", 1)
     controller = led(2, topics=2)
     assert do(controller, BALANCE_LEADERS) == (True, ["PartitionChangeRecord"])
@@ -181,8 +190,9 @@ EVERY = [
 ]
 
 
+@pytest.mark.behaviour("R-267")
 @pytest.mark.parametrize(("static", "every"), EVERY)
-def test_r267_how_often(static: dict[str, str], every: tuple[int, ...]) -> None:
+def test_how_often(static: dict[str, str], every: tuple[int, ...]) -> None:
     assert PERIODIC_TASKS[:4] == (WRITE_NO_OP_RECORD, FENCE_STALE_BROKERS, BALANCE_LEADERS, ELECT_UNCLEAN_LEADERS)
     assert tuple(chore.period_ms(static) for chore in PERIODIC_TASKS[:4]) == every
 

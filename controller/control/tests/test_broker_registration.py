@@ -1,4 +1,4 @@
-"""Registration and heartbeats, row by row (R269-R274, R281-R282, R286, R290)."""
+"""Registration and heartbeats, row by row (R-269 to R-274, R-281 to R-282, R-286, R-290)."""
 
 from __future__ import annotations
 
@@ -72,8 +72,9 @@ ROWS = [
 ]
 
 
+@pytest.mark.behaviour("R-269")
 @pytest.mark.parametrize(("values", "code"), ROWS)
-def test_r269_a_registration_is_checked(values: dict[str, Any], code: ErrorCode) -> None:
+def test_a_registration_is_checked(values: dict[str, Any], code: ErrorCode) -> None:
     controller = machine()
     answer = submit(controller, request(**values))
     assert answer.error_code == code
@@ -82,7 +83,8 @@ def test_r269_a_registration_is_checked(values: dict[str, Any], code: ErrorCode)
         assert answer.broker_epoch == -1
 
 
-def test_r270_a_new_process_is_fenced_and_has_an_epoch_of_its_own() -> None:
+@pytest.mark.behaviour("R-270")
+def test_a_new_process_is_fenced_and_has_an_epoch_of_its_own() -> None:
     controller = machine()
     offset = controller.image.offset + 1
     listeners = [Listener("PLAINTEXT", "h", 9, 0)]
@@ -94,7 +96,8 @@ def test_r270_a_new_process_is_fenced_and_has_an_epoch_of_its_own() -> None:
     assert {f.name for f in known.features} == set(broker_registration.SUPPORTED_FEATURES)
 
 
-def test_r271_the_same_process_again_keeps_its_epoch_and_state() -> None:
+@pytest.mark.behaviour("R-271")
+def test_the_same_process_again_keeps_its_epoch_and_state() -> None:
     controller = machine()
     epoch = submit(controller, request()).broker_epoch
     send_heartbeat(controller, 9)
@@ -114,14 +117,16 @@ def led(clean: bool) -> ControllerStateMachine:
     return controller
 
 
-def test_r270_a_clean_stop_leaves_the_broker_eligible_an_unclean_one_does_not() -> None:
+@pytest.mark.behaviour("R-270")
+def test_a_clean_stop_leaves_the_broker_eligible_an_unclean_one_does_not() -> None:
     stopped = led(clean=True).image.topics["t"].partitions[0]
     assert (stopped.leader, stopped.isr, stopped.elr) == (-1, (), (1,))
     lost = led(clean=False).image.topics["t"].partitions[0]
     assert (lost.leader, lost.isr, lost.elr, lost.last_known_elr) == (-1, (), (), (1,))
 
 
-def test_r270_an_unclean_stop_costs_what_was_eligible_too() -> None:
+@pytest.mark.behaviour("R-270")
+def test_an_unclean_stop_costs_what_was_eligible_too() -> None:
     controller = machine()
     create(controller, "t")
     send_heartbeat(controller, 1, want_shut_down=True)
@@ -169,8 +174,9 @@ STATES = [
 ]
 
 
+@pytest.mark.behaviour("R-273")
 @pytest.mark.parametrize(("state", "wants", "flags", "stops"), STATES)
-def test_r273_a_heartbeat_leads_from_state_to_state(
+def test_a_heartbeat_leads_from_state_to_state(
     state: str, wants: dict[str, Any], flags: tuple[bool, bool], stops: bool
 ) -> None:
     controller = controllable(state)
@@ -188,6 +194,7 @@ def change(epoch: int, **what: Any) -> BrokerRegistrationChangeRecord:
     return BrokerRegistrationChangeRecord(1, epoch, **what)
 
 
+@pytest.mark.behaviour("R-286")
 @pytest.mark.parametrize(
     ("state", "wants", "what", "first"),
     [
@@ -197,7 +204,7 @@ def change(epoch: int, **what: Any) -> BrokerRegistrationChangeRecord:
         ("leads nothing", {"want_shut_down": True}, {"fenced": 1}, False),
     ],
 )
-def test_r286_a_change_of_state_is_one_record_before_or_behind_those_of_the_partitions(
+def test_a_change_of_state_is_one_record_before_or_behind_those_of_the_partitions(
     state: str, wants: dict[str, Any], what: dict[str, int], first: bool
 ) -> None:
     controller = controllable(state)
@@ -209,7 +216,8 @@ def test_r286_a_change_of_state_is_one_record_before_or_behind_those_of_the_part
     assert bool(others) == (state != "leads nothing" and state != "fenced")
 
 
-def test_r276_a_broker_nobody_hears_is_fenced_and_led_by_others() -> None:
+@pytest.mark.behaviour("R-276")
+def test_a_broker_nobody_hears_is_fenced_and_led_by_others() -> None:
     controller = controllable("leads")
     decision = run_to_end(broker_heartbeat.fence_broker(controller.image, 1, {}))
     epoch = controller.image.brokers[1].broker_epoch
@@ -217,7 +225,8 @@ def test_r276_a_broker_nobody_hears_is_fenced_and_led_by_others() -> None:
     assert [r.leader for r in decision.records if isinstance(r, PartitionChangeRecord)] == [2]
 
 
-def test_r273_a_shutdown_goes_on_once_and_waits_for_who_is_behind() -> None:
+@pytest.mark.behaviour("R-273")
+def test_a_shutdown_goes_on_once_and_waits_for_who_is_behind() -> None:
     controller = controllable("shutting down")
     offset = controller.image.offset
     assert not send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
@@ -228,14 +237,16 @@ def test_r273_a_shutdown_goes_on_once_and_waits_for_who_is_behind() -> None:
     assert send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
 
 
-def test_r274_a_heartbeat_of_another_epoch_is_stale() -> None:
+@pytest.mark.behaviour("R-274")
+def test_a_heartbeat_of_another_epoch_is_stale() -> None:
     controller = machine()
     epoch = controller.image.brokers[1].broker_epoch
     for broker, wrong in ((1, epoch + 1), (1, epoch - 1), (2, epoch)):
         assert submit(controller, BrokerHeartbeatRequest(broker, wrong)).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_r274_caught_up_is_who_has_applied_its_own_registration() -> None:
+@pytest.mark.behaviour("R-274")
+def test_caught_up_is_who_has_applied_its_own_registration() -> None:
     controller = machine()
     epoch = register(controller, 1, unfence=False)
     at = controller.heartbeat_state.registration_offsets[1]
@@ -244,7 +255,8 @@ def test_r274_caught_up_is_who_has_applied_its_own_registration() -> None:
     assert send_heartbeat(controller, 1, want_fence=True, current_metadata_offset=at).is_caught_up
 
 
-def test_r290_directories_that_failed_are_told_in_a_heartbeat() -> None:
+@pytest.mark.behaviour("R-290")
+def test_directories_that_failed_are_told_in_a_heartbeat() -> None:
     controller = machine()
     register(controller, 1, directory(7))
     send_heartbeat(controller, 1, offline_log_dirs=[directory(7), directory(6)])
@@ -254,7 +266,8 @@ def test_r290_directories_that_failed_are_told_in_a_heartbeat() -> None:
     assert controller.image.offset == offset, "told once"
 
 
-def test_r290_who_comes_back_without_a_directory_leads_nothing_that_lies_there() -> None:
+@pytest.mark.behaviour("R-290")
+def test_who_comes_back_without_a_directory_leads_nothing_that_lies_there() -> None:
     controller = machine(2)
     register(controller, 1, directory(7))
     create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(n, [1, 2]) for n in range(2)])
@@ -270,7 +283,8 @@ def test_r290_who_comes_back_without_a_directory_leads_nothing_that_lies_there()
     assert (lost.isr, kept.isr) == ((), (1,))
 
 
-def test_r290_all_that_lies_in_a_directory_that_failed_is_looked_at_in_sync_or_not() -> None:
+@pytest.mark.behaviour("R-290")
+def test_all_that_lies_in_a_directory_that_failed_is_looked_at_in_sync_or_not() -> None:
     """A leader that may not lead any more is found out there too."""
     controller = machine(2)
     create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2])])
@@ -287,7 +301,8 @@ def test_r290_all_that_lies_in_a_directory_that_failed_is_looked_at_in_sync_or_n
     assert controller.image.topics["t"].partitions[0].leader == -1
 
 
-def test_r273_a_shutdown_waits_for_whoever_serves_and_was_not_heard_since_its_registration_changed() -> None:
+@pytest.mark.behaviour("R-273")
+def test_a_shutdown_waits_for_whoever_serves_and_was_not_heard_since_its_registration_changed() -> None:
     controller = controllable("shutting down")
     send_heartbeat(controller, 2)
     epoch = controller.image.brokers[2].broker_epoch
@@ -299,7 +314,8 @@ def test_r273_a_shutdown_waits_for_whoever_serves_and_was_not_heard_since_its_re
     assert send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
 
 
-def test_r275_who_is_fenced_in_the_middle_of_a_shutdown_serves_again_when_it_is_back() -> None:
+@pytest.mark.behaviour("R-275")
+def test_who_is_fenced_in_the_middle_of_a_shutdown_serves_again_when_it_is_back() -> None:
     controller = controllable("shutting down")
     epoch = controller.image.brokers[1].broker_epoch
     offset = controller.image.offset + 1
@@ -332,7 +348,8 @@ def test_cordoned_directories_are_noted_where_the_level_knows_them() -> None:
         assert (list(found) if found else None) == expected
 
 
-def test_r281_a_broker_that_is_forgotten_stays_eligible() -> None:
+@pytest.mark.behaviour("R-281")
+def test_a_broker_that_is_forgotten_stays_eligible() -> None:
     controller = machine()
     create(controller, "t")
     answer = submit(controller, UnregisterBrokerRequest(1))
@@ -343,7 +360,8 @@ def test_r281_a_broker_that_is_forgotten_stays_eligible() -> None:
     assert submit(controller, UnregisterBrokerRequest(1)).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_r282_controllers_register_too() -> None:
+@pytest.mark.behaviour("R-282")
+def test_controllers_register_too() -> None:
     controller = machine()
     row = controller_registration.ControllerRegistrationRequest(
         5, ID, True, [controller_registration.Listener("C", "h", 1, 0)], [controller_registration.Feature("f", 1, 2)]

@@ -1,4 +1,4 @@
-"""Client quotas at the controller: rows of items 352 and 353."""
+"""Client quotas at the controller: rows of S-352 and S-353."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delegation tokens at the controller: the tables of items 331, 332 and 334, and the sweep."""
+"""Delegation tokens at the controller: the tables of S-331, S-332 and S-334, and the sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elections on request and by the controller itself (R267, R288, R293)."""
+"""Elections on request and by the controller itself (R-267, R-288, R-293)."""
 
 from __future__ import annotations
 
@@ -73,8 +73,9 @@ ROWS: list[tuple[str, int, int, tuple[int, ...], list[int], tuple[Any, Any], tup
 ]
 
 
+@pytest.mark.behaviour("R-293")
 @pytest.mark.parametrize(("what", "kind", "leads", "isr", "fenced", "answer", "after"), ROWS, ids=[r[0] for r in ROWS])
-def test_r293_an_election_is_held_where_it_is_needed_and_possible(
+def test_an_election_is_held_where_it_is_needed_and_possible(
     what: str, kind: int, leads: int, isr: tuple[int, ...], fenced: list[int], answer: Any, after: tuple[int, int]
 ) -> None:
     controller = led(leads, isr)
@@ -93,13 +94,15 @@ def test_r293_an_election_is_held_where_it_is_needed_and_possible(
         assert now[2] == (after[0],)
 
 
-def test_r293_what_is_not_there_says_so() -> None:
+@pytest.mark.behaviour("R-293")
+def test_what_is_not_there_says_so() -> None:
     rows = elect(led(), PREFERRED, ("t0", [1]), ("x", [0]))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert rows == [("t0", 1, unknown, "No such partition as t0-1"), ("x", 0, unknown, "No such topic as x")]
 
 
-def test_r293_all_partitions_without_those_that_need_none() -> None:
+@pytest.mark.behaviour("R-293")
+def test_all_partitions_without_those_that_need_none() -> None:
     controller = led(topics=3)
     elect(controller, PREFERRED, ("t1", [0]))
     assert elect(controller, PREFERRED) == [("t0", 0, 0, None), ("t2", 0, 0, None)]
@@ -109,7 +112,8 @@ def test_r293_all_partitions_without_those_that_need_none() -> None:
     ], "topics are named all the same"
 
 
-def test_r293_an_unknown_kind_fails_every_row() -> None:
+@pytest.mark.behaviour("R-293")
+def test_an_unknown_kind_fails_every_row() -> None:
     answer = submit(led(), ElectLeadersRequest(2, [TopicPartitions("t0", [0, 1])]), 2)
     why = (ErrorCode.INVALID_REQUEST, "Unknown election type 2")
     assert answer.error_code == ErrorCode.INVALID_REQUEST
@@ -117,7 +121,8 @@ def test_r293_an_unknown_kind_fails_every_row() -> None:
     assert submit(led(), ElectLeadersRequest(2, []), 2) == ElectLeadersResponse(), "nothing to look at"
 
 
-def test_r263_too_many_at_once_are_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.behaviour("R-263")
+def test_too_many_at_once_are_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elect_leaders, "MAX_RECORDS_PER_REQUEST", 2)
     controller = led(topics=3)
     named = [TopicPartitions(f"t{n}", [0]) for n in range(3)]
@@ -136,7 +141,8 @@ def sweep(controller: ControllerStateMachine, steps: ControllerResultSteps) -> b
     return bool(decision.response)
 
 
-def test_r267_first_replicas_lead_again_where_they_can() -> None:
+@pytest.mark.behaviour("R-267")
+def test_first_replicas_lead_again_where_they_can() -> None:
     controller = led(topics=2)
     send_heartbeat(controller, 1, want_fence=True)
     assert not sweep(controller, elect_leaders.balance_partition_leaders(controller.image, {}))
@@ -151,7 +157,8 @@ def test_r267_first_replicas_lead_again_where_they_can() -> None:
     assert [leader(controller, f"t{n}")[0] for n in range(2)] == [1, 1]
 
 
-def test_r267_so_many_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.behaviour("R-267")
+def test_so_many_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elect_leaders, "MAX_ELECTIONS_PER_RUN", 2)
     controller = led(topics=3)
     assert sweep(controller, elect_leaders.balance_partition_leaders(controller.image, {}))
@@ -160,8 +167,9 @@ def test_r267_so_many_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert leader(controller, "t2")[0] == 1
 
 
+@pytest.mark.behaviour("R-267")
 @pytest.mark.parametrize(("unclean", "after"), [("true", 1), ("false", -1)])
-def test_r267_what_nobody_leads_is_led_uncleanly_only_where_the_topic_allows_it(unclean: str, after: int) -> None:
+def test_what_nobody_leads_is_led_uncleanly_only_where_the_topic_allows_it(unclean: str, after: int) -> None:
     controller = led(-1, (), unclean=unclean)
     assert not sweep(controller, elect_leaders.elect_unclean_leaders(controller.image, {}))
     assert leader(controller)[0] == after

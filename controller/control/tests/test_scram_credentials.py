@@ -1,4 +1,4 @@
-"""SCRAM credentials: the table of item 324, the keys that are kept, and what ``--add-scram`` says."""
+"""SCRAM credentials: the table of S-324, the keys that are kept, and what ``--add-scram`` says."""
 
 from __future__ import annotations
 

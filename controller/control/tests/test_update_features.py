@@ -88,7 +88,8 @@ def registered_controller(node: int, low: int, high: int, name: str = "share.ver
     return RegisterControllerRecord(node, bytes(16), False, [], [ControllerFeature(name, low, high)])
 
 
-def test_r283_a_level_moves_only_where_every_broker_and_controller_knows_it() -> None:
+@pytest.mark.behaviour("R-283")
+def test_a_level_moves_only_where_every_broker_and_controller_knows_it() -> None:
     controller = machine(2)
     assert upgrade_error(controller, "share.version", 1) is None
     older = request(2, features=without("share.version"), incarnation_id=controller.image.brokers[2].incarnation_id)
@@ -107,7 +108,8 @@ def test_r283_a_level_moves_only_where_every_broker_and_controller_knows_it() ->
         assert upgrade_error(controller, "share.version", 1) == why
 
 
-def test_r283_a_static_voter_that_has_not_registered_holds_a_level_back() -> None:
+@pytest.mark.behaviour("R-283")
+def test_a_static_voter_that_has_not_registered_holds_a_level_back() -> None:
     controller = machine()
     controller.static_voters = (controller.node_id, 6)
     why = "controller 6 has not registered, and may not support this feature"

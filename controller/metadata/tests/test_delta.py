@@ -92,7 +92,7 @@ def of_nothing(*records: Message) -> MetadataImage:
 
 
 def test_two_images_nobody_followed_differ_in_what_is_named_and_nothing_else() -> None:
-    """As where a snapshot takes the log's place: the same content in other objects is no difference (R235)."""
+    """As where a snapshot takes the log's place: the same content in other objects is no difference (R-235)."""
     old = BASE
     new, _ = after(
         of_nothing(

@@ -1,4 +1,4 @@
-"""What becomes of one partition (R284-R289): rows of Kafka's ``PartitionChangeBuilder``."""
+"""What becomes of one partition (R-284 to R-289): rows of Kafka's ``PartitionChangeBuilder``."""
 
 from __future__ import annotations
 
@@ -202,8 +202,9 @@ MOVES: list[tuple[str, PartitionRegistration, Reassignment, dict[str, Any], dict
 ]
 
 
+@pytest.mark.behaviour("R-284", "R-296")
 @pytest.mark.parametrize(("name", "p", "move", "wanted", "expected"), MOVES, ids=[r[0] for r in MOVES])
-def test_r284_r296_a_move_is_written_as_kafka_writes_it(
+def test_a_move_is_written_as_kafka_writes_it(
     name: str, p: PartitionRegistration, move: Reassignment, wanted: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     record = build_partition_change((D, 7), p, lambda i: True, ELR1, move=move, directories={4: D + b"\x84"}, **wanted)

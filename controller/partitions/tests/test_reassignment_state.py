@@ -1,4 +1,4 @@
-"""Replicas on the move (R295-R297): rows of Kafka's ``PartitionReassignmentReplicas`` and ``...Revert``."""
+"""Replicas on the move (R-295 to R-297): rows of Kafka's ``PartitionReassignmentReplicas`` and ``...Revert``."""
 
 from __future__ import annotations
 
@@ -54,8 +54,9 @@ TOWARD: list[tuple[str, PartitionRegistration, list[int], Reassignment]] = [
 ]
 
 
+@pytest.mark.behaviour("R-295")
 @pytest.mark.parametrize(("name", "p", "target", "expected"), TOWARD, ids=[r[0] for r in TOWARD])
-def test_r295_a_move_has_all_who_stay_come_and_go(
+def test_a_move_has_all_who_stay_come_and_go(
     name: str, p: PartitionRegistration, target: list[int], expected: Reassignment
 ) -> None:
     assert reassignment_to(p, target) == expected
@@ -81,8 +82,9 @@ ENDED: list[tuple[str, Reassignment, Sequence[int], CompletedReassignment | None
 ]
 
 
+@pytest.mark.behaviour("R-296")
 @pytest.mark.parametrize(("name", "move", "isr", "expected"), ENDED, ids=[r[0] for r in ENDED])
-def test_r296_a_move_is_through_when_who_comes_is_in_sync(
+def test_a_move_is_through_when_who_comes_is_in_sync(
     name: str, move: Reassignment, isr: Sequence[int], expected: CompletedReassignment | None
 ) -> None:
     assert complete_reassignment(move, isr) == expected
@@ -99,8 +101,9 @@ UNDONE: list[tuple[str, PartitionRegistration, ReassignmentRevert | None]] = [
 ]
 
 
+@pytest.mark.behaviour("R-297")
 @pytest.mark.parametrize(("name", "p", "expected"), UNDONE, ids=[r[0] for r in UNDONE])
-def test_r297_what_is_left_without_who_comes(
+def test_what_is_left_without_who_comes(
     name: str, p: PartitionRegistration, expected: ReassignmentRevert | None
 ) -> None:
     assert revert_reassignment(p) == expected

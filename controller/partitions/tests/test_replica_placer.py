@@ -1,4 +1,4 @@
-"""Where replicas go (R299)."""
+"""Where replicas go (R-299)."""
 
 from __future__ import annotations
 

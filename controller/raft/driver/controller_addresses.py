@@ -1,6 +1,6 @@
 """Where the other controllers are reached, and what others are told of it.
 
-What the voter set in the log says counts; then what a leader said of itself, then the settings (R223, R240).
+What the voter set in the log says counts; then what a leader said of itself, then the settings (R-223, R-240).
 Source: ``VoterSet.java``, ``RequestManager.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
 """
 
@@ -27,7 +27,7 @@ class ControllerAddresses:
 
     @property
     def bootstrap(self) -> tuple[int, ...]:
-        """Whom to ask for the leader: servers by number, or the static voters by id (R223)."""
+        """Whom to ask for the leader: servers by number, or the static voters by id (R-223)."""
         if self._quorum.bootstrap_servers:
             return tuple(FIRST_BOOTSTRAP_ID - n for n in range(len(self._quorum.bootstrap_servers)))
         return tuple(i for i, _ in self._quorum.static_voters)
@@ -55,7 +55,7 @@ class ControllerAddresses:
         return self._learned.get(node_id, static)
 
     def endpoint(self, node_id: int, listener: str) -> ListenerEndpoint | None:
-        """A controller's listener of a name; what a leader is named with (R213, R256)."""
+        """A controller's listener of a name; what a leader is named with (R-213, R-256)."""
         return next((e for e in self.endpoints_of(node_id) if e.name == listener), None)
 
     def dial_address(self, peer: int) -> tuple[str, int] | None:

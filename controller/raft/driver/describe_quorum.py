@@ -44,7 +44,7 @@ _ERROR_MESSAGES = {
 def describe_quorum(
     raft: RaftDriver, request: DescribeQuorumRequest, version: int, now_ms: int
 ) -> Job[DescribeQuorumResponse]:
-    """Answer as R251 says: the metadata log only, and only its leader."""
+    """Answer as R-251 says: the metadata log only, and only its leader."""
     if not _is_the_log(request):
         return (yield from _error_for_all(request, version))
     machine = raft.machine

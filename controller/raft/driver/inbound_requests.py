@@ -29,7 +29,7 @@ async def handle_raft_request(
 ) -> Message:
     """Answer what other controllers, observers and administrators ask of the quorum; it came in on ``listener``.
 
-    The leader that an answer names is named with its address on that listener (R213, R221). ``now_ms``: wall clock.
+    The leader that an answer names is named with its address on that listener (R-213, R-221). ``now_ms``: wall clock.
     """
     if isinstance(message, DescribeQuorumRequest):
         return await run_in_background(raft.env, describe_quorum(raft, message, version, now_ms))

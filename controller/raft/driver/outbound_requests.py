@@ -48,7 +48,7 @@ _API_KEYS = {
 }
 
 PRE_VOTE_MIN_VERSION = 2
-"""A Vote below cannot say that it only asks (R207)."""
+"""A Vote below cannot say that it only asks (R-207)."""
 
 OnRaftResponse = Callable[[AnyRaftResponse, ListenerEndpoint | None], None]
 """Is told what an answer says, and where the leader it names listens, before the machine is."""

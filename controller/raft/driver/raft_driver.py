@@ -1,7 +1,7 @@
 """The raft machine with its files, clock and peers: one task steps it and does what each step wants, in its order.
 
 The log is synced beside it, one sync at a time, while further events are taken: a leader answers fetches meanwhile.
-Who may vote some day syncs what it appends; a broker only need not (R225).
+Who may vote some day syncs what it appends; a broker only need not (R-225).
 
 Source: ``KafkaRaftClient.poll``, ``KafkaRaftClientDriver.java`` (apache/kafka 4.3.1).
 """
@@ -104,7 +104,7 @@ class RaftDriver:
             flushed_offset=store.log.recovery_point,  # a killed process left what is beyond
         )
         self.catch_up_offset = -1
-        """The first high watermark the leader we follow told: who has come so far is up to date (R308)."""
+        """The first high watermark the leader we follow told: who has come so far is up to date (R-308)."""
         self._led_until = (-1, -1)
         """The newest epoch this node led, and how far it was committed while it led."""
         self._request_sender: RaftRequestSender | None = None

@@ -1,4 +1,4 @@
-"""A snapshot of the leader's, brought here part by part where this log ends below what the leader still has (R234).
+"""A snapshot of the leader's, brought here part by part where this log ends below what the leader still has (R-234).
 
 Loaded when there is one to fetch.
 Source: ``KafkaRaftClient.handleFetchSnapshotResponse``, ``FileRawSnapshotWriter.java`` (apache/kafka 4.3.1; KIP-630).

@@ -53,7 +53,7 @@ from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, Remove
 KRAFT_VERSION = "kraft.version"
 SOFTWARE_NAME = "ottla"
 TIMEOUT_MS = 2000
-"""``controller.quorum.request.timeout.ms``; nobody looks at it (R247)."""
+"""``controller.quorum.request.timeout.ms``; nobody looks at it (R-247)."""
 _NODE_ENDPOINTS_MIN_VERSION = 1
 
 VoterRequestMessage = (
@@ -82,7 +82,7 @@ def _voter_endpoints(listeners: Iterable[_ListenerLike]) -> tuple[VoterEndpoint,
 
 
 def to_fetch_snapshot_request(request: FetchSnapshot, cluster_id: str) -> FetchSnapshotRequest:
-    """R234."""
+    """R-234."""
     part = FetchSnapshotRequestPartitionSnapshot(
         0,
         request.epoch,
@@ -95,7 +95,7 @@ def to_fetch_snapshot_request(request: FetchSnapshot, cluster_id: str) -> FetchS
 
 
 def to_voter_request(request: AddVoter | RemoveVoter | UpdateVoter, cluster_id: str) -> Message:
-    """R246-R250."""
+    """R-246 to R-250."""
     key = request.voter
     match request:
         case AddVoter():
@@ -114,7 +114,7 @@ def to_voter_request(request: AddVoter | RemoveVoter | UpdateVoter, cluster_id: 
 
 
 def to_api_versions_request() -> ApiVersionsRequest:
-    """What a replica is asked that shall become a voter: in version 4, or a least of 0 is not said (R248)."""
+    """What a replica is asked that shall become a voter: in version 4, or a least of 0 is not said (R-248)."""
     return ApiVersionsRequest(SOFTWARE_NAME, "1")
 
 
@@ -122,7 +122,7 @@ def to_api_versions_request() -> ApiVersionsRequest:
 
 
 def from_message(message: VoterRequestMessage) -> RaftRequest | RaftErrorResponse:
-    """What another node wants of ours; another log's snapshot is not here (R234)."""
+    """What another node wants of ours; another log's snapshot is not here (R-234)."""
     if (
         isinstance(message, AddRaftVoterRequest | update_raft_voter.UpdateRaftVoterRequest)
         and len(message.listeners) > MAX_QUORUM_REQUEST_ITEMS
@@ -197,7 +197,7 @@ def _update_voter_response(
 def to_fetch_snapshot_response(
     answer: RaftFetchSnapshotResponse, *, leader: ListenerEndpoint | None, version: int, raw: Opaque = None
 ) -> FetchSnapshotResponse:
-    """The machine's answer to a FetchSnapshot with the bytes the shell read for it: at most what was asked (R234)."""
+    """The machine's answer to a FetchSnapshot with the bytes the shell read for it: at most what was asked (R-234)."""
     row = FetchSnapshotResponsePartitionSnapshot(
         0,
         answer.error,
@@ -217,7 +217,7 @@ def to_fetch_snapshot_response(
 def to_voter_response(
     request: AddVoter | RemoveVoter | UpdateVoter, answer: VoterChangeResponse, leader: ListenerEndpoint | None
 ) -> Message:
-    """What became of a change; only an update is told who leads, and where (R249)."""
+    """What became of a change; only an update is told who leads, and where (R-249)."""
     match request:
         case AddVoter():
             return AddRaftVoterResponse(error_code=answer.error, error_message=answer.message)

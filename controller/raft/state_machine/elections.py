@@ -37,10 +37,10 @@ ELECTION_STAGGER_MS = 150
 
 
 def initialize(raft: RaftState) -> None:
-    """Take up the state that was left (R204); no leadership is ever restored, and a lone voter elects itself (R205).
+    """Take up the state that was left (R-204); no leadership is ever restored, and a lone voter elects itself (R-205).
 
     Who voted for itself and then followed another in the same epoch follows it again. Kafka's node asks for votes then,
-    with a log that reaches into the epoch it asks for, and ends by the answer it gets (R254).
+    with a log that reaches into the epoch it asks for, and ends by the answer it gets (R-254).
     """
     hard = raft.hard_state
     if hard.voter_state != VoterState.GROWN:
@@ -105,7 +105,7 @@ def tick(raft: RaftState) -> None:
         case CandidateState():
             transition_to_prospective(raft)
         case RaftLeaderState():
-            transition_to_resigned(raft)  # no majority has listened for long (R228)
+            transition_to_resigned(raft)  # no majority has listened for long (R-228)
         case ResignedState():
             votes = raft.can_be_candidate
             raft.transition_to(UnattachedState(raft.now_ms if votes else NO_DEADLINE_MS), HardState(raft.epoch + 1))
@@ -160,9 +160,9 @@ def transition_to_prospective(raft: RaftState) -> None:
 
 
 def transition_after_lost_pre_vote(raft: RaftState) -> None:
-    """A prospective election is lost: back to the old leader if there is one, with a fresh timer (R208).
+    """A prospective election is lost: back to the old leader if there is one, with a fresh timer (R-208).
 
-    Else a refused node waits for a new while, and one whose time is over asks again at once: none remains (R203).
+    Else a refused node waits for a new while, and one whose time is over asks again at once: none remains (R-203).
     """
     assert isinstance(raft.state, ProspectiveState)
     known = raft.hard_state.leader_id
@@ -194,7 +194,7 @@ def evaluate_votes(raft: RaftState) -> None:
         case CandidateState(election=election) if election.is_vote_granted(majority):
             transition_to_leader(raft, tuple(i for i, granted in election.votes.items() if granted))
         case _:
-            pass  # a beaten candidate waits out its timer (R215)
+            pass  # a beaten candidate waits out its timer (R-215)
 
 
 def _have_all_responded(raft: RaftState, state: ProspectiveState) -> bool:
@@ -205,7 +205,7 @@ def _have_all_responded(raft: RaftState, state: ProspectiveState) -> bool:
 
 
 def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
-    """Begin an epoch: the first record says who leads it, and by whose votes (R229)."""
+    """Begin an epoch: the first record says who leads it, and by whose votes (R-229)."""
     entry = raft.voter_entry
     state = RaftLeaderState(
         raft.log_summary.end_offset,
@@ -227,7 +227,7 @@ def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
 
 
 def transition_to_resigned(raft: RaftState) -> None:
-    """Let go of leadership and tell the others; whoever has most shall be first to follow (R210, R215)."""
+    """Let go of leadership and tell the others; whoever has most shall be first to follow (R-210, R-215)."""
     if isinstance(raft.state, RaftLeaderState):
         raft.transition_to(
             ResignedState(

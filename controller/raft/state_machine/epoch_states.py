@@ -29,7 +29,7 @@ MAX_OBSERVERS = 1000
 
 @dataclass(slots=True)
 class EpochElection:
-    """Who has answered so far (R206)."""
+    """Who has answered so far (R-206)."""
 
     votes: dict[int, bool] = field(default_factory=dict)
     unreachable_voters: set[int] = field(default_factory=set)
@@ -93,7 +93,7 @@ class ReplicaProgress:
     """Where the leader's log ended at the last fetch."""
 
     def record_fetch(self, offset: int, leader_end_offset: int, now_ms: float) -> None:
-        """Record a fetch from ``offset``, which may be lower than that of the fetch before (R219)."""
+        """Record a fetch from ``offset``, which may be lower than that of the fetch before (R-219)."""
         if offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif 0 < self.last_fetch_leader_end_offset <= offset:
@@ -106,7 +106,7 @@ class ReplicaProgress:
 
 @dataclass(slots=True)
 class PendingVoterChange:
-    """A change of the voters that is not finished: there is one at a time (R246)."""
+    """A change of the voters that is not finished: there is one at a time (R-246)."""
 
     pending_request: Any
     """None once it is answered."""
@@ -147,7 +147,7 @@ class RaftLeaderState:
     """Voters that fetched since the deadline was last moved."""
     pending_change: PendingVoterChange | None = None
     voter_updates: dict[int, VotersRecordVoter] = field(default_factory=dict)
-    """kraft.version 0: what the voters said of themselves; it takes all of them to raise the version (R244)."""
+    """kraft.version 0: what the voters said of themselves; it takes all of them to raise the version (R-244)."""
 
     def extend_check_quorum(self, deadline_ms: float) -> None:
         """Move the deadline of the check quorum; a sole voter has none."""
@@ -218,7 +218,7 @@ class RaftLeaderState:
             del self.replicas[key]
 
     def record_fetched_voter(self, me: ReplicaKey, voters: VoterSetHistory, replica: ReplicaKey) -> bool:
-        """Record a fetch; return whether a majority has fetched since the check quorum began (R228)."""
+        """Record a fetch; return whether a majority has fetched since the check quorum began (R-228)."""
         voter = voters.find_voter(replica.id)
         if voter is None or not voter.identifies(replica) or replica.id == me.id:
             return False
@@ -237,11 +237,11 @@ class RaftFollowerState:
     leader_id: int
     deadline_ms: float
     has_fetched_from_leader: bool = False
-    """Whether a fetch from this leader has succeeded: then it lives, and its rivals get no pre-vote (R212)."""
+    """Whether a fetch from this leader has succeeded: then it lives, and its rivals get no pre-vote (R-212)."""
     skips_election_delay: bool = False
     """Whether it is not to wait for others once its time is over."""
     voter_request_due_ms: float = NO_DEADLINE_MS
-    """When it may tell the leader again where it listens, or ask to become a voter (R249, R250)."""
+    """When it may tell the leader again where it listens, or ask to become a voter (R-249, R-250)."""
     has_updated_leader: bool = False
     """kraft.version 0: the leader knows where this node listens."""
 

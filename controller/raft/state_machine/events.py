@@ -1,6 +1,6 @@
 """What goes into the raft machine and what it asks for: plain values, no wire format and no file in sight.
 
-The rule numbers (R201 on) in this folder are those of the project's list of Kafka's replication rules; each stands
+The rule numbers (R-201 on) in this folder are those of the project's list of Kafka's replication rules; each stands
 beside what it demands. Source: ``KafkaRaftClient.java`` and its schemas (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
 """
 
@@ -29,9 +29,9 @@ class ReplicaKey(NamedTuple):
         return self.id == other.id and (not known or self.directory_id == other.directory_id)
 
     def identifies(self, replica: ReplicaKey) -> bool:
-        """Whether this key, of a voter set, a vote or a request, means ``replica``: without a directory any (R201).
+        """Whether this key, of a voter set, a vote or a request, means ``replica``: without a directory any (R-201).
 
-        It is not symmetrical: an entry with a directory does not mean a replica that names none (R245).
+        It is not symmetrical: an entry with a directory does not mean a replica that names none (R-245).
         """
         return self.id == replica.id and self.directory_id in (ZERO_UUID, replica.directory_id)
 
@@ -47,7 +47,7 @@ class VoterState(IntEnum):
 
 
 class HardState(NamedTuple):
-    """What must be on disk before anything that follows from it is said (R202)."""
+    """What must be on disk before anything that follows from it is said (R-202)."""
 
     epoch: int
     leader_id: int = NO_NODE_ID
@@ -60,7 +60,7 @@ class HardState(NamedTuple):
 
 
 class RaftStarted(NamedTuple):
-    """The log was opened: begin (R204, R205)."""
+    """The log was opened: begin (R-204, R-205)."""
 
 
 class Tick(NamedTuple):
@@ -135,7 +135,7 @@ class FetchSnapshot(NamedTuple):
 
 
 class AddVoter(NamedTuple):
-    """Make a replica a voter (R246-R248)."""
+    """Make a replica a voter (R-246 to R-248)."""
 
     voter: ReplicaKey
     endpoints: tuple[Endpoint, ...]
@@ -143,13 +143,13 @@ class AddVoter(NamedTuple):
 
 
 class RemoveVoter(NamedTuple):
-    """Let a replica vote no more (R246)."""
+    """Let a replica vote no more (R-246)."""
 
     voter: ReplicaKey
 
 
 class UpdateVoter(NamedTuple):
-    """A voter says where it listens and which kraft.versions it speaks (R249)."""
+    """A voter says where it listens and which kraft.versions it speaks (R-249)."""
 
     voter: ReplicaKey
     epoch: int
@@ -159,14 +159,14 @@ class UpdateVoter(NamedTuple):
 
 
 class UpgradeKRaftVersion(NamedTuple):
-    """Raise kraft.version (R244); asked by this node's own controller only."""
+    """Raise kraft.version (R-244); asked by this node's own controller only."""
 
     level: int
     validate_only: bool = False
 
 
 class QueryKRaftVersions(NamedTuple):
-    """Which kraft.versions does the replica speak that shall become a voter? It is asked at these endpoints (R248)."""
+    """Which kraft.versions does the replica speak that shall become a voter? It is asked at these endpoints (R-248)."""
 
     voter: ReplicaKey
     endpoints: tuple[Endpoint, ...]
@@ -301,7 +301,7 @@ class SnapshotChunkReceived(NamedTuple):
 
 
 class SnapshotLoaded(NamedTuple):
-    """The leader's snapshot lies here whole; `Ready.truncate_to_snapshot` says whether it replaces the log (R235)."""
+    """The leader's snapshot lies here whole; `Ready.truncate_to_snapshot` says whether it replaces the log (R-235)."""
 
     end_offset: int
     epoch: int
@@ -316,7 +316,7 @@ class SnapshotCreated(NamedTuple):
 
 
 class Resign(NamedTuple):
-    """The node stops: let go of leadership (R210)."""
+    """The node stops: let go of leadership (R-210)."""
 
 
 RaftEvent = (

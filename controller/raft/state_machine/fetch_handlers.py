@@ -27,7 +27,7 @@ from ottla.wire.errors import ErrorCode
 
 
 def handle_fetch(raft: RaftState, ticket: Any, request: Fetch) -> None:
-    """Answer a fetch, or let it wait (R217-R221)."""
+    """Answer a fetch, or let it wait (R-217 to R-221)."""
     state = raft.state
     error = fetch_error(request, raft.epoch, leads=isinstance(state, RaftLeaderState))
     if isinstance(state, RaftLeaderState) and error != ErrorCode.INVALID_REQUEST:
@@ -61,7 +61,7 @@ def handle_fetch(raft: RaftState, ticket: Any, request: Fetch) -> None:
 
 
 def handle_fetch_snapshot(raft: RaftState, ticket: Any, request: FetchSnapshot) -> None:
-    """Answer with what the shell may read of a snapshot: raw bytes, not cut at batches (R234)."""
+    """Answer with what the shell may read of a snapshot: raw bytes, not cut at batches (R-234)."""
     state, there = raft.state, request.size_bytes >= 0 and request.snapshot[0] > 0
     error = leader_error(request.epoch, raft.epoch, leads=isinstance(state, RaftLeaderState))
     if error == ErrorCode.NONE and not there:
@@ -77,6 +77,6 @@ def handle_fetch_snapshot(raft: RaftState, ticket: Any, request: FetchSnapshot) 
 
 
 def update_check_quorum(raft: RaftState, leader: RaftLeaderState, replica: ReplicaKey) -> None:
-    """A replica gave a sign of life; one of a majority puts the check of the quorum off (R228)."""
+    """A replica gave a sign of life; one of a majority puts the check of the quorum off (R-228)."""
     if leader.record_fetched_voter(raft.local_replica, raft.voters, replica):
         leader.extend_check_quorum(raft.now_ms + raft.timeouts.check_quorum_ms)

@@ -27,9 +27,9 @@ from ottla.wire.errors import ErrorCode
 
 
 def maybe_send_fetch(raft: RaftState) -> None:
-    """Ask for what comes next once all there is lies on disk: where it is asked from is a promise (R225).
+    """Ask for what comes next once all there is lies on disk: where it is asked from is a promise (R-225).
 
-    One fetch is under way at a time. Who knows no leader asks others for it in the same way (R223).
+    One fetch is under way at a time. Who knows no leader asks others for it in the same way (R-223).
     """
     if (
         not isinstance(raft.state, RaftFollowerState | UnattachedState)
@@ -60,7 +60,7 @@ def maybe_send_fetch(raft: RaftState) -> None:
 
 
 def _fetch_destination(raft: RaftState) -> int:
-    """The leader; else, or while it does not answer, anybody who may know one (R223); -1 where all have to rest."""
+    """The leader; else, or while it does not answer, anybody who may know one (R-223); -1 where all have to rest."""
     if isinstance(raft.state, RaftFollowerState) and _is_backoff_over(raft, raft.state.leader_id):
         return raft.state.leader_id
     able = [peer for peer in raft.bootstrap if _is_backoff_over(raft, peer)]
@@ -90,9 +90,9 @@ def handle_fetch_response(
     answer: RaftFetchResponse,
     batches: tuple[FetchedRaftBatch, ...],
 ) -> None:
-    """What a fetch brought (R224-R226); the log is as it was when it was asked, for nothing else changes it.
+    """What a fetch brought (R-224 to R-226); the log is as it was when it was asked, for nothing else changes it.
 
-    Who asked without a leader, and was answered by it, follows it by now: what it sent counts at once (R209).
+    Who asked without a leader, and was answered by it, follows it by now: what it sent counts at once (R-209).
     """
     state = raft.state
     current = request.epoch == answer.epoch == raft.epoch
@@ -138,7 +138,7 @@ def handle_fetch_response(
 def handle_fetch_snapshot_response(raft: RaftState, request: FetchSnapshot, answer: RaftFetchSnapshotResponse) -> None:
     """A part of the snapshot came; or the leader has it no more, or means another: then the log is asked for again.
 
-    After any other error the shell asks again. Kafka ends where another snapshot or position is answered (R235);
+    After any other error the shell asks again. Kafka ends where another snapshot or position is answered (R-235);
     asking anew loses nothing.
     """
     state = raft.state

@@ -14,7 +14,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class DelayedRaftFetch(NamedTuple):
-    """A fetch that waits for records, for the high watermark, or for its time to be over (R220)."""
+    """A fetch that waits for records, for the high watermark, or for its time to be over (R-220)."""
 
     pending_request: object
     request: Fetch
@@ -24,7 +24,7 @@ class DelayedRaftFetch(NamedTuple):
 
 
 def fetch_error(fetch: Fetch, epoch: int, *, leads: bool) -> ErrorCode:
-    """Why a fetch cannot be served, in Kafka's order (R217)."""
+    """Why a fetch cannot be served, in Kafka's order (R-217)."""
     if min(fetch.max_wait_ms, fetch.offset, fetch.last_epoch) < 0 or fetch.last_epoch > fetch.epoch:
         return ErrorCode.INVALID_REQUEST
     return leader_error(fetch.epoch, epoch, leads=leads)
@@ -53,12 +53,12 @@ def read_for_fetch(fetch: Fetch, epoch: int, leader_id: int, log: LogSummary, hi
 
 
 def majority_end_offset(leader: RaftLeaderState, voters: VoterSetHistory) -> int:
-    """What a majority of the voters has (R227): their ends sorted down, the one in the middle."""
+    """What a majority of the voters has (R-227): their ends sorted down, the one in the middle."""
     ends = sorted((leader.replicas.get(v, ReplicaProgress()).end_offset for v in voters.current), reverse=True)
     return ends[len(ends) // 2]
 
 
 def preferred_successors(leader: RaftLeaderState, me: ReplicaKey, voters: VoterSetHistory) -> tuple[ReplicaKey, ...]:
-    """The other voters, who has most first (R215)."""
+    """The other voters, who has most first (R-215)."""
     others = [v for v in voters.current if v.id != me.id]
     return tuple(sorted(others, key=lambda v: -leader.replicas.get(v, ReplicaProgress()).end_offset))

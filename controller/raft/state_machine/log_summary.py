@@ -30,11 +30,11 @@ class LogSummary:
             self._epochs.append(epoch)
             self._epoch_start_offsets.append(offset)
         self.snapshots = sorted(s for s in snapshots if s[0] > 0)
-        """(end offset, epoch), oldest first; (0, 0) is never served (R236)."""
+        """(end offset, epoch), oldest first; (0, 0) is never served (R-236)."""
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record; after a snapshot the snapshot's; 0 where there is none (R217, R222)."""
+        """Epoch of the last record; after a snapshot the snapshot's; 0 where there is none (R-217, R-222)."""
         if self._epochs:
             return self._epochs[-1]
         return self.snapshots[-1][1] if self.snapshots else 0
@@ -62,7 +62,7 @@ class LogSummary:
         self.snapshots = [(offset, epoch)]
 
     def advance_start(self, start: int, snapshots: Iterable[tuple[int, int]]) -> None:
-        """Snapshots cover what lies below ``start``: the log begins there now (R232)."""
+        """Snapshots cover what lies below ``start``: the log begins there now (R-232)."""
         self.start_offset = start
         self.snapshots = sorted(s for s in snapshots if s[0] > 0)
         first = bisect_right(self._epoch_start_offsets, start) - 1
@@ -82,7 +82,7 @@ class LogSummary:
         return self._epochs[at - 1], end
 
     def validate_offset_and_epoch(self, offset: int, last_epoch: int) -> tuple[str, tuple[int, int]]:
-        """Whether a log that ends at ``offset`` with ``last_epoch`` is a beginning of this one (R218).
+        """Whether a log that ends at ``offset`` with ``last_epoch`` is a beginning of this one (R-218).
 
         Gives ``("valid", ...)``, ``("diverging", (epoch, end offset))`` or ``("snapshot", (end offset, epoch))``.
         """
@@ -102,7 +102,7 @@ class LogSummary:
 
 
 class VoterSetHistory:
-    """The voter sets in a log by offset: the last one counts, committed or not (R201)."""
+    """The voter sets in a log by offset: the last one counts, committed or not (R-201)."""
 
     def __init__(self, voters: Iterable[ReplicaKey], record: VotersRecord | None = None, offset: int = -1) -> None:
         """``offset``: of the last record in the snapshot that says it; -1 for the snapshot (0, 0) and for settings."""
@@ -130,12 +130,12 @@ class VoterSetHistory:
 
     @property
     def kraft_version(self) -> int:
-        """Voters are records from kraft.version 1 on, and only then (R237)."""
+        """Voters are records from kraft.version 1 on, and only then (R-237)."""
         return 0 if self.record is None else 1
 
     @property
     def majority_size(self) -> int:
-        """How many make one (R206)."""
+        """How many make one (R-206)."""
         return len(self.current) // 2 + 1
 
     def add(self, offset: int, voters: Iterable[ReplicaKey], record: VotersRecord | None = None) -> None:
@@ -144,7 +144,7 @@ class VoterSetHistory:
         self._sets.append((offset, tuple(voters), record))
 
     def truncate(self, offset: int) -> None:
-        """The log was cut: the set before it holds again (R224)."""
+        """The log was cut: the set before it holds again (R-224)."""
         while len(self._sets) > 1 and self._sets[-1][0] >= offset:
             self._sets.pop()
 

@@ -19,7 +19,7 @@ class QuorumTimeouts(NamedTuple):
 
     @property
     def check_quorum_ms(self) -> float:
-        """How long a leader goes on without a majority (R228)."""
+        """How long a leader goes on without a majority (R-228)."""
         return self.fetch_ms * 1.5
 
 

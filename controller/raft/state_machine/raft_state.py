@@ -79,10 +79,10 @@ class RaftState:
         self.state: EpochState = UnattachedState(NO_DEADLINE_MS)
         self.requests = RaftRequestManager()
         self.bootstrap = tuple(peer for peer in bootstrap if peer != me.id)
-        """Who may be asked for the leader: -2, -3, ... for bootstrap servers, ids of static voters (R223)."""
+        """Who may be asked for the leader: -2, -3, ... for bootstrap servers, ids of static voters (R-223)."""
         self.reachable_replicas: set[int] = set()
         """Replicas outside the voter set whose address the driver has: a leader that cannot be reached is not followed
-        (R256). One that was followed once stays here."""
+        (R-256). One that was followed once stays here."""
         self.refused_leader_id = NO_NODE_ID
         """A leader whose process was seen gone: nobody goes back to it before it is heard of."""
         self.voter_entry = entry
@@ -100,7 +100,7 @@ class RaftState:
         self.ready = Ready()
         self.now_ms = 0.0
         self.first_records = first_records
-        """KRaftVersion and Voters, where the log does not have them yet: the first leader appends them (R243)."""
+        """KRaftVersion and Voters, where the log does not have them yet: the first leader appends them (R-243)."""
         self.random = chance
         """Gives a number of [0, 1)."""
 
@@ -117,7 +117,7 @@ class RaftState:
         return leader_id_of(self.state, self.local_replica.id)
 
     def leader_id_for(self, asker_id: int) -> int:
-        """Who leads, as the asker may be told: never itself, for it knows better, and a JVM would end (R257)."""
+        """Who leads, as the asker may be told: never itself, for it knows better, and a JVM would end (R-257)."""
         return NO_NODE_ID if self.leader_id == asker_id else self.leader_id
 
     @property
@@ -134,7 +134,7 @@ class RaftState:
         return min([self.state.deadline_ms, *waits, *(p.deadline_ms for p in self.delayed_fetches)])
 
     def can_reach(self, replica_id: int) -> bool:
-        """Whether a leader of that id could be followed: a voter, or one whose address the shell has (R256)."""
+        """Whether a leader of that id could be followed: a voter, or one whose address the shell has (R-256)."""
         return replica_id in self.reachable_replicas or self.voters.find_voter(replica_id) is not None
 
     def add_reachable_replicas(self, replica_ids: Set[int]) -> None:
@@ -161,7 +161,7 @@ class RaftState:
 
         Kafka's removed node never stands again. But where it led two voters and died before the other one had the
         record, nobody else can be elected: its log is the longest. It asks without counting its own voice (Ongaro's
-        thesis, 4.2.2), and goes once the record is committed (R242).
+        thesis, 4.2.2), and goes once the record is committed (R-242).
         """
         if self.hard_state.voter_state == VoterState.LEARNING:
             return False
@@ -207,7 +207,7 @@ class RaftState:
         return VoterState.NEWBORN if hard.leader_id == NO_NODE_ID else VoterState.LEARNING
 
     def transition_to_unattached(self, epoch: int, leader_id: int = NO_NODE_ID) -> None:
-        """A higher epoch is known, its leader is not, or not where it is. An election timer that runs goes on (R203).
+        """A higher epoch is known, its leader is not, or not where it is. An election timer that runs goes on (R-203).
 
         Who is no voter has none.
         """
@@ -225,7 +225,7 @@ class RaftState:
         voted = self.hard_state.voted_key if epoch == self.epoch else None
         later = self.now_ms + self.timeouts.fetch_ms
         self.refused_leader_id = NO_NODE_ID
-        # it stays so when the leader leaves the voters, as it may while it leads (R242)
+        # it stays so when the leader leaves the voters, as it may while it leads (R-242)
         self.reachable_replicas.add(leader_id)
         self.transition_to(
             RaftFollowerState(leader_id, later, voter_request_due_ms=later), HardState(epoch, leader_id, voted)
@@ -265,7 +265,7 @@ class RaftState:
         self.requests.cancel()
 
     def maybe_transition(self, epoch: int, leader_id: int) -> None:
-        """Another node names an epoch and perhaps its leader (R209). Who says it is this node is wrong.
+        """Another node names an epoch and perhaps its leader (R-209). Who says it is this node is wrong.
 
         A prospective node that hears of the leader it lost goes on asking: who refuses it names that leader too
         (``ProspectiveState`` remembers it, so that ``quorum.hasLeader`` holds).
@@ -296,7 +296,7 @@ class RaftState:
 
     @property
     def advertised_high_watermark(self) -> int:
-        """What a leader tells: -1 until something of its own epoch is committed (R221)."""
+        """What a leader tells: -1 until something of its own epoch is committed (R-221)."""
         assert isinstance(self.state, RaftLeaderState)
         return self.high_watermark if self.high_watermark > self.state.epoch_start_offset else -1
 
@@ -305,7 +305,7 @@ class RaftState:
         self.delayed_fetches = []
 
     def complete_delayed_fetches(self) -> None:
-        """There is news for every parked fetch: each is looked at afresh (R220)."""
+        """There is news for every parked fetch: each is looked at afresh (R-220)."""
         parked, self.delayed_fetches = self.delayed_fetches, []
         told = self.advertised_high_watermark
         for p in parked:
@@ -317,7 +317,7 @@ class RaftState:
             )
 
     def expire_delayed_fetches(self) -> None:
-        """Fetches whose time is over get the answer of their arrival (R220)."""
+        """Fetches whose time is over get the answer of their arrival (R-220)."""
         for p in self.delayed_fetches:
             if p.deadline_ms <= self.now_ms:
                 self.ready.replies.append(OutboundResponse(p.pending_request, p.initial_response))
@@ -333,7 +333,7 @@ class RaftState:
         return first
 
     def truncate(self, offset: int) -> None:
-        """Cut the log: what was committed is never cut (R224)."""
+        """Cut the log: what was committed is never cut (R-224)."""
         assert offset >= self.high_watermark, f"cut to {offset} below the high watermark {self.high_watermark}"
         if offset < self.log_summary.end_offset:
             self.log_summary.truncate(offset)
@@ -342,7 +342,7 @@ class RaftState:
             self.ready.truncate = offset
 
     def update_high_watermark(self) -> None:
-        """R227: only what a majority has, and only once it reaches into this leader's own epoch."""
+        """R-227: only what a majority has, and only once it reaches into this leader's own epoch."""
         assert isinstance(self.state, RaftLeaderState)
         end = majority_end_offset(self.state, self.voters)
         if end > self.state.epoch_start_offset:

@@ -2,7 +2,7 @@
 
 One voter or many is the same machine: a lone voter is a majority by itself, so that `RaftStarted` makes it leader at
 once. What a step wants done is done in the order `Ready` gives before the next step is taken. What is appended counts
-for this node's own voice once it is on its disk (`LogFlushed`), which is stricter than Kafka (R227).
+for this node's own voice once it is on its disk (`LogFlushed`), which is stricter than Kafka (R-227).
 
 Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
 """
@@ -85,7 +85,7 @@ class RaftStateMachine(RaftState):
             self.reset_fetch_timeout()
 
     def _snapshot_loaded(self, event: events.SnapshotLoaded) -> None:
-        """A snapshot replaces the log, unless it was asked for in a state that is over (R235)."""
+        """A snapshot replaces the log, unless it was asked for in a state that is over (R-235)."""
         snapshot = (event.end_offset, event.epoch)
         if self.requests.loading_snapshot != snapshot:
             return

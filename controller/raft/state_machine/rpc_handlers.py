@@ -89,7 +89,7 @@ def _response(raft: RaftState, error: ErrorCode = ErrorCode.NONE) -> RaftRespons
 
 
 def _handle_vote(raft: RaftState, vote: Vote) -> RaftResponse:
-    """R211, R212. A higher epoch is taken over before anything is judged, of a pre-vote too (R59)."""
+    """R-211, R-212. A higher epoch is taken over before anything is judged, of a pre-vote too (R59)."""
     error, granted = _evaluate_vote(raft, vote)
     return RaftResponse(error, raft.epoch, raft.leader_id_for(vote.candidate.id), granted)
 
@@ -119,7 +119,7 @@ def _evaluate_vote(raft: RaftState, vote: Vote) -> tuple[ErrorCode, bool]:
 
 
 def _handle_leader_epoch(raft: RaftState, begin: BeginEpoch) -> RaftResponse:
-    """R214: the leader is followed first; only then the key is compared."""
+    """R-214: the leader is followed first; only then the key is compared."""
     wrong = sender_error(begin.leader_id, begin.epoch, raft.epoch)
     if wrong != ErrorCode.NONE:
         return _response(raft, wrong)
@@ -130,7 +130,7 @@ def _handle_leader_epoch(raft: RaftState, begin: BeginEpoch) -> RaftResponse:
 
 
 def _handle_end_epoch(raft: RaftState, end: EndEpoch) -> RaftResponse:
-    """R215: the first of the successors tries at once, the others later, each twice as early as the next."""
+    """R-215: the first of the successors tries at once, the others later, each twice as early as the next."""
     wrong = sender_error(end.leader_id, end.epoch, raft.epoch)
     if wrong != ErrorCode.NONE:
         return _response(raft, wrong)
@@ -143,7 +143,7 @@ def _handle_end_epoch(raft: RaftState, end: EndEpoch) -> RaftResponse:
 
 
 def successor_wait_ms(is_me: list[bool], max_ms: float) -> float:
-    """How long a follower waits before it asks for votes, by its place among the preferred successors (R215).
+    """How long a follower waits before it asks for votes, by its place among the preferred successors (R-215).
 
     A leader that starts again knows no successor: then all of them hurry.
     """
@@ -160,7 +160,7 @@ def successor_wait_ms(is_me: list[bool], max_ms: float) -> float:
 
 
 def handle_failure(raft: RaftState, peer: int, request: RaftRequest) -> None:
-    """Try again a little later; a leader makes itself known in its own time (R214)."""
+    """Try again a little later; a leader makes itself known in its own time (R-214)."""
     if request is raft.requests.pending_fetch or request is raft.requests.pending_voter_request:
         follower_fetch.handle_fetch_failure(raft, peer)
     elif isinstance(request, QueryKRaftVersions):
@@ -176,7 +176,7 @@ def handle_failure(raft: RaftState, peer: int, request: RaftRequest) -> None:
 
 
 def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: ErrorCode) -> None:
-    """Who cannot be asked whether it would vote is asked for its vote, at once (R207); else try again later."""
+    """Who cannot be asked whether it would vote is asked for its vote, at once (R-207); else try again later."""
     asks = isinstance(request, Vote) and request.pre_vote and request.epoch == raft.epoch
     if asks and isinstance(raft.state, ProspectiveState) and error == ErrorCode.UNSUPPORTED_VERSION:
         elections.transition_to_candidate(raft)
@@ -186,7 +186,7 @@ def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: Er
         and isinstance(raft.state, RaftFollowerState)
     ):
         raft.requests.complete()
-        raft.state.set_has_updated_leader()  # it does not want to know (R249)
+        raft.state.set_has_updated_leader()  # it does not want to know (R-249)
     else:
         handle_failure(raft, peer, request)
 
@@ -194,7 +194,7 @@ def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: Er
 def handle_response(
     raft: RaftState, peer: int, request: RaftRequest, answer: AnyRaftResponse, batches: tuple[FetchedRaftBatch, ...]
 ) -> None:
-    """Epochs first, whatever the error but the one of who is behind (R209); then what the answer says."""
+    """Epochs first, whatever the error but the one of who is behind (R-209); then what the answer says."""
     if isinstance(request, QueryKRaftVersions):
         assert isinstance(answer, KRaftVersionsResponse)
         voter_changes.handle_versions_response(raft, request, answer)

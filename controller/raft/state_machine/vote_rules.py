@@ -19,7 +19,7 @@ from ottla.wire.errors import ErrorCode
 
 
 def malformed_vote_error(vote: Vote) -> ErrorCode:
-    """What is wrong with a Vote by itself (R211); NONE where nothing is.
+    """What is wrong with a Vote by itself (R-211); NONE where nothing is.
 
     A candidate's log cannot reach into the epoch it asks for; with a pre-vote that epoch is not raised yet.
     """
@@ -28,14 +28,14 @@ def malformed_vote_error(vote: Vote) -> ErrorCode:
 
 
 def sender_error(sender_id: int, epoch: int, known_epoch: int) -> ErrorCode:
-    """What is wrong with who sent a Vote, BeginQuorumEpoch or EndQuorumEpoch, the epoch first (R211, R214)."""
+    """What is wrong with who sent a Vote, BeginQuorumEpoch or EndQuorumEpoch, the epoch first (R-211, R-214)."""
     if epoch < known_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.INVALID_REQUEST if sender_id < 0 else ErrorCode.NONE
 
 
 def can_grant_vote(state: EpochState, hard: HardState, vote: Vote, last_epoch: int, end_offset: int) -> bool:
-    """Whether a Vote of our own epoch is granted (the table of R212)."""
+    """Whether a Vote of our own epoch is granted (the table of R-212)."""
     up_to_date = (vote.last_epoch, vote.end_offset) >= (last_epoch, end_offset)
     match state:
         case RaftLeaderState():

@@ -1,6 +1,6 @@
 """How a leader changes who votes: one replica at a time, and never a second change before the first is committed.
 
-A new set counts from its append on (R242), for the high watermark as for elections.
+A new set counts from its append on (R-242), for the high watermark as for elections.
 
 Source: ``AddVoterHandler.java``, ``RemoveVoterHandler.java``, ``UpdateVoterHandler.java``,
 ``LeaderState.maybeAppendUpgradedKRaftVersion`` (apache/kafka 4.3.1).
@@ -46,7 +46,7 @@ from ottla.wire.messages.control_records import (
 )
 
 CAUGHT_UP_WITHIN_MS = 3_600_000
-"""A new voter must have fetched within this long, and have had everything once (R248)."""
+"""A new voter must have fetched within this long, and have had everything once (R-248)."""
 MAX_KRAFT_VERSION = 1
 """The newest kraft.version there is."""
 
@@ -81,7 +81,7 @@ def _has_listener(raft: RaftState, endpoints: Iterable[Endpoint]) -> bool:
 
 
 def _request_error(raft: RaftState, request: AddVoter | RemoveVoter) -> VoterChangeResponse | None:
-    """What is wrong with a wish by itself, or because of its time (the table above R246)."""
+    """What is wrong with a wish by itself, or because of its time (the table above R-246)."""
     error = leader_error(raft.epoch, raft.epoch, leads=raft.is_leader)
     if error != ErrorCode.NONE:
         return _response(raft, error)
@@ -96,7 +96,7 @@ def _request_error(raft: RaftState, request: AddVoter | RemoveVoter) -> VoterCha
 
 
 def _precondition_error(raft: RaftState, leader: RaftLeaderState) -> VoterChangeResponse | None:
-    """Whether voters can be changed now at all (the table above R246)."""
+    """Whether voters can be changed now at all (the table above R-246)."""
     wait = ErrorCode.REQUEST_TIMED_OUT
     if leader.pending_change is not None:
         return _response(raft, wait, "another change of the voters is not finished yet")
@@ -126,7 +126,7 @@ def _add(raft: RaftState, ticket: Any, request: AddVoter) -> VoterChangeResponse
 
 
 def handle_versions_response(raft: RaftState, ask: QueryKRaftVersions, answer: KRaftVersionsResponse) -> None:
-    """The new voter said what it speaks: it is added now if it can follow at once (R248)."""
+    """The new voter said what it speaks: it is added now if it can follow at once (R-248)."""
     change = raft.state.pending_change if isinstance(raft.state, RaftLeaderState) else None
     if change is None or not change.complete_query(ask):
         return
@@ -185,7 +185,7 @@ def _voters_text(raft: RaftState) -> str:
 
 
 def _update(raft: RaftState, request: UpdateVoter) -> VoterChangeResponse:
-    """R249: in the log from kraft.version 1 on, in memory before."""
+    """R-249: in the log from kraft.version 1 on, in memory before."""
     state, key = raft.state, request.voter
     error = leader_error(request.epoch, raft.epoch, leads=raft.is_leader)
     if error != ErrorCode.NONE:
@@ -213,7 +213,7 @@ def _update(raft: RaftState, request: UpdateVoter) -> VoterChangeResponse:
 
 
 def _raise(raft: RaftState, request: UpgradeKRaftVersion) -> VoterChangeResponse:
-    """R244: every voter must have said that it speaks the version. There is no way back."""
+    """R-244: every voter must have said that it speaks the version. There is no way back."""
     state, level = raft.state, raft.voters.kraft_version
     if not isinstance(state, RaftLeaderState):
         return _response(raft, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -271,6 +271,6 @@ def _complete_change(raft: RaftState, error: ErrorCode, message: str | None = No
 
 
 def is_own_removal_committed(raft: RaftState) -> bool:
-    """Whether this leader removed itself and that is committed: then it has led long enough (R242)."""
+    """Whether this leader removed itself and that is committed: then it has led long enough (R-242)."""
     out = isinstance(raft.state, RaftLeaderState) and not raft.voters.is_voter(raft.local_replica)
     return out and raft.voters.offset < raft.advertised_high_watermark

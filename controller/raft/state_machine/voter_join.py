@@ -28,7 +28,7 @@ _FINAL_ERRORS = {
 
 
 def next_voter_request(raft: RaftState) -> AddVoter | RemoveVoter | UpdateVoter | None:
-    """What the leader is told instead of the next fetch; a turn comes once per fetch timeout (R249, R250)."""
+    """What the leader is told instead of the next fetch; a turn comes once per fetch timeout (R-249, R-250)."""
     state, entry = raft.state, raft.voter_entry
     assert isinstance(state, RaftFollowerState)
     if entry is None or raft.hard_state.voter_state != VoterState.GROWN or raft.now_ms < state.voter_request_due_ms:

@@ -93,7 +93,7 @@ class MetadataStore:
     # ------------------------------------------------------------------ opening
 
     def _choose_snapshot(self) -> None:
-        """The newest snapshot that can be read; an older one serves while the log still reaches back to it (R233)."""
+        """The newest snapshot that can be read; an older one serves while the log still reaches back to it (R-233)."""
         if not self.disk.exists(self.directory):
             return
         names = self.disk.list_files(self.directory)
@@ -132,7 +132,7 @@ class MetadataStore:
                 recovery_point=end,
             )
         if log.log_end_offset < end or -1 < log.epochs.epoch_for_offset(end - 1) < self.snapshot_id.epoch:
-            # The log lost its end (unsynced, power cut) but the synced snapshot covers it: it begins anew there (R233).
+            # A power failure took the unsynced end of the log; the snapshot covers it: the log begins there (R-233).
             log.truncate_fully_and_start_at(end, now_ms)
         return log
 
@@ -178,7 +178,7 @@ class MetadataStore:
         return LogSummary(log.log_end_offset, log.epochs.entries, log.log_start_offset, snapshots)
 
     def voter_history(self, quorum: QuorumConfig) -> VoterSetHistory:
-        """Who votes: the log says it, before it says it the settings do, and else what was said last (R237).
+        """Who votes: the log says it, before it says it the settings do, and else what was said last (R-237).
 
         Raises:
             IncompatibleQuorum: nobody can be found to begin with.
@@ -208,7 +208,7 @@ class MetadataStore:
         return out
 
     def first_records(self, quorum: QuorumConfig) -> tuple[Message, ...]:
-        """What this node says of the quorum should it become leader (R243)."""
+        """What this node says of the quorum should it become leader (R-243)."""
         return self.quorum_records.records_for_new_leader(self.local_replica, quorum.endpoints)
 
     def committed_batches(self, offset: int, upper_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -228,7 +228,7 @@ class MetadataStore:
         return self.disk.stat(f"{self.directory}/{name.file_name}").size_bytes if name in self.snapshots else -1
 
     def read_snapshot_chunk(self, name: SnapshotId, position: int, max_bytes: int) -> bytes:
-        """Bytes of a snapshot for another replica (R234). Raises OSError: final.
+        """Bytes of a snapshot for another replica (R-234). Raises OSError: final.
 
         ``max_bytes`` is what the request says: none if it is negative, at most `MAX_READ_BYTES`.
         """
@@ -239,7 +239,7 @@ class MetadataStore:
             file.close()
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from ``offset`` on for another replica, committed or not; the first one however large (R219).
+        """Whole batches from ``offset`` on for another replica, committed or not; the first one however large (R-219).
 
         Raises:
             ProtocolError: they are damaged; OSError: final.
@@ -257,7 +257,7 @@ class MetadataStore:
     # ------------------------------------------------------------------ what the machine wants done
 
     def prepare_state_write(self, hard: HardState, voters: VoterSetHistory) -> Callable[[], None]:
-        """What writes quorum-state: call it in a thread, before anything else is done (R202). Raises OSError: final."""
+        """Return the write of quorum-state, to be called in a thread before all else (R-202). Its OSError is final."""
         self._state.update(hard, self.kraft_version, [v.id for v in voters.current])
         return partial(self._state.write, self.disk, f"{self.directory}/{QUORUM_STATE}")
 
@@ -290,7 +290,7 @@ class MetadataStore:
         self.quorum_records.truncate(offset)
 
     def truncate_to_snapshot(self, name: SnapshotId, snapshot: SnapshotContents, now_ms: int) -> None:
-        """A snapshot of the leader's, which lies here under its name, takes the log's place (R235).
+        """A snapshot of the leader's, which lies here under its name, takes the log's place (R-235).
 
         Raises:
             OSError: final.
@@ -320,7 +320,7 @@ class MetadataStore:
     # ------------------------------------------------------------------ snapshots
 
     def is_snapshot_due(self, now_ms: int) -> bool:
-        """Whether enough was committed since the last one, or any of it long enough ago (R230)."""
+        """Whether enough was committed since the last one, or any of it long enough ago (R-230)."""
         if self.bytes_since_snapshot == 0:
             return False
         by_time = 0 < self.settings.snapshot_ms <= now_ms - self.last_snapshot_ms
@@ -356,7 +356,7 @@ class MetadataStore:
         self.clean_old_snapshots(now_ms)
 
     def clean_old_snapshots(self, now_ms: int) -> None:
-        """Drop the oldest snapshots while log and snapshots are too large or the oldest is too old (R232).
+        """Drop the oldest snapshots while log and snapshots are too large or the oldest is too old (R-232).
 
         The newest stays always. The log then begins where the oldest that is left ends; segments below go.
         """

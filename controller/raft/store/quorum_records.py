@@ -1,4 +1,4 @@
-"""The quorum's own records in the metadata log, by offset: kraft.version and voters. The last ones count (R201).
+"""The quorum's own records in the metadata log, by offset: kraft.version and voters. The last ones count (R-201).
 
 Source: ``KRaftControlRecordStateMachine.java``, ``VoterSetHistory.java`` (apache/kafka 4.3.1; KIP-853).
 """
@@ -37,7 +37,7 @@ class QuorumRecords:
         return self._voters[-1][1]
 
     def as_of(self, end_offset: int) -> tuple[int, VotersRecord | None]:
-        """kraft.version and voters as everything below an offset says them: what a snapshot holds (R231)."""
+        """kraft.version and voters as everything below an offset says them: what a snapshot holds (R-231)."""
         level = next((v for at, v in reversed(self._kraft_versions) if at < end_offset), self._kraft_versions[0][1])
         return level, next((v for at, v in reversed(self._voters) if at < end_offset), self._voters[0][1])
 
@@ -50,7 +50,7 @@ class QuorumRecords:
                 self._voters.append((offset, record))
 
     def truncate(self, offset: int) -> None:
-        """The log was cut: what held before holds again (R224)."""
+        """The log was cut: what held before holds again (R-224)."""
         self._kraft_versions = [x for x in self._kraft_versions if x[0] < offset] or self._kraft_versions[:1]
         self._voters = [x for x in self._voters if x[0] < offset] or self._voters[:1]
 
@@ -64,7 +64,7 @@ class QuorumRecords:
         return out
 
     def records_for_new_leader(self, me: ReplicaKey, endpoints: tuple[ListenerEndpoint, ...]) -> tuple[Message, ...]:
-        """What the next leader says of the quorum in its first batch (R243): what only the seed says, or where it is.
+        """What the next leader says of the quorum in its first batch (R-243): what only the seed says, or where it is.
 
         ``endpoints`` are where this node is reached now.
         """

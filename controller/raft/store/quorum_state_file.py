@@ -69,7 +69,7 @@ class QuorumStateFile:
             self.preserved_fields["currentVoters"] = [{"voterId": voter_id} for voter_id in voter_ids]
 
     def write(self, disk: Disk, path: str) -> None:
-        """Write it aside, sync it, give it its name (R202)."""
+        """Write it aside, sync it, give it its name (R-202)."""
         hard = self.hard_state
         voted = ReplicaKey(NO_NODE_ID) if hard.voted_key is None else hard.voted_key
         values: dict[str, Any] = {"leaderId": hard.leader_id, "leaderEpoch": hard.epoch, "votedId": voted.id}

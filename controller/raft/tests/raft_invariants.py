@@ -33,7 +33,7 @@ EXPECTED_ERRORS = {
     ErrorCode.VOTER_NOT_FOUND,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""Errors a JVM peer lives with; INVALID_REQUEST (R254) and CLUSTER_AUTHORIZATION_FAILED (R255) end it."""
+"""Errors a JVM peer lives with; INVALID_REQUEST (R-254) and CLUSTER_AUTHORIZATION_FAILED (R-255) end it."""
 
 
 class RaftInvariants:
@@ -97,7 +97,7 @@ class RaftInvariants:
         reached = len(holding) >= voters.majority_size
         assert reached or not self.checks_majority, f"MajorityReachedHighWatermark: {end} is on {holding} only"
 
-    # ------------------------------------------------------------------ what would end a JVM peer (R254-R260)
+    # ------------------------------------------------------------------ what would end a JVM peer (R-254 to R-260)
 
     def on_response(self, host: SimulatedHost, ticket: Any, answer: AnyRaftResponse) -> None:
         """An answer leaves."""
@@ -105,14 +105,14 @@ class RaftInvariants:
             return
         asker, life, request = ticket
         if isinstance(request, Vote | BeginEpoch | EndEpoch | Fetch | FetchSnapshot | UpdateVoter):
-            assert answer.error in EXPECTED_ERRORS, f"R254, R255: {answer.error.name} to {request}"
+            assert answer.error in EXPECTED_ERRORS, f"R-254, R-255: {answer.error.name} to {request}"
             self._check_named_leader(host, asker, request, answer)
         if isinstance(answer, RaftFetchResponse):
             assert isinstance(request, Fetch)
             self._check_fetch_response((asker, life), request, answer)
         if isinstance(answer, RaftFetchSnapshotResponse) and answer.error == ErrorCode.NONE:
             assert isinstance(request, FetchSnapshot)
-            assert (answer.snapshot, answer.position) == (request.snapshot, request.position), "R260"
+            assert (answer.snapshot, answer.position) == (request.snapshot, request.position), "R-260"
 
     def _check_named_leader(
         self, host: SimulatedHost, asker: int, request: RaftRequest, answer: AnyRaftResponse
@@ -122,17 +122,17 @@ class RaftInvariants:
             return
         machine = host.machine
         assert machine is not None
-        assert leader == host.key.id or machine.can_reach(leader), f"R256: {leader} is named without an address"
-        assert self.leaders.get(answer.epoch, leader) == leader, f"R257: {leader} does not lead {answer.epoch}"
+        assert leader == host.key.id or machine.can_reach(leader), f"R-256: {leader} is named without an address"
+        assert self.leaders.get(answer.epoch, leader) == leader, f"R-257: {leader} does not lead {answer.epoch}"
         as_nobody = isinstance(request, Fetch | FetchSnapshot) and request.replica.id < 0  # no JVM does
         if isinstance(request, Vote | Fetch | FetchSnapshot) and not as_nobody:
-            assert leader != asker, f"R257: {asker} is told that it leads"
+            assert leader != asker, f"R-257: {asker} is told that it leads"
 
     def _check_fetch_response(self, asker: tuple[int, int], request: Fetch, answer: RaftFetchResponse) -> None:
         if answer.high_watermark >= 0:
             epoch, high_watermark = self._promised_offsets.get(asker, (0, -1))
             if answer.epoch >= epoch:
-                assert answer.high_watermark >= high_watermark, "R258: a high watermark that goes back"
+                assert answer.high_watermark >= high_watermark, "R-258: a high watermark that goes back"
                 self._promised_offsets[asker] = (answer.epoch, answer.high_watermark)
         if answer.diverging is not None:
-            assert answer.diverging[1] >= request.high_watermark, "R259: cut below the high watermark"
+            assert answer.diverging[1] >= request.high_watermark, "R-259: cut below the high watermark"

@@ -111,7 +111,8 @@ def test_only_the_last_record_of_a_key_stays_and_offsets_stay_as_they_were() -> 
     assert log.size_bytes < 6000
 
 
-def test_trap_69_a_batch_keeps_its_offsets_sequence_and_epoch_when_records_vanish() -> None:
+@pytest.mark.behaviour("P-69")
+def test_a_batch_keeps_its_offsets_sequence_and_epoch_when_records_vanish() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     append(log, [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")], producer_id=9, producer_epoch=3, base_sequence=0)
@@ -125,7 +126,8 @@ def test_trap_69_a_batch_keeps_its_offsets_sequence_and_epoch_when_records_vanis
     assert [x.offset for x in iterate_records(raw, header)] == [1]
 
 
-def test_trap_70_a_tombstone_is_stamped_first_and_goes_when_its_time_has_come() -> None:
+@pytest.mark.behaviour("P-70")
+def test_a_tombstone_is_stamped_first_and_goes_when_its_time_has_come() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     append(log, [(b"a", b"1"), (b"b", b"1")])
@@ -151,7 +153,8 @@ def test_trap_70_a_tombstone_is_stamped_first_and_goes_when_its_time_has_come() 
     }
 
 
-def test_trap_71_the_last_batch_of_a_producer_stays_though_empty() -> None:
+@pytest.mark.behaviour("P-71")
+def test_the_last_batch_of_a_producer_stays_though_empty() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     append(log, [(b"a", b"1")], producer_id=9, producer_epoch=0, base_sequence=0)
@@ -164,7 +167,8 @@ def test_trap_71_the_last_batch_of_a_producer_stays_though_empty() -> None:
     assert headers == [(1, 0, 9, 1), (2, 1, -1, -1), (3, 1, -1, -1)]
 
 
-def test_trap_72_aborted_records_go_at_once_and_markers_when_nothing_is_left() -> None:
+@pytest.mark.behaviour("P-72")
+def test_aborted_records_go_at_once_and_markers_when_nothing_is_left() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     txn = {"attributes": TRANSACTIONAL_BIT, "producer_epoch": 0}

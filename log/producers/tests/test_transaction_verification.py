@@ -1,4 +1,4 @@
-"""What a leader takes of transactions: facts 144, 145, 147 to 149, as rows.
+"""What a leader takes of transactions: C-144, C-145, C-147 to C-149, as rows.
 
 Sources: ``ProducerAppendInfo.java``, ``VerificationStateEntry.java``, ``UnifiedLog.java`` (apache/kafka 4.3.1).
 """
@@ -91,8 +91,9 @@ MARKERS = [
 ]
 
 
+@pytest.mark.behaviour("C-144")
 @pytest.mark.parametrize("row", MARKERS, ids=lambda row: row.what)
-def test_fact_144_which_markers_a_leader_takes(row: MarkerCase) -> None:
+def test_which_markers_a_leader_takes(row: MarkerCase) -> None:
     log = a_log()
     for raw in row.before:
         append_committed(log, bytearray(raw))
@@ -100,7 +101,8 @@ def test_fact_144_which_markers_a_leader_takes(row: MarkerCase) -> None:
     assert refusal(log, raw, AppendOrigin.COORDINATOR, TxnAppendContext(transaction_version=row.version)) is row.refused
 
 
-def test_fact_144_followers_take_every_marker() -> None:
+@pytest.mark.behaviour("C-144")
+def test_followers_take_every_marker() -> None:
     log = a_log()
     append_committed(log, data(5, 0))
     append_committed(log, ending(5, 7))
@@ -110,7 +112,8 @@ def test_fact_144_followers_take_every_marker() -> None:
     assert log.log_end_offset == 3
 
 
-def test_fact_145_a_marker_without_a_transaction_moves_the_epoch_and_aborts_nothing() -> None:
+@pytest.mark.behaviour("C-145")
+def test_a_marker_without_a_transaction_moves_the_epoch_and_aborts_nothing() -> None:
     log = a_log()
     append_committed(log, data(5, 0, txn=False))
     append_committed(log, ending(6, kind=ControlRecordType.ABORT))
@@ -158,8 +161,9 @@ BATCHES = [
 ]
 
 
+@pytest.mark.behaviour("C-147", "C-149")
 @pytest.mark.parametrize("row", BATCHES, ids=lambda row: row.what)
-def test_facts_147_and_149_which_batches_of_a_transaction_a_leader_takes(row: DataBatchCase) -> None:
+def test_which_batches_of_a_transaction_a_leader_takes(row: DataBatchCase) -> None:
     log = a_log()
     for raw in row.before:
         append_committed(log, bytearray(raw))
@@ -183,7 +187,8 @@ def test_a_batch_sent_again_is_answered_though_its_transaction_has_ended() -> No
     assert log.append_as_leader(data(5, 0), 0, NOW).duplicate
 
 
-def test_fact_145_data_of_no_transaction_is_refused_while_one_is_open() -> None:
+@pytest.mark.behaviour("C-145")
+def test_data_of_no_transaction_is_refused_while_one_is_open() -> None:
     log = a_log()
     append_committed(log, data(5, 0))
     assert refusal(log, data(5, 1, txn=False), AppendOrigin.CLIENT, TxnAppendContext()) is STATE
@@ -199,7 +204,8 @@ def begun(log: PartitionLog, epoch: int = 5, *, bumps: bool = False) -> Verifica
     return guard
 
 
-def test_fact_147_no_guard_is_made_where_the_transaction_is_open_and_none_for_an_older_epoch() -> None:
+@pytest.mark.behaviour("C-147")
+def test_no_guard_is_made_where_the_transaction_is_open_and_none_for_an_older_epoch() -> None:
     log = a_log()
     append_committed(log, data(5, 0))
     assert log.producers.maybe_start_verification(PID, 5, 1, NOW, bumps=True) is None
@@ -211,7 +217,8 @@ def test_fact_147_no_guard_is_made_where_the_transaction_is_open_and_none_for_an
     assert raised.value.code is FENCED
 
 
-def test_fact_148_the_first_batch_takes_the_guard_away() -> None:
+@pytest.mark.behaviour("C-148")
+def test_the_first_batch_takes_the_guard_away() -> None:
     log = a_log()
     guard = begun(log)
     assert begun(log) is guard, "asked twice, it is the same"
@@ -219,7 +226,8 @@ def test_fact_148_the_first_batch_takes_the_guard_away() -> None:
     assert log.producers.verification_states == {}
 
 
-def test_fact_148_an_abort_that_overtakes_the_answer_takes_the_guard_away() -> None:
+@pytest.mark.behaviour("C-148")
+def test_an_abort_that_overtakes_the_answer_takes_the_guard_away() -> None:
     log = a_log()
     guard = begun(log)
     append_committed(log, ending(5, kind=ControlRecordType.ABORT))
@@ -232,7 +240,8 @@ def test_fact_148_an_abort_that_overtakes_the_answer_takes_the_guard_away() -> N
     assert refusal(log, data(5, 0), AppendOrigin.CLIENT, TxnAppendContext(again)) is None
 
 
-def test_fact_148_a_marker_before_the_next_transaction_leaves_the_next_ones_guard() -> None:
+@pytest.mark.behaviour("C-148")
+def test_a_marker_before_the_next_transaction_leaves_the_next_ones_guard() -> None:
     """Each transaction has its epoch: the marker of the one before bears the epoch of the next."""
     log = a_log()
     guard = begun(log, 6, bumps=True)
@@ -240,14 +249,16 @@ def test_fact_148_a_marker_before_the_next_transaction_leaves_the_next_ones_guar
     assert refusal(log, data(6, 0), AppendOrigin.CLIENT, TxnAppendContext(guard)) is None
 
 
-def test_fact_148_a_followers_marker_takes_the_guard_of_an_earlier_lead_away() -> None:
+@pytest.mark.behaviour("C-148")
+def test_a_followers_marker_takes_the_guard_of_an_earlier_lead_away() -> None:
     log = a_log()
     guard = begun(log)
     log.append_as_follower(ending(5), NOW)
     assert refusal(log, data(5, 0), AppendOrigin.CLIENT, TxnAppendContext(guard)) is STATE
 
 
-def test_fact_148_guards_expire_with_producers_and_are_gone_behind_a_cut() -> None:
+@pytest.mark.behaviour("C-148")
+def test_guards_expire_with_producers_and_are_gone_behind_a_cut() -> None:
     log = a_log()
     begun(log)
     list(log.producers.expire_job(NOW + 999, 1000))

@@ -273,6 +273,7 @@ def test_who_hangs_up_under_an_id_it_knows_is_waited_for() -> None:
 # ---------------------------------------------------------------------- the first rebalance
 
 
+@pytest.mark.behaviour("P-86")
 @pytest.mark.parametrize(
     ("delay", "rebalance", "joins_at", "ends_at"),
     [
@@ -284,9 +285,7 @@ def test_who_hangs_up_under_an_id_it_knows_is_waited_for() -> None:
         (3000, 2_000, [1000], 3000),
     ],
 )
-def test_trap_86_how_long_a_first_rebalance_takes(
-    delay: int, rebalance: int, joins_at: list[int], ends_at: int
-) -> None:
+def test_how_long_a_first_rebalance_takes(delay: int, rebalance: int, joins_at: list[int], ends_at: int) -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=delay)
 
     def join(ticket: str) -> None:

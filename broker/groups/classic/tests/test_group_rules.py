@@ -64,7 +64,7 @@ def leave(stage: GroupShardFixture, who: list[lg.MemberIdentity], version: int =
 HEARTBEAT = [
     ("nobody", 1, 0, E.UNKNOWN_MEMBER_ID, "G classicGroupHeartbeat"),
     ("empty", 1, 0, E.UNKNOWN_MEMBER_ID, "C validateMember"),
-    ("preparing", 1, 0, E.REBALANCE_IN_PROGRESS, "G classicGroupHeartbeatToClassicGroup, trap 88"),
+    ("preparing", 1, 0, E.REBALANCE_IN_PROGRESS, "G classicGroupHeartbeatToClassicGroup, P-88"),
     ("completing", 1, 0, E.NONE, "G classicGroupHeartbeatToClassicGroup: as in a stable group"),
     ("stable", 1, 0, E.NONE, "G classicGroupHeartbeatToClassicGroup"),
     ("stable", 1, -1, E.ILLEGAL_GENERATION, "G validateClassicGroupHeartbeat"),
@@ -143,8 +143,8 @@ JOIN = [
     ("empty", "", {"protocol_type": "connect"}, E.MEMBER_ID_REQUIRED, "C supportsProtocols: an empty group takes any"),
     ("stable", "", {"protocol_type": "connect"}, E.INCONSISTENT_GROUP_PROTOCOL, "C supportsProtocols: its own type"),
     ("stable", "stranger", {}, E.UNKNOWN_MEMBER_ID, "C validateMember"),
-    ("stable", "", {}, E.MEMBER_ID_REQUIRED, "trap 85"),
-    ("preparing", "", {}, E.MEMBER_ID_REQUIRED, "trap 85"),
+    ("stable", "", {}, E.MEMBER_ID_REQUIRED, "P-85"),
+    ("preparing", "", {}, E.MEMBER_ID_REQUIRED, "P-85"),
 ]
 
 
@@ -274,7 +274,7 @@ COMMIT = [
     ("empty", "", -1, 9, E.NONE, "C validateOffsetCommit"),
     ("empty", "follower", -1, 9, E.NONE, "C validateOffsetCommit: an empty group asks for no member"),
     ("empty", "follower", 0, 9, E.UNKNOWN_MEMBER_ID, "C validateMember"),
-    ("stable", "", -1, 9, E.UNKNOWN_MEMBER_ID, "C validateOffsetCommit, trap 90"),
+    ("stable", "", -1, 9, E.UNKNOWN_MEMBER_ID, "C validateOffsetCommit, P-90"),
     ("stable", "follower", 2, 9, E.NONE, "C validateOffsetCommit"),
     ("stable", "follower", 1, 9, E.ILLEGAL_GENERATION, "C validateOffsetCommit"),
     ("stable", "follower", -1, 9, E.ILLEGAL_GENERATION, "C validateOffsetCommit: a member without generation"),

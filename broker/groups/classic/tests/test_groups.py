@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
+import pytest
+
 from ottla.broker.coordinator.events import ShardLoaded, TimerExpired, WriteResult
 from ottla.broker.groups.classic.classic_group import ClassicGroupState, GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects, GroupSettings
@@ -138,7 +140,8 @@ def stable(count: int = 2) -> tuple[GroupShardFixture, list[str]]:
     return stage, members
 
 
-def test_trap_85_a_new_member_is_given_its_id_first() -> None:
+@pytest.mark.behaviour("P-85")
+def test_a_new_member_is_given_its_id_first() -> None:
     stage = GroupShardFixture()
     refused = stage.join("a")
     assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -168,7 +171,8 @@ def test_two_members_get_their_shares_and_the_record_holds_them() -> None:
     assert [m.member_id for m in stored.members] == members
 
 
-def test_trap_86_the_first_rebalance_waits_and_is_extended_by_those_who_come() -> None:
+@pytest.mark.behaviour("P-86")
+def test_the_first_rebalance_waits_and_is_extended_by_those_who_come() -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
     first = stage.enter("a")
     stage.wait(2000)
@@ -180,7 +184,8 @@ def test_trap_86_the_first_rebalance_waits_and_is_extended_by_those_who_come() -
     assert stage.answers["b"].generation_id == 1
 
 
-def test_trap_88_a_heartbeat_learns_of_the_rebalance_and_an_old_generation_is_refused() -> None:
+@pytest.mark.behaviour("P-88")
+def test_a_heartbeat_learns_of_the_rebalance_and_an_old_generation_is_refused() -> None:
     stage, members = stable(2)
     assert stage.beat(members[0], 2) == 0
     stage.enter("new")
@@ -213,7 +218,8 @@ def test_a_silent_member_is_dropped_after_its_session_and_the_others_rebalance()
     assert list(stage.group.members) == [members[0]]
 
 
-def test_trap_87_a_member_that_waits_in_join_needs_no_heartbeat() -> None:
+@pytest.mark.behaviour("P-87")
+def test_a_member_that_waits_in_join_needs_no_heartbeat() -> None:
     stage, members = stable(2)
     stage.join("leader-back", members[0])
     stage.wait(9_999)
@@ -272,7 +278,8 @@ def test_a_late_sync_costs_the_membership() -> None:
     assert list(stage.group.members) == [members[0]], "heartbeats do not replace the sync"
 
 
-def test_trap_89_a_static_member_comes_back_without_a_rebalance_and_fences_its_old_self() -> None:
+@pytest.mark.behaviour("P-89")
+def test_a_static_member_comes_back_without_a_rebalance_and_fences_its_old_self() -> None:
     stage = GroupShardFixture()
     first = stage.join("a", instance="i1", version=9)
     stage.sync("s1", first.member_id, 1, {first.member_id: b"mine"})
@@ -308,7 +315,8 @@ def commit(stage: GroupShardFixture, ticket: str, member: str, generation: int, 
     return stage.answers[ticket]
 
 
-def test_trap_90_only_members_commit_while_there_are_members() -> None:
+@pytest.mark.behaviour("P-90")
+def test_only_members_commit_while_there_are_members() -> None:
     stage, members = stable(1)
     generation = stage.group.generation
     assert commit(stage, "c1", members[0], generation, 5) is ErrorCode.NONE

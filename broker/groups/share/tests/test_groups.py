@@ -1,4 +1,4 @@
-"""Share groups rule by rule (items 208 to 212): membership, epochs, which partitions go to whom and when."""
+"""Share groups rule by rule (C-208 to C-212): membership, epochs, which partitions go to whom and when."""
 
 from __future__ import annotations
 

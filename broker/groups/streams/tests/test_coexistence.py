@@ -1,4 +1,4 @@
-"""Streams groups beside everything else (facts 234, 244, 246): positions, other kinds of groups, the log."""
+"""Streams groups beside everything else (C-234, C-244, C-246): positions, other kinds of groups, the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topologies beside the topics there are (fact 240): tasks, internal topics, and what is wrong."""
+"""Topologies beside the topics there are (C-240): tasks, internal topics, and what is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams groups rule by rule (facts 238 to 246): membership, epochs, who does what and when, what members are told."""
+"""Streams groups rule by rule (C-238 to C-246): membership, epochs, who does what and when, what members are told."""
 
 from __future__ import annotations
 

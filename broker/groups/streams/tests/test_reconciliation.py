@@ -1,4 +1,4 @@
-"""How a member of a streams group follows its target (fact 243), row by row."""
+"""How a member of a streams group follows its target (C-243), row by row."""
 
 from __future__ import annotations
 

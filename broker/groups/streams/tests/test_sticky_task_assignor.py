@@ -1,4 +1,4 @@
-"""The sticky assignor of streams groups, and the heap it rests on (facts 205 to 207); beside Kafka's own class it
+"""The sticky assignor of streams groups, and the heap it rests on (C-205 to C-207); beside Kafka's own class it
 stands in compat_tests.
 """
 

@@ -206,7 +206,8 @@ def test_the_active_one_answers_as_its_rules_say() -> None:
     assert (row.error_code, row.error_message) == (ErrorCode.POLICY_VIOLATION, "too many")
 
 
-def test_r276_a_heartbeat_counts_before_it_is_decided() -> None:
+@pytest.mark.behaviour("R-276")
+def test_a_heartbeat_counts_before_it_is_decided() -> None:
     listener = ControllerListenerFixture()
     beat = BrokerHeartbeatRequest(3, 17, 100)
     listener.ask(beat, 2)
@@ -232,7 +233,8 @@ def test_the_quorums_own_requests_go_to_raft_with_the_listener_they_came_in_on(k
     assert run_to_end(contains_error(listener.ask(request, version), ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
-def test_r248_a_controller_says_what_it_speaks_with_features_from_zero() -> None:
+@pytest.mark.behaviour("R-248")
+def test_a_controller_says_what_it_speaks_with_features_from_zero() -> None:
     answer = ControllerListenerFixture().ask(ApiVersionsRequest("ottla", "1"), 4)
     assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {
         key: (route.min_version, route.max_version) for key, route in CONTROLLER_APIS.items()

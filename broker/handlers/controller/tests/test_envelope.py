@@ -39,8 +39,9 @@ def enveloped(request: Any, version: int, **fields: Any) -> EnvelopeRequest:
     return EnvelopeRequest(**{"request_data": inner, "request_principal": BOB, "client_host_address": ADDRESS} | fields)
 
 
+@pytest.mark.behaviour("R-304")
 @pytest.mark.parametrize("version", [2, 4, 5, 7])
-def test_r304_the_inner_answer_travels_with_its_own_header(version: int) -> None:
+def test_the_inner_answer_travels_with_its_own_header(version: int) -> None:
     listener = ControllerListenerFixture()
     listener.quorum.answer = MADE
     answer = listener.ask(enveloped(CREATE, version), 0)
@@ -66,6 +67,7 @@ def quorum_answer(code: ErrorCode) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(topics=[DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
 
 
+@pytest.mark.behaviour("R-305")
 @pytest.mark.parametrize(
     ("request_", "version", "answer", "code"),
     [
@@ -75,7 +77,7 @@ def quorum_answer(code: ErrorCode) -> DescribeQuorumResponse:
         (DescribeQuorumRequest(), 2, quorum_answer(ErrorCode.NONE), ErrorCode.NONE),
     ],
 )
-def test_r305_that_this_is_not_the_controller_is_said_by_the_envelope(
+def test_that_this_is_not_the_controller_is_said_by_the_envelope(
     request_: Any, version: int, answer: Any, code: ErrorCode
 ) -> None:
     listener = ControllerListenerFixture()
@@ -89,6 +91,7 @@ def of_raw(raw: bytes) -> EnvelopeRequest:
     return EnvelopeRequest(raw, BOB, ADDRESS)
 
 
+@pytest.mark.behaviour("R-304")
 @pytest.mark.parametrize(
     ("envelope", "code"),
     [
@@ -120,7 +123,7 @@ def of_raw(raw: bytes) -> EnvelopeRequest:
         "torn",
     ],
 )
-def test_r304_what_is_wrong_with_an_envelope_is_told_by_it(envelope: EnvelopeRequest, code: ErrorCode) -> None:
+def test_what_is_wrong_with_an_envelope_is_told_by_it(envelope: EnvelopeRequest, code: ErrorCode) -> None:
     listener = ControllerListenerFixture()
     assert listener.ask(envelope, 0) == EnvelopeResponse(None, code)
     assert listener.quorum.said == []

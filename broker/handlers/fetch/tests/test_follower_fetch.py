@@ -1,4 +1,4 @@
-"""A follower's Fetch at its leader, rule by rule (R324-R332, R339, R340)."""
+"""A follower's Fetch at its leader, rule by rule (R-324 to R-332, R-339, R-340)."""
 
 from __future__ import annotations
 
@@ -78,15 +78,16 @@ ROWS = [
 ]
 
 
+@pytest.mark.behaviour("R-325", "R-326")
 @pytest.mark.parametrize(("broker", "broker_epoch", "offset", "more", "code", "size"), ROWS)
-def test_r325_r326_what_a_follower_is_answered(
+def test_what_a_follower_is_answered(
     broker: int, broker_epoch: int, offset: int, more: dict[str, Any], code: E, size: int
 ) -> None:
     led = LeaderPartitionFixture()
     answer, _ = send(led, by(broker, offset, broker_epoch, **more))
     (got,) = rows_of(answer)
     assert (got.error_code, len(got.records), got.aborted_transactions) == (code, size, None)
-    assert answer.node_endpoints == [], "R325"
+    assert answer.node_endpoints == [], "R-325"
     moved = led.leading.followers[broker].end_offset if broker in led.leading.followers else -1
     assert moved == (offset if code is E.NONE else -1)
 
@@ -99,7 +100,8 @@ def test_fetch_of_a_follower_is_limited_by_fetch_max_bytes_of_the_broker(limit: 
     assert len(got.records) == size
 
 
-def test_r326_a_follower_with_another_past_is_told_and_not_counted_even_beyond_the_leaders_end() -> None:
+@pytest.mark.behaviour("R-326")
+def test_a_follower_with_another_past_is_told_and_not_counted_even_beyond_the_leaders_end() -> None:
     led = LeaderPartitionFixture(epochs=(2, 2, 3, 3))
     for offset, last_epoch, told in ((7, 2, (2, 6)), (50, 3, (3, 12)), (50, 2, (2, 6))):
         (got,) = rows_of(send(led, by(2, offset, last_epoch=last_epoch))[0])
@@ -111,7 +113,8 @@ def test_r326_a_follower_with_another_past_is_told_and_not_counted_even_beyond_t
     assert rows_of(send(led, by(2, 4, last_epoch=2))[0])[0].error_code == E.OFFSET_OUT_OF_RANGE, "below the log start"
 
 
-def test_r327_each_fetch_counts_when_it_comes_and_its_row_tells_the_high_watermark_before() -> None:
+@pytest.mark.behaviour("R-327")
+def test_each_fetch_counts_when_it_comes_and_its_row_tells_the_high_watermark_before() -> None:
     led = LeaderPartitionFixture()
     waiting: list[int] = []
     for offset, told, then in ((3, 0, 3), (3, 3, 3), (12, 3, 12)):
@@ -123,7 +126,8 @@ def test_r327_each_fetch_counts_when_it_comes_and_its_row_tells_the_high_waterma
     assert (follower.end_offset, follower.log_start_offset, follower.broker_epoch) == (12, 1, -1)
 
 
-def test_r331_who_has_everything_joins_and_only_one_change_is_under_way() -> None:
+@pytest.mark.behaviour("R-331")
+def test_who_has_everything_joins_and_only_one_change_is_under_way() -> None:
     led = LeaderPartitionFixture()
     send(led, by(2, 12))
     led.eligible[3] = False
@@ -144,6 +148,7 @@ def test_r331_who_has_everything_joins_and_only_one_change_is_under_way() -> Non
 LESS, MORE = AlterPartitionResult(0, 3, 1, (1,)), AlterPartitionResult(0, 3, 1, (1, 2))
 
 
+@pytest.mark.behaviour("R-334")
 @pytest.mark.parametrize(
     ("answer", "outcome", "isr", "committed"),
     [
@@ -154,7 +159,7 @@ LESS, MORE = AlterPartitionResult(0, 3, 1, (1,)), AlterPartitionResult(0, 3, 1, 
         ),
     ],
 )
-def test_r334_what_the_controller_says_to_a_change_of_the_isr_may_commit(
+def test_what_the_controller_says_to_a_change_of_the_isr_may_commit(
     answer: AlterPartitionResult, outcome: AlterPartitionOutcome, isr: tuple[int, ...], committed: list[int]
 ) -> None:
     led = LeaderPartitionFixture()
@@ -168,7 +173,8 @@ def test_r334_what_the_controller_says_to_a_change_of_the_isr_may_commit(
     assert led.committed == committed
 
 
-def test_r334_an_answer_that_comes_after_the_image_is_ignored() -> None:
+@pytest.mark.behaviour("R-334")
+def test_an_answer_that_comes_after_the_image_is_ignored() -> None:
     led = LeaderPartitionFixture()
     led.replica.maybe_shrink_isr(NOW_MS + 30_001)
     (asked,) = led.asked
@@ -192,8 +198,9 @@ BEGINS = [
 ]
 
 
+@pytest.mark.behaviour("R-319")
 @pytest.mark.parametrize(("first", "last", "begins", "ends"), BEGINS)
-def test_r319_an_empty_log_begins_with_the_whole_batch_its_end_lies_within(
+def test_an_empty_log_begins_with_the_whole_batch_its_end_lies_within(
     first: int, last: int, begins: int | None, ends: int
 ) -> None:
     stage = HandlerFixture()
@@ -228,7 +235,7 @@ def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> Non
             led.replica.append(make_batch(10), NOW_MS)
             await trio.sleep(0.1)
             assert came == [("follower", 0.1, SIZE)]
-            assert led.leading.followers[2].end_offset == 12, "R327: not counted again when its answer leaves"
+            assert led.leading.followers[2].end_offset == 12, "R-327: not counted again when its answer leaves"
             nursery.start_soon(ask, "follower", by(2, 15, wait=500))
             await trio.sleep(0.1)
             assert came[1:] == [("consumer", 0.2, SIZE)]
@@ -279,7 +286,8 @@ def test_who_begins_to_lead_has_the_fetches_of_its_followers_answered() -> None:
     ground.run(story)
 
 
-def test_r340_any_replica_serves_consumers_up_to_its_own_high_watermark() -> None:
+@pytest.mark.behaviour("R-340")
+def test_any_replica_serves_consumers_up_to_its_own_high_watermark() -> None:
     stage = HandlerFixture()
     replica = stage.hosted.host("t", leader=2, isr=(1, 2), replicas=(1, 2))
     for n in range(2):
@@ -299,8 +307,9 @@ def test_r340_any_replica_serves_consumers_up_to_its_own_high_watermark() -> Non
     assert (len(rows_of(answer)[0].records), took) == (SIZE, 0.2)
 
 
+@pytest.mark.behaviour("R-330")
 @pytest.mark.parametrize(("replica_id", "which", "offset"), [(2, -1, 12), (2, -2, 0), (-1, -1, 0), (-1, -2, 0)])
-def test_r330_a_replica_asks_for_the_log_end(replica_id: int, which: int, offset: int) -> None:
+def test_a_replica_asks_for_the_log_end(replica_id: int, which: int, offset: int) -> None:
     led = LeaderPartitionFixture()
     wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, 3, which)])
     answer: Any = start(

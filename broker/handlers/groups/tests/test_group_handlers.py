@@ -167,7 +167,7 @@ def test_a_hash_is_javas(text: str, value: int) -> None:
 
 
 def test_a_group_belongs_where_the_topic_says_also_at_a_node_that_leads_nothing_of_it() -> None:
-    """Whoever coordinates transactions adds a group's partition to them, and may lead none (fact 130)."""
+    """Whoever coordinates transactions adds a group's partition to them, and may lead none (C-130)."""
     node = GroupCoordinatorNode(led=False, partitions=3, offsets_topic_num_partitions="50")
     assert node.groups.partition_for("hello") == partition_for_key("hello", 3) != partition_for_key("hello", 50)
 

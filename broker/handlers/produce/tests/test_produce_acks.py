@@ -1,4 +1,4 @@
-"""acks=all: what an answer waits for, and what it says (R337). Source: ``DelayedProduce.java`` (4.3.1)."""
+"""acks=all: what an answer waits for, and what it says (R-337). Source: ``DelayedProduce.java`` (4.3.1)."""
 
 from __future__ import annotations
 
@@ -188,11 +188,12 @@ def test_follow_image_with_a_new_epoch_of_the_same_leader_needs_no_fetch_to_comm
     assert waiting(replicated, meanwhile) == (0, 0.2)
 
 
-def test_r337_what_lies_at_too_few_replicas_by_now_says_so(replicated: HandlerFixture) -> None:
+@pytest.mark.behaviour("R-337")
+def test_what_lies_at_too_few_replicas_by_now_says_so(replicated: HandlerFixture) -> None:
     assert waiting(replicated, minimum_rises) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0)
 
 
-# ---------------------------------------------------------------------- DeleteRecords waits for followers too (R338)
+# ---------------------------------------------------------------------- DeleteRecords waits for followers too (R-338)
 
 
 class AcksLogDirectory:
@@ -238,6 +239,7 @@ async def follower_starts_higher(replica: Any) -> None:
         replica.update_follower_fetch_state(2, -1, 6, first, 6, 0)
 
 
+@pytest.mark.behaviour("R-338")
 @pytest.mark.parametrize(
     ("meanwhile", "told"),
     [
@@ -246,7 +248,7 @@ async def follower_starts_higher(replica: Any) -> None:
         pytest.param(leader_resigns, (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, 0.2), id="until somebody else leads"),
     ],
 )
-def test_r338_deleting_waits_for_the_replicas_that_are_alive(
+def test_deleting_waits_for_the_replicas_that_are_alive(
     replicated: HandlerFixture, meanwhile: Any, told: tuple[int, int, float]
 ) -> None:
     assert deleting(replicated, meanwhile) == told

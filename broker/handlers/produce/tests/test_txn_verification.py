@@ -1,4 +1,4 @@
-"""Produce requests with batches of a transaction: facts 146, 150, 152. Source: ``ReplicaManager.scala`` (4.3.1)."""
+"""Produce requests with batches of a transaction: C-146, C-150, C-152. Source: ``ReplicaManager.scala`` (4.3.1)."""
 
 from __future__ import annotations
 
@@ -95,8 +95,9 @@ ROWS = [
 ]
 
 
+@pytest.mark.behaviour("C-146", "C-150")
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_facts_146_and_150_what_a_coordinator_says_and_what_the_producer_hears(row: TransactionalProduceCase) -> None:
+def test_what_a_coordinator_says_and_what_the_producer_hears(row: TransactionalProduceCase) -> None:
     stage, coordinator = a_stage(row.code)
     assert send(stage, request(("t", 0, data())), row.version) == [row.told]
     assert len(coordinator.asked) == row.asked
@@ -104,7 +105,8 @@ def test_facts_146_and_150_what_a_coordinator_says_and_what_the_producer_hears(r
     assert stage.hosted.replicas["t", 0].log.log_end_offset == (row.told is E.NONE)
 
 
-def test_fact_150_from_v12_it_is_asked_again_each_20_ms_until_the_transaction_before_has_ended() -> None:
+@pytest.mark.behaviour("C-150")
+def test_from_v12_it_is_asked_again_each_20_ms_until_the_transaction_before_has_ended() -> None:
     stage, coordinator = a_stage(E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS, E.NONE)
     assert send(stage, request(("t", 0, data())), 12) == [E.NONE]
     first = coordinator.at_ms[0]
@@ -164,7 +166,8 @@ def test_a_lead_that_went_meanwhile_appends_nothing() -> None:
     assert send(stage, request(("t", 0, data())), 11) == [E.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_fact_152_two_producers_in_one_request_are_refused_with_all_of_it() -> None:
+@pytest.mark.behaviour("C-152")
+def test_two_producers_in_one_request_are_refused_with_all_of_it() -> None:
     stage, coordinator = a_stage()
     mapping = E.INVALID_PRODUCER_ID_MAPPING
     assert send(stage, request(("t", 0, data()), ("t", 1, data(pid=8)))) == [mapping, mapping]
@@ -186,8 +189,9 @@ def test_a_request_with_a_transactional_id_and_no_batch_of_a_transaction_asks_no
     assert not coordinator.asked
 
 
+@pytest.mark.behaviour("C-146")
 @pytest.mark.parametrize(("version", "asked"), [(11, 0), (12, 1)])
-def test_fact_146_where_verification_is_off_partitions_are_only_added(version: int, asked: int) -> None:
+def test_where_verification_is_off_partitions_are_only_added(version: int, asked: int) -> None:
     stage, coordinator = a_stage(transaction_partition_verification_enable="false")
     assert send(stage, request(("t", 0, data())), version) == [0]
     assert len(coordinator.asked) == asked

@@ -1,4 +1,4 @@
-"""DescribeProducers: fact 160. Source: ``ReplicaManager.activeProducerState`` (apache/kafka 4.3.1)."""
+"""DescribeProducers: C-160. Source: ``ReplicaManager.activeProducerState`` (apache/kafka 4.3.1)."""
 
 from __future__ import annotations
 

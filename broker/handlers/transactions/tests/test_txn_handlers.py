@@ -75,6 +75,7 @@ def batch(*topics: tuple[str, list[int]], verify: bool, who: tuple[int, int] = A
 # ---------------------------------------------------------------------- InitProducerId
 
 
+@pytest.mark.behaviour("C-121")
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
@@ -86,18 +87,20 @@ def batch(*topics: tuple[str, list[int]], verify: bool, who: tuple[int, int] = A
         (InitProducerIdRequest("x", 900_001), E.INVALID_TRANSACTION_TIMEOUT),
     ],
 )
-def test_fact_121_what_no_coordinator_need_be_asked(request_: InitProducerIdRequest, code: ErrorCode) -> None:
+def test_what_no_coordinator_need_be_asked(request_: InitProducerIdRequest, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode(led=False)
     answer = asked(node, K.INIT_PRODUCER_ID, 5, request_)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
 
-def test_fact_120_a_producer_gets_its_id_and_epoch() -> None:
+@pytest.mark.behaviour("C-120")
+def test_a_producer_gets_its_id_and_epoch() -> None:
     answer = asked(TransactionCoordinatorNode(), K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *A)
 
 
-def test_fact_123_who_needs_no_producer_id_waits_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.behaviour("C-123")
+def test_who_needs_no_producer_id_waits_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.ids.remaining = 0
@@ -117,14 +120,16 @@ def test_fact_123_who_needs_no_producer_id_waits_for_none(monkeypatch: pytest.Mo
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000)).error_code == E.NOT_COORDINATOR
 
 
+@pytest.mark.behaviour("C-121")
 @pytest.mark.parametrize(("version", "code"), [(3, E.INVALID_PRODUCER_EPOCH), (4, E.PRODUCER_FENCED)])
-def test_fact_121_old_producers_do_not_know_that_they_are_fenced(version: int, code: ErrorCode) -> None:
+def test_old_producers_do_not_know_that_they_are_fenced(version: int, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     answer = asked(node, K.INIT_PRODUCER_ID, version, InitProducerIdRequest("x", 1_000, FIRST_ID, 7))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
 
+@pytest.mark.behaviour("C-121")
 @pytest.mark.parametrize(
     ("name", "denied", "code"),
     [
@@ -136,13 +141,14 @@ def test_fact_121_old_producers_do_not_know_that_they_are_fenced(version: int, c
         ),
     ],
 )
-def test_fact_121_who_may_not(name: str | None, denied: Any, code: ErrorCode) -> None:
+def test_who_may_not(name: str | None, denied: Any, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(name, 1_000)).error_code == code
 
 
-def test_fact_121_to_write_any_topic_is_enough_for_an_idempotent_producer() -> None:
+@pytest.mark.behaviour("C-121")
+def test_to_write_any_topic_is_enough_for_an_idempotent_producer() -> None:
     node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer((AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
     node.ids.try_generate = node.ids.next_id  # type: ignore[attr-defined]
@@ -152,7 +158,8 @@ def test_fact_121_to_write_any_topic_is_enough_for_an_idempotent_producer() -> N
 # ---------------------------------------------------------------------- AddPartitionsToTxn
 
 
-def test_fact_126_where_one_cannot_be_added_none_is() -> None:
+@pytest.mark.behaviour("C-126")
+def test_where_one_cannot_be_added_none_is() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     request = adding(("t", [0, 1, 9]), ("gone", [0]), (TOPIC, [0]))
@@ -167,7 +174,8 @@ def test_fact_126_where_one_cannot_be_added_none_is() -> None:
     assert node.seen().partitions == frozenset()
 
 
-def test_fact_127_all_of_them_get_the_one_answer() -> None:
+@pytest.mark.behaviour("C-127")
+def test_all_of_them_get_the_one_answer() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, adding(("t", [0, 2])))
@@ -175,14 +183,16 @@ def test_fact_127_all_of_them_get_the_one_answer() -> None:
     assert (node.seen().partitions, node.seen().client_transaction_version) == ({("t", 0), ("t", 2)}, 0)
 
 
+@pytest.mark.behaviour("C-127")
 @pytest.mark.parametrize(("version", "code"), [(1, E.INVALID_PRODUCER_EPOCH), (2, E.PRODUCER_FENCED)])
-def test_fact_127_old_producers_do_not_know_that_they_are_fenced(version: int, code: ErrorCode) -> None:
+def test_old_producers_get_invalid_producer_epoch_instead_of_producer_fenced(version: int, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, version, adding(("t", [0]), who=(FIRST_ID, 3)))
     assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): code}
 
 
+@pytest.mark.behaviour("C-125")
 @pytest.mark.parametrize(
     ("name", "denied", "code"),
     [
@@ -191,7 +201,7 @@ def test_fact_127_old_producers_do_not_know_that_they_are_fenced(version: int, c
         ("x", [(AclOperation.WRITE, ResourceType.TOPIC)], E.TOPIC_AUTHORIZATION_FAILED),
     ],
 )
-def test_fact_125_what_is_refused_before_the_coordinator_is_asked(name: str, denied: Any, code: ErrorCode) -> None:
+def test_what_is_refused_before_the_coordinator_is_asked(name: str, denied: Any, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
@@ -199,7 +209,8 @@ def test_fact_125_what_is_refused_before_the_coordinator_is_asked(name: str, den
     assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): code}
 
 
-def test_fact_128_brokers_add_for_producers_of_version_2() -> None:
+@pytest.mark.behaviour("C-128")
+def test_brokers_add_for_producers_of_version_2() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 5, AddPartitionsToTxnRequest([batch(("t", [1]), verify=False)]))
@@ -209,7 +220,8 @@ def test_fact_128_brokers_add_for_producers_of_version_2() -> None:
     assert node.seen().client_transaction_version == 2
 
 
-def test_fact_129_brokers_ask_for_each_partition_whether_it_is_enlisted() -> None:
+@pytest.mark.behaviour("C-129")
+def test_brokers_ask_for_each_partition_whether_it_is_enlisted() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 1)
@@ -221,7 +233,8 @@ def test_fact_129_brokers_ask_for_each_partition_whether_it_is_enlisted() -> Non
     ]
 
 
-def test_fact_125_only_brokers_may_ask_so() -> None:
+@pytest.mark.behaviour("C-125")
+def test_only_brokers_may_ask_so() -> None:
     node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER))
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest([batch(("t", [0]), verify=True)]))
@@ -240,7 +253,8 @@ def with_groups(node: TransactionCoordinatorNode) -> TransactionCoordinatorNode:
     return node
 
 
-def test_fact_130_a_groups_partition_is_added() -> None:
+@pytest.mark.behaviour("C-130")
+def test_a_groups_partition_is_added() -> None:
     node = with_groups(TransactionCoordinatorNode())
     node.init()
     answer = asked(node, K.ADD_OFFSETS_TO_TXN, 4, AddOffsetsToTxnRequest("x", *A, "group"))
@@ -248,6 +262,7 @@ def test_fact_130_a_groups_partition_is_added() -> None:
     assert (node.seen().partitions, node.seen().client_transaction_version) == ({("__consumer_offsets", 5)}, 0)
 
 
+@pytest.mark.behaviour("C-130")
 @pytest.mark.parametrize(
     ("version", "name", "who", "denied", "code"),
     [
@@ -260,17 +275,18 @@ def test_fact_130_a_groups_partition_is_added() -> None:
         (4, "x", A, [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
-def test_fact_130_what_is_refused(version: int, name: str, who: tuple[int, int], denied: Any, code: ErrorCode) -> None:
+def test_what_is_refused(version: int, name: str, who: tuple[int, int], denied: Any, code: ErrorCode) -> None:
     node = with_groups(TransactionCoordinatorNode())
     node.init()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
     assert asked(node, K.ADD_OFFSETS_TO_TXN, version, AddOffsetsToTxnRequest(name, *who, "g")).error_code == code
 
 
+@pytest.mark.behaviour("C-131", "C-132", "C-133")
 @pytest.mark.parametrize(
     ("version", "outcome"), [(5, (FIRST_ID, 1)), (4, (-1, -1)), (0, (-1, -1))], ids=["v5", "v4", "v0"]
 )
-def test_facts_131_to_133_what_an_end_is_answered(version: int, outcome: tuple[int, int]) -> None:
+def test_what_an_end_is_answered(version: int, outcome: tuple[int, int]) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 0)
@@ -278,6 +294,7 @@ def test_facts_131_to_133_what_an_end_is_answered(version: int, outcome: tuple[i
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *outcome)
 
 
+@pytest.mark.behaviour("C-131")
 @pytest.mark.parametrize(
     ("version", "name", "epoch", "denied", "code"),
     [
@@ -290,7 +307,7 @@ def test_facts_131_to_133_what_an_end_is_answered(version: int, outcome: tuple[i
         (5, "x", 0, [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
-def test_fact_131_what_end_refuses(version: int, name: str, epoch: int, denied: Any, code: ErrorCode) -> None:
+def test_what_end_refuses(version: int, name: str, epoch: int, denied: Any, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
@@ -301,7 +318,8 @@ def test_fact_131_what_end_refuses(version: int, name: str, epoch: int, denied: 
 # ---------------------------------------------------------------------- describing
 
 
-def test_fact_158_what_is_told_of_an_id() -> None:
+@pytest.mark.behaviour("C-158")
+def test_what_is_told_of_an_id() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 0, 2)
@@ -314,6 +332,7 @@ def test_fact_158_what_is_told_of_an_id() -> None:
     assert empty.error_code == E.INVALID_REQUEST
 
 
+@pytest.mark.behaviour("C-158")
 @pytest.mark.parametrize(
     ("denied", "code", "topics"),
     [
@@ -322,7 +341,7 @@ def test_fact_158_what_is_told_of_an_id() -> None:
         ((AclOperation.WRITE, ResourceType.TOPIC), E.NONE, 1),
     ],
 )
-def test_fact_158_what_somebody_may_not_see(denied: Any, code: ErrorCode, topics: int) -> None:
+def test_what_somebody_may_not_see(denied: Any, code: ErrorCode, topics: int) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 0)
@@ -331,7 +350,8 @@ def test_fact_158_what_somebody_may_not_see(denied: Any, code: ErrorCode, topics
     assert (row.error_code, len(row.topics)) == (code, topics)
 
 
-def test_fact_158_elsewhere_nothing_is_known() -> None:
+@pytest.mark.behaviour("C-158")
+def test_elsewhere_nothing_is_known() -> None:
     node = TransactionCoordinatorNode(led=False)
     (row,) = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x"])).transaction_states
     assert row.error_code == E.NOT_COORDINATOR
@@ -352,6 +372,7 @@ def three() -> TransactionCoordinatorNode:
     return node
 
 
+@pytest.mark.behaviour("C-159")
 @pytest.mark.parametrize(
     ("filters", "found"),
     [
@@ -367,28 +388,32 @@ def three() -> TransactionCoordinatorNode:
         ({"transactional_id_pattern": ""}, ["new", "old", "open"]),
     ],
 )
-def test_fact_159_who_passes_every_filter(filters: dict[str, Any], found: list[str]) -> None:
+def test_who_passes_every_filter(filters: dict[str, Any], found: list[str]) -> None:
     answer = listed(three(), **filters)
     assert sorted(row.transactional_id for row in answer.transaction_states) == found
     assert (answer.error_code, answer.unknown_state_filters) == (0, [])
 
 
-def test_fact_159_states_nobody_knows_match_nothing() -> None:
+@pytest.mark.behaviour("C-159")
+def test_states_nobody_knows_match_nothing() -> None:
     answer = listed(three(), state_filters=["ongoing", "Open", "ongoing"])
     assert (answer.unknown_state_filters, answer.transaction_states) == (["ongoing", "Open"], [])
 
 
-def test_fact_159_a_pattern_that_is_none_is_refused() -> None:
+@pytest.mark.behaviour("C-159")
+def test_a_pattern_that_is_none_is_refused() -> None:
     assert listed(three(), transactional_id_pattern="(").error_code == E.INVALID_REGULAR_EXPRESSION
 
 
-def test_fact_159_what_somebody_may_not_see_is_left_out() -> None:
+@pytest.mark.behaviour("C-159")
+def test_what_somebody_may_not_see_is_left_out() -> None:
     node = three()
     node.stage.services.authorizer = DenyingAuthorizer((AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID))
     assert listed(node).transaction_states == []
 
 
-def test_fact_159_while_something_is_read_that_is_all_that_is_told() -> None:
+@pytest.mark.behaviour("C-159")
+def test_while_something_is_read_that_is_all_that_is_told() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.transactions.on_resignation(node.replica)

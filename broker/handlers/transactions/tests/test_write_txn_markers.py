@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: fact 143. Source: ``KafkaApis.handleWriteTxnMarkersRequest`` (apache/kafka 4.3.1)."""
+"""WriteTxnMarkers: C-143. Source: ``KafkaApis.handleWriteTxnMarkersRequest`` (apache/kafka 4.3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of what is next about a copy in another directory (R342)."""
+"""The table of what is next about a copy in another directory (R-342)."""
 
 from __future__ import annotations
 

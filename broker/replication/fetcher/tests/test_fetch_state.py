@@ -1,4 +1,4 @@
-"""A follower's side of a Fetch, rule by rule (R310-R322): what is asked, in which session, what rows want done."""
+"""A follower's side of a Fetch, rule by rule (R-310 to R-322): what is asked, in which session, what rows want done."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def session(request: FetchRequest | None) -> tuple[int, int]:
 
 
 def test_the_fields_of_a_followers_fetch() -> None:
-    """R313."""
+    """R-313."""
     request = following(A).build_fetch(0)
     assert request is not None
     assert request == FetchRequest(
@@ -91,7 +91,7 @@ def test_partitions_of_a_topic_stand_together_however_they_came() -> None:
 
 
 def test_nothing_to_fetch_asks_nothing_and_looks_again_a_second_later() -> None:
-    """R314."""
+    """R-314."""
     nobody = following()
     assert nobody.build_fetch(0) is None
     assert nobody.next_fetch_ms(50) == 1050
@@ -159,7 +159,7 @@ def open_session(*keys: PartitionKey) -> FollowerFetchState:
 def test_an_error_over_the_whole_answer_begins_a_session_anew(
     code: ErrorCode, next_session: tuple[int, int], wait_ms: int
 ) -> None:
-    """R315: a full request under the old id closes what was open; two errors are worth no delay."""
+    """R-315: a full request under the old id closes what was open; two errors are worth no delay."""
     ours = open_session(A, B)
     assert ours.process_response(answer((A, row()), error=code, session=9), 50) == []
     assert ours.next_fetch_ms(50) == 50 + wait_ms
@@ -235,7 +235,7 @@ ROWS: list[tuple[PartitionData, list[FetchOutcome], float | None]] = [
 
 @pytest.mark.parametrize(("data", "outcomes", "asked_again_ms"), ROWS, ids=lambda x: str(getattr(x, "error_code", "")))
 def test_what_a_row_wants_done(data: PartitionData, outcomes: list[FetchOutcome], asked_again_ms: float | None) -> None:
-    """R316: what is handed out, or fenced, is not asked again by itself; every other error waits."""
+    """R-316: what is handed out, or fenced, is not asked again by itself; every other error waits."""
     ours = following(A)
     ours.build_fetch(0)
     assert ours.process_response(answer((A, data)), 0) == outcomes
@@ -274,7 +274,7 @@ def test_an_incremental_answer_may_tell_of_all_the_session_holds() -> None:
 
 
 def test_a_delayed_partition_leaves_the_session_and_comes_back_as_new() -> None:
-    """R314."""
+    """R-314."""
     ours = open_session(A, B)
     ours.process_response(answer(session=9), 0)
     ours.delay(B, 0)
@@ -286,7 +286,7 @@ def test_a_delayed_partition_leaves_the_session_and_comes_back_as_new() -> None:
 
 
 def test_a_row_about_another_offset_or_epoch_or_partition_is_left_out() -> None:
-    """R315: metadata or a truncation came between."""
+    """R-315: metadata or a truncation came between."""
     for change in ("offset", "epoch", "gone"):
         ours = following(A)
         ours.build_fetch(0)
@@ -301,7 +301,7 @@ def test_a_row_about_another_offset_or_epoch_or_partition_is_left_out() -> None:
 
 
 def test_the_same_epoch_again_leaves_the_fetcher_alone() -> None:
-    """R317."""
+    """R-317."""
     ours = following(A)
     ours.add_partition(A, 5, 0, -1, 0)
     request = ours.build_fetch(0)
@@ -337,7 +337,7 @@ def test_the_same_epoch_again_leaves_the_fetcher_alone() -> None:
 def test_where_a_diverged_log_is_cut(
     leader: tuple[int, int], own: tuple[int, int], log_end: int, cut: OffsetTruncationState
 ) -> None:
-    """R320."""
+    """R-320."""
     assert compute_truncation(*leader, own, log_end) == cut
 
 

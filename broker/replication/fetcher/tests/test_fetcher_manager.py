@@ -1,4 +1,4 @@
-"""Which fetcher follows a partition, and for how long one lives (R310, R317)."""
+"""Which fetcher follows a partition, and for how long one lives (R-310, R-317)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ottla.wire.messages.metadata_records import BrokerEndpoint, RegisterBrokerR
 
 
 # As `Utils.abs(31 * topic.hashCode() + partition) % count` of a JVM has them.
+@pytest.mark.behaviour("R-310")
 @pytest.mark.parametrize(
     ("topic", "partition", "count", "wanted"),
     [
@@ -40,7 +41,7 @@ from ottla.wire.messages.metadata_records import BrokerEndpoint, RegisterBrokerR
         ("polygenelubricants", 49, 4, 3),
     ],
 )
-def test_r310_a_partition_goes_to_the_fetcher_that_javas_hash_of_it_names(
+def test_a_partition_goes_to_the_fetcher_that_javas_hash_of_it_names(
     topic: str, partition: int, count: int, wanted: int
 ) -> None:
     assert fetcher_index(topic, partition, count) == wanted
@@ -153,8 +154,9 @@ def test_they_begin_with_run_whether_known_before_or_after_and_end_with_it() -> 
     run_virtual(story)
 
 
+@pytest.mark.behaviour("R-317")
 @pytest.mark.parametrize(("epoch", "end"), [(-1, 6), (0, 12), (3, 12)])
-def test_r317_a_log_that_knows_no_epoch_of_its_own_is_believed_up_to_its_high_watermark(epoch: int, end: int) -> None:
+def test_a_log_that_knows_no_epoch_of_its_own_is_believed_up_to_its_high_watermark(epoch: int, end: int) -> None:
     node = FollowingNode()
     (replica,) = node.follower("t")
     for _ in range(4):

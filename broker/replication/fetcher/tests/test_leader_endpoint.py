@@ -1,4 +1,4 @@
-"""What brokers speak with each other, by the level of the metadata and the settings (R311-R313)."""
+"""What brokers speak with each other, by the level of the metadata and the settings (R-311 to R-313)."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from ottla.client.node_connection import NodeConnection
 from ottla.wire.messages.fetch import FetchRequest
 
 
+@pytest.mark.behaviour("R-312")
 @pytest.mark.parametrize(
     ("level", "fetch", "list_offsets"),
     [
@@ -43,11 +44,12 @@ from ottla.wire.messages.fetch import FetchRequest
         (30, 18, 11),
     ],
 )
-def test_r312_the_level_of_the_metadata_fixes_the_versions(level: int, fetch: int, list_offsets: int) -> None:
+def test_the_level_of_the_metadata_fixes_the_versions(level: int, fetch: int, list_offsets: int) -> None:
     assert (fetch_version(level), list_offsets_version(level)) == (fetch, list_offsets)
 
 
-def test_r313_each_limit_of_a_fetch_is_a_setting_of_its_own() -> None:
+@pytest.mark.behaviour("R-313")
+def test_each_limit_of_a_fetch_is_a_setting_of_its_own() -> None:
     names = {"wait.max.ms": 11, "min.bytes": 22, "response.max.bytes": 33, "max.bytes": 44, "backoff.ms": 55}
     config = NodeConfig({f"replica.fetch.{name}": str(value) for name, value in names.items()}, "/a", 1)
     assert fetch_limits_of(config) == ReplicaFetchLimits(
@@ -87,7 +89,8 @@ def a_line(connect: Any, address: tuple[str, int] | None = ("h2", 9092)) -> Node
     return connect_to_leader(world, 2, "broker-1-fetcher-0")
 
 
-def test_r311_the_first_request_on_a_connection_is_the_fetch_itself_and_its_answer_is_waited_for_so_long() -> None:
+@pytest.mark.behaviour("R-311")
+def test_the_first_request_on_a_connection_is_the_fetch_itself_and_its_answer_is_waited_for_so_long() -> None:
     silent = SilentStream()
 
     async def connect(host: str, port: int) -> SilentStream:

@@ -1,5 +1,5 @@
 """What a follower does beside taking records: how it cuts answers up, how soon it asks, and what it does when nobody
-answers (R311-R322).
+answers (R-311 to R-322).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def a_batch(size_bytes: int, epoch: int = 3) -> bytes:
 SMALL, BIG = 100, 100_000
 
 
+@pytest.mark.behaviour("R-319")
 @pytest.mark.parametrize(
     ("raw", "sizes"),
     [
@@ -52,7 +53,7 @@ SMALL, BIG = 100, 100_000
         pytest.param(a_batch(61)[:8] + b"\xff\xff\xff\xff" + bytes(80), [92], id="a negative length"),
     ],
 )
-def test_r319_an_answer_is_taken_in_pieces_of_whole_batches_of_no_later_epoch(raw: bytes, sizes: list[int]) -> None:
+def test_an_answer_is_taken_in_pieces_of_whole_batches_of_no_later_epoch(raw: bytes, sizes: list[int]) -> None:
     assert [len(piece) for piece in split_batches(raw, 3)] == sizes
 
 
@@ -171,8 +172,9 @@ class OutOfRangeScenario:
         brokers.cut.clear()
 
 
+@pytest.mark.behaviour("R-322")
 @pytest.mark.parametrize("failure", [OSError("reset"), WireError("nonsense")])
-def test_r322_where_the_leader_does_not_say_where_its_log_lies_everything_asked_of_it_waits(failure: Exception) -> None:
+def test_where_the_leader_does_not_say_where_its_log_lies_everything_asked_of_it_waits(failure: Exception) -> None:
     asked = OutOfRangeScenario([failure, failure])
 
     async def story() -> None:
@@ -188,7 +190,8 @@ def test_r322_where_the_leader_does_not_say_where_its_log_lies_everything_asked_
     assert (2, 1, ApiKey.LIST_OFFSETS, 11) in asked.brokers.requests
 
 
-def test_r322_where_the_leader_refuses_to_say_it_only_that_partition_waits(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.behaviour("R-322")
+def test_where_the_leader_refuses_to_say_it_only_that_partition_waits(caplog: pytest.LogCaptureFixture) -> None:
     asked = OutOfRangeScenario([ProtocolError(E.UNKNOWN_SERVER_ERROR, "no")])
 
     async def story() -> None:

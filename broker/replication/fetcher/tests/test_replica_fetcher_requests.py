@@ -1,4 +1,4 @@
-"""What a follower asks its leader for, and how soon (R310-R316, R341)."""
+"""What a follower asks its leader for, and how soon (R-310 to R-316, R-341)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ottla.wire.messages.fetch import ReplicaState
 # ---------------------------------------------------------------------- what is sent
 
 
+@pytest.mark.behaviour("R-313")
 @pytest.mark.parametrize(
     ("level", "version", "replica_id", "state"),
     [
@@ -24,7 +25,7 @@ from ottla.wire.messages.fetch import ReplicaState
         (30, 18, -1, ReplicaState(1, 70)),
     ],
 )
-def test_r313_who_asks_is_said_where_the_version_has_it(
+def test_who_asks_is_said_where_the_version_has_it(
     level: int, version: int, replica_id: int, state: ReplicaState
 ) -> None:
     leader = ScriptedLeaderFetcher(level=level)
@@ -111,7 +112,8 @@ def test_one_that_is_stopped_asks_for_nothing_more_and_hangs_up() -> None:
     leader.run(story)
 
 
-def test_r341_who_is_behind_is_held_back_while_too_much_came_of_those_who_may_be() -> None:
+@pytest.mark.behaviour("R-341")
+def test_who_is_behind_is_held_back_while_too_much_came_of_those_who_may_be() -> None:
     leader = ScriptedLeaderFetcher(
         [
             partition_data(0, leader_batch(0), high=9),
@@ -201,7 +203,7 @@ def test_with_nobody_to_ask_for_it_looks_again_after_a_second_and_at_once_when_t
 
     async def story() -> None:
         await trio.sleep(5)
-        assert len(leader.sent) == 1, "R316: silent until it has another leader epoch"
+        assert len(leader.sent) == 1, "R-316: silent until it has another leader epoch"
         began = trio.current_time()
         leader.add_partitions(epoch=4)
         await trio.sleep(0.1)
@@ -210,7 +212,8 @@ def test_with_nobody_to_ask_for_it_looks_again_after_a_second_and_at_once_when_t
     leader.run(story)
 
 
-def test_r316_a_refused_row_waits_20_ms_and_twice_as_long_each_time() -> None:
+@pytest.mark.behaviour("R-316")
+def test_a_refused_row_waits_20_ms_and_twice_as_long_each_time() -> None:
     leader = ScriptedLeaderFetcher(*([partition_data(0, error_code=E.UNKNOWN_LEADER_EPOCH)] for _ in range(3)))
     leader.add_partitions()
 
@@ -222,8 +225,9 @@ def test_r316_a_refused_row_waits_20_ms_and_twice_as_long_each_time() -> None:
     leader.run(story)
 
 
+@pytest.mark.behaviour("R-315")
 @pytest.mark.parametrize("failure", [OSError("reset"), WireError("nonsense")])
-def test_r315_without_an_answer_it_hangs_up_waits_and_names_everything_again(failure: Exception) -> None:
+def test_without_an_answer_it_hangs_up_waits_and_names_everything_again(failure: Exception) -> None:
     leader = ScriptedLeaderFetcher([partition_data(0), partition_data(1)], failure, failure)
     leader.add_partitions(0, 1)
 

@@ -1,4 +1,4 @@
-"""What a follower does with each kind of answer (R316-R322, R339)."""
+"""What a follower does with each kind of answer (R-316 to R-322, R-339)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from ottla.wire.messages.fetch import EpochEndOffset
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
 
-def test_r319_records_are_taken_and_the_leaders_offsets_hold_as_far_as_the_log_reaches() -> None:
+@pytest.mark.behaviour("R-319")
+def test_records_are_taken_and_the_leaders_offsets_hold_as_far_as_the_log_reaches() -> None:
     leader = ScriptedLeaderFetcher(
         [partition_data(0, leader_batch(0, 5), high=9, start=2)], [partition_data(0, b"", high=5, start=2)]
     )
@@ -94,6 +95,7 @@ def test_a_partition_that_is_taken_away_between_two_pieces_gets_no_more_of_them(
     leader.run(story)
 
 
+@pytest.mark.behaviour("R-316")
 @pytest.mark.parametrize(
     ("raw", "failed"),
     [
@@ -101,7 +103,7 @@ def test_a_partition_that_is_taken_away_between_two_pieces_gets_no_more_of_them(
         pytest.param(leader_batch(5)[:-1] + b"\xff", False, id="changed bytes: asked for again"),
     ],
 )
-def test_r316_what_the_log_refuses(raw: bytes, failed: bool) -> None:
+def test_what_the_log_refuses(raw: bytes, failed: bool) -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, raw, high=9), partition_data(1)])
     leader.log().append_as_follower(leader_batch(0, 5), 0)
     leader.add_partitions(0, 1)
@@ -136,7 +138,8 @@ def test_a_disk_that_refuses_is_told_and_asked_again_only_where_it_may_pass(code
     leader.run(story)
 
 
-def test_r339_what_must_be_synced_first_is_asked_beyond_once_it_is() -> None:
+@pytest.mark.behaviour("R-339")
+def test_what_must_be_synced_first_is_asked_beyond_once_it_is() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, leader_batch(0), high=0), partition_data(1)], flush_messages=1)
     leader.add_partitions(0, 1)
     in_thread = leader.env.in_thread
@@ -153,7 +156,7 @@ def test_r339_what_must_be_synced_first_is_asked_beyond_once_it_is() -> None:
         await trio.sleep(0.15)
         assert leader.log().recovery_point == 1
         last = leader.sent[-1]
-        assert (last.partitions[0].fetch_offset, last.at_s) == (1, pytest.approx(0.221, abs=0.001)), "R314: it is news"
+        assert (last.partitions[0].fetch_offset, last.at_s) == (1, pytest.approx(0.221, abs=0.001)), "R-314: it is news"
 
     leader.run(story)
 
@@ -185,7 +188,8 @@ def woken(leader: ScriptedLeaderFetcher) -> list[Any]:
     return heard
 
 
-def test_r320_a_log_that_diverges_is_cut_and_who_waits_there_looks_again() -> None:
+@pytest.mark.behaviour("R-320")
+def test_a_log_that_diverges_is_cut_and_who_waits_there_looks_again() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, diverging_epoch=EpochEndOffset(2, 3))])
     leader.log().append_as_follower(leader_batch(0, 3, 2) + leader_batch(3, 4, 3), 0)
     leader.add_partitions()
@@ -218,7 +222,7 @@ def test_what_is_known_of_producers_below_a_cut_is_told_in_steps(monkeypatch: py
     leader.run(story)
 
 
-R322 = [
+CUT_CASES = [
     # ends here, what the leader says of its end and start -> ends, starts here, how often it was asked
     pytest.param(5, [(0, 3)], 3, 0, id="the leader's ends sooner: it is cut"),
     pytest.param(5, [(0, 5), (0, 2)], 5, 0, id="at the same offset, and it begins below: tried again as it is"),
@@ -227,8 +231,9 @@ R322 = [
 ]
 
 
-@pytest.mark.parametrize(("ends", "lies", "end", "start"), R322)
-def test_r322_where_the_leader_has_nothing_at_the_logs_end(
+@pytest.mark.behaviour("R-322")
+@pytest.mark.parametrize(("ends", "lies", "end", "start"), CUT_CASES)
+def test_where_the_leader_has_nothing_at_the_logs_end(
     ends: int, lies: list[tuple[int, int]], end: int, start: int
 ) -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)])
@@ -255,7 +260,8 @@ def test_r322_where_the_leader_has_nothing_at_the_logs_end(
     leader.run(story)
 
 
-def test_r322_a_leader_that_refuses_to_say_is_asked_again_after_a_second() -> None:
+@pytest.mark.behaviour("R-322")
+def test_a_leader_that_refuses_to_say_is_asked_again_after_a_second() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)])
     leader.log().append_as_follower(leader_batch(0, 5), 0)
     leader.list_offsets_responses = [(E.NOT_LEADER_OR_FOLLOWER, 3)]
@@ -270,7 +276,8 @@ def test_r322_a_leader_that_refuses_to_say_is_asked_again_after_a_second() -> No
     leader.run(story)
 
 
-def test_r322_what_is_taken_away_while_the_leader_is_asked_is_left_alone() -> None:
+@pytest.mark.behaviour("R-322")
+def test_what_is_taken_away_while_the_leader_is_asked_is_left_alone() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)])
     leader.log().append_as_follower(leader_batch(0, 5), 0)
     leader.add_partitions()

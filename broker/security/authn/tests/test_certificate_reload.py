@@ -1,4 +1,4 @@
-"""Certificates that are set while the node runs (item 307)."""
+"""Certificates that are set while the node runs (S-307)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delegation tokens at brokers and controllers: who may ask, what is told, and logins by them (items 331 to 335)."""
+"""Delegation tokens at brokers and controllers: who may ask, what is told, and logins by them (S-331 to S-335)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of who has logged in: how long they last, and what a login anew may change (items 316-318)."""
+"""Sessions of who has logged in: how long they last, and what a login anew may change (S-316 to S-318)."""
 
 from __future__ import annotations
 

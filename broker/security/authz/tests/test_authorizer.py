@@ -244,7 +244,7 @@ def test_a_code_nobody_knows_is_kept_as_unknown() -> None:
 
 
 class AclListModel:
-    """The rules as a plain list, and the sentence of item 337 written down."""
+    """The rules as a plain list, and the sentence of S-337 written down."""
 
     def __init__(self) -> None:
         self.rules: dict[int, StandardAcl] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.controller.raft.driver.controller_addresses import ControllerAddresses
 from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft.store.quorum_records import QuorumRecords
@@ -47,7 +49,8 @@ def test_this_node_is_where_its_settings_say() -> None:
     assert addresses.endpoint(1, "CONTROLLER") == ListenerEndpoint("CONTROLLER", "host1", 9093)
 
 
-def test_r223_bootstrap_servers_have_numbers_of_their_own_and_static_voters_their_ids() -> None:
+@pytest.mark.behaviour("R-223")
+def test_bootstrap_servers_have_numbers_of_their_own_and_static_voters_their_ids() -> None:
     two = ControllerAddresses(
         9, QuorumConfig(static_voters=STATIC, bootstrap_servers=(("a", 1), ("b", 2))), lambda: None
     )

@@ -6,6 +6,8 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from ottla.controller.metadata.record_serde import MetadataBatchWriter
 from ottla.controller.raft.driver.raft_driver import RaftDriver
 from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
@@ -32,7 +34,8 @@ def fetches(ready: Any) -> list[int]:
     return [send.request.offset for send in ready.sends if isinstance(send.request, events.Fetch)]
 
 
-def test_r225_nothing_is_fetched_before_what_was_found_is_synced() -> None:
+@pytest.mark.behaviour("R-225")
+def test_nothing_is_fetched_before_what_was_found_is_synced() -> None:
     """A fetch from an offset says that everything below is kept: the leader counts it, and the power may fail."""
     disk = MemoryDisk(random.Random(1), lambda: 0)
     before = disk.session()

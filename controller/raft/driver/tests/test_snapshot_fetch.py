@@ -15,8 +15,9 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 SMALL = {"metadata.log.max.record.bytes.between.snapshots": "1500", "metadata.max.retention.bytes": "3000"}
 
 
+@pytest.mark.behaviour("R-234")
 @virtual
-async def test_r234_who_comes_too_late_for_the_log_takes_the_leaders_snapshot_and_hears_what_differs(
+async def test_who_comes_too_late_for_the_log_takes_the_leaders_snapshot_and_hears_what_differs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read_part = metadata_store.MetadataStore.read_snapshot_chunk

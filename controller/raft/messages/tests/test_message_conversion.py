@@ -46,7 +46,7 @@ def through_bytes(message: Message, version: int) -> Message:
     return compiler.decode_exact(type(message), version, compiler.encode(message, version))
 
 
-# Version 0 of Vote, Begin and End knows no directories and not whom it is for; Fetch learns both later (R211-R222).
+# Version 0 of Vote, Begin and End has no directory ids and no receiver; Fetch has both later (R-211 to R-222).
 ASKED = [
     (VOTE, 2, VOTE),
     (PRE_VOTE, 2, PRE_VOTE),
@@ -75,13 +75,13 @@ def test_a_request_arrives_as_much_as_its_version_can_say(
 
 
 def test_a_pre_vote_cannot_be_said_before_version_2() -> None:
-    """R207: whoever must ask such a peer becomes candidate at once."""
+    """R-207: whoever must ask such a peer becomes candidate at once."""
     with pytest.raises(Exception, match="pre_vote"):
         compiler.encode(message_conversion.to_message(PRE_VOTE, PEER, CLUSTER, 1), 1)
 
 
 def test_a_leader_says_where_it_listens_when_it_begins_and_not_when_it_ends() -> None:
-    """R214, R215."""
+    """R-214, R-215."""
     begin = message_conversion.to_message(BEGIN, PEER, CLUSTER, 1, (HERE,))
     end = message_conversion.to_message(END, PEER, CLUSTER, 1, (HERE,))
     assert isinstance(begin, BeginQuorumEpochRequest)
@@ -91,7 +91,7 @@ def test_a_leader_says_where_it_listens_when_it_begins_and_not_when_it_ends() ->
 
 
 def test_a_raft_fetch_has_no_session_its_own_limit_and_kafkas_fields() -> None:
-    """R222."""
+    """R-222."""
     message = message_conversion.to_message(FETCH, PEER, CLUSTER, 18)
     assert isinstance(message, FetchRequest)
     part = message.topics[0].partitions[0]
@@ -206,7 +206,7 @@ PLAIN = RaftFetchResponse(ErrorCode.NONE, 8, 3, high_watermark=99)
 def test_an_answer_to_a_fetch_keeps_epochs_offsets_and_bytes(
     said: RaftFetchResponse, version: int, where: ListenerEndpoint | None
 ) -> None:
-    """R218, R221: nodes are named from version 17 on."""
+    """R-218, R-221: nodes are named from version 17 on."""
     message = message_conversion.to_fetch_response_message(
         said, log_start=10, leader=HERE, version=version, records=b"batches"
     )

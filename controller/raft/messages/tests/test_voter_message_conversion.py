@@ -82,7 +82,8 @@ def test_another_cluster_is_refused_and_no_cluster_passes(request_: RaftRequest,
     assert not isinstance(message_conversion.from_message(message, CLUSTER), RaftErrorResponse)
 
 
-def test_r247_nobody_waits_longer_than_kafka_asks_for() -> None:
+@pytest.mark.behaviour("R-247")
+def test_nobody_waits_longer_than_kafka_asks_for() -> None:
     message = message_conversion.to_message(ADD, PEER, CLUSTER, 1)
     assert isinstance(message, AddRaftVoterRequest)
     assert message.timeout_ms == 2000
@@ -93,7 +94,8 @@ def test_kraft_version_is_raised_by_no_message() -> None:
         message_conversion.to_message(UpgradeKRaftVersion(1), PEER, CLUSTER, 0)
 
 
-def test_r234_a_snapshot_of_another_log_is_a_row_of_its_own() -> None:
+@pytest.mark.behaviour("R-234")
+def test_a_snapshot_of_another_log_is_a_row_of_its_own() -> None:
     for name, partition in (("orders", 0), (METADATA_TOPIC, 1)):
         message = message_conversion.to_message(SNAPSHOT, PEER, CLUSTER, 1)
         assert isinstance(message, FetchSnapshotRequest)
@@ -145,8 +147,9 @@ def test_an_answer_to_a_wish_brings_error_and_message() -> None:
         assert heard == DecodedRaftResponse(VoterChangeResponse(ErrorCode.DUPLICATE_VOTER, message="there is one"))
 
 
+@pytest.mark.behaviour("R-249")
 @pytest.mark.parametrize(("leader_id", "leader", "where"), [(3, HERE, HERE), (3, None, None), (NO_NODE_ID, HERE, None)])
-def test_r249_an_answer_to_an_update_says_who_leads_and_where(
+def test_an_answer_to_an_update_says_who_leads_and_where(
     leader_id: int, leader: ListenerEndpoint | None, where: ListenerEndpoint | None
 ) -> None:
     said = VoterChangeResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 8, leader_id)
@@ -157,7 +160,8 @@ def test_r249_an_answer_to_an_update_says_who_leads_and_where(
     )
 
 
-def test_r248_what_a_new_voter_speaks() -> None:
+@pytest.mark.behaviour("R-248")
+def test_what_a_new_voter_speaks() -> None:
     ask = message_conversion.to_message(QueryKRaftVersions(PEER, PLACES), PEER, CLUSTER, 4)
     assert isinstance(through_bytes(ask, 4), ApiVersionsRequest)
     features = [SupportedFeatureKey("metadata.version", 7, 30), SupportedFeatureKey("kraft.version", 0, 1)]

@@ -1,4 +1,4 @@
-"""Starts, elections and votes (R203-R212): the machine asked directly, row by row."""
+"""Starts, elections and votes (R-203 to R-212): the machine asked directly, row by row."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ from ottla.controller.raft.tests.raft_fixture import (
 )
 from ottla.wire.errors import ErrorCode
 
-# ------------------------------------------------------------------ start (R204, R205)
+# ------------------------------------------------------------------ start (R-204, R-205)
 
 
+@pytest.mark.behaviour("R-204")
 @pytest.mark.parametrize(
     ("hard", "log_epoch", "state", "epoch", "leader_id"),
     [
@@ -64,7 +65,7 @@ from ottla.wire.errors import ErrorCode
         (HardState(4, 2), 4, RaftFollowerState, 4, 2),
     ],
 )
-def test_r204_a_start_takes_up_what_was_left(
+def test_a_start_takes_up_what_was_left(
     hard: HardState, log_epoch: int, state: type, epoch: int, leader_id: int
 ) -> None:
     raft = new_machine(hard, end=5 if log_epoch else 0, epoch=log_epoch)
@@ -81,7 +82,8 @@ def test_r204_a_start_takes_up_what_was_left(
     }[state]
 
 
-def test_r205_a_lone_voter_leads_without_waiting() -> None:
+@pytest.mark.behaviour("R-205")
+def test_a_lone_voter_leads_without_waiting() -> None:
     for hard, epoch in ((HardState(3, 1), 4), (HardState(3), 4), (HardState(3, -1, FIRST), 3)):
         raft = new_machine(hard, count=1)
         ready = raft.step(0, RaftStarted())
@@ -120,7 +122,8 @@ def test_who_is_no_voter_asks_the_leader_it_knows_again_and_again() -> None:
         assert (send.peer, raft.deadline_ms) == (2, now + 2000)
 
 
-def test_r209_who_leads_is_believed_with_any_error_but_of_who_is_behind() -> None:
+@pytest.mark.behaviour("R-209")
+def test_who_leads_is_believed_with_any_error_but_of_who_is_behind() -> None:
     """``maybeHandleCommonResponse``: the epoch is ours, and no leader of it was known."""
     for error in (ErrorCode.NONE, ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER, FENCED):
         raft = prospective()
@@ -134,7 +137,8 @@ def test_r209_who_leads_is_believed_with_any_error_but_of_who_is_behind() -> Non
     assert raft.leader_id == -1
 
 
-def test_r203_the_election_timer_is_random_and_goes_on_where_it_ran() -> None:
+@pytest.mark.behaviour("R-203")
+def test_the_election_timer_is_random_and_goes_on_where_it_ran() -> None:
     raft = unattached()
     assert raft.deadline_ms == 1500
     raft.step(1499, Tick())
@@ -145,7 +149,8 @@ def test_r203_the_election_timer_is_random_and_goes_on_where_it_ran() -> None:
     assert isinstance(raft.state, ProspectiveState)
 
 
-def test_r59_a_follower_asks_first_and_disturbs_nobody() -> None:
+@pytest.mark.behaviour("P-59")
+def test_a_follower_asks_first_and_disturbs_nobody() -> None:
     raft = follower()
     assert raft.deadline_ms == 2000
     ready = raft.step(2000, Tick())
@@ -158,7 +163,8 @@ def test_r59_a_follower_asks_first_and_disturbs_nobody() -> None:
     ]
 
 
-def test_r206_a_majority_of_pre_votes_makes_a_candidate_of_a_new_epoch() -> None:
+@pytest.mark.behaviour("R-206")
+def test_a_majority_of_pre_votes_makes_a_candidate_of_a_new_epoch() -> None:
     raft = prospective()
     vote = Vote(FIRST, 5, 0, 0, pre_vote=True)
     ready = raft.step(1600, ResponseReceived(2, vote, RaftResponse(ErrorCode.NONE, 5, -1, vote_granted=True)))
@@ -170,7 +176,8 @@ def test_r206_a_majority_of_pre_votes_makes_a_candidate_of_a_new_epoch() -> None
     ]
 
 
-def test_r208_a_lost_pre_vote_goes_back_to_the_old_leader_or_to_nobody() -> None:
+@pytest.mark.behaviour("R-208")
+def test_a_lost_pre_vote_goes_back_to_the_old_leader_or_to_nobody() -> None:
     no = RaftResponse(ErrorCode.NONE, 5, -1)
     vote = Vote(FIRST, 5, 0, 0, pre_vote=True)
     raft = prospective()
@@ -232,7 +239,8 @@ def test_nobody_goes_back_to_a_leader_whose_process_is_gone() -> None:
     assert isinstance(raft.state, RaftFollowerState), "of another one it knows nothing of the kind"
 
 
-def test_r206_a_later_answer_counts_for_a_pre_vote_and_not_for_a_vote() -> None:
+@pytest.mark.behaviour("R-206")
+def test_a_later_answer_counts_for_a_pre_vote_and_not_for_a_vote() -> None:
     yes, no = (RaftResponse(ErrorCode.NONE, 5, -1, vote_granted=g) for g in (True, False))
     raft = prospective(count=5)
     vote = Vote(FIRST, 5, 0, 0, pre_vote=True)
@@ -280,7 +288,8 @@ def test_a_candidate_that_is_beaten_asks_no_more() -> None:
     assert not ready.sends
 
 
-def test_r207_who_cannot_be_asked_for_a_pre_vote_is_asked_for_its_vote() -> None:
+@pytest.mark.behaviour("R-207")
+def test_who_cannot_be_asked_for_a_pre_vote_is_asked_for_its_vote() -> None:
     raft = prospective()
     pre = Vote(FIRST, 5, 0, 0, pre_vote=True)
     assert not raft.step(1600, RequestRejected(2, pre, ErrorCode.UNKNOWN_SERVER_ERROR)).sends

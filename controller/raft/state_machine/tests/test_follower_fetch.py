@@ -1,4 +1,4 @@
-"""What a follower does (R222-R226, R235)."""
+"""What a follower does (R-222 to R-226, R-235)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ottla.controller.raft.tests.raft_fixture import FENCED, FIRST, KEYS, OK, SE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.control_records import VotersRecord, VotersRecordVoter
 
-# ------------------------------------------------------------------ following (R222-R226, R235)
+# ------------------------------------------------------------------ following (R-222 to R-226, R-235)
 
 
 def fetching(**more: Any) -> tuple[RaftStateMachine, Fetch]:
@@ -62,14 +62,16 @@ def pending_fetch(raft: RaftStateMachine) -> Fetch:
     return raft.requests.pending_fetch
 
 
-def test_r222_a_follower_says_where_its_log_ends() -> None:
+@pytest.mark.behaviour("R-222")
+def test_a_follower_says_where_its_log_ends() -> None:
     _, fetch = fetching(end=10, epoch=3)
     assert fetch == Fetch(FIRST, 5, 10, 3, -1, 500)
     _, fetch = fetching()
     assert (fetch.offset, fetch.last_epoch) == (0, 0)
 
 
-def test_r225_what_was_fetched_is_on_the_disk_before_the_next_fetch() -> None:
+@pytest.mark.behaviour("R-225")
+def test_what_was_fetched_is_on_the_disk_before_the_next_fetch() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     ready = fetched(raft, fetch, FetchedRaftBatch(10, 12, 4, "raw"), high_watermark=11)
     assert [(a.first_offset, a.records_count, a.epoch, a.batch, a.verbatim) for a in ready.appends] == [
@@ -83,7 +85,8 @@ def test_r225_what_was_fetched_is_on_the_disk_before_the_next_fetch() -> None:
     assert not raft.step(160, Tick()).sends, "one at a time"
 
 
-def test_r224_what_does_not_fit_is_left_out() -> None:
+@pytest.mark.behaviour("R-224")
+def test_what_does_not_fit_is_left_out() -> None:
     for wrong in (
         FetchedRaftBatch(14, 15, 4, "x"),
         FetchedRaftBatch(12, 13, 4, "x"),
@@ -96,7 +99,8 @@ def test_r224_what_does_not_fit_is_left_out() -> None:
         assert raft.log_summary.end_offset == 13
 
 
-def test_r226_a_followers_high_watermark_never_passes_its_log() -> None:
+@pytest.mark.behaviour("R-226")
+def test_a_followers_high_watermark_never_passes_its_log() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     assert fetched(raft, fetch, high_watermark=50).committed == 10
     assert pending_fetch(raft) == Fetch(FIRST, 5, 10, 3, 10, 500)
@@ -104,6 +108,7 @@ def test_r226_a_followers_high_watermark_never_passes_its_log() -> None:
     assert raft.high_watermark == 10
 
 
+@pytest.mark.behaviour("R-224")
 @pytest.mark.parametrize(
     ("diverging", "end"),
     [
@@ -115,7 +120,7 @@ def test_r226_a_followers_high_watermark_never_passes_its_log() -> None:
         ((2, 4), 0),  # our log has nothing of that epoch or of an older one
     ],
 )
-def test_r224_a_log_that_parts_is_cut(diverging: tuple[int, int], end: int) -> None:
+def test_a_log_that_parts_is_cut(diverging: tuple[int, int], end: int) -> None:
     raft = RaftStateMachine(
         FIRST, VoterSetHistory([FIRST, SECOND, THIRD]), HardState(5), LogSummary(20, [(3, 0), (4, 10)]), lambda: 0.5
     )
@@ -128,7 +133,8 @@ def test_r224_a_log_that_parts_is_cut(diverging: tuple[int, int], end: int) -> N
     assert [s.request.offset for s in ready.sends if isinstance(s.request, Fetch)] == [end]
 
 
-def test_r224_a_log_without_the_leaders_epoch_keeps_what_is_older_until_that_is_held_against_the_leaders() -> None:
+@pytest.mark.behaviour("R-224")
+def test_a_log_without_the_leaders_epoch_keeps_what_is_older_until_that_is_held_against_the_leaders() -> None:
     # Records 22 to 24 are one batch of epoch 2: no log ends within it (found by simulator seed 3019).
     raft = RaftStateMachine(
         FIRST, VoterSetHistory([FIRST, SECOND, THIRD]), HardState(5), LogSummary(26, [(2, 0), (4, 25)]), lambda: 0.5
@@ -141,7 +147,8 @@ def test_r224_a_log_without_the_leaders_epoch_keeps_what_is_older_until_that_is_
     assert fetched(raft, pending_fetch(raft), offset=-1, diverging=(2, 22)).truncate == 22
 
 
-def test_r225_what_was_cut_is_not_on_the_disk_any_more() -> None:
+@pytest.mark.behaviour("R-225")
+def test_what_was_cut_is_not_on_the_disk_any_more() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     fetched(raft, fetch, offset=-1, diverging=(3, 7))
     assert (raft.flushed_offset, pending_fetch(raft).offset) == (7, 7)
@@ -150,7 +157,8 @@ def test_r225_what_was_cut_is_not_on_the_disk_any_more() -> None:
     assert [s.request.offset for s in raft.step(200, LogFlushed(9)).sends if isinstance(s.request, Fetch)] == [9]
 
 
-def test_r201_the_newest_voters_in_the_log_count_and_go_with_it() -> None:
+@pytest.mark.behaviour("R-201")
+def test_the_newest_voters_in_the_log_count_and_go_with_it() -> None:
     four = VotersRecord(0, [VotersRecordVoter(n, bytes([n] * 16)) for n in (1, 2, 3, 4)])
     raft, fetch = fetching(end=10, epoch=3)
     before = raft.voters.current
@@ -169,7 +177,8 @@ def test_r201_the_newest_voters_in_the_log_count_and_go_with_it() -> None:
     assert history.current == (FIRST,)
 
 
-def test_r235_the_voters_of_a_snapshot_count() -> None:
+@pytest.mark.behaviour("R-235")
+def test_the_voters_of_a_snapshot_count() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     fetched(raft, fetch, offset=-1, snapshot=(90, 4))
     two = VotersRecord(0, [VotersRecordVoter(n, bytes([n] * 16)) for n in (1, 2)])
@@ -177,7 +186,8 @@ def test_r235_the_voters_of_a_snapshot_count() -> None:
     assert raft.voters.current == (FIRST, SECOND)
 
 
-def test_r224_what_is_committed_is_never_cut() -> None:
+@pytest.mark.behaviour("R-224")
+def test_what_is_committed_is_never_cut() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     fetched(raft, fetch, high_watermark=10)
     ready = fetched(raft, pending_fetch(raft), offset=-1, diverging=(3, 7))
@@ -239,7 +249,8 @@ def test_a_snapshot_that_was_asked_for_in_a_state_that_is_over_is_not_taken() ->
     assert raft.step(300, SnapshotLoaded(90, 4)).truncate_to_snapshot == (90, 4)
 
 
-def test_r235_a_snapshot_takes_the_place_of_the_log() -> None:
+@pytest.mark.behaviour("R-235")
+def test_a_snapshot_takes_the_place_of_the_log() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     ready = fetched(raft, fetch, offset=-1, snapshot=(90, 4))
     assert ready.load_snapshot == (90, 4)
@@ -267,7 +278,8 @@ def test_a_fetch_that_failed_is_asked_again_shortly() -> None:
         assert len(raft.step(120, Tick()).sends) == 1
 
 
-def test_r209_an_answer_that_names_another_leader_is_followed() -> None:
+@pytest.mark.behaviour("R-209")
+def test_an_answer_that_names_another_leader_is_followed() -> None:
     for error in (FENCED, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         raft, fetch = fetching()
         raft.step(100, ResponseReceived(2, fetch, RaftFetchResponse(error, 8, 3)))

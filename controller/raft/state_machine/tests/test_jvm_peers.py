@@ -1,4 +1,4 @@
-"""What ends a raft node of Apache Kafka's is never said to one (R254-R260): a test a row.
+"""What ends a raft node of Apache Kafka's is never said to one (R-254 to R-260): a test a row.
 
 The same is looked at with every answer in the simulation (``raft_invariants.py``).
 """
@@ -49,6 +49,7 @@ NEW = ReplicaKey(3, bytes([9] * 16))
 """Node 3 with an empty disk."""
 
 
+@pytest.mark.behaviour("R-254")
 @pytest.mark.parametrize(
     "request_",
     [
@@ -69,7 +70,7 @@ NEW = ReplicaKey(3, bytes([9] * 16))
         FetchSnapshot(NEW, 6, (8, 3), 0, 1000),
     ],
 )
-def test_r254_what_a_jvm_node_says_is_never_an_invalid_request(request_: Any) -> None:
+def test_what_a_jvm_node_says_is_never_an_invalid_request(request_: Any) -> None:
     for make in (leader_with_log, follower, resigned):
         raft = make()
         replies = raft.step(1700, RequestReceived("t", request_)).replies + raft.step(9000, Tick()).replies
@@ -78,14 +79,16 @@ def test_r254_what_a_jvm_node_says_is_never_an_invalid_request(request_: Any) ->
             assert reply.response.error not in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INCONSISTENT_CLUSTER_ID)
 
 
-def test_r256_a_leader_that_left_the_voters_is_still_one_that_can_be_reached() -> None:
+@pytest.mark.behaviour("R-256")
+def test_a_leader_that_left_the_voters_is_still_one_that_can_be_reached() -> None:
     raft = follower()
     raft.voters = VoterSetHistory([FIRST, THIRD])
     assert raft.leader_id == 2
     assert raft.can_reach(2)
 
 
-def test_r257_nobody_is_told_that_it_leads_itself() -> None:
+@pytest.mark.behaviour("R-257")
+def test_nobody_is_told_that_it_leads_itself() -> None:
     """Who forgot it, with its disk, would end."""
     for request in (Vote(NEW._replace(id=2), 5, 0, 0, pre_vote=True), Fetch(NEW._replace(id=2), 4, 0, 0, -1, 500)):
         raft = follower()
@@ -96,11 +99,13 @@ def test_r257_nobody_is_told_that_it_leads_itself() -> None:
     assert (said.error, said.leader_id) == (ErrorCode.FENCED_LEADER_EPOCH, 2)
 
 
-def test_r257_who_does_not_lead_any_more_names_nobody() -> None:
+@pytest.mark.behaviour("R-257")
+def test_who_does_not_lead_any_more_names_nobody() -> None:
     assert response_to(resigned(), Fetch(SECOND, 6, 0, 0, -1, 500)).leader_id == NO_NODE_ID
 
 
-def test_r258_a_new_leader_tells_no_high_watermark_before_it_commits_in_its_own_epoch() -> None:
+@pytest.mark.behaviour("R-258")
+def test_a_new_leader_tells_no_high_watermark_before_it_commits_in_its_own_epoch() -> None:
     """What it tells then is above all that was told before: every record that was committed is in its log."""
     raft = leader_of_voters(1, 2, 3, commits=False)
     raft.raise_high_watermark(1)
@@ -110,7 +115,8 @@ def test_r258_a_new_leader_tells_no_high_watermark_before_it_commits_in_its_own_
     assert told == [raft.log_summary.end_offset]
 
 
-def test_r259_a_log_that_parts_is_cut_above_what_is_committed() -> None:
+@pytest.mark.behaviour("R-259")
+def test_a_log_that_parts_is_cut_above_what_is_committed() -> None:
     """What is committed is in the leader's log under the same epochs, so the end it names lies above."""
     chain = LogSummary(20, [(1, 0), (3, 10), (5, 15)])
     raft = RaftStateMachine(FIRST, VoterSetHistory([FIRST]), HardState(5), chain, lambda: 0.5)
@@ -122,7 +128,8 @@ def test_r259_a_log_that_parts_is_cut_above_what_is_committed() -> None:
     assert said.diverging[1] >= committed
 
 
-def test_r260_a_part_of_a_snapshot_is_the_one_that_was_asked_for() -> None:
+@pytest.mark.behaviour("R-260")
+def test_a_part_of_a_snapshot_is_the_one_that_was_asked_for() -> None:
     said = response_to(leader_with_log(), FetchSnapshot(SECOND, 6, (8, 3), 100, 1000, size_bytes=300))
     assert (said.error, said.snapshot, said.position, said.size_bytes) == (OK, (8, 3), 100, 300)
 
@@ -130,14 +137,14 @@ def test_r260_a_part_of_a_snapshot_is_the_one_that_was_asked_for() -> None:
 @pytest.mark.parametrize(
     ("row", "asker", "request_", "said"),
     [
-        ("R254", 2, Vote(SECOND, 5, 0, 0), {"error": ErrorCode.INVALID_REQUEST}),
-        ("R255", 2, Vote(SECOND, 5, 0, 0), {"error": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),
-        ("R256", 2, Vote(SECOND, 5, 0, 0), {"leader_id": 5}),
-        ("R257", 2, Vote(SECOND, 5, 0, 0), {"leader_id": 2}),
-        ("R257", 2, Vote(SECOND, 5, 0, 0), {"leader_id": 3}),
-        ("R258", 2, Fetch(SECOND, 5, 9, 1), {"high_watermark": 6}),
-        ("R259", 2, Fetch(SECOND, 5, 9, 1, 8), {"diverging": (1, 7)}),
-        ("R260", 2, FetchSnapshot(SECOND, 5, (8, 3), 0), {"snapshot": (9, 3)}),
+        ("R-254", 2, Vote(SECOND, 5, 0, 0), {"error": ErrorCode.INVALID_REQUEST}),
+        ("R-255", 2, Vote(SECOND, 5, 0, 0), {"error": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),
+        ("R-256", 2, Vote(SECOND, 5, 0, 0), {"leader_id": 5}),
+        ("R-257", 2, Vote(SECOND, 5, 0, 0), {"leader_id": 2}),
+        ("R-257", 2, Vote(SECOND, 5, 0, 0), {"leader_id": 3}),
+        ("R-258", 2, Fetch(SECOND, 5, 9, 1), {"high_watermark": 6}),
+        ("R-259", 2, Fetch(SECOND, 5, 9, 1, 8), {"diverging": (1, 7)}),
+        ("R-260", 2, FetchSnapshot(SECOND, 5, (8, 3), 0), {"snapshot": (9, 3)}),
     ],
 )
 def test_the_simulation_would_see_it(row: str, asker: int, request_: Any, said: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Epochs of others, and what a leader does (R209-R221, R227, R228, R243)."""
+"""Epochs of others, and what a leader does (R-209 to R-221, R-227, R-228, R-243)."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ from ottla.controller.raft.tests.raft_fixture import (
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.control_records import KRaftVersionRecord
 
-# ------------------------------------------------------------------ epochs of others (R209, R214, R215)
+# ------------------------------------------------------------------ epochs of others (R-209, R-214, R-215)
 
 
+@pytest.mark.behaviour("R-214")
 @pytest.mark.parametrize(
     ("request_", "error", "epoch", "leader_id"),
     [
@@ -66,7 +67,7 @@ from ottla.wire.messages.control_records import KRaftVersionRecord
         (EndEpoch(-1, 6), INVALID, 5, -1),
     ],
 )
-def test_r214_a_leader_that_makes_itself_known_is_followed(
+def test_a_leader_that_makes_itself_known_is_followed(
     request_: Any, error: ErrorCode, epoch: int, leader_id: int
 ) -> None:
     raft = unattached()
@@ -84,6 +85,7 @@ def test_two_leaders_of_one_epoch_are_never_believed() -> None:
     assert (raft.leader_id, raft.hard_state.leader_id) == (-1, 2)
 
 
+@pytest.mark.behaviour("R-215")
 @pytest.mark.parametrize(
     ("places", "wait"),
     [
@@ -96,11 +98,12 @@ def test_two_leaders_of_one_epoch_are_never_believed() -> None:
         ([False, False, False, True], 500),
     ],
 )
-def test_r215_successors_wait_by_their_place(places: list[bool], wait: float) -> None:
+def test_successors_wait_by_their_place(places: list[bool], wait: float) -> None:
     assert successor_wait_ms(places, 1000) == wait
 
 
-def test_r215_only_who_follows_the_leader_that_goes_hurries() -> None:
+@pytest.mark.behaviour("R-215")
+def test_only_who_follows_the_leader_that_goes_hurries() -> None:
     for raft in (unattached(), prospective(), candidate(), leader_with_log()):
         state, deadline = raft.state, raft.state.deadline_ms
         response_to(raft, EndEpoch(THIRD.id if raft.epoch == 5 else 2, raft.epoch - 1, (FIRST,)), 10)
@@ -114,7 +117,8 @@ def test_r215_only_who_follows_the_leader_that_goes_hurries() -> None:
     assert raft.is_leader
 
 
-def test_r215_the_first_successor_tries_at_once() -> None:
+@pytest.mark.behaviour("R-215")
+def test_the_first_successor_tries_at_once() -> None:
     for successors, deadline in (((FIRST, THIRD), 10), ((THIRD, FIRST), 510), ((THIRD,), 1010), ((), 10)):
         raft = follower()
         response_to(raft, EndEpoch(2, 5, successors), 10)
@@ -136,9 +140,10 @@ def test_a_resigned_leader_tells_all_who_has_most_first_and_then_tries_again() -
     assert ready.hard_state == HardState(7)
 
 
-# ------------------------------------------------------------------ leading (R217-R221, R227, R228)
+# ------------------------------------------------------------------ leading (R-217 to R-221, R-227, R-228)
 
 
+@pytest.mark.behaviour("R-217")
 @pytest.mark.parametrize(
     ("fetch", "error"),
     [
@@ -152,11 +157,12 @@ def test_a_resigned_leader_tells_all_who_has_most_first_and_then_tries_again() -
         (Fetch(SECOND, 7, 10, 3), ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_r217_a_fetch_is_checked_in_order(fetch: Fetch, error: ErrorCode) -> None:
+def test_a_fetch_is_checked_in_order(fetch: Fetch, error: ErrorCode) -> None:
     assert response_to(leader_with_log(), fetch).error == error
 
 
-def test_r217_only_the_leader_serves() -> None:
+@pytest.mark.behaviour("R-217")
+def test_only_the_leader_serves() -> None:
     said = response_to(follower(), Fetch(THIRD, 5, 0, 0))
     assert (said.error, said.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
 
@@ -164,6 +170,7 @@ def test_r217_only_the_leader_serves() -> None:
 CHAIN = [(2, 0), (4, 10), (7, 20)]
 
 
+@pytest.mark.behaviour("R-218")
 @pytest.mark.parametrize(
     ("start", "snapshots", "offset", "epoch", "expected"),
     [
@@ -190,7 +197,7 @@ CHAIN = [(2, 0), (4, 10), (7, 20)]
         (0, [(0, 0)], 0, 0, "valid"),  # (0, 0) is never served
     ],
 )
-def test_r218_where_a_log_parts_from_ours(
+def test_where_a_log_parts_from_ours(
     start: int, snapshots: list[tuple[int, int]], offset: int, epoch: int, expected: Any
 ) -> None:
     epochs = [(e, max(o, start)) for e, o in CHAIN if e >= 4 or start == 0]
@@ -198,7 +205,8 @@ def test_r218_where_a_log_parts_from_ours(
     assert (found[0] if expected == "valid" else found) == expected
 
 
-def test_r227_committed_is_what_a_majority_has_of_this_epoch() -> None:
+@pytest.mark.behaviour("R-227")
+def test_committed_is_what_a_majority_has_of_this_epoch() -> None:
     raft = leader_with_log()
     assert raft.high_watermark == -1
     raft.step(1600, RequestReceived("a", Fetch(SECOND, 6, 10, 3)))
@@ -215,7 +223,8 @@ def test_r227_committed_is_what_a_majority_has_of_this_epoch() -> None:
     assert raft.high_watermark == 15, "it never goes back"
 
 
-def test_r219_who_is_no_voter_does_not_count() -> None:
+@pytest.mark.behaviour("R-219")
+def test_who_is_no_voter_does_not_count() -> None:
     raft = leader_with_log()
     for key in (KEYS[5], ReplicaKey(2, bytes([9] * 16)), ReplicaKey(2), ReplicaKey(-1)):
         raft.step(1600, RequestReceived("a", Fetch(key, 6, 11, 6)))
@@ -224,7 +233,8 @@ def test_r219_who_is_no_voter_does_not_count() -> None:
     assert raft.high_watermark == 11
 
 
-def test_r201_an_entry_without_directory_means_any() -> None:
+@pytest.mark.behaviour("R-201")
+def test_an_entry_without_directory_means_any() -> None:
     """kraft.version 0: the voters are known by their ids alone."""
     raft = leader_with_log()
     raft.voters = VoterSetHistory(map(ReplicaKey, (1, 2, 3)))
@@ -242,7 +252,8 @@ def test_who_uses_the_leaders_id_gets_nothing() -> None:
     assert raft.high_watermark == 11, "what this node has itself still counts"
 
 
-def test_r220_a_fetch_waits_for_records_or_for_the_high_watermark_or_its_time() -> None:
+@pytest.mark.behaviour("R-220")
+def test_a_fetch_waits_for_records_or_for_the_high_watermark_or_its_time() -> None:
     raft = leader_with_log()
     raft.step(1600, RequestReceived("x", Fetch(SECOND, 6, 11, 6)))
     waiting = Fetch(SECOND, 6, 11, 6, high_watermark=11, max_wait_ms=500)
@@ -263,6 +274,7 @@ def test_r220_a_fetch_waits_for_records_or_for_the_high_watermark_or_its_time() 
     assert (reply.pending_request, reply.response.error) == ("c", ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
+@pytest.mark.behaviour("R-220")
 @pytest.mark.parametrize(
     "fetch",
     [
@@ -272,7 +284,7 @@ def test_r220_a_fetch_waits_for_records_or_for_the_high_watermark_or_its_time() 
         Fetch(SECOND, 6, 12, 6, 11, 500),  # diverging
     ],
 )
-def test_r220_what_is_answered_at_once(fetch: Fetch) -> None:
+def test_what_is_answered_at_once(fetch: Fetch) -> None:
     raft = leader_with_log()
     raft.step(1600, RequestReceived("x", Fetch(THIRD, 6, 11, 6)))
     assert raft.high_watermark == 11
@@ -291,7 +303,8 @@ def test_a_fetch_that_waits_is_answered_once_when_its_leader_goes() -> None:
         assert not raft.step(now, Tick()).replies
 
 
-def test_r228_a_leader_nobody_listens_to_resigns() -> None:
+@pytest.mark.behaviour("R-228")
+def test_a_leader_nobody_listens_to_resigns() -> None:
     raft = leader_with_log(count=5)
     deadline = raft.state.deadline_ms
     assert deadline == 1502 + 3000
@@ -321,7 +334,8 @@ def test_a_leader_makes_itself_known_until_it_is_fetched_from() -> None:
     assert [s.peer for s in raft.step(3520, Tick()).sends] == [3]
 
 
-def test_r243_the_first_leader_writes_the_quorum_down_and_no_other() -> None:
+@pytest.mark.behaviour("R-243")
+def test_the_first_leader_writes_the_quorum_down_and_no_other() -> None:
     raft = RaftStateMachine(
         FIRST,
         VoterSetHistory([FIRST]),

@@ -1,4 +1,4 @@
-"""How a node finds its leader (R209, R223), and that it follows only whom it can reach (R256)."""
+"""How a node finds its leader (R-209, R-223), and that it follows only whom it can reach (R-256)."""
 
 from __future__ import annotations
 
@@ -66,15 +66,17 @@ def fetch_response(
     return raft.step(now_ms, ResponseReceived(raft.requests.fetch_peer, in_flight(raft), said))
 
 
+@pytest.mark.behaviour("R-223")
 @pytest.mark.parametrize(("chance", "peer"), [(0.0, -2), (0.49, -2), (0.5, -3), (0.99, -3)])
-def test_r223_who_knows_no_leader_asks_any_bootstrap_server(chance: float, peer: int) -> None:
+def test_who_knows_no_leader_asks_any_bootstrap_server(chance: float, peer: int) -> None:
     raft, ready = seeking(chances=[0.1, chance])
     assert requested_peers(ready) == [peer]
     assert in_flight(raft) == Fetch(OBSERVER, 5, 0, 0, -1, 500)
     assert not raft.step(10, Tick()).sends, "one at a time"
 
 
-def test_r223_a_voter_asks_too_while_its_timer_runs() -> None:
+@pytest.mark.behaviour("R-223")
+def test_a_voter_asks_too_while_its_timer_runs() -> None:
     raft, ready = seeking(FIRST, (1, 2, 3), chances=[0.5] * 9)
     assert raft.bootstrap == (2, 3), "nobody asks itself"
     assert requested_peers(ready) == [3]
@@ -83,6 +85,7 @@ def test_r223_a_voter_asks_too_while_its_timer_runs() -> None:
     assert {type(s.request) for s in ready.sends} == {Vote}
 
 
+@pytest.mark.behaviour("R-223")
 @pytest.mark.parametrize(
     ("error", "epoch", "leader_id"),
     [
@@ -93,7 +96,7 @@ def test_r223_a_voter_asks_too_while_its_timer_runs() -> None:
         (ErrorCode.BROKER_NOT_AVAILABLE, 5, -1),
     ],
 )
-def test_r223_who_knows_no_more_rests_and_another_is_asked(error: ErrorCode, epoch: int, leader_id: int) -> None:
+def test_who_knows_no_more_rests_and_another_is_asked(error: ErrorCode, epoch: int, leader_id: int) -> None:
     raft, _ = seeking(chances=[0.0] * 9)
     assert requested_peers(fetch_response(raft, 100, error, epoch, leader_id)) == [-3]
     assert isinstance(raft.state, UnattachedState)
@@ -102,11 +105,12 @@ def test_r223_who_knows_no_more_rests_and_another_is_asked(error: ErrorCode, epo
     assert requested_peers(raft.step(120, Tick())) == [-2]
 
 
+@pytest.mark.behaviour("R-209")
 @pytest.mark.parametrize(
     ("error", "epoch"),
     [(FENCED, 8), (ErrorCode.NOT_LEADER_OR_FOLLOWER, 5), (ErrorCode.NOT_LEADER_OR_FOLLOWER, 8), (FENCED, 5)],
 )
-def test_r209_the_leader_that_is_named_is_asked_at_once(error: ErrorCode, epoch: int) -> None:
+def test_the_leader_that_is_named_is_asked_at_once(error: ErrorCode, epoch: int) -> None:
     raft, _ = seeking()
     ready = fetch_response(raft, 100, error, epoch, 2)
     assert (raft.epoch, raft.leader_id) == (epoch, 2)
@@ -114,7 +118,8 @@ def test_r209_the_leader_that_is_named_is_asked_at_once(error: ErrorCode, epoch:
     assert [(s.peer, s.request) for s in ready.sends] == [(2, Fetch(OBSERVER, epoch, 0, 0, -1, 500))]
 
 
-def test_r209_what_the_leader_sends_to_who_did_not_know_it_counts() -> None:
+@pytest.mark.behaviour("R-209")
+def test_what_the_leader_sends_to_who_did_not_know_it_counts() -> None:
     raft, _ = seeking()
     said = RaftFetchResponse(OK, 5, 2, offset=0, high_watermark=1)
     ready = raft.step(100, ResponseReceived(-3, in_flight(raft), said, (FetchedRaftBatch(0, 1, 5, "raw"),)))
@@ -124,7 +129,8 @@ def test_r209_what_the_leader_sends_to_who_did_not_know_it_counts() -> None:
     assert requested_peers(raft.step(110, LogFlushed(2))) == [2]
 
 
-def test_r223_while_the_leader_does_not_answer_others_are_asked_for_another() -> None:
+@pytest.mark.behaviour("R-223")
+def test_while_the_leader_does_not_answer_others_are_asked_for_another() -> None:
     raft, ready = seeking(hard=HardState(5, 2), chances=[0.0] * 9)
     assert requested_peers(ready) == [2]
     assert requested_peers(raft.step(100, RequestFailed(2, in_flight(raft)))) == [-2]
@@ -136,12 +142,14 @@ def test_r223_while_the_leader_does_not_answer_others_are_asked_for_another() ->
     assert raft.epoch == 6
 
 
-def test_r223_static_voters_are_asked_but_the_one_that_fails() -> None:
+@pytest.mark.behaviour("R-223")
+def test_static_voters_are_asked_but_the_one_that_fails() -> None:
     raft, _ = seeking(FIRST, (1, 2, 3), hard=HardState(5, 2))
     assert requested_peers(raft.step(100, RequestFailed(2, in_flight(raft)))) == [3]
 
 
-def test_r223_a_server_that_never_answers_is_given_up() -> None:
+@pytest.mark.behaviour("R-223")
+def test_a_server_that_never_answers_is_given_up() -> None:
     raft, _ = seeking(chances=[0.0] * 9)
     late = in_flight(raft)
     assert raft.deadline_ms == 2000
@@ -159,7 +167,8 @@ def test_an_observer_has_no_election_timer() -> None:
     assert raft.deadline_ms < NO_DEADLINE_MS, "it goes on asking"
 
 
-def test_r204_a_removed_leader_that_starts_again_says_that_it_is_none_any_more() -> None:
+@pytest.mark.behaviour("R-204")
+def test_a_removed_leader_that_starts_again_says_that_it_is_none_any_more() -> None:
     raft, ready = seeking(hard=HardState(5, OBSERVER.id))
     assert isinstance(raft.state, ResignedState)
     assert [(s.peer, s.request) for s in ready.sends] == [(i, EndEpoch(5, 5)) for i in (1, 2, 3)]
@@ -167,7 +176,7 @@ def test_r204_a_removed_leader_that_starts_again_says_that_it_is_none_any_more()
     assert (raft.state, raft.epoch) == (UnattachedState(NO_DEADLINE_MS), 6)
 
 
-# ------------------------------------------------------------------ a leader without an address (R256)
+# ------------------------------------------------------------------ a leader without an address (R-256)
 
 
 def naming(raft: RaftStateMachine, epoch: int, how: str) -> None:
@@ -180,9 +189,10 @@ def naming(raft: RaftStateMachine, epoch: int, how: str) -> None:
             raft.step(100, ResponseReceived(2, Vote(OBSERVER, 5, 0, 0), RaftResponse(OK, epoch, 4)))
 
 
+@pytest.mark.behaviour("R-256")
 @pytest.mark.parametrize("how", ["begins", "fetch", "vote"])
 @pytest.mark.parametrize("epoch", [5, 6])
-def test_r256_nobody_follows_a_leader_it_cannot_reach(epoch: int, how: str) -> None:
+def test_nobody_follows_a_leader_it_cannot_reach(epoch: int, how: str) -> None:
     raft, _ = seeking()
     naming(raft, epoch, how)
     assert isinstance(raft.state, UnattachedState)
@@ -195,7 +205,8 @@ def test_r256_nobody_follows_a_leader_it_cannot_reach(epoch: int, how: str) -> N
     assert (raft.epoch, raft.leader_id, raft.requests.fetch_peer) == (epoch, 4, 4)
 
 
-def test_r256_the_address_may_come_later() -> None:
+@pytest.mark.behaviour("R-256")
+def test_the_address_may_come_later() -> None:
     raft, _ = seeking()
     naming(raft, 6, "begins")
     raft.reachable_replicas.add(4)
@@ -203,13 +214,15 @@ def test_r256_the_address_may_come_later() -> None:
     assert (raft.epoch, raft.leader_id) == (6, 4)
 
 
-def test_r204_a_leader_outside_the_voters_is_looked_for_after_a_start() -> None:
+@pytest.mark.behaviour("R-204")
+def test_a_leader_outside_the_voters_is_looked_for_after_a_start() -> None:
     raft, ready = seeking(hard=HardState(5, 4))
     assert isinstance(raft.state, UnattachedState)
     assert requested_peers(ready) == [-3]
 
 
-def test_r208_a_lost_pre_vote_goes_back_to_a_leader_outside_the_voters() -> None:
+@pytest.mark.behaviour("R-208")
+def test_a_lost_pre_vote_goes_back_to_a_leader_outside_the_voters() -> None:
     raft, _ = seeking(FIRST)
     raft.reachable_replicas.add(4)
     naming(raft, 6, "begins")

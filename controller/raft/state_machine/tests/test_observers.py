@@ -1,4 +1,4 @@
-"""Who fetches and is no voter (R219, R251): a leader remembers it for a while, and never too many."""
+"""Who fetches and is no voter (R-219, R-251): a leader remembers it for a while, and never too many."""
 
 from __future__ import annotations
 

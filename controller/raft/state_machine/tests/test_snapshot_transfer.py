@@ -1,4 +1,4 @@
-"""How a snapshot goes from a leader to a follower (R228, R234-R236)."""
+"""How a snapshot goes from a leader to a follower (R-228, R-234 to R-236)."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def following() -> RaftStateMachine:
     return raft
 
 
+@pytest.mark.behaviour("R-234")
 @pytest.mark.parametrize(
     ("make", "ask", "error"),
     [
@@ -40,14 +41,18 @@ def following() -> RaftStateMachine:
         (leader_with_log, ASK._replace(epoch=7, size_bytes=-1), ErrorCode.UNKNOWN_LEADER_EPOCH),
         (following, ASK._replace(epoch=7, size_bytes=-1), ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (leader_with_log, ASK._replace(size_bytes=-1, position=-1), ErrorCode.SNAPSHOT_NOT_FOUND),
-        (leader_with_log, ASK._replace(snapshot=(0, 0)), ErrorCode.SNAPSHOT_NOT_FOUND),  # (0, 0) is never served (R236)
+        (
+            leader_with_log,
+            ASK._replace(snapshot=(0, 0)),
+            ErrorCode.SNAPSHOT_NOT_FOUND,
+        ),  # (0, 0) is never served (R-236)
         (leader_with_log, ASK._replace(position=-1), ErrorCode.POSITION_OUT_OF_RANGE),
         (leader_with_log, ASK._replace(position=300), ErrorCode.POSITION_OUT_OF_RANGE),
         (leader_with_log, ASK._replace(position=299), OK),
         (leader_with_log, ASK._replace(position=0), OK),
     ],
 )
-def test_r234_a_leader_checks_in_order(make: type, ask: FetchSnapshot, error: ErrorCode) -> None:
+def test_a_leader_checks_in_order(make: type, ask: FetchSnapshot, error: ErrorCode) -> None:
     raft = make()
     (reply,) = raft.step(1700, RequestReceived("t", ask)).replies
     assert reply.pending_request == "t"
@@ -55,7 +60,8 @@ def test_r234_a_leader_checks_in_order(make: type, ask: FetchSnapshot, error: Er
     assert reply.response == RaftFetchSnapshotResponse(error, raft.epoch, raft.leader_id, *where)
 
 
-def test_r228_a_voter_that_fetches_a_snapshot_lives() -> None:
+@pytest.mark.behaviour("R-228")
+def test_a_voter_that_fetches_a_snapshot_lives() -> None:
     raft = leader_with_log()
     before = raft.state.deadline_ms
     for ask in (
@@ -81,7 +87,8 @@ def loading() -> tuple[RaftStateMachine, FetchSnapshot]:
 PART = RaftFetchSnapshotResponse(OK, 5, 2, (90, 4), 300, 0)
 
 
-def test_r235_each_part_shows_that_the_leader_lives() -> None:
+@pytest.mark.behaviour("R-235")
+def test_each_part_shows_that_the_leader_lives() -> None:
     raft, ask = loading()
     for now, position in ((1000, 0), (2500, 100)):
         at = ask._replace(position=position)
@@ -92,6 +99,7 @@ def test_r235_each_part_shows_that_the_leader_lives() -> None:
     assert raft.log_summary.end_offset == 90
 
 
+@pytest.mark.behaviour("R-235")
 @pytest.mark.parametrize(
     "said",
     [
@@ -101,7 +109,7 @@ def test_r235_each_part_shows_that_the_leader_lives() -> None:
         PART._replace(position=100),
     ],
 )
-def test_r235_what_the_leader_does_not_have_is_forgotten_and_the_log_asked_for(said: RaftFetchSnapshotResponse) -> None:
+def test_what_the_leader_does_not_have_is_forgotten_and_the_log_asked_for(said: RaftFetchSnapshotResponse) -> None:
     raft, ask = loading()
     (send,) = raft.step(1000, ResponseReceived(2, ask, said)).sends
     assert isinstance(send.request, Fetch)
@@ -109,15 +117,17 @@ def test_r235_what_the_leader_does_not_have_is_forgotten_and_the_log_asked_for(s
     assert raft.step(1100, SnapshotLoaded(90, 4)).truncate_to_snapshot is None
 
 
+@pytest.mark.behaviour("R-209")
 @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE])
-def test_r209_another_error_changes_nothing_and_the_shell_asks_again(error: ErrorCode) -> None:
+def test_another_error_changes_nothing_and_the_shell_asks_again(error: ErrorCode) -> None:
     raft, ask = loading()
     assert not raft.step(1000, ResponseReceived(2, ask, RaftFetchSnapshotResponse(error, 5, 2))).sends
     assert not raft.step(1000, RequestFailed(2, ask)).sends
     assert (raft.requests.loading_snapshot, raft.state.deadline_ms) == ((90, 4), 2100)
 
 
-def test_r209_an_answer_that_names_another_leader_ends_the_loading() -> None:
+@pytest.mark.behaviour("R-209")
+def test_an_answer_that_names_another_leader_ends_the_loading() -> None:
     for said in (
         RaftFetchSnapshotResponse(FENCED, 8, 3),
         RaftFetchSnapshotResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 8, 3),

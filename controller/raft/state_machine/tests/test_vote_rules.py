@@ -1,4 +1,4 @@
-"""Who gets a vote, and who is refused one (R202, R211, R212)."""
+"""Who gets a vote, and who is refused one (R-202, R-211, R-212)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ from ottla.controller.raft.tests.raft_fixture import (
 )
 from ottla.wire.errors import ErrorCode
 
-# ------------------------------------------------------------------ votes (R211, R212)
+# ------------------------------------------------------------------ votes (R-211, R-212)
 
 
+@pytest.mark.behaviour("R-211")
 @pytest.mark.parametrize(
     ("vote", "error"),
     [
@@ -57,7 +58,7 @@ from ottla.wire.errors import ErrorCode
         (Vote(SECOND, 6, 5, 9, voter=FIRST), OK),
     ],
 )
-def test_r211_a_vote_is_checked_in_order(vote: Vote, error: ErrorCode) -> None:
+def test_a_vote_is_checked_in_order(vote: Vote, error: ErrorCode) -> None:
     raft = unattached()
     said = response_to(raft, vote)
     assert said.error == error
@@ -65,7 +66,8 @@ def test_r211_a_vote_is_checked_in_order(vote: Vote, error: ErrorCode) -> None:
     assert said.epoch == raft.epoch
 
 
-def test_r202_a_vote_is_on_the_disk_before_it_is_said_and_given_once() -> None:
+@pytest.mark.behaviour("R-202")
+def test_a_vote_is_on_the_disk_before_it_is_said_and_given_once() -> None:
     raft = unattached()
     ready = raft.step(100, RequestReceived("t", Vote(SECOND, 6, 0, 0)))
     assert ready.hard_state == HardState(6, -1, SECOND)
@@ -92,6 +94,7 @@ def in_state(name: str) -> RaftStateMachine:
     return resigned() if name == "resigned" else makers[name](end=10, epoch=3)
 
 
+@pytest.mark.behaviour("R-212")
 @pytest.mark.parametrize(
     ("state", "real", "pre"),
     [
@@ -104,7 +107,7 @@ def in_state(name: str) -> RaftStateMachine:
         ("prospective", True, True),
     ],
 )
-def test_r212_who_votes_for_whom(state: str, real: bool, pre: bool) -> None:
+def test_who_votes_for_whom(state: str, real: bool, pre: bool) -> None:
     for asked, expected in ((False, real), (True, pre)):
         raft = in_state(state)
         last, end = raft.log_summary.last_epoch, raft.log_summary.end_offset
@@ -125,7 +128,8 @@ def test_r212_who_votes_for_whom(state: str, real: bool, pre: bool) -> None:
                 assert raft.hard_state.voted_key != THIRD, "a pre-vote is no vote"
 
 
-def test_r212_nobody_votes_while_it_knows_of_a_leader() -> None:
+@pytest.mark.behaviour("R-212")
+def test_nobody_votes_while_it_knows_of_a_leader() -> None:
     raft = follower()
     raft.step(2000, Tick())
     assert isinstance(raft.state, ProspectiveState)

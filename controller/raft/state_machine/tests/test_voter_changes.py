@@ -1,4 +1,4 @@
-"""Changes of the voters (R242-R249): the leader asked directly, row by row."""
+"""Changes of the voters (R-242 to R-249): the leader asked directly, row by row."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def adding(raft: RaftStateMachine, request: AddVoter = ADD) -> QueryKRaftVersion
     return ask
 
 
-# ------------------------------------------------------------------ the checks in their order (above R246)
+# ------------------------------------------------------------------ the checks in their order (above R-246)
 
 
 def pending() -> RaftStateMachine:
@@ -94,6 +94,7 @@ def following() -> RaftStateMachine:
     return raft
 
 
+@pytest.mark.behaviour("R-246")
 @pytest.mark.parametrize(
     ("make", "request_", "expected"),
     [
@@ -123,7 +124,7 @@ def following() -> RaftStateMachine:
         (lambda: leader_of_voters(1, 2, 3), RemoveVoter(SECOND), None),
     ],
 )
-def test_r246_a_wish_is_checked_in_order(make: Any, request_: Any, expected: ErrorCode | None) -> None:
+def test_a_wish_is_checked_in_order(make: Any, request_: Any, expected: ErrorCode | None) -> None:
     raft = make()
     before = raft.voters.current
     assert error(raft, request_) == expected
@@ -141,10 +142,11 @@ def test_a_refusal_names_the_replica_and_all_voters() -> None:
         assert said(leader_of_voters(1, 2).step(2000, RequestReceived("t", request)))[0].message == message
 
 
-# ------------------------------------------------------------------ adding (R247, R248)
+# ------------------------------------------------------------------ adding (R-247, R-248)
 
 
-def test_r248_the_new_voter_is_asked_what_it_speaks_and_then_added() -> None:
+@pytest.mark.behaviour("R-248")
+def test_the_new_voter_is_asked_what_it_speaks_and_then_added() -> None:
     raft = leader_of_voters(1, 2, 3)
     ask = adding(raft)
     assert ask == QueryKRaftVersions(FOUR, PLACES)
@@ -153,7 +155,7 @@ def test_r248_the_new_voter_is_asked_what_it_speaks_and_then_added() -> None:
     (append,) = ready.appends
     assert append.controls == (voters_record(1, 2, 3, 4),)
     assert (raft.voters.offset, raft.voters.record) == (end, voters_record(1, 2, 3, 4))
-    assert raft.voters.is_voter(FOUR), "it counts from now on (R242)"
+    assert raft.voters.is_voter(FOUR), "it counts from now on (R-242)"
     assert not said(ready)
     raft.step(2020, LogFlushed(end + 1))
     assert not said(replica_fetches(raft, 2, 2030)), "two of four are no majority"
@@ -170,7 +172,8 @@ def test_a_new_voter_that_does_not_fetch_hears_who_leads() -> None:
     assert OutboundRequest(4, BeginEpoch(1, 1, FOUR)) in raft.step(3010, Tick()).sends
 
 
-def test_r247_who_does_not_want_to_wait_is_answered_at_the_append() -> None:
+@pytest.mark.behaviour("R-247")
+def test_who_does_not_want_to_wait_is_answered_at_the_append() -> None:
     raft = leader_of_voters(1, 2, 3)
     ask = adding(raft, ADD._replace(ack_when_committed=False))
     ready = raft.step(2010, ResponseReceived(4, ask, SPEAKS))
@@ -181,6 +184,7 @@ def test_r247_who_does_not_want_to_wait_is_answered_at_the_append() -> None:
     assert not said(replica_fetches(raft, 3, 2030)), "not twice"
 
 
+@pytest.mark.behaviour("R-248")
 @pytest.mark.parametrize(
     ("versions", "expected"),
     [
@@ -191,7 +195,7 @@ def test_r247_who_does_not_want_to_wait_is_answered_at_the_append() -> None:
         (KRaftVersionsResponse(OK, 1, 1), None),
     ],
 )
-def test_r248_what_the_new_voter_speaks_must_fit(versions: KRaftVersionsResponse, expected: ErrorCode | None) -> None:
+def test_what_the_new_voter_speaks_must_fit(versions: KRaftVersionsResponse, expected: ErrorCode | None) -> None:
     raft = leader_of_voters(1, 2, 3)
     ready = raft.step(2010, ResponseReceived(4, adding(raft), versions))
     assert [a.error for a in said(ready)] == ([] if expected is None else [expected])
@@ -200,14 +204,16 @@ def test_r248_what_the_new_voter_speaks_must_fit(versions: KRaftVersionsResponse
         assert error(raft, RemoveVoter(SECOND), 2020) is None, "the way is free again"
 
 
-def test_r248_who_cannot_be_asked_is_not_added() -> None:
+@pytest.mark.behaviour("R-248")
+def test_who_cannot_be_asked_is_not_added() -> None:
     raft = leader_of_voters(1, 2, 3)
     ready = raft.step(2010, RequestFailed(4, adding(raft)))
     assert [a.error for a in said(ready)] == [ErrorCode.REQUEST_TIMED_OUT]
     assert not raft.voters.is_voter(FOUR)
 
 
-def test_r248_who_has_not_all_or_is_long_gone_is_not_added() -> None:
+@pytest.mark.behaviour("R-248")
+def test_who_has_not_all_or_is_long_gone_is_not_added() -> None:
     hour = 3_600_000
     for fetches, fits in (
         ([], False),
@@ -230,7 +236,8 @@ def test_r248_who_has_not_all_or_is_long_gone_is_not_added() -> None:
     assert not raft.voters.is_voter(FOUR), "another directory's log is not its own"
 
 
-def test_r247_a_change_that_takes_too_long_is_answered_and_may_still_be_committed() -> None:
+@pytest.mark.behaviour("R-247")
+def test_a_change_that_takes_too_long_is_answered_and_may_still_be_committed() -> None:
     raft = leader_of_voters(1, 2, 3)
     ask = adding(raft)
     assert not said(raft.step(3999, Tick()))
@@ -244,7 +251,8 @@ def test_r247_a_change_that_takes_too_long_is_answered_and_may_still_be_committe
     assert raft.voters.is_voter(FOUR)
 
 
-def test_r247_a_change_ends_with_its_leader() -> None:
+@pytest.mark.behaviour("R-247")
+def test_a_change_ends_with_its_leader() -> None:
     for ends in (Resign(), RequestReceived("b", BeginEpoch(2, 2))):
         raft = leader_of_voters(1, 2, 3)
         ask = adding(raft)
@@ -253,7 +261,8 @@ def test_r247_a_change_ends_with_its_leader() -> None:
         assert not raft.voters.is_voter(FOUR)
 
 
-def test_r242_a_lone_leader_needs_the_new_voter_from_the_append_on() -> None:
+@pytest.mark.behaviour("R-242")
+def test_a_lone_leader_needs_the_new_voter_from_the_append_on() -> None:
     raft = leader_of_voters(1)
     assert raft.state.deadline_ms == NO_DEADLINE_MS
     raft.step(2010, ResponseReceived(4, adding(raft), SPEAKS))
@@ -263,10 +272,11 @@ def test_r242_a_lone_leader_needs_the_new_voter_from_the_append_on() -> None:
     assert said(replica_fetches(raft, 4, 2030)) == [VoterChangeResponse(OK, 1, 1)]
 
 
-# ------------------------------------------------------------------ removing (R242)
+# ------------------------------------------------------------------ removing (R-242)
 
 
-def test_r242_a_removed_voter_does_not_count_any_more() -> None:
+@pytest.mark.behaviour("R-242")
+def test_a_removed_voter_does_not_count_any_more() -> None:
     raft = leader_of_voters(1, 2, 3)
     end = raft.log_summary.end_offset
     ready = raft.step(2000, RequestReceived("t", RemoveVoter(THIRD)))
@@ -280,7 +290,8 @@ def test_r242_a_removed_voter_does_not_count_any_more() -> None:
     assert said(raft.step(2050, LogFlushed(end + 2))) == [VoterChangeResponse(OK, 1, 1)]
 
 
-def test_r242_removing_a_slow_voter_commits_what_the_others_have() -> None:
+@pytest.mark.behaviour("R-242")
+def test_removing_a_slow_voter_commits_what_the_others_have() -> None:
     raft = leader_of_voters(1, 2, 3, commits=False)
     replica_fetches(raft, 2, 1520)
     assert raft.high_watermark == raft.log_summary.end_offset
@@ -290,7 +301,8 @@ def test_r242_removing_a_slow_voter_commits_what_the_others_have() -> None:
     assert said(raft.step(2010, LogFlushed(raft.log_summary.end_offset))) == [VoterChangeResponse(OK, 1, 1)]
 
 
-def test_r242_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
+@pytest.mark.behaviour("R-242")
+def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
     raft = leader_of_voters(1, 2, 3)
     end = raft.log_summary.end_offset
     raft.step(2000, RequestReceived("t", RemoveVoter(FIRST)))
@@ -306,7 +318,8 @@ def test_r242_a_leader_that_removes_itself_leads_until_that_is_committed() -> No
     assert (raft.state, raft.epoch) == (UnattachedState(NO_DEADLINE_MS), 2)
 
 
-def test_r228_a_leader_that_removed_itself_is_no_part_of_the_majority_that_listens() -> None:
+@pytest.mark.behaviour("R-228")
+def test_a_leader_that_removed_itself_is_no_part_of_the_majority_that_listens() -> None:
     raft = leader_of_voters(1, 2, 3)
     raft.step(2000, RequestReceived("t", RemoveVoter(FIRST)))
     deadline = raft.state.deadline_ms

@@ -1,4 +1,4 @@
-"""What a follower tells its leader of itself (R249, R250), and the voter sets in the log (R201)."""
+"""What a follower tells its leader of itself (R-249, R-250), and the voter sets in the log (R-201)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def next_request(raft: RaftStateMachine, now_ms: float) -> Any:
 OWN = UpdateVoter(FIRST, 5, tuple(voter_entry(1).endpoints), 0, 1)
 
 
-def test_r249_a_voter_whose_entry_differs_tells_the_leader_each_fetch_timeout() -> None:
+@pytest.mark.behaviour("R-249")
+def test_a_voter_whose_entry_differs_tells_the_leader_each_fetch_timeout() -> None:
     raft = follows(voter_entry(1), VotersRecord(0, [voter_entry(1, 1), voter_entry(2)]))
     assert isinstance(next_request(raft, 1999), Fetch)
     own = next_request(raft, 2000)
@@ -87,6 +88,7 @@ def test_r249_a_voter_whose_entry_differs_tells_the_leader_each_fetch_timeout() 
     assert next_request(raft, 4000) == OWN, "it differs still"
 
 
+@pytest.mark.behaviour("R-249")
 @pytest.mark.parametrize(
     ("mine", "voters"),
     [
@@ -96,13 +98,14 @@ def test_r249_a_voter_whose_entry_differs_tells_the_leader_each_fetch_timeout() 
         (voter_entry(1), VotersRecord(0, [VotersRecordVoter(1, bytes([9] * 16)), voter_entry(2)])),
     ],
 )
-def test_r249_who_has_nothing_new_to_say_goes_on_fetching(mine: Any, voters: Any) -> None:
+def test_who_has_nothing_new_to_say_goes_on_fetching(mine: Any, voters: Any) -> None:
     raft = follows(mine, voters)
     assert isinstance(next_request(raft, 1000), Fetch)
     assert isinstance(next_request(raft, 2000), Fetch)
 
 
-def test_r249_at_kraft_version_0_each_leader_is_told_once() -> None:
+@pytest.mark.behaviour("R-249")
+def test_at_kraft_version_0_each_leader_is_told_once() -> None:
     for how in ("answered", "unsupported", "refused"):
         raft = follows(voter_entry(1), None)
         next_request(raft, 1000)
@@ -124,8 +127,9 @@ def test_r249_at_kraft_version_0_each_leader_is_told_once() -> None:
         assert send.request == OWN._replace(epoch=6), "a new leader"
 
 
+@pytest.mark.behaviour("R-249")
 @pytest.mark.parametrize("how", ["timed out", "unreachable", "no answer"])
-def test_r249_an_update_that_failed_is_said_again_in_its_turn(how: str) -> None:
+def test_an_update_that_failed_is_said_again_in_its_turn(how: str) -> None:
     raft = follows(voter_entry(1), None)
     next_request(raft, 1000)
     own = next_request(raft, 2000)
@@ -146,7 +150,8 @@ def test_r249_an_update_that_failed_is_said_again_in_its_turn(how: str) -> None:
         assert next_request(raft, 4000) == OWN
 
 
-def test_r249_an_update_answered_by_another_epoch_is_followed() -> None:
+@pytest.mark.behaviour("R-249")
+def test_an_update_answered_by_another_epoch_is_followed() -> None:
     raft = follows(voter_entry(1), None)
     next_request(raft, 1000)
     own = next_request(raft, 2000)
@@ -155,7 +160,8 @@ def test_r249_an_update_answered_by_another_epoch_is_followed() -> None:
     assert isinstance(send.request, Fetch)
 
 
-def test_r250_who_may_joins_by_itself() -> None:
+@pytest.mark.behaviour("R-250")
+def test_who_may_joins_by_itself() -> None:
     others = voters_record(2, 3)
     raft = follows(voter_entry(1), others, joins=True)
     next_request(raft, 1000)
@@ -174,7 +180,8 @@ def test_r250_who_may_joins_by_itself() -> None:
     assert next_request(raft, 4000) == wish
 
 
-def test_r250_an_entry_with_another_directory_is_removed_first() -> None:
+@pytest.mark.behaviour("R-250")
+def test_an_entry_with_another_directory_is_removed_first() -> None:
     old = VotersRecordVoter(1, bytes([9] * 16))
     raft = follows(voter_entry(1), VotersRecord(0, [old, voter_entry(2)]), joins=True)
     next_request(raft, 1000)
@@ -184,11 +191,12 @@ def test_r250_an_entry_with_another_directory_is_removed_first() -> None:
     assert isinstance(send.request, Fetch)
 
 
+@pytest.mark.behaviour("R-250")
 @pytest.mark.parametrize(
     ("mine", "voters", "joins"),
     [(voter_entry(1), voters_record(2, 3), False), (None, voters_record(2, 3), True), (voter_entry(1), None, True)],
 )
-def test_r250_others_do_not(mine: Any, voters: Any, joins: bool) -> None:
+def test_others_do_not(mine: Any, voters: Any, joins: bool) -> None:
     raft = follows(mine, voters, joins=joins)
     if voters is None:
         raft.voters = VoterSetHistory([SECOND, THIRD])
@@ -196,6 +204,7 @@ def test_r250_others_do_not(mine: Any, voters: Any, joins: bool) -> None:
     assert isinstance(next_request(raft, 2000), Fetch)
 
 
+@pytest.mark.behaviour("R-249")
 @pytest.mark.parametrize(
     ("known", "differ"),
     [
@@ -207,20 +216,22 @@ def test_r250_others_do_not(mine: Any, voters: Any, joins: bool) -> None:
         (VotersRecordVoter(1, FIRST.directory_id, [Endpoint("controller", "HOST1", 9093)]), True),
     ],
 )
-def test_r249_what_counts_as_another_entry(known: VotersRecordVoter, differ: bool) -> None:
+def test_what_counts_as_another_entry(known: VotersRecordVoter, differ: bool) -> None:
     assert voter_needs_update([known], voter_entry(1)) == differ
 
 
-def test_r249_names_of_hosts_and_listeners_are_the_same_in_any_letters() -> None:
+@pytest.mark.behaviour("R-249")
+def test_names_of_hosts_and_listeners_are_the_same_in_any_letters() -> None:
     other = voter_entry(1)
     other.endpoints = [Endpoint("controller", "HOST1", 9093)]
     assert not voter_needs_update([other], voter_entry(1))
 
 
-# ------------------------------------------------------------------ the set and the log (R201)
+# ------------------------------------------------------------------ the set and the log (R-201)
 
 
-def test_r201_a_cut_takes_a_change_back() -> None:
+@pytest.mark.behaviour("R-201")
+def test_a_cut_takes_a_change_back() -> None:
     raft = follows(voter_entry(1), voters_record(1, 2))
     four = voters_record(1, 2, 4)
     batches = FetchedRaftBatch(0, 0, 4, "raw"), FetchedRaftBatch(1, 1, 4, "raw", four)

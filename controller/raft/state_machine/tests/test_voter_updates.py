@@ -1,4 +1,4 @@
-"""What voters say of themselves, and the level of the protocol that they all speak (R244, R249)."""
+"""What voters say of themselves, and the level of the protocol that they all speak (R-244, R-249)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from ottla.controller.raft.tests.raft_fixture import (
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.control_records import Endpoint, KRaftVersionRecord, VotersRecord
 
-# ------------------------------------------------------------------ kraft.version 0 to 1 (R244)
+# ------------------------------------------------------------------ kraft.version 0 to 1 (R-244)
 
 
 def update(number: int, epoch: int = 1, **changes: Any) -> UpdateVoter:
@@ -48,7 +48,8 @@ def update(number: int, epoch: int = 1, **changes: Any) -> UpdateVoter:
     return UpdateVoter(KEYS[number], epoch, places, 0, 1)._replace(**changes)
 
 
-def test_r244_the_version_is_raised_once_every_voter_is_known_to_speak_it() -> None:
+@pytest.mark.behaviour("R-244")
+def test_the_version_is_raised_once_every_voter_is_known_to_speak_it() -> None:
     raft = leader_of_voters(1, 2, 3, level=0)
     assert error(raft, UpgradeKRaftVersion(1)) == ErrorCode.INVALID_UPDATE_VERSION
     assert error(raft, update(2)) == OK
@@ -67,33 +68,37 @@ def test_r244_the_version_is_raised_once_every_voter_is_known_to_speak_it() -> N
     assert raft.high_watermark == raft.log_summary.end_offset, "what was known of the voters is kept"
 
 
+@pytest.mark.behaviour("R-244")
 @pytest.mark.parametrize(
     ("level", "to", "expected"),
     [(0, 0, OK), (1, 1, OK), (1, 0, ErrorCode.INVALID_UPDATE_VERSION), (1, 2, ErrorCode.INVALID_UPDATE_VERSION)],
 )
-def test_r244_there_is_no_way_back(level: int, to: int, expected: ErrorCode) -> None:
+def test_there_is_no_way_back(level: int, to: int, expected: ErrorCode) -> None:
     raft = leader_of_voters(1, level=level)
     assert not raft.step(2000, RequestReceived("t", UpgradeKRaftVersion(to))).appends
     assert error(raft, UpgradeKRaftVersion(to)) == expected
     assert error(following(), UpgradeKRaftVersion(1)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_r244_only_fixed_voters_are_kept_in_memory_the_leader_first() -> None:
+@pytest.mark.behaviour("R-244")
+def test_only_fixed_voters_are_kept_in_memory_the_leader_first() -> None:
     for level, told in ((0, {1: voter_entry(1)}), (1, {})):
         state = leader_of_voters(1, 2, level=level).state
         assert isinstance(state, RaftLeaderState)
         assert state.voter_updates == told
 
 
-def test_r244_a_lone_voter_can_be_raised_at_once() -> None:
+@pytest.mark.behaviour("R-244")
+def test_a_lone_voter_can_be_raised_at_once() -> None:
     raft = leader_of_voters(1, level=0)
     assert error(raft, UpgradeKRaftVersion(1)) == OK
     assert raft.voters.record == voters_record(1)
 
 
-# ------------------------------------------------------------------ what a voter says of itself (R249)
+# ------------------------------------------------------------------ what a voter says of itself (R-249)
 
 
+@pytest.mark.behaviour("R-249")
 @pytest.mark.parametrize(
     ("make", "request_", "expected"),
     [
@@ -117,16 +122,17 @@ def test_r244_a_lone_voter_can_be_raised_at_once() -> None:
         (lambda: leader_of_voters(1, 2, level=0), update(2), OK),
     ],
 )
-def test_r249_an_update_is_checked_in_order(make: Any, request_: Any, expected: ErrorCode) -> None:
+def test_an_update_is_checked_in_order(make: Any, request_: Any, expected: ErrorCode) -> None:
     assert error(make(), request_) == expected
 
 
-def test_r249_an_update_is_answered_at_once_and_written() -> None:
+@pytest.mark.behaviour("R-249")
+def test_an_update_is_answered_at_once_and_written() -> None:
     raft = leader_of_voters(1, 2)
     ready = raft.step(2000, RequestReceived("t", update(2, endpoints=(Endpoint("CONTROLLER", "host2", 5),))))
     assert said(ready) == [VoterChangeResponse(OK, 1, 1)]
     (append,) = ready.appends
     assert append.controls == (VotersRecord(0, [voter_entry(1), voter_entry(2, 5)]),)
     assert raft.voters.current == (FIRST, SECOND)
-    assert raft.state.deadline_ms == 5000, "it is a sign of life (R228)"
+    assert raft.state.deadline_ms == 5000, "it is a sign of life (R-228)"
     assert error(raft, RemoveVoter(SECOND)) == ErrorCode.REQUEST_TIMED_OUT, "it has to be committed first"

@@ -248,8 +248,9 @@ def test_a_first_snapshot_that_cannot_be_read_is_refused() -> None:
         MetadataStore(disk.session(), "/data", identity, 0)
 
 
+@pytest.mark.behaviour("R-233")
 @pytest.mark.parametrize(("epoch", "kept"), [(1, True), (2, False)])
-def test_r233_a_log_that_parts_from_its_snapshot_begins_anew_where_that_ends(epoch: int, kept: bool) -> None:
+def test_a_log_that_parts_from_its_snapshot_begins_anew_where_that_ends(epoch: int, kept: bool) -> None:
     """The log's records up to 13 are of epoch 1, those behind of 2; the snapshot says whose the last one below is."""
     disk, identity = formatted()
     LeaderMetadataStore(disk.session(), identity).add(10)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, encode_snapshot
 from ottla.controller.raft.state_machine import events
 from ottla.controller.raft.state_machine.events import LogAppend
@@ -16,7 +18,8 @@ def two_voters() -> VotersRecord:
     return VotersRecord(0, [VotersRecordVoter(i, bytes([i] * 16)) for i in (1, 2)])
 
 
-def test_r224_a_log_that_is_cut_forgets_the_voters_behind_the_cut() -> None:
+@pytest.mark.behaviour("R-224")
+def test_a_log_that_is_cut_forgets_the_voters_behind_the_cut() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     store, end = led.store, led.store.log.log_end_offset
@@ -28,7 +31,8 @@ def test_r224_a_log_that_is_cut_forgets_the_voters_behind_the_cut() -> None:
     assert store.log.log_end_offset == end
 
 
-def test_r219_another_replica_gets_whole_batches_and_at_least_one() -> None:
+@pytest.mark.behaviour("R-219")
+def test_another_replica_gets_whole_batches_and_at_least_one() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(20)
@@ -42,7 +46,8 @@ def test_r219_another_replica_gets_whole_batches_and_at_least_one() -> None:
     assert led.store.read(23, 1000) == b""
 
 
-def test_r235_a_snapshot_brings_its_own_voters_and_takes_the_place_of_log_and_snapshots() -> None:
+@pytest.mark.behaviour("R-235")
+def test_a_snapshot_brings_its_own_voters_and_takes_the_place_of_log_and_snapshots() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(5)

@@ -22,6 +22,7 @@ def test_half_written_snapshots_go_at_the_start() -> None:
     assert led.files(".deleted") == ["x.checkpoint.deleted"]
 
 
+@pytest.mark.behaviour("R-230")
 @pytest.mark.parametrize(
     ("added", "later_ms", "settings", "expected"),
     [
@@ -33,7 +34,7 @@ def test_half_written_snapshots_go_at_the_start() -> None:
         (1, 0, {"snapshot_bytes": 800}, False),
     ],
 )
-def test_r230_a_snapshot_is_due_by_size_or_by_time(
+def test_a_snapshot_is_due_by_size_or_by_time(
     added: int, later_ms: int, settings: dict[str, int], *, expected: bool
 ) -> None:
     disk, identity = formatted()
@@ -43,6 +44,7 @@ def test_r230_a_snapshot_is_due_by_size_or_by_time(
     assert led.store.is_snapshot_due(later_ms) is expected
 
 
+@pytest.mark.behaviour("R-232")
 @pytest.mark.parametrize(
     ("settings", "later_ms", "left"),
     [
@@ -58,7 +60,7 @@ def test_r230_a_snapshot_is_due_by_size_or_by_time(
         ({"retention_bytes": 2_500}, 0, 2),
     ],
 )
-def test_r232_old_snapshots_go_and_the_log_behind_them(settings: dict[str, int], later_ms: int, left: int) -> None:
+def test_old_snapshots_go_and_the_log_behind_them(settings: dict[str, int], later_ms: int, left: int) -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     for _ in range(3):
@@ -74,7 +76,7 @@ def test_r232_old_snapshots_go_and_the_log_behind_them(settings: dict[str, int],
 
 
 def test_the_machine_knows_of_snapshots_that_were_written_and_what_went_with_the_old_ones() -> None:
-    """A follower whose log ends below is sent the newest snapshot, and not to records that are gone (R218)."""
+    """A follower whose log ends below is sent the newest snapshot, and not to records that are gone (R-218)."""
     disk, identity = formatted()
     LeaderMetadataStore(disk.session(), identity).add(5)
     led = LeaderMetadataStore(disk.session(), identity, retention_bytes=0)

@@ -23,7 +23,8 @@ def ids(records: QuorumRecords) -> list[int]:
     return [v.voter_id for v in records.voters.voters]
 
 
-def test_r201_the_last_record_counts_and_r224_a_cut_brings_the_one_before_back() -> None:
+@pytest.mark.behaviour("R-201")
+def test_the_last_record_counts_and_r224_a_cut_brings_the_one_before_back() -> None:
     records = QuorumRecords(1, voters(1))
     records.replay(5, voters(1, 2))
     records.replay(9, voters(1, 2, 3))
@@ -35,14 +36,16 @@ def test_r201_the_last_record_counts_and_r224_a_cut_brings_the_one_before_back()
     assert ids(records) == [1], "what the seed says is never cut"
 
 
-def test_r231_a_snapshot_holds_what_held_below_its_end() -> None:
+@pytest.mark.behaviour("R-231")
+def test_a_snapshot_holds_what_held_below_its_end() -> None:
     records = QuorumRecords(0, None)
     records.replay(4, KRaftVersionRecord(0, 1))
     records.replay(5, voters(1, 2))
     assert [(level, v is not None) for level, v in map(records.as_of, (4, 5, 6))] == [(0, False), (1, False), (1, True)]
 
 
-def test_r237_what_is_configured_counts_until_there_is_a_record() -> None:
+@pytest.mark.behaviour("R-237")
+def test_what_is_configured_counts_until_there_is_a_record() -> None:
     records = QuorumRecords(0, None)
     fixed = [ReplicaKey(1), ReplicaKey(2)]
     assert records.voter_history(fixed).current == tuple(fixed)
@@ -53,6 +56,7 @@ def test_r237_what_is_configured_counts_until_there_is_a_record() -> None:
     assert history.current == tuple(fixed)
 
 
+@pytest.mark.behaviour("R-243")
 @pytest.mark.parametrize(
     ("level", "record", "offset", "endpoints", "said"),
     [
@@ -65,7 +69,7 @@ def test_r237_what_is_configured_counts_until_there_is_a_record() -> None:
         (0, None, BOOTSTRAP_OFFSET, (HERE,), None),
     ],
 )
-def test_r243_a_leader_says_what_only_the_seed_says_and_where_it_is_now(
+def test_a_leader_says_what_only_the_seed_says_and_where_it_is_now(
     level: int, record: VotersRecord | None, offset: int, endpoints: tuple[ListenerEndpoint, ...], said: object
 ) -> None:
     records = QuorumRecords(level, record, offset)
