@@ -40,6 +40,6 @@ def test_quotas_are_set_told_and_removed(data_dir: Path) -> None:
         assert left == "10.0.0.7 connection_creation_rate 20 alice app request_percentage 12.5"
         assert "no such quota" in quota("remove", "--user", "bob", status=1)
         assert "say whose" in quota("set", "producer_byte_rate=5", status=1)
-        assert "no quota 'rate'" in quota("set", "--user", "bob", "rate=5", status=1)
+        assert "unknown quota: rate" in quota("set", "--user", "bob", "rate=5", status=1)
         assert "write producer_byte_rate=NUMBER" in quota("set", "--user", "bob", "producer_byte_rate=x", status=1)
         assert "greater than 0" in quota("set", "--user", "bob", "producer_byte_rate=0", status=1)

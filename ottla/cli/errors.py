@@ -96,5 +96,5 @@ def error_text(error: Exception, bootstrap: str, *, secured: bool = False) -> st
             return os_error_text(error)
         return connection_error_text(error, bootstrap, secured=secured)
     if isinstance(error, WireError):
-        return f"response of {bootstrap} cannot be read: {error}"
+        return f"protocol error: {bootstrap}: {error}"
     return str(error)

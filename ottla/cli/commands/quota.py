@@ -125,8 +125,8 @@ async def _set(client: ClusterClient, options: argparse.Namespace) -> None:
             value = float(text)
         except ValueError:
             raise CommandFailed(f"{key}=NUMBER expected: {pair}") from None
-        if not 0 < value < float("inf"):
-            raise CommandFailed(f"{key} out of range: {text} (a number above 0)")
+        if not 0 <= value < float("inf"):
+            raise CommandFailed(f"{key} out of range: {text} (0 or more)")
         ops.append(ac.OpData(key, value))
     await _alter(client, options, ops)
     for op in ops:

@@ -135,13 +135,16 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 0
     except BaseExceptionGroup as group:
-        if group.split((OutputFailed, KeyboardInterrupt))[1] is not None:
+        if group.split((OutputFailed, OSError, KeyboardInterrupt))[1] is not None:
             raise
-        closed: BaseException | None = group.split(OutputFailed)[0]
-        while isinstance(closed, BaseExceptionGroup):
-            closed = closed.exceptions[0]
-        if closed is not None:
-            raise closed from None
+        cause: BaseException | None = group.split((OutputFailed, OSError))[0]
+        while isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        if isinstance(cause, OutputFailed):
+            raise cause from None
+        if isinstance(cause, OSError):
+            print(f"ottla trace: cannot listen at {listen}: {failure_text(cause)}", file=sys.stderr)
+            return 2
         return 0
     except (ConfigException, OSError) as error:
         print(f"ottla trace: {failure_text(error)}", file=sys.stderr)

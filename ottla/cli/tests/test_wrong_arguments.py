@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -221,6 +222,13 @@ def test_unknown_host_is_named(words: str) -> None:
 def test_argument_that_is_not_utf8_is_refused(words: str, node: str) -> None:
     wrong = [NOT_UTF8 if word in ("T", "g", "i") else word for word in words.split()]
     check(run_command(*wrong, "-b", node), 2, r"not UTF-8: \udcff\udcfe")
+
+
+def test_trace_on_a_port_in_use_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run_command("trace", "--listen", address, "--to", DEAD)
+    check(done, 2, f"ottla trace: cannot listen at {address}: Address already in use")
 
 
 class FailingOutput(io.RawIOBase):
