@@ -227,7 +227,7 @@ async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -
     """The broker that coordinates a group, a transactional id (type 1) or a share partition (2): its id, a connection.
 
     Raises:
-        Failed: nobody does.
+        CommandFailed: nobody does.
     """
     channel = await client.bootstrap_channel()
     version = channel.version_for(ApiKey.FIND_COORDINATOR)
@@ -250,7 +250,7 @@ async def connect_to_coordinator(client: ClusterClient, key: str, key_type: int 
     """A connection to the broker that coordinates a group, or a transactional id (type 1).
 
     Raises:
-        Failed: nobody does.
+        CommandFailed: nobody does.
     """
     return (await find_coordinator(client, key, key_type))[1]
 
@@ -279,7 +279,7 @@ def parse_key_values(items: Iterable[str]) -> dict[str, str]:
     """``KEY=VALUE`` options.
 
     Raises:
-        Failed: one without ``=``.
+        CommandFailed: one without ``=``.
     """
     out = {}
     for item in items:

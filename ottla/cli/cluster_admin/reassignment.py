@@ -98,7 +98,7 @@ def parse_partition(text: str) -> PlannedPartition:
     """``TOPIC:PARTITION``.
 
     Raises:
-        Failed: it is something else.
+        CommandFailed: it is something else.
     """
     topic, colon, number = text.rpartition(":")
     value = parse_integer(number)
@@ -111,7 +111,7 @@ def parse_reassignment(text: str) -> PlannedReassignment:
     """``TOPIC:PARTITION=ID,ID,...``.
 
     Raises:
-        Failed: it is something else.
+        CommandFailed: it is something else.
     """
     at, equals, ids = text.partition("=")
     replicas = [value for value in map(parse_integer, ids.split(",")) if value is not None and 0 <= value <= MAX_INT32]

@@ -85,7 +85,7 @@ def plan_removal(seen: ClusterSnapshot, leaving: Collection[int], *, fewer: bool
     """What has to lie elsewhere.
 
     Raises:
-        Failed: something has nowhere to go.
+        CommandFailed: something has nowhere to go.
     """
     partitions = {at: p.replicas for at, p in seen.partitions.items()}
     moves, stuck = run_to_end(drain(seen.racks, partitions, leaving))

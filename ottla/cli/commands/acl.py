@@ -45,9 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     out = command_parser("acl", TEXT)
     verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in (
-        ("list", "rules, or those about something or somebody"),
-        ("add", "add rules; those that are there stay"),
-        ("remove", "remove the rules that match, and print them"),
+        ("list", "list ACLs, all of them or those that match"),
+        ("add", "add ACLs"),
+        ("remove", "remove the ACLs that match, and print them"),
     ):
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
@@ -86,7 +86,7 @@ def _acls_to_add(options: argparse.Namespace) -> list[StandardAcl]:
     """The rules that shall be.
 
     Raises:
-        Failed: something that makes a rule is not said.
+        CommandFailed: something that makes a rule is not said.
     """
     about, operations = _resources(options), [_OPERATIONS[o] for o in options.operation]
     who = [(p, AclPermissionType.ALLOW) for p in options.allow] + [(p, AclPermissionType.DENY) for p in options.deny]

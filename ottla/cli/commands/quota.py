@@ -49,9 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     out = command_parser("quota", TEXT)
     verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in (
-        ("list", "quotas, or those of somebody"),
-        ("set", "set quotas; others of the same stay as they are"),
-        ("remove", "remove quotas, all of somebody's where none is named"),
+        ("list", "list quotas, all of them or those of one entity"),
+        ("set", "set quotas; other quotas of the entity keep their values"),
+        ("remove", "remove quotas of an entity, all of them if none is named"),
     ):
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)

@@ -130,7 +130,7 @@ def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
     """The settings a command was given, with a token's login, and without what only who made it should have.
 
     Raises:
-        Failed: nobody logs in at the listener they name.
+        CommandFailed: nobody logs in at the listener they name.
     """
     try:
         given = load_settings(raw)

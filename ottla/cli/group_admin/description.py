@@ -57,7 +57,7 @@ async def describe_group(client: ClusterClient, group_id: str) -> GroupDescripti
     """A group; None where there is none.
 
     Raises:
-        Failed: it may not be described, or nobody coordinates it.
+        CommandFailed: it may not be described, or nobody coordinates it.
     """
     node, channel = await find_coordinator(client, group_id)
     for kind, key, request in _group_types():

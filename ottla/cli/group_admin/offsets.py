@@ -26,7 +26,7 @@ async def fetch_committed_offsets(channel: Channel, group_id: str) -> dict[Topic
     """Every position a group has stored.
 
     Raises:
-        Failed: refused.
+        CommandFailed: refused.
     """
     wanted = of.OffsetFetchRequestGroup(group_id, topics=None)
     version = channel.version_for(ApiKey.OFFSET_FETCH, LAST_VERSION_WITH_NAMES)
@@ -79,7 +79,7 @@ def parse_partitions(items: Sequence[str], there: Mapping[str, Sequence[int]]) -
     """The partitions that ``topic`` (all there are) or ``topic:0,1`` name, each once.
 
     Raises:
-        Failed: it is written otherwise, or there are no such.
+        CommandFailed: it is written otherwise, or there are no such.
     """
     out: dict[TopicPartitionKey, None] = {}
     for item in items:
@@ -103,7 +103,7 @@ async def resolve_partitions(client: ClusterClient, items: Sequence[str]) -> lis
     """The same of a cluster's topics.
 
     Raises:
-        Failed: there are no such.
+        CommandFailed: there are no such.
     """
     answer = await client.metadata(sorted({item.partition(":")[0] for item in items}))
     there = {

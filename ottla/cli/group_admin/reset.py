@@ -102,7 +102,7 @@ def datetime_ms(text: str) -> int:
     """Milliseconds since 1970 of a time; without a zone it is UTC's.
 
     Raises:
-        Failed: it is none.
+        CommandFailed: it is none.
     """
     try:
         at = datetime.fromisoformat(text)
@@ -118,7 +118,7 @@ def duration_ago_ms(text: str, now_ms: int) -> int:
     """The time that lies so long before now.
 
     Raises:
-        Failed: it is no duration.
+        CommandFailed: it is no duration.
     """
     back_ms = by_duration_ms(BY_DURATION + text)
     if back_ms is None:
@@ -130,7 +130,7 @@ def load_offsets_file(path: str, groups: Sequence[str]) -> dict[str, dict[TopicP
     """The offsets a file says, by group.
 
     Raises:
-        Failed: it cannot be read, or says something else.
+        CommandFailed: it cannot be read, or says something else.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -145,7 +145,7 @@ def parse_offsets_file(text: str, groups: Sequence[str]) -> dict[str, dict[Topic
     """The offsets a text says, by group: its lines name one, unless there is only one.
 
     Raises:
-        Failed: a line says something else.
+        CommandFailed: a line says something else.
     """
     out: dict[str, dict[TopicPartitionKey, int]] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -169,7 +169,7 @@ async def target_offsets(
     """The new position of each partition.
 
     Raises:
-        Failed: it cannot be said.
+        CommandFailed: it cannot be said.
     """
     match to.mode:
         case "to_earliest":
@@ -259,7 +259,7 @@ async def plan_reset(
     """A row for each partition of a group: where it is, and where it is to be; done, where that was asked for.
 
     Raises:
-        Failed: somebody is in the group, or it cannot be.
+        CommandFailed: somebody is in the group, or it cannot be.
     """
     seen = await describe_group(client, group_id)
     if seen is not None and seen.state not in INACTIVE:
@@ -329,7 +329,7 @@ async def delete_topics(client: ClusterClient, names: Sequence[str]) -> None:
     """Delete a group's own topics; one that is gone is none to be deleted.
 
     Raises:
-        Failed: refused.
+        CommandFailed: refused.
     """
     if not names:
         return
