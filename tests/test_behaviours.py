@@ -13,7 +13,7 @@ def test_identifiers_in_code_all_resolve() -> None:
     behaviours = read_behaviours()
     assert len(behaviours) > 440
     missing = [
-        f"{reference.path}:{reference.line}: {reference.identifier}"
+        f"{reference.path}:{reference.lineno}: {reference.identifier}"
         for path in python_files()
         for reference in find_references(path)
         if reference.identifier not in behaviours

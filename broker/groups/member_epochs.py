@@ -18,7 +18,6 @@ def check_member_epoch(
     epoch: int,
     has_missed_response: Callable[[], bool] = lambda: True,
     *,
-    held: str = "partitions",
     names_previous: bool = False,
 ) -> None:
     """Check that a member is in its epoch, or in the previous one because it missed the last response.
@@ -28,7 +27,6 @@ def check_member_epoch(
         member: the member, with ``epoch`` and ``previous_epoch``.
         epoch: the epoch it names.
         has_missed_response: for a member in its previous epoch: returns whether what it has fits that.
-        held: what the members of the group are assigned, for the error.
         names_previous: whether the error names the previous epoch.
 
     Raises:
@@ -43,6 +41,6 @@ def check_member_epoch(
             tail = f", and it does not match the previous member epoch ({member.previous_epoch})"
     why = (
         f"The {type_name} group member has a {than} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.epoch}){tail}. The member must abandon all its {held} and rejoin."
+        f"({member.epoch}){tail}. The member must abandon all its partitions and rejoin."
     )
     raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, why)

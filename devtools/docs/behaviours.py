@@ -42,7 +42,7 @@ class Reference(NamedTuple):
 
     identifier: str
     path: Path
-    line: int
+    lineno: int
     test: str | None
     """The test function that is marked with the identifier; None for a comment or a docstring."""
 

@@ -31,7 +31,6 @@ def check_epoch(member: StreamsGroupMember, epoch: int, rows: ReportedTasks) -> 
         member,
         epoch,
         lambda: all(_is_part(*both) for both in zip(rows, (has.active, has.standby, has.warmup), strict=True)),
-        held="tasks",
     )
 
 
