@@ -220,8 +220,8 @@ def test_a_metadata_directory_that_fails_while_the_node_starts_ends_it_before_it
 
         await stage.run_node(stage.create_filled_topic)
         with pytest.raises(BaseException) as caught:
-            await stage.run_node(never, broken="/a/t-0/leader-epoch-checkpoint", sound=7)
-        assert "broken: '/a/t-0/leader-epoch-checkpoint" in refused(caught.value, OSError)
+            await stage.run_node(never, broken="/a/t-0/00000000000000000000.log", sound=2)
+        assert "broken: '/a/t-0/00000000000000000000.log" in refused(caught.value, OSError)
 
     play(work)
 
@@ -235,6 +235,6 @@ def test_another_directory_that_fails_while_the_node_starts_is_told_and_its_part
             assert [await stage.produce(n) for n in range(PARTITIONS)] == [0, 56, 0, 56]
 
         await stage.run_node(stage.create_filled_topic)
-        await stage.run_node(without, broken="/b/t-1/leader-epoch-checkpoint", sound=7)
+        await stage.run_node(without, broken="/b/t-1/00000000000000000000.log", sound=2)
 
     play(work)
