@@ -177,6 +177,10 @@ class CheckpointStore:
             above = log.recovery_point < offsets.recovery_point or log.high_watermark < offsets.high_watermark
             if above or log.log_start_offset != offsets.log_start_offset:
                 lines[log] = _format_lines(log, offsets_to_checkpoint(log))
+        for log in self._logs.values():
+            if log not in seen and not log.closed:  # created in a pause: the files may name it already
+                offsets = seen[log] = offsets_to_checkpoint(log)
+                lines[log] = _format_lines(log, offsets)
         self._has_unsynced_files = True
         self._write_files(lines, sync=False, sync_log_starts=False)
         self._written = seen

@@ -311,3 +311,33 @@ def test_truncation_below_a_log_start_that_was_written_alone_lowers_the_checkpoi
     again = LogDirectory(disk.disk.session(), "/d")
     again.load_checkpoints()
     assert again.checkpoints.log_starts.offsets.get(("t", 1), 0) <= 1
+
+
+def test_truncation_of_a_log_created_in_a_pause_lowers_a_recovery_point_that_a_power_cut_may_bring_back() -> None:
+    for seed in range(20):
+        stage = CheckpointFixture(seed)
+        stage.store.write()
+
+        def create_and_checkpoint(stage: CheckpointFixture = stage) -> None:
+            stage.make(LOGS)
+            stage.store.write()  # as the truncation of another log does
+
+        stage.log(2).maybe_increment_log_start_offset(1)
+        stage.write(nothing, create_and_checkpoint)
+        stage.log(LOGS).truncate_to(1, NOW)
+        disk = stage.directory.disk
+        assert isinstance(disk, DiskSession)
+        disk.disk.lose_power()
+        assert stage.read(RECOVERY_POINT_CHECKPOINT).get(("t", LOGS), 0) <= 1, seed
+
+
+@pytest.mark.parametrize("when", range(3))
+def test_the_log_start_of_a_log_created_in_a_pause_stays_in_the_checkpoint(when: int) -> None:
+    stage = CheckpointFixture()
+
+    def delete_records() -> None:
+        stage.make(LOGS).maybe_increment_log_start_offset(2)
+        stage.store.write_log_start_offsets([stage.log(LOGS)])
+
+    stage.write(*[nothing] * when, delete_records)
+    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", LOGS): 2}
