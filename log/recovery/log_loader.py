@@ -185,7 +185,7 @@ class LogLoader:
             point = unreadable if clean else min(point, unreadable)
             clean = False
         self.is_clean = clean
-        seen = self._load_cleanly_closed() if clean else self._recover_segments(point)
+        seen = self._load_cleanly_closed(start) if clean else self._recover_segments(point, start)
         if self.log_end_offset < start:  # all that is left lies below the log start: begin there, as Kafka does
             segments.remove_from(0)
             segments.create(start, now_ms)
@@ -209,7 +209,7 @@ class LogLoader:
                 return base
         return None
 
-    def _load_cleanly_closed(self) -> RecoveryScan | None:
+    def _load_cleanly_closed(self, log_start: int) -> RecoveryScan | None:
         """Find the last batch of the last segment, which is all a clean shutdown needs; scan it where it is damaged."""
         segment = self.segments.active
         try:
@@ -225,13 +225,17 @@ class LogLoader:
             segment.resume_index(size)
             self.log_end_offset = end
         except WireError:
-            return self._recover_segments(segment.base_offset)
+            return self._recover_segments(segment.base_offset, log_start)
         return None
 
-    def _recover_segments(self, recovery_point: int) -> RecoveryScan:
-        """Read every segment that reaches above the recovery point; end the log before the first damaged batch."""
+    def _recover_segments(self, recovery_point: int, log_start: int) -> RecoveryScan:
+        """Read every segment that reaches above the recovery point; end the log before the first damaged batch.
+
+        A segment below the log start says nothing of the later ones: a power cut may bring some of those back that were
+        deleted, and not their neighbours.
+        """
         at, first, producers = -1, None, False
-        epoch = EpochProgress(-1, 0, -1, frozenset(e for e, _ in self.epochs.entries))
+        epoch = no_epoch = EpochProgress(-1, 0, -1, frozenset(e for e, _ in self.epochs.entries))
         while (at := at + 1) < len(self.segments):
             following = self.segments.base_offsets[at + 1] if at + 1 < len(self.segments.base_offsets) else None
             if following is not None and following <= recovery_point:
@@ -257,6 +261,9 @@ class LogLoader:
                     at, 1, split_overflowed_segment(self.segments.disk, self.segments.directory, self.segments[at])
                 )
                 at -= 1  # the first part is looked at in its place
+                continue
+            if following is not None and following <= log_start:
+                epoch = no_epoch
                 continue
             # A power cut may take the end of one segment and leave the next, which would then lie behind a gap.
             end = self.log_end_offset

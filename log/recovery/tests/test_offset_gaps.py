@@ -18,8 +18,10 @@ from ottla.log.tests.log_fixtures import (
     memory_disk,
     new_log,
     record_offsets,
+    reopen_in_new_session,
     write_segment_file,
 )
+from ottla.wire.record_batch.batch_header import set_offset_and_epoch
 
 
 def two_segments() -> tuple[MemoryDisk, LogDirectory]:
@@ -130,3 +132,23 @@ def test_in_a_copy_segments_adjoin_wherever_what_it_is_a_copy_of_was_compacted(*
     for lost in (laid((0, [(1, 2)]), (11, [(12, 3)])), laid((0, [(1, 2)]), (3, [(5, 1)]), (11, [(12, 3)]))):
         log = open_it(lost, settings, compacted_below=15, adjoin=True)
         assert log.log_end_offset == (6 if 5 in record_offsets(log) else 3)
+
+
+@pytest.mark.parametrize("returned", ["not its neighbour", "damaged", "of a later epoch"])
+def test_a_segment_below_the_log_start_that_a_power_cut_brought_back_costs_no_later_one(returned: str) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session(), SMALL)
+    for _ in range(3):
+        append_batches(log, 1)
+        log.roll(NOW)
+    append_batches(log, 1)
+    if returned == "not its neighbour":
+        memory.session().unlink("/data/t-0/00000000000000000003.log")
+    elif returned == "damaged":
+        memory.files["/data/t-0/00000000000000000003.log"].data[80] ^= 1
+    else:
+        for base in (0, 3):
+            set_offset_and_epoch(memory.files[f"/data/t-0/{base:020d}.log"].data, 0, base, 5)
+    again = reopen_in_new_session(memory, start=6)
+    assert record_offsets(again) == [6, 7, 8, 9, 10, 11]
+    assert (again.log_start_offset, again.log_end_offset) == (6, 12)
