@@ -19,6 +19,7 @@ from ottla.broker.config.limits import AUTHENTICATION_TIMEOUT_MS, UNCOUNTED_PRE_
 from ottla.broker.network.connection import CloseConnection, Connection
 from ottla.broker.security.authn.sasl_authenticator import AuthResult, SaslAuthenticator, SaslPolicy, SaslState
 from ottla.env.env import AcceptedStream, SecureStream, ThreadPool
+from ottla.jobs.job import as_job, run_to_end
 from ottla.jobs.supervision import is_broken_invariant
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
@@ -183,8 +184,8 @@ class SecureConnection(Connection):
             self._audit_success("a delegation token" if gate.is_delegation_token else gate.mechanism)
 
     def _answer_api_versions(self, request: RequestFrame) -> Message:
-        """ApiVersions is answered as to anybody."""
+        """Handle ApiVersions as any other connection does: a job where the request is large, which never waits."""
         assert request.key is ApiKey.API_VERSIONS
-        answer: Any = self._dispatcher.handle_request(self._peer, request)
+        answer: Any = run_to_end(as_job(self._dispatcher.handle_request(self._peer, request)))
         assert isinstance(answer, Message)
         return answer

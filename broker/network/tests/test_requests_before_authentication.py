@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import trio
 
+from ottla.broker.dispatch.dispatcher import LARGE_BYTES
 from ottla.broker.network.secure_connection import SecureConnection
 from ottla.broker.network.tests.test_secure_connection import CertificateStream, door, login
 from ottla.broker.security.authn.plain_server import PlainSaslServer
@@ -179,3 +180,19 @@ def test_a_password_that_is_no_text_is_looked_at_as_far_as_that_takes_no_time(
         "Authentication failed: Invalid username or password" if is_read else "no PLAIN message"
     )
     assert (refused.value.client_message is not None) is is_read
+
+
+@pytest.mark.parametrize("name_bytes", [LARGE_BYTES, 32_767])
+def test_large_api_versions_before_authentication_is_answered(monkeypatch: pytest.MonkeyPatch, name_bytes: int) -> None:
+    stage = DispatcherFixture(monkeypatch)
+    stage.serve(ApiKey.API_VERSIONS, lambda context, request: ApiVersionsResponse(0, throttle_time_ms=7))
+    line = ClientStream()
+
+    async def run() -> None:
+        line.send_bytes(frame(ApiKey.API_VERSIONS, 3, 1, ApiVersionsRequest("a" * name_bytes, "1")))
+        line.disconnect()
+        await SecureConnection(stage.dispatcher, line, door()).serve()
+
+    in_virtual_time(run)
+    ((_, answer),) = line.responses(ApiKey.API_VERSIONS, 3)
+    assert answer == ApiVersionsResponse(0, throttle_time_ms=7)
