@@ -8,7 +8,7 @@ itself: a produced batch goes from there to the page cache without being copied.
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -246,7 +246,11 @@ class Connection:
         if result is not None and not isinstance(result, Message):
             done = self._time_slice.start(result)
             if done is not None and not isinstance(done, Message):
-                await self._flush()
+                try:
+                    await self._flush()
+                except BaseException:
+                    await self._finish_unanswered(done)
+                    raise
                 try:
                     done = await done
                 except PeerDisconnectedError:
@@ -275,6 +279,15 @@ class Connection:
         if self._peer.throttle_ms:
             await self._mute()
         return is_light
+
+    async def _finish_unanswered(self, waiting: Awaitable[Any]) -> None:
+        """Run a job that has begun to its end, although the responses before it could not be sent.
+
+        What it appends is whole then, and it ends where it waits for its client only.
+        """
+        self._peer.mark_disconnected()
+        with suppress(PeerDisconnectedError):
+            await waiting
 
     async def _mute(self) -> None:
         """It went over a quota: it has its answer, and is not read for a while (KIP-219)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -96,6 +97,43 @@ def test_both_waits_of_a_disconnected_client_end(stage: DispatcherFixture) -> No
     line = ClientStream()
     raw = b"".join(frame(ApiKey.JOIN_GROUP, 0, n, JoinGroupRequest()) for n in (1, 2))
     assert serve_blocking(stage, line, raw).outcome == "ended by disconnect"
+
+
+class BrokenStream(ClientStream):
+    """A client that has disconnected without reading its responses."""
+
+    async def send(self, chunks: Sequence[Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize(("ends_on_disconnect", "outcome"), [(True, "ended by disconnect"), (False, "answered")])
+def test_request_that_waits_is_ended_where_the_responses_before_it_cannot_be_sent(
+    stage: DispatcherFixture, outcome: str, *, ends_on_disconnect: bool
+) -> None:
+    """What a handler has begun is not dropped: it hears of the disconnect, or goes on to its end."""
+    line, told = BrokenStream(), list[str]()
+    handler = BlockingHandler(ends_on_disconnect=ends_on_disconnect)
+
+    def handle(context: Any, request: Any) -> ResponseJob:
+        unsubscribe = context.peer.on_close(lambda: told.append("disconnected"))
+        try:
+            return (yield from handler.handle(context, request))
+        finally:
+            unsubscribe()
+
+    stage.serve(ApiKey.JOIN_GROUP, handle)
+    line.send_bytes(beat(1) + frame(ApiKey.JOIN_GROUP, 0, 2, JoinGroupRequest()))
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.connection(line).serve)
+            await trio.testing.wait_all_tasks_blocked()
+            handler.go_on.set()
+
+    in_virtual_time(run)
+    assert (handler.outcome, told) == (outcome, ["disconnected"])
+    assert line.is_closed
 
 
 def test_handler_that_does_not_wait_for_its_client_is_not_cancelled_by_a_disconnect(stage: DispatcherFixture) -> None:
