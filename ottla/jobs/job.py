@@ -121,8 +121,9 @@ class TimeSlice:
             result = await awaited
         finally:
             self.resume()
-        if self.is_used_up():  # also where the result was there already
-            await self.yield_now()
+        if self.is_used_up():  # also where the result was there already, which a cancellation must not lose
+            with trio.CancelScope(shield=True):
+                await self.yield_now()
         return result
 
 

@@ -107,6 +107,23 @@ def test_who_is_gone_lets_the_next() -> None:
     assert (len(crowd.done), crowd.keeping, unpackings.active_count) == (2, 0, 0)
 
 
+def test_cancellation_of_a_job_that_was_just_let_in_lets_the_next() -> None:
+    """The pause after the wait for the limiter is used up at once: the cancellation comes there."""
+    crowd, unpackings = DecompressingClients(), DecompressionLimiter()
+
+    async def main() -> None:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                job = unpackings.as_job(crowd.work("", much=True))
+                nursery.start_soon(TimeSlice(ExhaustedSliceClock()).run, job)  # type: ignore[arg-type]
+                while not unpackings.active_count:
+                    await trio.lowlevel.checkpoint()
+                scope.cancel()
+
+    run_virtual(main)
+    assert unpackings.active_count == 0
+
+
 def large(value: bytes) -> bytearray:
     return bytearray(
         records.build_batch(
