@@ -218,8 +218,10 @@ class SharePartitionManager:
 
     def _run_removals(self) -> Job[None]:
         while self._removals:
-            yield from self._removals[0]
-            self._removals.popleft()
+            try:
+                yield from self._removals[0]
+            finally:  # one that failed must not keep the others waiting
+                self._removals.popleft()
 
     def on_resignation(self, replica: HostedPartition) -> None:
         """A partition is led here no longer, or gone."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.groups.share.offset_changes import ShareOffsetsToAlter
 from ottla.broker.handlers.share.share_fetch import _ShareFetch
+from ottla.broker.requests.peer import Peer
+from ottla.broker.share_partitions.share_partition_leader import SharePartitionLeader
 from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.broker.tests.handler_fixture import AdvancingClock
 from ottla.broker.tests.share_group_fixture import ShareGroupNode, T
@@ -93,6 +96,33 @@ def test_a_session_of_many_partitions_is_let_go_of_in_steps_and_what_its_member_
         assert await node.rounds_in(left) > MAX_CONCURRENT
         await trio.testing.wait_all_tasks_blocked()
         assert ("write", SharePartitionKey("g", T, MAX_CONCURRENT)) in node.persister.calls
+        assert list(shares._by_key) == []
+
+    node.run(story)
+
+
+def test_removal_that_fails_does_not_stop_those_after_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = ShareGroupNode(2)
+
+    def fail(shared: SharePartitionLeader, member_id: str) -> None:
+        raise KeyError(member_id)
+
+    async def story() -> None:
+        shares = node.stage.services.share_partition_manager
+        node.produce(1)
+        await node.fetch(0, 0, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(SharePartitionLeader, "release", fail)
+            node.peer.mark_disconnected()
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        node.peer = Peer("h", ("here", 9092))
+        node.produce(0)
+        await node.fetch(0, 0, 1)
+        shares.sessions.close("g", "m")
+        assert not shares._removals
+        await trio.testing.wait_all_tasks_blocked()
         assert list(shares._by_key) == []
 
     node.run(story)
