@@ -111,7 +111,7 @@ class BrokenStream(ClientStream):
 def test_request_that_waits_is_ended_where_the_responses_before_it_cannot_be_sent(
     stage: DispatcherFixture, outcome: str, *, ends_on_disconnect: bool
 ) -> None:
-    """What a handler has begun is not dropped: it hears of the disconnect, or goes on to its end."""
+    """A job that has begun is not dropped: its wait for the client ends, and all else runs to its end."""
     line, told = BrokenStream(), list[str]()
     handler = BlockingHandler(ends_on_disconnect=ends_on_disconnect)
 

@@ -107,8 +107,8 @@ def test_who_is_gone_lets_the_next() -> None:
     assert (len(crowd.done), crowd.keeping, unpackings.active_count) == (2, 0, 0)
 
 
-def test_cancellation_of_a_job_that_was_just_let_in_lets_the_next() -> None:
-    """The pause after the wait for the limiter is used up at once: the cancellation comes there."""
+def test_cancellation_in_the_pause_after_the_wait_releases_the_slot() -> None:
+    """The time slice is used up at once, so the job is paused as soon as it has the slot."""
     crowd, unpackings = DecompressingClients(), DecompressionLimiter()
 
     async def main() -> None:
