@@ -100,11 +100,12 @@ class NodeConnection:
         try:
             if self._failure_count != failure_count:
                 raise Disconnected(self._last_failure)
-            return await self._exchange(send)
-        except OSError as error:
-            self._failure_count += 1
-            self._last_failure = str(error)
-            raise
+            try:
+                return await self._exchange(send)
+            except OSError as error:
+                self._failure_count += 1
+                self._last_failure = str(error)
+                raise
         finally:
             self._lock.release()
 

@@ -236,6 +236,24 @@ def test_exchanges_that_wait_fail_with_the_one_that_fails() -> None:
     assert run_queued(node, lambda: node.exchange(1)) == [(1, "ok")]
 
 
+def test_exchanges_sent_again_at_once_connect_again() -> None:
+    node = NodeFixture()
+    attempts: list[float] = []
+
+    async def send_until_answered() -> None:
+        for _ in range(20):
+            attempts.append(trio.current_time())
+            try:
+                await node.exchange(1, OSError("cut off") if len(attempts) == 1 else None)
+                return
+            except OSError:
+                continue
+        raise OSError("never answered")
+
+    assert run_queued(node, send_until_answered, send_until_answered) == [(2, "ok"), (3, "ok")]
+    assert attempts == [0, 0, 1, 1]
+
+
 def test_exchanges_that_wait_go_on_after_a_refusal_of_the_one_before() -> None:
     node = NodeFixture()
     refused = ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "too old")
