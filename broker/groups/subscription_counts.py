@@ -7,12 +7,16 @@ Source: ``SubscriptionCount.java``, ``ModernGroup.subscriptionType`` (apache/kaf
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Set
 from itertools import islice
 from typing import NamedTuple
 
 NAMES_PER_STEP = 1_000
 COUNTS_PER_STEP = 20_000
+MAX_NAMES_PER_CHANGE = 8_000
+"""Names of a subscription that are counted without a pause; a record with more of them is replayed in steps."""
+_MIN_STEPS_PER_CHANGE = 4
 
 
 class SubscriptionCount(NamedTuple):
@@ -93,28 +97,33 @@ class CountedSubscriptions:
 
     def __init__(self) -> None:
         self._counts: SubscriptionCounts = {}
-        self._pending: list[Iterator[None]] = []
+        self._pending: deque[Iterator[None]] = deque()
 
     def adjust(self, topics: Set[str], by_name: int = 0, by_regex: int = 0) -> None:
-        """Count topics up or down: a large number of them when `count_pending` or `counts` is called."""
-        steps = adjust_subscription_counts_in_steps(self._counts, topics, by_name, by_regex)
-        self._pending.append(steps)
-        if len(topics) <= NAMES_PER_STEP and len(self._pending) == 1:
-            for _ in self.count_pending():
-                pass
+        """Count topics up or down: a large number of them when `count_pending` or `counts` is called.
+
+        A change that is not large counts more than itself, so that changes behind a large one do not pile up.
+        """
+        self._pending.append(adjust_subscription_counts_in_steps(self._counts, topics, by_name, by_regex))
+        if len(topics) <= MAX_NAMES_PER_CHANGE:
+            for _ in range(len(topics) // NAMES_PER_STEP + _MIN_STEPS_PER_CHANGE):
+                if not self._pending:
+                    break
+                self._count_step()
+
+    def _count_step(self) -> None:
+        if next(self._pending[0], True):  # the end; a step yields None
+            self._pending.popleft()
 
     def count_pending(self) -> Generator[None, None, None]:
-        """Count what is not counted yet; yield between two steps."""
+        """Count what is not counted yet; yield between two steps. A caller that stops early leaves the rest pending."""
         while self._pending:
-            steps = self._pending[0]
-            yield from steps
-            if self._pending and self._pending[0] is steps:  # else `counts` was needed meanwhile
-                del self._pending[0]
+            self._count_step()
+            yield
 
     @property
     def counts(self) -> SubscriptionCounts:
         """The counts of all topics."""
-        if self._pending:
-            for _ in self.count_pending():
-                pass
+        while self._pending:
+            self._count_step()
         return self._counts
