@@ -263,7 +263,13 @@ API_SPECS: tuple[ApiSpec, ...] = (
             (Permission(WRITE, TRANSACTIONAL_ID), Permission(READ, GROUP), Permission(READ, TOPIC)),
         ),
     ),
-    ApiSpec(ApiKey.DESCRIBE_ACLS, 1, 3, Endpoint("security.describe_acls", (DESCRIBE_CLUSTER,))),
+    ApiSpec(
+        ApiKey.DESCRIBE_ACLS,
+        1,
+        3,
+        Endpoint("security.describe_acls", (DESCRIBE_CLUSTER,)),
+        Endpoint("security.describe_acls", (DESCRIBE_CLUSTER,)),
+    ),
     ApiSpec(
         ApiKey.CREATE_ACLS,
         1,

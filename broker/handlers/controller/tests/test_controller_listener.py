@@ -32,6 +32,7 @@ from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.describe_acls import DescribeAclsRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.metadata_records import ControllerEndpoint, RegisterControllerRecord
@@ -52,7 +53,7 @@ HERE = {
     ApiKey.API_VERSIONS,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
-    *(ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS),
+    *(ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS),
     *(ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN),  # not to anybody
 }
 CREATE = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("a", 1, 1)])
@@ -165,6 +166,30 @@ def test_what_is_advertised_is_a_controllers_and_in_the_versions_there_are() -> 
         newest = spec.versions.high - (1 if spec.latest_unstable else 0)
         assert (route.min_version, route.max_version) == (spec.versions.low, newest), key.name
         assert callable(load_handler(route.endpoint(at_controller=True).handler_module))
+
+
+def test_every_api_of_the_listener_is_served_for_which_kafka_has_a_handler() -> None:
+    advertised = {key for key in ApiKey if "controller" in request_spec(key).listeners}
+    without_handler = {ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS}
+    assert advertised - set(CONTROLLER_APIS) == without_handler
+
+
+@pytest.mark.parametrize("authorizer", [None, SimpleNamespace(decisions={}, may=lambda *_: True)])
+def test_a_controller_lists_the_acls(authorizer: Any) -> None:
+    listener = ControllerListenerFixture()
+    services = listener.dispatcher.services
+    services.authorizer, services.audit = authorizer, None
+    answer = listener.ask(DescribeAclsRequest(1, None, 1, None, None, 1, 1), 3)
+    assert answer.error_code == (ErrorCode.SECURITY_DISABLED if authorizer is None else ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_acls_are_not_listed_without_permission(version: int) -> None:
+    listener = ControllerListenerFixture()
+    services = listener.dispatcher.services
+    services.authorizer, services.audit = SimpleNamespace(decisions={}, may=lambda *_: False), None
+    answer = listener.ask(DescribeAclsRequest(1, None, 1, None, None, 1, 1), version)
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
