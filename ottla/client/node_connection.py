@@ -21,6 +21,11 @@ from ottla.wire.errors import ProtocolError, WireError
 
 T = TypeVar("T")
 Address = tuple[str, int]
+MAX_IDLE_MS = 540_000
+"""Time without a request after which a connection is not used again: ``connections.max.idle.ms`` of Kafka's clients.
+
+Listeners close idle connections one minute later by default, and a request sent then would fail.
+"""
 
 
 class NodeConnection:
@@ -67,6 +72,7 @@ class NodeConnection:
         self._check_interval_s = check_interval_s
         self._channel: Channel | None = None
         self._channel_address: Address | None = None
+        self._last_used_ms = 0.0
         self._lock = trio.Lock()
         self._failure_count = 0
         self._last_failure = ""
@@ -101,11 +107,13 @@ class NodeConnection:
             if self._failure_count != failure_count:
                 raise Disconnected(self._last_failure)
             try:
-                return await self._exchange(send)
+                result = await self._exchange(send)
             except OSError as error:
                 self._failure_count += 1
                 self._last_failure = str(error)
                 raise
+            self._last_used_ms = self._env.monotonic_ms()
+            return result
         finally:
             self._lock.release()
 
@@ -140,7 +148,12 @@ class NodeConnection:
         Raises:
             OSError, WireError: as `open_channel`.
         """
-        if self._channel is not None and not self._channel.closed and self._channel_address == address:
+        if (
+            self._channel is not None
+            and not self._channel.closed
+            and self._channel_address == address
+            and self._env.monotonic_ms() - self._last_used_ms < MAX_IDLE_MS
+        ):
             return self._channel
         self.close()
         with self._env.timeout(self._timeout_s):
@@ -151,6 +164,7 @@ class NodeConnection:
                 stream = await connect(self._env, address, self._timeout_s, access)
                 channel = Channel(stream, self._client_id, self._timeout_s)
             self._channel, self._channel_address = channel, address
+            self._last_used_ms = self._env.monotonic_ms()
             return channel
         raise Disconnected(f"{self._name} did not answer in time")
 

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.client.channel import Channel, Disconnected
 from ottla.client.connection_security import ConnectionSecurity
-from ottla.client.node_connection import NodeConnection
+from ottla.client.node_connection import MAX_IDLE_MS, NodeConnection
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 HERE, THERE = ("b0", 9000), ("b1", 9001)
@@ -154,6 +154,22 @@ def test_connection_that_ended_is_opened_again() -> None:
         first = await node.exchange()
         await node.connection.exchange(end)
         assert await node.exchange() is not first
+
+    run_virtual(story)
+
+
+def test_connection_that_was_idle_as_long_as_listeners_allow_is_not_used_again() -> None:
+    node = NodeFixture()
+
+    async def story() -> None:
+        first = await node.exchange(100)
+        await trio.sleep(MAX_IDLE_MS / 1000 - 1)
+        assert await node.exchange(100) is first
+        await trio.sleep(MAX_IDLE_MS / 1000)
+        second = await node.exchange()
+        assert second is not first
+        assert first.closed
+        assert await node.exchange() is second
 
     run_virtual(story)
 
