@@ -16,11 +16,12 @@ from ottla.broker.groups.streams.owned_tasks import check_epoch as check_streams
 from ottla.broker.groups.streams.streams_group import StreamsGroupMember
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-KNOWN = {"epoch": 7, "previous_epoch": 5}
+KNOWN = ("m", 7, 5)
+"""Member id, epoch and previous epoch."""
 CHECKS: dict[str, Callable[[int], None]] = {
-    "consumer": lambda epoch: check_consumer_epoch(ConsumerGroupMember("m", **KNOWN), epoch, []),
-    "share": partial(check_member_epoch, "share", ShareGroupMember("m", **KNOWN), names_previous=True),
-    "streams": lambda epoch: check_streams_epoch(StreamsGroupMember("m", **KNOWN), epoch, ([], [], [])),
+    "consumer": lambda epoch: check_consumer_epoch(ConsumerGroupMember(*KNOWN), epoch, []),
+    "share": partial(check_member_epoch, "share", ShareGroupMember(*KNOWN), names_previous=True),
+    "streams": lambda epoch: check_streams_epoch(StreamsGroupMember(*KNOWN), epoch, ([], [], [])),
 }
 
 

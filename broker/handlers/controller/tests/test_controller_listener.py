@@ -177,7 +177,7 @@ def test_every_api_of_the_listener_is_served_for_which_kafka_has_a_handler() -> 
 @pytest.mark.parametrize("authorizer", [None, SimpleNamespace(decisions={}, may=lambda *_: True)])
 def test_a_controller_lists_the_acls(authorizer: Any) -> None:
     listener = ControllerListenerFixture()
-    services = listener.dispatcher.services
+    services: Any = listener.dispatcher.services
     services.authorizer, services.audit = authorizer, None
     answer = listener.ask(DescribeAclsRequest(1, None, 1, None, None, 1, 1), 3)
     assert answer.error_code == (ErrorCode.SECURITY_DISABLED if authorizer is None else ErrorCode.NONE)
@@ -186,7 +186,7 @@ def test_a_controller_lists_the_acls(authorizer: Any) -> None:
 @pytest.mark.parametrize("version", [1, 3])
 def test_acls_are_not_listed_without_permission(version: int) -> None:
     listener = ControllerListenerFixture()
-    services = listener.dispatcher.services
+    services: Any = listener.dispatcher.services
     services.authorizer, services.audit = SimpleNamespace(decisions={}, may=lambda *_: False), None
     answer = listener.ask(DescribeAclsRequest(1, None, 1, None, None, 1, 1), version)
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
