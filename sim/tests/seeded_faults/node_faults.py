@@ -47,7 +47,7 @@ def acknowledge_without_writing() -> None:
 
 def forget_producers() -> None:
     """Nothing is known of producers after a start."""
-    log_loader.rebuild_producer_state = lambda *_: None
+    log_loader.rebuild_producer_state = lambda *_: ProducerStateManager()
 
 
 def skip_the_duplicate_check() -> None:
