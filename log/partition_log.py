@@ -514,6 +514,7 @@ class PartitionLog:
         """Lower all that names an offset above the truncation: later appends there would be believed without a scan."""
         self.flush_state.lower(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
+        self.cleaner_offset = min(self.cleaner_offset, offset)
         if self._lower_checkpoints is not None:
             self._lower_checkpoints(offset)
         self.flush_state.on_truncated(offset)

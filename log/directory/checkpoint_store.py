@@ -119,13 +119,14 @@ class CheckpointStore:
     def prepare_truncation(self, log: PartitionLog, offset: int) -> None:
         """Write and sync the checkpoints where one may hold an offset of this log above ``offset``.
 
-        Records written behind a truncation would otherwise be believed after a power cut without being read.
+        Records written behind a truncation would otherwise be believed after a power cut without being read, or a gap
+        among them would count as compacted.
 
         Raises:
             OSError: a file is unchanged.
         """
         at = (log.topic, log.partition)
-        if self._bounds.get(at, 0) > offset:
+        if max(self._bounds.get(at, 0), self.cleaner.offsets.get(at, 0)) > offset:
             self.write()
             self._bounds[at] = max(log.recovery_point, log.log_start_offset)
             if self._bounds[at] == 0:

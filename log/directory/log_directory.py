@@ -158,7 +158,9 @@ class LogDirectory:
             on_swaps=partial(cleaner.raise_on_recovery, at),
         )
         point = cleaner.offsets.get(at, 0)
-        log.raise_cleaner_offset(point if log.log_start_offset <= point <= log.log_end_offset else log.log_start_offset)
+        is_in_log = log.log_start_offset <= point <= log.log_end_offset
+        # not the log start: that excuses gaps, and records behind it may be lost in the segment in which it lies
+        log.raise_cleaner_offset(point if is_in_log else log.segments.base_offsets[0])
         log.set_checkpoints(partial(self.checkpoints.prepare_truncation, log))
         self.logs[at] = log
         return log

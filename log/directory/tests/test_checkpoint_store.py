@@ -341,3 +341,13 @@ def test_the_log_start_of_a_log_created_in_a_pause_stays_in_the_checkpoint(when:
 
     stage.write(*[nothing] * when, delete_records)
     assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", LOGS): 2}
+
+
+def test_truncation_lowers_a_cleaner_offset_before_records_are_written_behind_it() -> None:
+    """Else recovery would take the loss of some of those records for compaction."""
+    stage = CheckpointFixture()
+    stage.log(1).raise_cleaner_offset(3)
+    stage.store.cleaner.write(stage.store.cleaner_offsets(), sync_dir=True)
+    stage.log(1).truncate_to(1, NOW)
+    assert stage.read(CLEANER_OFFSET_CHECKPOINT) == {("t", 1): 1}
+    assert stage.store.is_cleaner_offset_synced(stage.log(1))

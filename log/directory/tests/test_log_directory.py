@@ -197,7 +197,7 @@ def test_checkpoints_say_what_a_start_needs() -> None:
     assert [log.log_start_offset for log in logs] == [30, second.log_start_offset, 0]
     assert [log.recovery_point for log in logs] == [60, 0, 0]
     assert [log.high_watermark for log in logs] == [60, 60, 60]
-    assert [log.cleaner_offset for log in logs] == [30, second.log_start_offset, 12]
+    assert [log.cleaner_offset for log in logs] == [0, second.log_start_offset, 12]
 
 
 def test_a_cleaner_point_outside_the_log_is_not_believed() -> None:

@@ -152,3 +152,21 @@ def test_a_segment_below_the_log_start_that_a_power_cut_brought_back_costs_no_la
     again = reopen_in_new_session(memory, start=6)
     assert record_offsets(again) == [6, 7, 8, 9, 10, 11]
     assert (again.log_start_offset, again.log_end_offset) == (6, 12)
+
+
+def test_a_log_start_above_the_records_that_are_left_excuses_no_gap_above_it() -> None:
+    """A power cut took the end of a segment from which records were deleted, and not the next segment."""
+    memory = memory_disk()
+    begun(memory.session()).create_partition("t", 0, TOPIC_ID, SMALL, NOW)
+    directory, logs = opened_again(memory, SMALL)
+    append_batches(logs[0], 3)
+    logs[0].maybe_increment_log_start_offset(4)
+    directory.checkpoints.write()
+    directory, logs = opened_again(memory, SMALL)
+    logs[0].roll(NOW)
+    append_batches(logs[0], 1)
+    directory.checkpoints.write()
+    first = memory.files["/data/t-0/00000000000000000000.log"].data
+    del first[len(first) // 3 :]  # whole batches are left
+    again = opened_again(memory, SMALL)[1][0]
+    assert (again.log_start_offset, again.log_end_offset, record_offsets(again)) == (4, 4, [])
