@@ -378,25 +378,3 @@ def test_a_reader_is_told_of_aborted_transactions_in_what_it_gets_and_no_further
     whole = log.read(0, 1 << 20, 40, at_least_one=True)
     assert whole is not None
     assert log.aborted_txns_in_slice(whole, 0) == everything
-
-
-def test_truncation_inside_a_batch_lowers_the_recovery_point_to_the_log_end() -> None:
-    log = new_log(memory_disk().session(), LogConfig())
-    append_batches(log, 10)
-    log.flush()
-    assert log.recovery_point == 30
-    assert log.truncate_to(13, NOW) == 12
-    assert log.recovery_point == 12
-    append_batches(log, 1)
-    assert log.unflushed_records == 3
-
-
-def test_a_flush_after_a_truncation_syncs_the_names_that_are_gone() -> None:
-    log = new_log(memory_disk().session())
-    append_batches(log, 30)
-    log.flush()
-    log.truncate_to(30, NOW)
-    assert log.recovery_point == log.log_end_offset
-    assert log.segments.directory_changes > log.flush_state.synced_directory_changes
-    log.flush()
-    assert log.segments.directory_changes == log.flush_state.synced_directory_changes
