@@ -143,6 +143,9 @@ class RecordedNode:
         self.succeed(ApiKey.ADD_PARTITIONS_TO_TXN, 3, add)
         for join in self.joins():
             self.succeed(*join)
+        # A description names the topics of an assignment, which may be made after the heartbeat was answered.
+        share = self.joins()[2]
+        wait_until(lambda: getattr(self.call(*share).assignment, "topic_partitions", None))
         self.succeed(ApiKey.CREATE_DELEGATION_TOKEN, 3, self.new_token())
 
     @staticmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 
 from ottla.broker.components import endpoints
@@ -71,7 +72,8 @@ def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
     run_virtual(main)
 
 
-def test_307_a_controller_alone_shows_other_certificates_once_they_are_set() -> None:
+@pytest.mark.behaviour("S-307")
+def test_a_controller_alone_shows_other_certificates_once_they_are_set() -> None:
     """It is no broker, and nobody applies there what is committed."""
     shown: list[str] = []
     keys = "listener.name.controller.ssl.keystore.location"

@@ -103,7 +103,8 @@ def test_a_topic_that_is_asked_for_twice_is_answered_once() -> None:
     run_virtual(run)
 
 
-def test_342_what_may_be_done_is_told_of_a_topic_that_is_not_there_too() -> None:
+@pytest.mark.behaviour("S-342")
+def test_what_may_be_done_is_told_of_a_topic_that_is_not_there_too() -> None:
     async def run() -> None:
         stage = HandlerFixture()
         stage.hosted.host("a")

@@ -123,13 +123,15 @@ THREE = {
 }
 
 
-def test_303_brokers_and_controllers_are_reached_as_their_listeners_want() -> None:
+@pytest.mark.behaviour("S-303")
+def test_brokers_and_controllers_are_reached_as_their_listeners_want() -> None:
     config = NodeConfig({**THREE, credentials.INTER_BROKER_MECHANISM: "PLAIN"})
     assert credentials.inter_broker_access(config) == ConnectionSecurity(None, SaslLogin("PLAIN", "n", "n-secret"))
     assert credentials.controller_access(config) == NO_SECURITY
 
 
-def test_303_a_node_that_could_not_log_in_elsewhere_does_not_start() -> None:
+@pytest.mark.behaviour("S-303")
+def test_a_node_that_could_not_log_in_elsewhere_does_not_start() -> None:
     # GSSAPI is the default
     assert [key for key, _ in credentials.find_credential_problems(NodeConfig(dict(THREE)))] == [
         credentials.INTER_BROKER_MECHANISM

@@ -79,7 +79,8 @@ def test_who_logs_in_is_served_under_his_name(stage: DispatcherFixture) -> None:
     assert seen == ["User:alice"]
 
 
-def test_312_tokens_may_travel_raw(stage: DispatcherFixture) -> None:
+@pytest.mark.behaviour("S-312")
+def test_tokens_may_travel_raw(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
@@ -92,7 +93,8 @@ def test_312_tokens_may_travel_raw(stage: DispatcherFixture) -> None:
     assert line.received.endswith(struct.pack(">h", 7))
 
 
-def test_313_a_failure_is_answered_late_and_nothing_behind_it_is_read(stage: DispatcherFixture) -> None:
+@pytest.mark.behaviour("S-313")
+def test_a_failure_is_answered_late_and_nothing_behind_it_is_read(stage: DispatcherFixture) -> None:
     line, times = ClientStream(), []
 
     async def run() -> None:
@@ -106,7 +108,8 @@ def test_313_a_failure_is_answered_late_and_nothing_behind_it_is_read(stage: Dis
     assert codes(line, (HANDSHAKE, 1), (TOKEN, 2)) == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]
 
 
-def test_313_how_late_is_a_setting(stage: DispatcherFixture) -> None:
+@pytest.mark.behaviour("S-313")
+def test_how_late_is_a_setting(stage: DispatcherFixture) -> None:
     times = []
 
     async def run() -> None:
@@ -120,7 +123,8 @@ def test_313_how_late_is_a_setting(stage: DispatcherFixture) -> None:
     assert times == [pytest.approx(3.0)]
 
 
-def test_312_a_request_before_the_login_ends_it_without_an_answer(stage: DispatcherFixture) -> None:
+@pytest.mark.behaviour("S-312")
+def test_a_request_before_the_login_ends_it_without_an_answer(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
@@ -132,8 +136,9 @@ def test_312_a_request_before_the_login_ends_it_without_an_answer(stage: Dispatc
     assert line.is_closed
 
 
+@pytest.mark.behaviour("S-315")
 @pytest.mark.parametrize(("size", "is_read"), [(524_288, True), (524_289, False)])
-def test_315_before_the_login_a_frame_has_at_most_512_kib(stage: DispatcherFixture, size: int, is_read: bool) -> None:
+def test_before_the_login_a_frame_has_at_most_512_kib(stage: DispatcherFixture, size: int, is_read: bool) -> None:
     """CVE-2022-34917: what is announced before that costs nothing."""
     line = ClientStream()
 
@@ -189,7 +194,8 @@ def test_who_is_let_in_counts_as_silent_like_anybody(stage: DispatcherFixture) -
     in_virtual_time(run)
 
 
-def test_317_a_session_that_has_ended_is_closed_at_its_next_request(stage: DispatcherFixture) -> None:
+@pytest.mark.behaviour("S-317")
+def test_a_session_that_has_ended_is_closed_at_its_next_request(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
@@ -208,7 +214,8 @@ def test_317_a_session_that_has_ended_is_closed_at_its_next_request(stage: Dispa
     assert codes(line, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0), (BEAT, 0)) == [0, 0, 7, 7]
 
 
-def test_317_a_session_lasts_longer_for_who_logs_in_again(stage: DispatcherFixture) -> None:
+@pytest.mark.behaviour("S-317")
+def test_a_session_lasts_longer_for_who_logs_in_again(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
@@ -226,9 +233,10 @@ def test_317_a_session_lasts_longer_for_who_logs_in_again(stage: DispatcherFixtu
     assert codes(line, *[(HANDSHAKE, 1), (TOKEN, 2)] * 2, (BEAT, 0)) == [0, 0, 0, 0, 7]
 
 
+@pytest.mark.behaviour("S-315")
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize(("size", "is_read"), [(524_288, True), (524_289, False)])
-def test_315_a_frame_of_who_logs_in_again_has_as_much_as_at_first(
+def test_a_frame_of_who_logs_in_again_has_as_much_as_at_first(
     stage: DispatcherFixture, version: int, size: int, *, is_read: bool
 ) -> None:
     """He is known, and a password of 100 MB would be looked at all the same."""
@@ -278,6 +286,7 @@ class CertificateStream(ClientStream):
         return self._subject
 
 
+@pytest.mark.behaviour("S-309")
 @pytest.mark.parametrize(
     ("subject", "rules", "principal"),
     [
@@ -287,7 +296,7 @@ class CertificateStream(ClientStream):
         ("O=Here", "RULE:^CN=(.*?),.*$/$1/", None),
     ],
 )
-def test_309_a_certificate_is_a_name(
+def test_a_certificate_is_a_name(
     stage: DispatcherFixture, subject: str | None, rules: str, principal: str | None
 ) -> None:
     line, seen = CertificateStream(subject), []
@@ -304,7 +313,8 @@ def test_309_a_certificate_is_a_name(
     assert line.is_closed
 
 
-def test_309_where_a_login_follows_the_login_is_the_name(stage: DispatcherFixture) -> None:
+@pytest.mark.behaviour("S-309")
+def test_where_a_login_follows_the_login_is_the_name(stage: DispatcherFixture) -> None:
     line, seen = CertificateStream("CN=somebody"), []
     stage.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse())
 

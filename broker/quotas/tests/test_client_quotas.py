@@ -117,8 +117,9 @@ def test_a_sample_that_was_silent_for_eleven_seconds_begins_anew() -> None:
 # ---------------------------------------------------------------- the delay (346)
 
 
+@pytest.mark.behaviour("S-345")
 @pytest.mark.parametrize("seed", range(20))
-def test_345_what_is_kept_between_looks_is_what_the_samples_say(seed: int) -> None:
+def test_what_is_kept_between_looks_is_what_the_samples_say(seed: int) -> None:
     """Against the rule as it is written: a list of samples, summed up at each look."""
     rng, rate, now_ms = Random(seed), Rate(), 5_000.0
     ahead_ms, directly = 1e6, 0

@@ -62,7 +62,8 @@ def created(request: CreateDelegationTokenRequest, **more: Any) -> ControllerRes
 # ------------------------------------------------------------------ create
 
 
-def test_331_the_hmac_is_made_of_the_id_and_a_secret_every_node_has() -> None:
+@pytest.mark.behaviour("S-331")
+def test_the_hmac_is_made_of_the_id_and_a_secret_every_node_has() -> None:
     decision = created(CreateDelegationTokenRequest())
     token_id = uuid_to_string(bytes(range(16)))
     assert (decision.response.error_code, decision.response.token_id) == (0, token_id)
@@ -70,7 +71,8 @@ def test_331_the_hmac_is_made_of_the_id_and_a_secret_every_node_has() -> None:
     assert len(decision.response.hmac) == 64
 
 
-def test_332_a_token_is_recorded_with_whose_it_is_and_without_its_hmac() -> None:
+@pytest.mark.behaviour("S-332")
+def test_a_token_is_recorded_with_whose_it_is_and_without_its_hmac() -> None:
     decision = created(CreateDelegationTokenRequest("User", "carol", [BOB], -1), who="User:admin")
     (record,) = decision.records
     times = NOW, NOW + 7 * DAY, NOW + DAY
@@ -80,17 +82,20 @@ def test_332_a_token_is_recorded_with_whose_it_is_and_without_its_hmac() -> None
     assert (r.token_requester_principal_type, r.token_requester_principal_name) == ("User", "admin")
 
 
-def test_334_before_version_3_the_answer_does_not_say_who_asked() -> None:
+@pytest.mark.behaviour("S-334")
+def test_before_version_3_the_answer_does_not_say_who_asked() -> None:
     r = created(CreateDelegationTokenRequest(), version=2).response
     assert (r.principal_name, r.token_requester_principal_type, r.token_requester_principal_name) == ("alice", "", "")
 
 
+@pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize("name", [None, ""])
-def test_334_who_names_nobody_asks_for_himself(name: str | None) -> None:
+def test_who_names_nobody_asks_for_himself(name: str | None) -> None:
     (record,) = created(CreateDelegationTokenRequest("User", name), who="User:alice").records
     assert (record.owner, record.requester) == ("User:alice", "User:alice")
 
 
+@pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize(
     ("asked_ms", "static", "max_ms", "expiry_ms"),
     [
@@ -104,7 +109,7 @@ def test_334_who_names_nobody_asks_for_himself(name: str | None) -> None:
         (-1, {"delegation_token_max_lifetime_ms": str(NEVER)}, NEVER, NOW + DAY),
     ],
 )
-def test_334_how_long_a_token_lives(asked_ms: int, static: dict[str, str], max_ms: int, expiry_ms: int) -> None:
+def test_how_long_a_token_lives(asked_ms: int, static: dict[str, str], max_ms: int, expiry_ms: int) -> None:
     decision = created(CreateDelegationTokenRequest(max_lifetime_ms=asked_ms), **static)
     r, (record,) = decision.response, decision.records
     assert (r.issue_timestamp_ms, r.max_timestamp_ms, r.expiry_timestamp_ms) == (NOW, max_ms, expiry_ms)
@@ -119,6 +124,7 @@ def test_an_id_does_not_begin_like_an_option() -> None:
     assert decision.response.token_id == uuid_to_string(bytes(16))
 
 
+@pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize(
     ("renewers", "static", "code"),
     [
@@ -127,7 +133,7 @@ def test_an_id_does_not_begin_like_an_option() -> None:
         ([BOB], {"delegation_token_secret_key": ""}, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
     ],
 )
-def test_334_what_is_refused_makes_no_record(renewers: Any, static: dict[str, str], code: ErrorCode) -> None:
+def test_what_is_refused_makes_no_record(renewers: Any, static: dict[str, str], code: ErrorCode) -> None:
     decision = created(CreateDelegationTokenRequest("User", "carol", renewers), **static)
     r = decision.response
     assert (r.error_code, decision.records) == (code, [])
@@ -165,8 +171,9 @@ EXPIRE = [
 ]
 
 
+@pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize(("token", "who", "period_ms", "code", "end_ms"), RENEW)
-def test_334_renew(token: DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
+def test_renew(token: DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
     request = RenewDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
     decision = decided(request, with_records(token, a_token("t0")), who)
     assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
@@ -174,16 +181,18 @@ def test_334_renew(token: DelegationTokenRecord, who: str, period_ms: int, code:
     assert decision.records == ([] if code else [a_token(**times)])
 
 
+@pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize(("token", "who", "period_ms", "code", "end_ms"), EXPIRE)
-def test_334_expire(token: DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
+def test_expire(token: DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
     request = ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
     decision = decided(request, with_records(token, a_token("t0")), who)
     assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
     assert decision.records == ([] if code else [a_token(expiration_timestamp=end_ms)])
 
 
+@pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize("token", [a_token(), PAST, TOO_OLD])
-def test_334_a_token_is_removed_at_once_whether_or_not_it_is_over(token: DelegationTokenRecord) -> None:
+def test_a_token_is_removed_at_once_whether_or_not_it_is_over(token: DelegationTokenRecord) -> None:
     image = with_records(token, a_token("t0"))
     decision = decided(ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), -1), image)
     assert decision.response.expiry_timestamp_ms == NOW
@@ -192,6 +201,7 @@ def test_334_a_token_is_removed_at_once_whether_or_not_it_is_over(token: Delegat
     assert list(with_records(token, a_token("t0"), *decision.records).others) == [("token", "t0")]
 
 
+@pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize("cls", [RenewDelegationTokenRequest, ExpireDelegationTokenRequest])
 @pytest.mark.parametrize(
     ("shown", "static", "code"),
@@ -202,7 +212,7 @@ def test_334_a_token_is_removed_at_once_whether_or_not_it_is_over(token: Delegat
         (token_hmac("", "t1"), {"delegation_token_secret_key": ""}, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
     ],
 )
-def test_334_an_hmac_nobody_knows(cls: Any, shown: bytes, static: dict[str, str], code: ErrorCode) -> None:
+def test_an_hmac_nobody_knows(cls: Any, shown: bytes, static: dict[str, str], code: ErrorCode) -> None:
     decision = decided(cls(shown, -1), with_records(a_token()), **static)
     assert (decision.response.error_code, decision.records) == (code, [])
 
@@ -210,7 +220,8 @@ def test_334_an_hmac_nobody_knows(cls: Any, shown: bytes, static: dict[str, str]
 # ------------------------------------------------------------------ the sweep
 
 
-def test_332_what_is_over_is_swept_a_thousand_at_a_time() -> None:
+@pytest.mark.behaviour("S-332")
+def test_what_is_over_is_swept_a_thousand_at_a_time() -> None:
     past = [a_token(f"p{n:04d}", expiration_timestamp=NOW - 1) for n in range(1001)]
     image = with_records(*past, a_token("stays"), a_token("just now", expiration_timestamp=NOW))
     first = run_to_end(sweep_expired_tokens(image, NOW))
@@ -227,7 +238,8 @@ def test_the_sweep_pauses_while_it_looks() -> None:
     assert sum(1 for _ in steps) == 20
 
 
-def test_332_the_sweep_comes_hourly_by_the_wall_clock_and_only_where_there_is_a_secret() -> None:
+@pytest.mark.behaviour("S-332")
+def test_the_sweep_comes_hourly_by_the_wall_clock_and_only_where_there_is_a_secret() -> None:
     assert SWEEP_EXPIRED_TOKENS.period_ms(STATIC) == HOUR
     assert SWEEP_EXPIRED_TOKENS.period_ms({**STATIC, "delegation.token.expiry.check.interval.ms": "500"}) == 500
     assert SWEEP_EXPIRED_TOKENS.period_ms({}) == 0

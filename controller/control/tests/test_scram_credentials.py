@@ -53,12 +53,14 @@ def decided(deletions, upsertions, image: MetadataImage = WITH_ALICE):
     return {x.user: x.error_code for x in decision.response.results}, decision.records
 
 
-def test_323_both_keys_are_made_of_the_salted_password():
+@pytest.mark.behaviour("S-323")
+def test_both_keys_are_made_of_the_salted_password():
     _, records = decided([], [up("bob")])
     keys = derive_credential(SCRAM_SHA_256, SALTED, b"salt", 4096)
     assert records == [UserScramCredentialRecord("bob", 1, b"salt", keys.stored_key, keys.server_key, 4096)]
 
 
+@pytest.mark.behaviour("S-324")
 @pytest.mark.parametrize(
     ("deletions", "upsertions", "codes", "count"),
     [
@@ -84,7 +86,7 @@ def test_323_both_keys_are_made_of_the_salted_password():
         ),
     ],
 )
-def test_324_what_is_right_is_written_and_what_is_wrong_is_told(deletions, upsertions, codes, count):
+def test_what_is_right_is_written_and_what_is_wrong_is_told(deletions, upsertions, codes, count):
     told, records = decided(deletions, upsertions)
     assert (told, len(records)) == (codes, count)
 
@@ -134,13 +136,15 @@ def test_a_credential_that_is_deleted_is_gone_and_one_that_stays_is_in_the_snaps
     assert [x.name for x in image_records(image) if isinstance(x, UserScramCredentialRecord)] == ["bob"]
 
 
-def test_325_a_password_becomes_a_credential_before_there_is_a_cluster():
+@pytest.mark.behaviour("S-325")
+def test_a_password_becomes_a_credential_before_there_is_a_cluster():
     made = scram_credentials.parse_scram_option("SCRAM-SHA-256=[name=alice,password=pencil,iterations=8192]", b"fresh")
     salted = salted_password(SCRAM_SHA_256, "pencil", b"fresh", 8192)
     assert made == scram_credentials.credential_record("alice", 1, salted, b"fresh", 8192)
 
 
-def test_325_salt_and_salted_password_may_be_given():
+@pytest.mark.behaviour("S-325")
+def test_salt_and_salted_password_may_be_given():
     salt, salted = (b64encode(x).decode() for x in (b"salt", SALTED))
     made = scram_credentials.parse_scram_option(
         f'SCRAM-SHA-256=[name="alice",salt="{salt}",saltedpassword="{salted}"]', b"fresh"
@@ -148,6 +152,7 @@ def test_325_salt_and_salted_password_may_be_given():
     assert made == scram_credentials.credential_record("alice", 1, SALTED, b"salt", 4096)
 
 
+@pytest.mark.behaviour("S-325")
 @pytest.mark.parametrize(
     "text",
     [
@@ -163,7 +168,7 @@ def test_325_salt_and_salted_password_may_be_given():
         "SCRAM-SHA-256=[name=alice,salt=***,saltedpassword=AAAA]",
     ],
 )
-def test_325_an_option_that_cannot_be_is_refused_without_its_password(text):
+def test_an_option_that_cannot_be_is_refused_without_its_password(text):
     with pytest.raises(scram_credentials.InvalidScramOption) as refused:
         scram_credentials.parse_scram_option(text, b"fresh")
     assert "s3cret" not in str(refused.value)

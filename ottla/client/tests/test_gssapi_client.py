@@ -94,13 +94,15 @@ class FakeKerberosEnv:
         return self.sent_tokens
 
 
-def test_320_a_ticket_then_silence_then_no_protection() -> None:
+@pytest.mark.behaviour("S-320")
+def test_a_ticket_then_silence_then_no_protection() -> None:
     world = FakeKerberosEnv(FakeGssInitiator, b"proof", OFFER, b"")
     assert world.log_in() == [b"ticket", b"", b"sealed \x01\0\0\0"]
     assert world.requests == [(KerberosIdentity("a@HERE.ORG", "/k"), "kafka@host")]
 
 
-def test_320_where_nothing_is_proved_the_offer_comes_with_the_first_answer() -> None:
+@pytest.mark.behaviour("S-320")
+def test_where_nothing_is_proved_the_offer_comes_with_the_first_answer() -> None:
     assert FakeKerberosEnv(lambda: FakeGssInitiator(b""), OFFER, b"").log_in() == [b"ticket", b"sealed \x01\0\0\0"]
 
 

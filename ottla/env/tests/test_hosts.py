@@ -17,6 +17,7 @@ from ottla.runtime.real_env import RealEnv
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
+@pytest.mark.behaviour("S-336")
 @pytest.mark.parametrize(
     ("address", "text"),
     [
@@ -30,11 +31,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent.parent
         ("no:address", "no:address"),
     ],
 )
-def test_336_a_host_is_named_as_in_access_rules(address: str | bytes, text: str) -> None:
+def test_a_host_is_named_as_in_access_rules(address: str | bytes, text: str) -> None:
     assert canonical_host(address) == text
 
 
-def test_336_who_comes_by_ipv4_to_a_listener_for_both_has_an_ipv4_address() -> None:
+@pytest.mark.behaviour("S-336")
+def test_who_comes_by_ipv4_to_a_listener_for_both_has_an_ipv4_address() -> None:
     """Else a rule that denies 127.0.0.1 says nothing about it."""
     with socket.socket(socket.AF_INET6) as listener:
         listener.bind(("::", 0))

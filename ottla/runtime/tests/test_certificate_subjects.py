@@ -19,15 +19,17 @@ LATIN_1 = "email:m\xfcller@example.org"
 ODD = "/C=US/O=\xdcbung, 1/ours=x/serialNumber=7/CN=m\xfcller+UID=\u6f22/emailAddress=a@b"
 
 
-def test_309_a_subject_is_written_as_rfc_2253_has_it():
+@pytest.mark.behaviour("S-309")
+def test_a_subject_is_written_as_rfc_2253_has_it():
     subject = ((("countryName", "US"),), (("organizationName", "A, B"),), (("commonName", "#x"), ("userId", "7")))
     assert format_subject({"subject": subject}) == "CN=\\#x+UID=7,O=A\\, B,C=US"
     assert format_subject({"subject": ((("emailAddress", "a@b"),),)}) == "1.2.840.113549.1.9.1=#1603614062"
     assert format_subject(None) is None
 
 
+@pytest.mark.behaviour("S-309")
 @needs_openssl
-def test_309_who_shows_an_alternative_name_that_is_no_utf_8_is_let_in_by_its_subject(
+def test_who_shows_an_alternative_name_that_is_no_utf_8_is_let_in_by_its_subject(
     authority: CertificateAuthority, keys: TlsStore
 ) -> None:
     """The library cannot read such a certificate, and its error ended the node."""

@@ -168,9 +168,10 @@ def test_waiting_for_bytes_ends_with_its_time(authority, keys):
     over_tls(main, TlsConfig(keystore=keys), TlsConfig(truststore=authority.truststore))
 
 
+@pytest.mark.behaviour("S-305")
 @pytest.mark.parametrize("auth", ["none", "requested", "required"])
 @pytest.mark.parametrize("shows", [True, False])
-def test_305_client_authentication(authority, keys, auth, shows):
+def test_client_authentication(authority, keys, auth, shows):
     own = authority.issue("client", "/O=Here/OU=There/CN=alice+UID=7", alt="DNS:x")
     server = TlsConfig(keystore=keys, truststore=authority.truststore, client_auth=auth)
     client = TlsConfig(keystore=own if shows else None, truststore=authority.truststore)
@@ -204,8 +205,9 @@ def refused(server: TlsConfig, client: TlsConfig) -> str:
     return str(told.value.exceptions)
 
 
+@pytest.mark.behaviour("S-304")
 @pytest.mark.parametrize("verifies", [True, False])
-def test_304_the_name_in_the_certificate_must_be_the_one_that_was_dialled(authority, verifies):
+def test_the_name_in_the_certificate_must_be_the_one_that_was_dialled(authority, verifies):
     wrong = authority.issue("wrong", "/CN=elsewhere", alt="DNS:elsewhere")
     client = TlsConfig(truststore=authority.truststore, verify_hostname=verifies)
     if verifies:
@@ -216,7 +218,8 @@ def test_304_the_name_in_the_certificate_must_be_the_one_that_was_dialled(author
         theirs._sock.close()
 
 
-def test_306_pem_may_be_given_as_text(authority, keys):
+@pytest.mark.behaviour("S-306")
+def test_pem_may_be_given_as_text(authority, keys):
     async def main(ours: TlsStream, theirs: Any) -> None:
         await ours.send([b"x"])
         assert await read(theirs, 1) == b"x"
@@ -226,7 +229,8 @@ def test_306_pem_may_be_given_as_text(authority, keys):
     over_tls(main, TlsConfig(keystore=as_text), TlsConfig(truststore=trusted))
 
 
-def test_307_other_keys_are_shown_from_the_next_connection_on(authority, keys):
+@pytest.mark.behaviour("S-307")
+def test_other_keys_are_shown_from_the_next_connection_on(authority, keys):
     other = authority.issue("second", "/CN=second")
 
     async def run() -> None:

@@ -16,6 +16,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 
 
+@pytest.mark.behaviour("S-312")
 @pytest.mark.parametrize(
     ("name", "is_fine"),
     [
@@ -28,7 +29,7 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest
         ("a" * (MAX_SOFTWARE_CHARS + 1), False),
     ],
 )
-def test_312_a_name_is_letters_digits_hyphens_and_dots_and_not_too_many(name: str, is_fine: bool) -> None:
+def test_a_name_is_letters_digits_hyphens_and_dots_and_not_too_many(name: str, is_fine: bool) -> None:
     """It is looked at before anybody logged in: one of a megabyte would hold up everybody else."""
     peer = SimpleNamespace(software_name="unknown", software_version="unknown")
     services = SimpleNamespace(metadata=SimpleNamespace(kraft_version=1), config=NodeConfig())

@@ -298,8 +298,9 @@ class CountingAllowance:
         return 0
 
 
+@pytest.mark.behaviour("S-349")
 @pytest.mark.parametrize(("wait", "at_s"), [(0, 0), (5000, 0.2)])
-def test_349_what_is_taken_counts_when_it_is_answered_however_long_that_was_waited_for(
+def test_what_is_taken_counts_when_it_is_answered_however_long_that_was_waited_for(
     stage: HandlerFixture, wait: int, at_s: float
 ) -> None:
     stage.services.quota_holder.quotas = counting = CountingAllowance()

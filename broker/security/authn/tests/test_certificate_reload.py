@@ -45,12 +45,14 @@ def told(configs: dict[tuple[int, str], dict[str, str]], changed: tuple[int, str
     return one.shown, other.shown
 
 
-def test_307_what_is_set_for_a_listener_holds_for_that_one():
+@pytest.mark.behaviour("S-307")
+def test_what_is_set_for_a_listener_holds_for_that_one():
     configs = {OWN: {"listener.name.in.ssl.keystore.location": "second.pem"}}
     assert told(configs, OWN) == (["second.pem"], ["first.pem"])
 
 
-def test_307_what_is_set_for_all_brokers_holds_unless_this_one_has_its_own():
+@pytest.mark.behaviour("S-307")
+def test_what_is_set_for_all_brokers_holds_unless_this_one_has_its_own():
     assert told({EVERYONE: {KEY: "all.pem"}}, EVERYONE) == (["all.pem"], ["all.pem"])
     assert told({EVERYONE: {KEY: "all.pem"}, OWN: {KEY: "own.pem"}}, EVERYONE) == (["own.pem"], ["own.pem"])
 
@@ -60,10 +62,11 @@ def test_other_changes_read_nothing_again(changed):
     assert told({OWN: {KEY: "own.pem"}}, changed) == ([], [])
 
 
+@pytest.mark.behaviour("S-307")
 @pytest.mark.parametrize(
     "error", [InvalidTlsConfig("no usable key"), ValueError("no usable key"), IndexError("no usable key")]
 )
-def test_307_what_cannot_be_used_changes_nothing_and_is_told(caplog, error):
+def test_what_cannot_be_used_changes_nothing_and_is_told(caplog, error):
     """Whatever a store does to who reads it: it is read again at the next start, and the node would never start."""
     one, other = ReloadableListener(), ReloadableListener()
     one.refuses = error
@@ -75,6 +78,7 @@ def test_307_what_cannot_be_used_changes_nothing_and_is_told(caplog, error):
     assert "listener IN keeps its certificates: no usable key" in caplog.text
 
 
+@pytest.mark.behaviour("S-307")
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -85,7 +89,7 @@ def test_307_what_cannot_be_used_changes_nothing_and_is_told(caplog, error):
 )
 @pytest.mark.parametrize("prefix", ["", "listener.name.in."])
 @pytest.mark.parametrize("whose", [OWN, EVERYONE])
-def test_307_who_must_show_a_certificate_and_how_it_is_encrypted_stays_as_at_the_start(name, value, prefix, whose):
+def test_who_must_show_a_certificate_and_how_it_is_encrypted_stays_as_at_the_start(name, value, prefix, whose):
     """Else who may alter a broker's settings lets in who shows no certificate."""
     config = NodeConfig(
         {**CONFIG.values, "ssl.client.auth": "required", "listener.name.out.ssl.client.auth": "required"}

@@ -115,6 +115,7 @@ REQUESTS: list[tuple[Any, int]] = [
 # ------------------------------------------------------------------ 333: who may ask at all
 
 
+@pytest.mark.behaviour("S-333")
 @pytest.mark.parametrize(
     ("listener", "who", "token", "may"),
     [
@@ -130,9 +131,7 @@ REQUESTS: list[tuple[Any, int]] = [
 )
 @pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
 @pytest.mark.parametrize(("request_", "version"), REQUESTS, ids=str)
-def test_333_who_may_ask(
-    request_: Any, version: int, routes: Any, listener: str, who: str, token: bool, may: bool
-) -> None:
+def test_who_may_ask(request_: Any, version: int, routes: Any, listener: str, who: str, token: bool, may: bool) -> None:
     if ApiKey(request_.SPEC.key) not in routes:
         pytest.skip("no controller describes tokens")
     node = DelegationTokenNode(routes=routes)
@@ -152,7 +151,8 @@ def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
     assert {spec.key for spec in forwarded} <= set(CONTROLLER_APIS)
 
 
-def test_333_a_controller_hears_who_asks() -> None:
+@pytest.mark.behaviour("S-333")
+def test_a_controller_hears_who_asks() -> None:
     node = DelegationTokenNode(routes=CONTROLLER_APIS)
     renew = rd.RenewDelegationTokenRequest(b"x", 1)
     node.ask(renew, 2)
@@ -161,8 +161,9 @@ def test_333_a_controller_hears_who_asks() -> None:
     assert asked.now_ms > 0
 
 
+@pytest.mark.behaviour("S-333")
 @pytest.mark.parametrize(("token", "code"), [(False, 0), (True, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)])
-def test_333_what_a_broker_passes_on_may_come_in_plain_text_but_not_from_a_token(token: bool, code: int) -> None:
+def test_what_a_broker_passes_on_may_come_in_plain_text_but_not_from_a_token(token: bool, code: int) -> None:
     node = DelegationTokenNode(routes=CONTROLLER_APIS)
     request = cd.CreateDelegationTokenRequest()
     principal = bytes(2) + compiler.encode(DefaultPrincipalData("User", "bob", token), 0)
@@ -193,6 +194,7 @@ def test_where_the_controller_is_here_it_hears_who_asks_too(monkeypatch: pytest.
 # ------------------------------------------------------------------ 334: create
 
 
+@pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
 @pytest.mark.parametrize(
     ("rights", "owner", "code"),
@@ -205,7 +207,7 @@ def test_where_the_controller_is_here_it_hears_who_asks_too(monkeypatch: pytest.
         ([(O.CREATE_TOKENS, R.USER, "carol")], CAROL, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED),
     ],
 )
-def test_334_a_token_for_another(rights: Any, owner: str | None, code: int, routes: Any) -> None:
+def test_a_token_for_another(rights: Any, owner: str | None, code: int, routes: Any) -> None:
     node = DelegationTokenNode(routes=routes)
     node.rights = set(rights)
     named = [None, None] if owner is None else owner.split(":")
@@ -216,11 +218,13 @@ def test_334_a_token_for_another(rights: Any, owner: str | None, code: int, rout
         assert answer.max_timestamp_ms == -1
 
 
-def test_334_without_an_authorizer_anybody_may() -> None:
+@pytest.mark.behaviour("S-334")
+def test_without_an_authorizer_anybody_may() -> None:
     assert DelegationTokenNode().ask(cd.CreateDelegationTokenRequest("User", "carol"), 3).error_code == 0
 
 
-def test_334_renewers_are_users() -> None:
+@pytest.mark.behaviour("S-334")
+def test_renewers_are_users() -> None:
     node = DelegationTokenNode()
     answer = node.ask(cd.CreateDelegationTokenRequest(None, None, [cd.CreatableRenewers("Group", "g")]), 3)
     assert (answer.error_code, answer.issue_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, -1)
@@ -267,6 +271,7 @@ TOKENS = image_of(
 MINE = {"own", "asked", "renews"}
 
 
+@pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize(
     ("owners", "rights", "seen"),
     [
@@ -286,15 +291,16 @@ MINE = {"own", "asked", "renews"}
         ([BOB], [(O.DESCRIBE_TOKENS, R.USER, CAROL)], {"renews", "other"}),
     ],
 )
-def test_334_whose_tokens_are_told(owners: list[str] | None, rights: Any, seen: set[str]) -> None:
+def test_whose_tokens_are_told(owners: list[str] | None, rights: Any, seen: set[str]) -> None:
     node = DelegationTokenNode(TOKENS)
     node.rights = set(rights)
     named = None if owners is None else [dd.DescribeDelegationTokenOwner(*x.split(":")) for x in owners]
     assert {x.token_id for x in node.ask(dd.DescribeDelegationTokenRequest(named), 3).tokens} == seen
 
 
+@pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize(("version", "requester"), [(1, ("", "")), (2, ("", "")), (3, ("User", "admin"))])
-def test_334_what_is_told_of_a_token(version: int, requester: tuple[str, str]) -> None:
+def test_what_is_told_of_a_token(version: int, requester: tuple[str, str]) -> None:
     answer = DelegationTokenNode(TOKENS).ask(dd.DescribeDelegationTokenRequest(None), version)
     row = next(x for x in answer.tokens if x.token_id == "renews")
     assert (row.principal_type, row.principal_name) == ("User", "carol")
@@ -310,7 +316,8 @@ def test_a_list_of_very_many_owners_is_read_in_slices() -> None:
     assert sum(1 for _ in _describe_all(context, dd.DescribeDelegationTokenRequest(owners), "a-secret")) == 10
 
 
-def test_331_without_a_secret_there_are_no_tokens() -> None:
+@pytest.mark.behaviour("S-331")
+def test_without_a_secret_there_are_no_tokens() -> None:
     node = DelegationTokenNode(TOKENS, delegation_token_secret_key="")
     answer = node.ask(dd.DescribeDelegationTokenRequest(None), 3)
     assert (answer.error_code, answer.tokens) == (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, [])
@@ -342,13 +349,15 @@ class TokenLoginFixture:
         ).response
 
 
+@pytest.mark.behaviour("S-335")
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
-def test_335_the_owner_comes_with_a_token_by_both_mechanisms_until_it_is_over(mechanism: str) -> None:
+def test_the_owner_comes_with_a_token_by_both_mechanisms_until_it_is_over(mechanism: str) -> None:
     made, answer = TokenLoginFixture(a_token("t1", CAROL, ADMIN)).come(mechanism, "t1", token_hmac("a-secret", "t1"))
     assert (answer.error_code, made.principal_name, made.is_delegation_token) == (0, "carol", True)
     assert answer.session_lifetime_ms == 301
 
 
+@pytest.mark.behaviour("S-335")
 @pytest.mark.parametrize(
     ("token_id", "password", "token"),
     [
@@ -358,15 +367,14 @@ def test_335_the_owner_comes_with_a_token_by_both_mechanisms_until_it_is_over(me
         ("t1", token_hmac("a-secret", "t1"), False),
     ],
 )
-def test_335_nobody_comes_with_another_hmac_or_as_a_user_of_that_name(
-    token_id: str, password: bytes, token: bool
-) -> None:
+def test_nobody_comes_with_another_hmac_or_as_a_user_of_that_name(token_id: str, password: bytes, token: bool) -> None:
     made, answer = TokenLoginFixture(a_token("t1", CAROL, ADMIN)).come(SCRAM_SHA_256, token_id, password, token=token)
     assert (answer.error_code, made.principal_name) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "")
     assert "t1" not in answer.error_message
 
 
-def test_335_keys_are_made_once_and_go_with_the_token() -> None:
+@pytest.mark.behaviour("S-335")
+def test_keys_are_made_once_and_go_with_the_token() -> None:
     stage = TokenLoginFixture(a_token("t1", CAROL, ADMIN))
     first = stage.logins.find("t1", SCRAM_SHA_256)
     assert first is not None
@@ -380,7 +388,8 @@ def test_335_keys_are_made_once_and_go_with_the_token() -> None:
     assert (again.owner, again.keys.salt != first.keys.salt) == ("bob", True)
 
 
-def test_335_a_renewed_token_lasts_longer_for_who_comes_then() -> None:
+@pytest.mark.behaviour("S-335")
+def test_a_renewed_token_lasts_longer_for_who_comes_then() -> None:
     stage = TokenLoginFixture(a_token("t1", CAROL, ADMIN))
     renewed = a_token("t1", CAROL, ADMIN)
     renewed.expiration_timestamp = NOW + 700

@@ -81,29 +81,34 @@ def told(said: Any) -> Any:
     return None if said.response is None else (said.response.error_code, bytes(said.response.auth_bytes))
 
 
-def test_320_a_ticket_then_silence_then_no_protection():
+@pytest.mark.behaviour("S-320")
+def test_a_ticket_then_silence_then_no_protection():
     made = gate()
     assert [told(x) for x in talked(made, b"a ticket", b"", NONE)] == [(0, b"told"), (0, OFFER), (0, b"")]
     assert (made.state, made.principal_name) == (SaslState.COMPLETE, "alice")
 
 
-def test_320_where_nothing_is_told_the_offer_comes_with_the_ticket():
+@pytest.mark.behaviour("S-320")
+def test_where_nothing_is_told_the_offer_comes_with_the_ticket():
     made = gate()
     assert [told(x) for x in talked(made, SAID_NOTHING, NONE)] == [(0, OFFER), (0, b"")]
     assert made.state is SaslState.COMPLETE
 
 
-def test_320_a_ticket_may_take_more_than_one_message():
+@pytest.mark.behaviour("S-320")
+def test_a_ticket_may_take_more_than_one_message():
     assert told(talked(gate(), b"more", b"a ticket")[0]) == (0, b"go on")
 
 
+@pytest.mark.behaviour("S-320")
 @pytest.mark.parametrize("chosen", [NONE, b"sealed \x01\0\0\0bob", b"sealed \x07\0\xff\xff"])
-def test_320_who_chooses_no_protection_is_the_tickets_owner_whomever_he_names(chosen):
+def test_who_chooses_no_protection_is_the_tickets_owner_whomever_he_names(chosen):
     made = gate()
     talked(made, b"a ticket", b"", chosen)
     assert made.principal_name == "alice"
 
 
+@pytest.mark.behaviour("S-314")
 @pytest.mark.parametrize(
     "tokens",
     [
@@ -115,7 +120,7 @@ def test_320_who_chooses_no_protection_is_the_tickets_owner_whomever_he_names(ch
         (b"a ticket", b"", b"sealed \x00\0\xff\xff"),
     ],
 )
-def test_314_what_is_not_good_is_refused_late_and_in_words_that_tell_nothing(tokens):
+def test_what_is_not_good_is_refused_late_and_in_words_that_tell_nothing(tokens):
     *_, said = talked(gate(), *tokens)
     assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert said.response.error_message == (
@@ -124,13 +129,15 @@ def test_314_what_is_not_good_is_refused_late_and_in_words_that_tell_nothing(tok
     assert said.is_delayed
 
 
+@pytest.mark.behaviour("S-320")
 @pytest.mark.parametrize("tokens", [(b"a ticket", b"", b"sealed "), (b"a ticket", b"", b"sealed \x01")])
-def test_320_a_choice_that_is_too_short_ends_it_without_a_word(tokens):
+def test_a_choice_that_is_too_short_ends_it_without_a_word(tokens):
     *_, said = talked(gate(), *tokens)
     assert (said.response, said.is_delayed, bool(said.failure)) == (None, False, True)
 
 
-def test_309_who_has_no_name_is_told_of_success_and_hung_up_on():
+@pytest.mark.behaviour("S-309")
+def test_who_has_no_name_is_told_of_success_and_hung_up_on():
     made = gate("RULE:[2:$1]")
     *_, said = talked(made, b"a ticket", b"", NONE)
     assert told(said) == (0, b"")
@@ -138,7 +145,8 @@ def test_309_who_has_no_name_is_told_of_success_and_hung_up_on():
     assert made.state is not SaslState.COMPLETE
 
 
-def test_312_where_tokens_travel_raw_the_last_one_is_not_answered():
+@pytest.mark.behaviour("S-312")
+def test_where_tokens_travel_raw_the_last_one_is_not_answered():
     made = gate()
     made.handle(memoryview(frame(ApiKey.SASL_HANDSHAKE, 0, 1, SaslHandshakeRequest("GSSAPI"))[4:]), 0)
     answers = []
@@ -149,7 +157,8 @@ def test_312_where_tokens_travel_raw_the_last_one_is_not_answered():
     assert made.state is SaslState.COMPLETE
 
 
-def test_318_the_same_name_may_log_in_again():
+@pytest.mark.behaviour("S-318")
+def test_the_same_name_may_log_in_again():
     made = gate(reauth_ms=5000)
     talked(made, b"a ticket", b"", NONE)
     *_, said = talked(made, b"a ticket", b"", NONE, now_ms=2000)

@@ -40,7 +40,8 @@ from ottla.wire.messages.api_versions import ApiVersionsResponse
 # ------------------------------------------------------------------ 330: keys
 
 
-def test_330_a_file_that_has_changed_is_read_again() -> None:
+@pytest.mark.behaviour("S-330")
+def test_a_file_that_has_changed_is_read_again() -> None:
     env = create_env(build_jwks(("a", OTHER)))
     tokens = create_validator(env)
     for _ in range(3):
@@ -56,7 +57,8 @@ def test_330_a_file_that_has_changed_is_read_again() -> None:
     assert tokens.validate(sign_token(VALID_CLAIMS)).principal_name == "alice"
 
 
-def test_330_without_its_file_nobody_is_let_in() -> None:
+@pytest.mark.behaviour("S-330")
+def test_without_its_file_nobody_is_let_in() -> None:
     with pytest.raises(InvalidToken):
         BrokerJwtValidator(create_requirements(), create_jwks(create_env(), "file:///elsewhere"), lambda: 0).validate(
             sign_token(VALID_CLAIMS)
@@ -99,7 +101,8 @@ def with_provider(main: Any) -> None:
     in_virtual_time(run)
 
 
-def test_330_published_keys_are_fetched_now_and_then_and_for_an_unknown_name_at_once() -> None:
+@pytest.mark.behaviour("S-330")
+def test_published_keys_are_fetched_now_and_then_and_for_an_unknown_name_at_once() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(build_jwks(("a", RSA)))
         keys = JsonWebKeySet(env, "http://idp/where/keys?are=here", JwksRefresh(600_000, 100, 10_000))
@@ -123,7 +126,8 @@ def test_330_published_keys_are_fetched_now_and_then_and_for_an_unknown_name_at_
     with_provider(main)
 
 
-def test_330_many_unknown_names_have_it_fetched_once_a_second_at_most() -> None:
+@pytest.mark.behaviour("S-330")
+def test_many_unknown_names_have_it_fetched_once_a_second_at_most() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(build_jwks(("a", RSA)))
         keys = create_jwks(env, "http://idp/")
@@ -138,7 +142,8 @@ def test_330_many_unknown_names_have_it_fetched_once_a_second_at_most() -> None:
     with_provider(main)
 
 
-def test_330_where_a_fetch_fails_it_is_tried_again_and_the_keys_stay() -> None:
+@pytest.mark.behaviour("S-330")
+def test_where_a_fetch_fails_it_is_tried_again_and_the_keys_stay() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(build_jwks(("a", RSA)))
         keys = JsonWebKeySet(env, "http://idp/", JwksRefresh(60_000, 100, 1_000))
@@ -198,6 +203,7 @@ PREFIX = "listener.name.in.oauthbearer."
 TAKES = {**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": VALIDATOR_HANDLERS[0], f"{PREFIX}{JWKS_URL}": f"file://{PATH}"}
 
 
+@pytest.mark.behaviour("S-328")
 @pytest.mark.parametrize(
     ("values", "key"),
     [
@@ -229,7 +235,7 @@ TAKES = {**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": VALIDATOR_HANDLERS[0], f"{PR
         ),
     ],
 )
-def test_328_tokens_are_taken_only_where_it_is_said_who_checks_them(values: dict[str, str], key: str | None) -> None:
+def test_tokens_are_taken_only_where_it_is_said_who_checks_them(values: dict[str, str], key: str | None) -> None:
     """CVE-2026-33557, CVE-2026-110985: where nobody had said by whose keys, none were asked for."""
     found = [x for x, _ in find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})]
     assert found == ([] if key is None else [PREFIX + key])
@@ -250,7 +256,8 @@ def gate(env: Any) -> SaslAuthenticator:
     )
 
 
-def test_316_a_session_lasts_as_long_as_its_token() -> None:
+@pytest.mark.behaviour("S-316")
+def test_a_session_lasts_as_long_as_its_token() -> None:
     async def run() -> None:
         env = create_env(build_jwks(("a", RSA)))
         made, ends_s = gate(env), env.now_ms() // 1000 + 60
@@ -270,7 +277,8 @@ def test_316_a_session_lasts_as_long_as_its_token() -> None:
     in_virtual_time(run)
 
 
-def test_327_a_bad_token_at_the_gate_is_error_58_with_the_json() -> None:
+@pytest.mark.behaviour("S-327")
+def test_a_bad_token_at_the_gate_is_error_58_with_the_json() -> None:
     async def run() -> None:
         made = gate(create_env(build_jwks(("a", RSA))))
         made.handle(handshake("OAUTHBEARER"), 0)

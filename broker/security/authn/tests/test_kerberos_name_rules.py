@@ -81,6 +81,7 @@ def made(rules: str, name: str) -> str:
         return "no name"
 
 
+@pytest.mark.behaviour("S-311")
 @pytest.mark.parametrize(
     ("rules", "name", "wanted"),
     [
@@ -108,27 +109,31 @@ def made(rules: str, name: str) -> str:
         ("", "alice@HERE.ORG", "no name"),
     ],
 )
-def test_311_rules_make_names(rules, name, wanted):
+def test_rules_make_names(rules, name, wanted):
     assert made(rules, name) == wanted
 
 
-def test_311_without_a_default_realm_the_default_rule_fits_a_principal_of_none():
+@pytest.mark.behaviour("S-311")
+def test_without_a_default_realm_the_default_rule_fits_a_principal_of_none():
     assert parse_name_rules("DEFAULT", "")("alice@") == "alice"
 
 
+@pytest.mark.behaviour("S-311")
 @pytest.mark.parametrize(("rules", "name", "wanted"), CLASSES)
-def test_311_classes_are_asciis_as_javas_are(rules, name, wanted):
+def test_classes_are_asciis_as_javas_are(rules, name, wanted):
     assert made(rules, name) == wanted
 
 
+@pytest.mark.behaviour("S-311")
 @pytest.mark.parametrize("pattern", ["a{99999999999999999999}", "x{1,4294967295}", "(?:" * 5000])
-def test_311_a_pattern_python_cannot_hold_is_no_rule(pattern):
+def test_a_pattern_python_cannot_hold_is_no_rule(pattern):
     """Neither in a rule for principals, nor in one for the subjects of certificates."""
     assert made(f"RULE:[1:$1]s/{pattern}/x/", "alice@HERE.ORG") == "no rule"
     with pytest.raises(InvalidMappingRule):
         parse_mapping_rules(f"RULE:{pattern}/x/")
 
 
+@pytest.mark.behaviour("S-311")
 @pytest.mark.parametrize("pattern", ["[a-z&&[^b]]", "[[a]b]", "[a||b]", "(?u)a"])
-def test_311_a_pattern_that_would_mean_something_else_than_in_java_is_refused(pattern):
+def test_a_pattern_that_would_mean_something_else_than_in_java_is_refused(pattern):
     assert made(f"RULE:[1:$1]s/{pattern}/x/", "alice@HERE.ORG") == "no rule"

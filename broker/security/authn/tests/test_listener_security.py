@@ -19,7 +19,8 @@ JAAS = f'{PLAIN} required username="admin" password="a-secret" user_admin="a-sec
 SASL = {"sasl.enabled.mechanisms": "PLAIN", "listener.name.in.plain.sasl.jaas.config": JAAS}
 
 
-def test_301_the_listeners_own_setting_wins():
+@pytest.mark.behaviour("S-301")
+def test_the_listeners_own_setting_wins():
     values = {**SASL, "sasl.enabled.mechanisms": "GSSAPI", "listener.name.in.sasl.enabled.mechanisms": "PLAIN"}
     made = build_listener_security(values, "IN", "SASL_PLAINTEXT", lambda *_: None)
     assert made is not None
@@ -27,13 +28,15 @@ def test_301_the_listeners_own_setting_wins():
     assert made.plain_digests == parse_users({"user_admin": "a-secret", "user_alice": "b-secret"})
 
 
-def test_301_a_jaas_line_without_its_mechanism_is_not_the_servers():
+@pytest.mark.behaviour("S-301")
+def test_a_jaas_line_without_its_mechanism_is_not_the_servers():
     values = {"sasl.enabled.mechanisms": "PLAIN", "sasl.jaas.config": JAAS, "listener.name.in.sasl.jaas.config": JAAS}
     (found,) = find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})
     assert found[0] == "listener.name.in.plain.sasl.jaas.config"
 
 
-def test_316_how_long_a_session_lasts_may_be_said_by_mechanism():
+@pytest.mark.behaviour("S-316")
+def test_how_long_a_session_lasts_may_be_said_by_mechanism():
     values = {**SASL, "connections.max.reauth.ms": "9", "listener.name.in.plain.connections.max.reauth.ms": "7"}
     made = build_listener_security(values, "IN", "SASL_PLAINTEXT", lambda *_: None)
     assert made is not None
@@ -45,6 +48,7 @@ def test_a_door_shows_no_password():
     assert "secret" not in repr(made)
 
 
+@pytest.mark.behaviour("S-305")
 @pytest.mark.parametrize(
     ("protocol", "values", "client_auth"),
     [
@@ -53,7 +57,7 @@ def test_a_door_shows_no_password():
         ("SASL_SSL", {"listener.name.in.ssl.client.auth": "required"}, "required"),
     ],
 )
-def test_305_with_a_login_only_the_listeners_own_client_auth_counts(protocol, values, client_auth):
+def test_with_a_login_only_the_listeners_own_client_auth_counts(protocol, values, client_auth):
     made = listener_tls(values, "IN", protocol)
     assert made is not None
     assert made.client_auth == client_auth
@@ -98,6 +102,7 @@ def test_brokers_log_in_as_the_jaas_line_says():
 SUBJECT = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
 
 
+@pytest.mark.behaviour("S-310")
 @pytest.mark.parametrize(
     ("rules", "subject", "name"),
     [
@@ -115,10 +120,11 @@ SUBJECT = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
         (r"RULE:^CN=(\S+)$/$1/", "CN=a\u2003b", "a\u2003b"),
     ],
 )
-def test_310_the_first_rule_that_fits_the_whole_subject_names_it(rules, subject, name):
+def test_the_first_rule_that_fits_the_whole_subject_names_it(rules, subject, name):
     assert parse_mapping_rules(rules)(subject) == name
 
 
+@pytest.mark.behaviour("S-310")
 @pytest.mark.parametrize(
     "rules",
     [
@@ -132,6 +138,6 @@ def test_310_the_first_rule_that_fits_the_whole_subject_names_it(rules, subject,
         "RULE:[a-z&&[^b]]*/x/",
     ],
 )
-def test_310_a_rule_that_cannot_be_read_is_refused(rules):
+def test_a_rule_that_cannot_be_read_is_refused(rules):
     with pytest.raises(InvalidMappingRule):
         parse_mapping_rules(rules)

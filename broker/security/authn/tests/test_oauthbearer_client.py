@@ -111,7 +111,8 @@ def test_what_cannot_be_is_said_in_one_line_without_a_secret(changed: dict[str, 
     assert "my-secret" not in str(refused.value)
 
 
-def test_303_brokers_and_controllers_are_reached_with_tokens_where_their_listeners_take_them() -> None:
+@pytest.mark.behaviour("S-303")
+def test_brokers_and_controllers_are_reached_with_tokens_where_their_listeners_take_them() -> None:
     own = {
         credentials.INTER_BROKER_MECHANISM: "OAUTHBEARER",
         "listener.name.in.oauthbearer.sasl.jaas.config": f"{MODULE};",

@@ -33,6 +33,7 @@ class SingleTokenValidator:
         return OAuthBearerToken("alice", 7)
 
 
+@pytest.mark.behaviour("S-326")
 @pytest.mark.parametrize(
     "raw",
     [
@@ -43,12 +44,13 @@ class SingleTokenValidator:
         initial_message(more="x=1\x01yy=a b\tc\x01"),
     ],
 )
-def test_326_a_token_is_shown_in_the_first_message(raw: bytes) -> None:
+def test_a_token_is_shown_in_the_first_message(raw: bytes) -> None:
     exchange = OAuthBearerSaslServer(SingleTokenValidator())
     assert exchange.evaluate(raw) == b""
     assert (exchange.is_complete, exchange.authorization_id, exchange.expires_ms) == (True, "alice", 7)
 
 
+@pytest.mark.behaviour("S-326")
 @pytest.mark.parametrize(
     "raw",
     [
@@ -65,7 +67,7 @@ def test_326_a_token_is_shown_in_the_first_message(raw: bytes) -> None:
         initial_message("a" * MAX_OAUTHBEARER_MESSAGE_BYTES),
     ],
 )
-def test_326_anything_else_is_refused_without_a_reason(raw: bytes) -> None:
+def test_anything_else_is_refused_without_a_reason(raw: bytes) -> None:
     exchange = OAuthBearerSaslServer(SingleTokenValidator())
     with pytest.raises(SaslAuthenticationException) as refused:
         exchange.evaluate(raw)
@@ -73,18 +75,20 @@ def test_326_anything_else_is_refused_without_a_reason(raw: bytes) -> None:
     assert not exchange.is_complete
 
 
-def test_326_an_authorization_id_is_the_tokens_own_name() -> None:
+@pytest.mark.behaviour("S-326")
+def test_an_authorization_id_is_the_tokens_own_name() -> None:
     with pytest.raises(SaslAuthenticationException) as refused:
         OAuthBearerSaslServer(SingleTokenValidator()).evaluate(initial_message(head="n,a=bob,"))
     assert refused.value.client_message is not None
     assert "(bob)" in refused.value.client_message
 
 
+@pytest.mark.behaviour("S-327")
 @pytest.mark.parametrize(
     ("token", "told"),
     [("bad", INVALID_TOKEN_RESPONSE), ("scope", b'{"status":"insufficient_scope", "scope":"[s]"}')],
 )
-def test_327_a_bad_token_is_refused_in_two_steps(token: str, told: bytes) -> None:
+def test_a_bad_token_is_refused_in_two_steps(token: str, told: bytes) -> None:
     exchange = OAuthBearerSaslServer(SingleTokenValidator())
     assert exchange.evaluate(initial_message(token)) == told
     assert not exchange.is_complete
@@ -93,7 +97,8 @@ def test_327_a_bad_token_is_refused_in_two_steps(token: str, told: bytes) -> Non
     assert refused.value.client_message == told.decode()
 
 
-def test_327_another_token_may_follow_a_bad_one() -> None:
+@pytest.mark.behaviour("S-327")
+def test_another_token_may_follow_a_bad_one() -> None:
     exchange = OAuthBearerSaslServer(SingleTokenValidator())
     exchange.evaluate(initial_message("bad"))
     assert exchange.evaluate(initial_message()) == b""
@@ -103,6 +108,7 @@ def test_327_another_token_may_follow_a_bad_one() -> None:
 # ------------------------------------------------------------------ 329: what a signed token must say
 
 
+@pytest.mark.behaviour("S-329")
 @pytest.mark.parametrize(
     "more",
     [
@@ -117,11 +123,12 @@ def test_327_another_token_may_follow_a_bad_one() -> None:
         {"iss": "anybody"},
     ],
 )
-def test_329_a_token_is_good(more: dict[str, Any]) -> None:
+def test_a_token_is_good(more: dict[str, Any]) -> None:
     claims = {**VALID_CLAIMS, **more}
     assert create_validator().validate(sign_token(claims)) == OAuthBearerToken("alice", int(claims["exp"]) * 1000)
 
 
+@pytest.mark.behaviour("S-329")
 @pytest.mark.parametrize(
     "more",
     [
@@ -145,7 +152,7 @@ def test_329_a_token_is_good(more: dict[str, Any]) -> None:
         {"aud": "somebody"},
     ],
 )
-def test_329_a_token_is_not_good(more: dict[str, Any]) -> None:
+def test_a_token_is_not_good(more: dict[str, Any]) -> None:
     claims = {k: v for k, v in {**VALID_CLAIMS, **more}.items() if v is not None}
     with pytest.raises(InvalidToken) as refused:
         create_validator().validate(
@@ -161,6 +168,7 @@ def raw_signed(claims: dict[str, Any]) -> str:
     return PyJWS().encode(json.dumps(claims).encode(), RSA, "RS256", {"kid": "a"})
 
 
+@pytest.mark.behaviour("S-329")
 @pytest.mark.parametrize(
     ("wants", "more", "is_good"),
     [
@@ -179,7 +187,7 @@ def raw_signed(claims: dict[str, Any]) -> str:
         (create_requirements(scope="sc"), {"scope": ""}, True),
     ],
 )
-def test_329_what_the_settings_ask_of_a_token(wants: JwtRequirements, more: dict[str, Any], is_good: bool) -> None:
+def test_what_the_settings_ask_of_a_token(wants: JwtRequirements, more: dict[str, Any], is_good: bool) -> None:
     if is_good:
         assert create_validator(wants=wants).validate(raw_signed({**VALID_CLAIMS, **more})).principal_name == "alice"
     else:
@@ -190,6 +198,7 @@ def test_329_what_the_settings_ask_of_a_token(wants: JwtRequirements, more: dict
 # ------------------------------------------------------------------ 329: by whom it is signed
 
 
+@pytest.mark.behaviour("S-329")
 @pytest.mark.parametrize(
     ("keys", "token"),
     [
@@ -202,10 +211,11 @@ def test_329_what_the_settings_ask_of_a_token(wants: JwtRequirements, more: dict
         (build_jwks(("a", EC)), sign_token(VALID_CLAIMS, EC, "ES256")),
     ],
 )
-def test_329_a_published_key_signed_it(keys: bytes, token: str) -> None:
+def test_a_published_key_signed_it(keys: bytes, token: str) -> None:
     assert create_validator(keys=keys).validate(token).principal_name == "alice"
 
 
+@pytest.mark.behaviour("S-329")
 @pytest.mark.parametrize(
     ("keys", "token"),
     [
@@ -234,7 +244,7 @@ def test_329_a_published_key_signed_it(keys: bytes, token: str) -> None:
         (build_jwks(("a", RSA)), "....."),
     ],
 )
-def test_329_nobody_trusted_signed_it(keys: bytes, token: str) -> None:
+def test_nobody_trusted_signed_it(keys: bytes, token: str) -> None:
     """CVE-2026-33557: tokens were taken that nobody had signed."""
     with pytest.raises(InvalidToken):
         create_validator(keys=keys).validate(token)
@@ -266,6 +276,7 @@ def test_many_brackets_are_no_json_and_end_nothing() -> None:
 # ------------------------------------------------------------------ 328: without a signature
 
 
+@pytest.mark.behaviour("S-328")
 @pytest.mark.parametrize(
     ("options", "more", "is_good"),
     [
@@ -284,7 +295,7 @@ def test_many_brackets_are_no_json_and_end_nothing() -> None:
         ({"unsecuredValidatorRequiredScope": "a"}, {}, False),
     ],
 )
-def test_328_an_unsigned_token(options: dict[str, str], more: dict[str, Any], is_good: bool) -> None:
+def test_an_unsigned_token(options: dict[str, str], more: dict[str, Any], is_good: bool) -> None:
     claims = {k: v for k, v in {**VALID_CLAIMS, **more}.items() if v is not None}
     tokens = UnsecuredJwtValidator(options, lambda: NOW_S * 1000)
     if is_good:
@@ -294,7 +305,8 @@ def test_328_an_unsigned_token(options: dict[str, str], more: dict[str, Any], is
             tokens.validate(build_unsigned_token(claims))
 
 
-def test_328_a_missing_scope_is_told() -> None:
+@pytest.mark.behaviour("S-328")
+def test_a_missing_scope_is_told() -> None:
     with pytest.raises(InvalidToken) as refused:
         UnsecuredJwtValidator({"unsecuredValidatorRequiredScope": "a b"}, lambda: NOW_S * 1000).validate(
             build_unsigned_token(VALID_CLAIMS)
@@ -302,6 +314,7 @@ def test_328_a_missing_scope_is_told() -> None:
     assert refused.value.client_message == '{"status":"insufficient_scope", "scope":"[a, b]"}'
 
 
+@pytest.mark.behaviour("S-328")
 @pytest.mark.parametrize(
     "token",
     [
@@ -311,6 +324,6 @@ def test_328_a_missing_scope_is_told() -> None:
         build_unsigned_token([1]),
     ],
 )
-def test_328_a_signed_one_or_none_at_all(token: str) -> None:
+def test_a_signed_one_or_none_at_all(token: str) -> None:
     with pytest.raises(InvalidToken):
         UnsecuredJwtValidator({}, lambda: NOW_S * 1000).validate(token)

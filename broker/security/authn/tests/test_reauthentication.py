@@ -17,25 +17,29 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
 
 
-def test_316_without_a_limit_a_session_does_not_end():
+@pytest.mark.behaviour("S-316")
+def test_without_a_limit_a_session_does_not_end():
     made = gate()
     assert let_in(made).response.session_lifetime_ms == 0
     assert made.check_session(ApiKey.PRODUCE, 1e12)
 
 
-def test_316_the_shorter_of_both_limits_holds():
+@pytest.mark.behaviour("S-316")
+def test_the_shorter_of_both_limits_holds():
     made = gate(reauth_ms=200, now_ms=EXPIRES_MS - 300)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
     assert said.response.session_lifetime_ms == 200
 
 
-def test_316_credentials_that_have_expired_give_no_time_at_all():
+@pytest.mark.behaviour("S-316")
+def test_credentials_that_have_expired_give_no_time_at_all():
     made = gate(now_ms=EXPIRES_MS + 1)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
     assert said.response.session_lifetime_ms == 0
     assert made.check_session(ApiKey.PRODUCE, 0.1) is None
 
 
+@pytest.mark.behaviour("S-317")
 @pytest.mark.parametrize(
     ("key", "at_ms", "lets"),
     [
@@ -45,13 +49,14 @@ def test_316_credentials_that_have_expired_give_no_time_at_all():
         (ApiKey.SASL_HANDSHAKE, 5_001.0, False),
     ],
 )
-def test_317_after_the_deadline_only_a_new_login_is_heard(key, at_ms, lets):
+def test_after_the_deadline_only_a_new_login_is_heard(key, at_ms, lets):
     made = gate(reauth_ms=5_000)
     let_in(made)
     assert made.check_session(key, at_ms) is lets
 
 
-def test_317_a_login_anew_is_begun_once_a_second():
+@pytest.mark.behaviour("S-317")
+def test_a_login_anew_is_begun_once_a_second():
     made = gate(reauth_ms=5_000)
     let_in(made)
     assert let_in(made, 2_000.0).failure is None
@@ -59,20 +64,23 @@ def test_317_a_login_anew_is_begun_once_a_second():
     assert made.check_session(ApiKey.SASL_HANDSHAKE, 3_000.0) is False
 
 
-def test_317_without_a_deadline_a_handshake_is_a_request_like_any():
+@pytest.mark.behaviour("S-317")
+def test_without_a_deadline_a_handshake_is_a_request_like_any():
     made = gate()
     let_in(made)
     assert made.check_session(ApiKey.SASL_HANDSHAKE, 9e9)
 
 
-def test_316_a_login_anew_moves_the_deadline():
+@pytest.mark.behaviour("S-316")
+def test_a_login_anew_moves_the_deadline():
     made = gate(reauth_ms=5_000)
     let_in(made)
     let_in(made, 3_000.0)
     assert made.deadline_ms == 8_000.0
 
 
-def test_318_another_mechanism_ends_it_with_the_next_token():
+@pytest.mark.behaviour("S-318")
+def test_another_mechanism_ends_it_with_the_next_token():
     made = gate(reauth_ms=5_000)
     let_in(made)
     said = made.handle(handshake(SCRAM_SHA_256), 2_000.0)
@@ -82,7 +90,8 @@ def test_318_another_mechanism_ends_it_with_the_next_token():
     assert said.response is None
 
 
-def test_318_nobody_becomes_somebody_else_on_the_way():
+@pytest.mark.behaviour("S-318")
+def test_nobody_becomes_somebody_else_on_the_way():
     made = gate(reauth_ms=5_000)
     let_in(made)
     said = let_in(made, 2_000.0, user="bob", password="bob-secret")
@@ -91,7 +100,8 @@ def test_318_nobody_becomes_somebody_else_on_the_way():
     assert made.principal_name == "alice"
 
 
-def test_318_a_failure_on_the_way_says_that_it_was_one():
+@pytest.mark.behaviour("S-318")
+def test_a_failure_on_the_way_says_that_it_was_one():
     made = gate(reauth_ms=5_000)
     made.handle(handshake(SCRAM_SHA_256), 0)
     client = ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")

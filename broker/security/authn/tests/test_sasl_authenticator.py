@@ -77,7 +77,8 @@ def let_in(made: SaslAuthenticator, now_ms: float = 0.0, **who: str) -> Any:
 # ------------------------------------------------------------------ 312: the order of things
 
 
-def test_312_versions_then_a_mechanism_then_tokens():
+@pytest.mark.behaviour("S-312")
+def test_versions_then_a_mechanism_then_tokens():
     made = gate()
     assert made.handle(versions(), 0).response == ApiVersionsResponse()
     told = made.handle(handshake(), 0).response
@@ -91,28 +92,32 @@ def test_312_versions_then_a_mechanism_then_tokens():
     )
 
 
-def test_312_versions_need_not_be_asked_for():
+@pytest.mark.behaviour("S-312")
+def test_versions_need_not_be_asked_for():
     made = gate()
     let_in(made)
     assert made.state is SaslState.COMPLETE
 
 
-def test_312_versions_are_told_once():
+@pytest.mark.behaviour("S-312")
+def test_versions_are_told_once():
     made = gate()
     made.handle(versions(), 0)
     with pytest.raises(WireError):
         made.handle(versions(), 0)
 
 
+@pytest.mark.behaviour("S-312")
 @pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST])
-def test_312_a_question_for_versions_that_went_wrong_may_be_asked_again(code):
+def test_a_question_for_versions_that_went_wrong_may_be_asked_again(code):
     made = gate(code=code)
     made.handle(versions(), 0)
     assert made.state is SaslState.INITIAL
     made.handle(versions(), 0)
 
 
-def test_312_a_mechanism_that_is_not_enabled_ends_it_with_the_list_of_those_that_are():
+@pytest.mark.behaviour("S-312")
+def test_a_mechanism_that_is_not_enabled_ends_it_with_the_list_of_those_that_are():
     said = gate().handle(handshake("GSSAPI"), 0)
     assert said.response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert sorted(said.response.mechanisms) == ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512]
@@ -120,7 +125,8 @@ def test_312_a_mechanism_that_is_not_enabled_ends_it_with_the_list_of_those_that
     assert said.is_delayed
 
 
-def test_312_another_request_between_tokens_is_an_illegal_state_and_the_end():
+@pytest.mark.behaviour("S-312")
+def test_another_request_between_tokens_is_an_illegal_state_and_the_end():
     made = gate()
     made.handle(handshake(), 0)
     said = made.handle(handshake(), 0)
@@ -129,14 +135,16 @@ def test_312_another_request_between_tokens_is_an_illegal_state_and_the_end():
     assert said.is_delayed
 
 
-def test_312_after_the_old_handshake_tokens_travel_raw():
+@pytest.mark.behaviour("S-312")
+def test_after_the_old_handshake_tokens_travel_raw():
     made = gate()
     made.handle(handshake(version=0), 0)
     said = made.handle(memoryview(plain()), 0)
     assert (said.request, said.response, said.failure, made.state) == (None, b"", None, SaslState.COMPLETE)
 
 
-def test_312_a_raw_token_that_is_wrong_is_not_answered():
+@pytest.mark.behaviour("S-312")
+def test_a_raw_token_that_is_wrong_is_not_answered():
     made = gate()
     made.handle(handshake(version=0), 0)
     said = made.handle(memoryview(plain(password="x")), 0)
@@ -219,6 +227,7 @@ def test_no_sequence_of_frames_opens_the_gate_without_a_password(seed):
 # ------------------------------------------------------------------ 314: what a failure tells
 
 
+@pytest.mark.behaviour("S-319")
 @pytest.mark.parametrize(
     ("token_bytes", "text"),
     [
@@ -234,7 +243,7 @@ def test_no_sequence_of_frames_opens_the_gate_without_a_password(seed):
         ),
     ],
 )
-def test_319_plain_says_which_rule_was_broken(token_bytes, text):
+def test_plain_says_which_rule_was_broken(token_bytes, text):
     made = gate()
     made.handle(handshake(), 0)
     said = made.handle(say(token_bytes), 0)
@@ -243,9 +252,10 @@ def test_319_plain_says_which_rule_was_broken(token_bytes, text):
     assert made.state is not SaslState.COMPLETE
 
 
+@pytest.mark.behaviour("S-319")
 @pytest.mark.parametrize("password", ["x", "x" * 12, "x" * 100_000])
 @pytest.mark.parametrize("user", ["alice", "nobody"])
-def test_319_as_much_is_compared_whoever_is_named_and_whatever_is_sent(user, password, monkeypatch):
+def test_as_much_is_compared_whoever_is_named_and_whatever_is_sent(user, password, monkeypatch):
     compared = []
     compare = hmac.compare_digest
     monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append((len(a), len(b))) or compare(a, b))
@@ -256,7 +266,8 @@ def test_319_as_much_is_compared_whoever_is_named_and_whatever_is_sent(user, pas
     assert compared == [(32, 32)]
 
 
-def test_319_the_user_may_name_himself_as_whom_to_be():
+@pytest.mark.behaviour("S-319")
+def test_the_user_may_name_himself_as_whom_to_be():
     assert let_in(gate(), as_whom="alice").failure is None
 
 
@@ -268,22 +279,25 @@ def scram_login(made: SaslAuthenticator, client: ScramClient, mechanism: str = S
     return said
 
 
+@pytest.mark.behaviour("S-321")
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
-def test_321_scram_lets_in_who_knows_the_password(mechanism):
+def test_scram_lets_in_who_knows_the_password(mechanism):
     made, client = gate(), ScramClient(mechanism, "alice", "alice-secret", "client")
     said = scram_login(made, client, mechanism)
     assert (said.failure, made.principal_name, made.state) == (None, "alice", SaslState.COMPLETE)
     assert client.evaluate_challenge(said.response.auth_bytes) is None
 
 
+@pytest.mark.behaviour("S-322")
 @pytest.mark.parametrize(("user", "password"), [("alice", "x"), ("nobody", "alice-secret")])
-def test_322_an_unknown_user_and_a_wrong_password_are_told_alike(user, password):
+def test_an_unknown_user_and_a_wrong_password_are_told_alike(user, password):
     said = scram_login(gate(), ScramClient(SCRAM_SHA_256, user, password, "client"))
     text = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
     assert (said.response.error_code, said.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 
 
-def test_322_the_last_message_must_carry_both_nonces():
+@pytest.mark.behaviour("S-322")
+def test_the_last_message_must_carry_both_nonces():
     """CVE-2024-56128: a recorded proof would do otherwise."""
     made, client = gate(), ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
     made.handle(handshake(SCRAM_SHA_256), 0)
@@ -297,7 +311,8 @@ def test_322_the_last_message_must_carry_both_nonces():
     assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_322_credentials_of_too_few_iterations_let_nobody_in():
+@pytest.mark.behaviour("S-322")
+def test_credentials_of_too_few_iterations_let_nobody_in():
     weak = scram.derive_credential(SCRAM_SHA_256, scram.salted_password(SCRAM_SHA_256, "p", b"s", 100), b"s", 100)
     with pytest.raises(SaslAuthenticationException):
         ScramSaslServer(SCRAM_SHA_256, "n", lambda *_: weak).evaluate(b"n,,n=alice,r=abc")
@@ -317,7 +332,8 @@ def test_sasl_apis_have_the_versions_of_their_rows_before_authentication():
     assert served == _VERSIONS
 
 
-def test_335_a_token_lets_its_owner_in_until_it_expires():
+@pytest.mark.behaviour("S-335")
+def test_a_token_lets_its_owner_in_until_it_expires():
     made = gate(now_ms=EXPIRES_MS - 300)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
     assert (made.principal_name, made.is_delegation_token, said.response.session_lifetime_ms) == ("owner", True, 300)

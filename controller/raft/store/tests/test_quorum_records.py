@@ -24,7 +24,8 @@ def ids(records: QuorumRecords) -> list[int]:
 
 
 @pytest.mark.behaviour("R-201")
-def test_the_last_record_counts_and_r224_a_cut_brings_the_one_before_back() -> None:
+@pytest.mark.behaviour("R-224")
+def test_the_last_record_counts_and_a_cut_brings_the_one_before_back() -> None:
     records = QuorumRecords(1, voters(1))
     records.replay(5, voters(1, 2))
     records.replay(9, voters(1, 2, 3))
