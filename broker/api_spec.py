@@ -55,7 +55,7 @@ class ResourceRule(NamedTuple):
     """The operation on the cluster that stands for the operation on each resource."""
     denial_message: str | None = None
     rejects_duplicates: bool = False
-    """Whether the handler rejects resources that are named twice."""
+    """True if the handler rejects resources that are named twice."""
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
@@ -138,10 +138,10 @@ class ErrorResponse(NamedTuple):
 
     results: tuple[ErrorResults, ...] = ()
     results_only_for_denied: bool = False
-    """Whether the rows answer denied resources, and an error of the whole request is at the top alone."""
+    """True if the rows answer denied resources, and an error of the whole request is at the top alone."""
     message: ErrorMessage = ErrorMessage.REASON
     has_unique_results: bool = False
-    """Whether a resource that is named several times gets one row."""
+    """True if a resource that is named several times gets one row."""
     values: tuple[tuple[str, Any], ...] = ()
     """Other fields of the response; null only in versions where the field is nullable."""
 
@@ -215,7 +215,7 @@ class ApiSpec(NamedTuple):
     required_config: str | None = None
     """The configuration key without which ApiVersions leaves the API out."""
     retains_buffer: bool = False
-    """Whether parts of the request are kept beyond its answer."""
+    """True if parts of the request are kept beyond its answer."""
 
     def endpoint(self, *, at_controller: bool) -> Endpoint:
         """Return how a listener of this type serves the API."""

@@ -39,7 +39,7 @@ class QuotaHolder:
     quotas: QuotaManagers | None = None
     """None: there is no quota, and nothing is counted."""
     times_requests: bool = False
-    """Whether it counts how long requests take."""
+    """True if it counts how long requests take."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class ControllerStateMachine:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a metadata transaction was begun and not ended."""
+        """True if a metadata transaction was begun and not ended."""
         return self._transaction is not None
 
     def _replay_record(self, record: Message) -> None:

@@ -129,7 +129,7 @@ class QuorumController:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node is the active controller, and ready to decide."""
+        """True if this node is the active controller, and ready to decide."""
         return self._active_epoch >= 0 and self._stop_reason is None and self._raft.led_epoch == self._active_epoch
 
     @property
@@ -297,7 +297,7 @@ class QuorumController:
         self._published = trio.Event()
 
     def _is_needed(self, chore: PeriodicTask) -> bool:
-        """Whether there is anything a chore could look after: a node alone stays idle."""
+        """Return whether there is anything a chore could look after: a node alone stays idle."""
         image = self.image
         if chore is WRITE_NO_OP_RECORD:
             others = {*image.brokers, *image.controllers} - {self.node_id}

@@ -93,17 +93,17 @@ def base_offsets_of(names: Iterable[str], kind: str, state: str = "") -> list[in
 
 
 def is_log_file(name: str) -> bool:
-    """Whether a file holds the batches of a segment that is in use."""
+    """Return whether a file holds the batches of a segment that is in use."""
     return name.endswith(".log") and parse_segment_file(name) is not None
 
 
 def is_temporary_file(name: str) -> bool:
-    """Whether a file of a partition directory is one that replaces another file once it is complete."""
+    """Return whether a file of a partition directory is one that replaces another file once it is complete."""
     if not name.endswith(".tmp"):
         return False
     return name in _TEMPORARY_FILES or _SEGMENT_FILE.fullmatch(name) is not None
 
 
 def is_unfinished_snapshot(name: str) -> bool:
-    """Whether a file is a snapshot of the metadata log that is not complete, or is to be deleted."""
+    """Return whether a file is a snapshot of the metadata log that is not complete, or is to be deleted."""
     return _UNFINISHED_SNAPSHOT.fullmatch(name) is not None

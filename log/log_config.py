@@ -48,7 +48,7 @@ class LogConfig:
     min_insync_replicas: int = 1
     """So many must hold a record before acks=all is answered and the high watermark moves (KIP-966)."""
     always_validates_records: bool = field(init=False, repr=False, default=False)
-    """Whether some setting needs to see every record, whatever a batch's header says."""
+    """True if some setting needs to see every record, whatever a batch's header says."""
 
     def __post_init__(self) -> None:
         limits_age = self.timestamp_before_max_ms != FOREVER_MS and not self.log_append_time

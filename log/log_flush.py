@@ -40,7 +40,7 @@ class FlushState:
         self.synced_directory_changes = 0
         """`LogSegments.directory_changes` as of the last sync of the partition's directory."""
         self.is_directory_unsynced = is_directory_unsynced
-        """Whether a power cut may take the name of the partition's directory."""
+        """True if a power cut may take the name of the partition's directory."""
 
     def lower(self, offset: int) -> None:
         """Lower the recovery point to ``offset`` at least: its bytes, or their indexes, are not on the disk."""

@@ -201,7 +201,7 @@ def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogC
 
 
 def needs_record_validation(header: BatchHeader, settings: LogConfig, now_ms: int) -> bool:
-    """Whether a rule must see the records themselves."""
+    """Return whether a rule must see the records themselves."""
     if settings.always_validates_records:
         return True
     attributes = header.attributes

@@ -95,13 +95,13 @@ class PartitionLog:
         """Number of truncations: what was read or synced before one says nothing of the records behind it."""
         self.closed = False
         self.closed_cleanly = False
-        """Whether the files are as a clean shutdown leaves them."""
+        """True if the files are as a clean shutdown leaves them."""
         self.recovery_notes = list(recovery_notes)
         """Sentences on what recovery and truncation found and did."""
         self.has_future_log = False
-        """Whether a future log is being filled that is to replace this one: it is not compacted then."""
+        """True if a future log is being filled that is to replace this one: it is not compacted then."""
         self.is_being_replaced = False
-        """Whether that is about to happen: no flush is started, which would put this log ahead of the future one."""
+        """True if that is about to happen: no flush is started, which would put this log ahead of the future one."""
         self._warned_of_future_timestamp = False
         self._lower_checkpoints: Callable[[int], None] | None = None
 
@@ -112,7 +112,7 @@ class PartitionLog:
 
     @property
     def is_future(self) -> bool:
-        """Whether this is a future log, which serves no reads yet."""
+        """True if this is a future log, which serves no reads yet."""
         return self.segments.directory.endswith(FUTURE_DIR_SUFFIX)
 
     @property
@@ -542,7 +542,7 @@ class PartitionLog:
 
     @property
     def is_idle(self) -> bool:
-        """Whether something awaits its sync, and the log was not used since the last `close_idle_files`."""
+        """True if something awaits its sync, and the log was not used since the last `close_idle_files`."""
         return self.log_end_offset > self.recovery_point and not self.segments.active.used_since_idle_check
 
     def close_idle_files(self) -> None:

@@ -26,7 +26,7 @@ class RecoveryScan(NamedTuple):
     first_base_offset: int
     """Where it began: the transaction indexes from here on are empty, and are filled as the batches are replayed."""
     has_producers: bool
-    """Whether any batch has a producer."""
+    """True if any batch has a producer."""
 
 
 def rebuild_producer_state(

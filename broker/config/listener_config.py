@@ -180,14 +180,14 @@ def security_protocols_by_listener(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_same_host(one: str, other: str) -> bool:
-    """Whether two hosts are written alike, or both stand for this machine alone."""
+    """Return whether two hosts are written alike, or both stand for this machine alone."""
     return one == other or (one in LOCAL_HOST and other in LOCAL_HOST)
 
 
 def refers_to_other_nodes(
     values: Mapping[str, str], node_id: int, here: tuple[ListenerAddress, ...], host_name: str
 ) -> bool:
-    """Whether the settings send this node to controllers of other nodes. ``here``: its own controller listeners.
+    """Return whether the settings send this node to controllers of other nodes. ``here``: its own controller listeners.
 
     Raises:
         ConfigException: a voter or server cannot be read.
@@ -211,7 +211,7 @@ def _is_same_address(host: str, port: int, at: ListenerAddress, host_name: str) 
 
 
 def find_config_problems(values: Mapping[str, str], node_id: int) -> Iterator[ConfigProblem]:
-    """What a node cannot start with, by setting: the rules of ``KafkaConfig.validateValues`` (R-239) among them."""
+    """Yield the settings that prevent a start, among them by the rules of ``KafkaConfig.validateValues`` (R-239)."""
     yield from _node_id_problems(values, node_id)
     readable = True
     for key, read in (

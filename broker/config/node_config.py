@@ -172,7 +172,7 @@ class NodeConfig:
 
     @property
     def is_standalone(self) -> bool:
-        """Whether this node is a cluster of its own, as far as settings and data directory say."""
+        """True if this node is a cluster of its own, as far as settings and data directory say."""
         return not self.has_joined_cluster and not at.refers_to_other_nodes(
             self.values, self.node_id, tuple(self.controller_listeners), self.host_name
         )

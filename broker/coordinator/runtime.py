@@ -157,7 +157,7 @@ class CoordinatorRuntime(Generic[R]):
         return shard
 
     def is_served(self, shard: Shard[R]) -> bool:
-        """Whether a shard is asked, now or once it has been read."""
+        """Return whether a shard is asked, now or once it has been read."""
         return shard.replica.is_leader and shard.state not in (CoordinatorState.FAILED, CoordinatorState.CLOSED)
 
     def submit(self, partition: int, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
@@ -170,7 +170,7 @@ class CoordinatorRuntime(Generic[R]):
         return ticket
 
     def has_shards(self) -> bool:
-        """Whether there is a shard that could be told anything."""
+        """Return whether there is a shard that could be told anything."""
         return bool(self._shards)
 
     def submit_to_all(self, event: Any) -> None:

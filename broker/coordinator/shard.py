@@ -268,7 +268,7 @@ class Shard(Generic[R]):
 
     @property
     def is_committed(self) -> bool:
-        """Whether all that is replayed here is committed."""
+        """True if all that is replayed here is committed."""
         return self.replica.log.high_watermark >= self.last_written_offset
 
     def on_high_watermark_updated(self) -> None:

@@ -39,7 +39,7 @@ class ShardDependencies(NamedTuple):
     start_task: Callable[[Callable[[], Awaitable[None]]], None]
     write_timeout_ms: int
     acks_all: bool = False
-    """Whether nothing is written while too few replicas are in sync, as with acks=all; else it waits for them."""
+    """True if nothing is written while too few replicas are in sync, as with acks=all; else it waits for them."""
 
 
 class QueuedEvent(NamedTuple):

@@ -76,13 +76,13 @@ class RequestContext:
 
     @property
     def has_authorizer(self) -> bool:
-        """Whether there is an authorizer to be asked."""
+        """True if there is an authorizer to be asked."""
         return self.services.authorizer is not None
 
     def may(
         self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME, *, is_look: bool = False
     ) -> bool:
-        """Whether who asks may do something to what has this name; everybody may where there is no authorizer.
+        """Return whether who asks may do something to what has this name; everybody may where there is no authorizer.
 
         ``is_look``: nobody asked for just this, and a refusal only leaves it out.
         """
@@ -100,7 +100,7 @@ class RequestContext:
         return said
 
     def may_any(self, operation: AclOperation, resource: ResourceType) -> bool:
-        """Whether there is anything of a kind to which who asks may do this."""
+        """Return whether there is anything of a kind to which who asks may do this."""
         authorizer = self.services.authorizer
         return authorizer is None or authorizer.may_any(self.peer, operation, resource)
 
@@ -165,7 +165,7 @@ class Dispatcher:
 
     @property
     def serves_controllers(self) -> bool:
-        """Whether it is the way at a listener where controllers are asked."""
+        """True if it is the way at a listener where controllers are asked."""
         return ApiKey.ENVELOPE in self.apis
 
     @cached_property

@@ -56,7 +56,7 @@ class CachedPartition:
         self.start_offset = part.log_start_offset
 
     def maybe_update_response_data(self, row: PartitionData) -> bool:
-        """Whether an incremental answer must hold this row; remembers what was said."""
+        """Return whether an incremental answer must hold this row; remembers what was said."""
         news = (
             len(row.records) > 0
             or row.error_code != 0
@@ -91,11 +91,11 @@ class FetchContext(Protocol):
 
     @property
     def is_follower(self) -> bool:
-        """Whether who fetches says that it is a broker, to have what the leader has."""
+        """True if who fetches says that it is a broker, to have what the leader has."""
 
     @property
     def is_session_owner(self) -> bool:
-        """Whether the request is of the follower that opened its session, which hears of partitions that change."""
+        """True if the request is of the follower that opened its session, which hears of partitions that change."""
 
     @property
     def session(self) -> FetchSession | None:

@@ -50,7 +50,7 @@ class FetchRequester(Protocol):
     """Who fetches."""
 
     def may(self, operation: AclOperation, resource: ResourceType) -> bool:
-        """Whether it may do something to the cluster."""
+        """Return whether it may do something to the cluster."""
 
 
 class _FullFetchContext:
@@ -74,7 +74,7 @@ class _FullFetchContext:
 
     @property
     def is_session_owner(self) -> bool:
-        """Whether it has opened a follower's session."""
+        """True if it has opened a follower's session."""
         return self.session is not None and self.session.is_privileged
 
     def requested_partitions(self) -> list[CachedPartition]:

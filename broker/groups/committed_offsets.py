@@ -152,7 +152,7 @@ class CommittedOffsets:
                 yield offset_tombstone(group, topic, partition)
 
     def has_offset(self, group: str, topic: str, partition: int) -> bool:
-        """Whether there is a position, or one pending."""
+        """Return whether there is a position, or one pending."""
         return partition in self.topic_offsets(group, topic) or partition in self.pending.producers_by_partition(
             group, topic
         )
@@ -178,7 +178,7 @@ def validate_offset_commit(
     *,
     txn: bool = False,
 ) -> None:
-    """Whether this member may commit now.
+    """Return whether this member may commit now.
 
     A request without generation and member is a simple consumer's: allowed only while the group has no members. Within
     a transaction (``txn``) it may be an older producer's, and what the group is doing does not matter.

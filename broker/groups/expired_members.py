@@ -42,7 +42,7 @@ def _expire(machine: Any, key: tuple[str, ...], now_ms: int) -> GroupEffects:
 
 
 def on_write_result(machine: Any, what: ExpiredMember, error: ErrorCode, now_ms: int) -> GroupEffects:
-    """Whether it could be written is known. Who is another by now has been heard of, or is gone."""
+    """Return whether it could be written is known. Who is another by now has been heard of, or is gone."""
     again = error is not ErrorCode.NONE and _find_member(machine, what.key) is what.owner
     return GroupEffects(timers=[ScheduleTimer(what.key, now_ms + RETRY_MS)] if again else [])
 

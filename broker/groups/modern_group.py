@@ -66,7 +66,7 @@ class AssignedGroup(Generic[M, T]):
 
     @property
     def is_metadata_stale(self) -> bool:
-        """Whether the metadata hash must be computed again."""
+        """True if the metadata hash must be computed again."""
         return self.hash_checked_epoch is None or self.epoch < self.hash_checked_epoch
 
     def is_assignment_due(self, interval_ms: int, now_ms: int) -> bool:
@@ -113,7 +113,7 @@ class ModernGroupMember:
 
     @property
     def is_revoking(self) -> bool:
-        """Whether the member has partitions to revoke, within its rebalance timeout."""
+        """True if the member has partitions to revoke, within its rebalance timeout."""
         return False
 
 

@@ -75,7 +75,7 @@ class PendingTransactionalOffsets:
                 yield topic, partition
 
     def has_group(self, group: str) -> bool:
-        """Whether a group has anything pending."""
+        """Return whether a group has anything pending."""
         return group in self._by_group
 
     def groups(self) -> list[str]:

@@ -38,7 +38,7 @@ Group = AssignedGroup[Any, Any]
 
 
 class GroupType(NamedTuple):
-    """What replay needs to know of a type of group."""
+    """Container and member functions of a type of group, for replay."""
 
     groups: Callable[[Any], dict[str, Group]]
     """Takes the `GroupStateMachine`."""

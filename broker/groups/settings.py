@@ -48,7 +48,7 @@ class ConsumerGroupSettings(NamedTuple):
     """The first is taken where no member names one."""
     max_size: int = 2**31 - 1
     allows_upgrade: bool = True
-    """Whether a classic group becomes a consumer group when a member of the new protocol joins, and the other way."""
+    """True if a classic group becomes a consumer group when a member of the new protocol joins, and the other way."""
     allows_downgrade: bool = True
     regex_refresh_ms: int = 600_000
 

@@ -148,7 +148,7 @@ class GroupStateMachine:
 
     @cached_property
     def _heartbeat(self) -> Callable[[GroupRequest, int], GroupEffects]:
-        """What answers a heartbeat of the new protocol."""
+        """Handler of a heartbeat of the consumer group protocol."""
         # lazy: 10.2 ms, 566 kB
         from ottla.broker.groups.consumer.heartbeat import heartbeat
 

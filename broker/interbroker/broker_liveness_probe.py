@@ -55,7 +55,7 @@ class FencingController(Protocol):
 
     @property
     def is_active(self) -> bool:
-        """Whether it is the active one."""
+        """True if it is the active one."""
 
     @property
     def epoch(self) -> int:

@@ -42,7 +42,7 @@ class LocalController(Protocol):
 
     @property
     def is_active(self) -> bool:
-        """Whether it is the active one."""
+        """True if it is the active one."""
 
     @property
     def node_id(self) -> int:
@@ -215,7 +215,7 @@ class ControllerChannel:
         return answer
 
     def _remote_address(self) -> tuple[str, int] | None:
-        """Where the controller is elsewhere; an answer is waited for no longer than that is so."""
+        """Return the address of an active controller on another node, or None. A change of it ends a request."""
         return None if self._controller.is_active else self._controller.leader_address()
 
     def _log_failure(self, address: tuple[str, int], error: Exception) -> None:

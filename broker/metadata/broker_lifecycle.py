@@ -283,5 +283,5 @@ class BrokerLifecycleManager:
         return answer is None or answer.should_shut_down or answer.error_code != ErrorCode.NONE
 
     def is_only_broker(self) -> bool:
-        """Whether the cluster knows no other."""
+        """Return whether the cluster knows no other."""
         return list(self._newest_image().brokers) == [self._config.node_id]

@@ -83,11 +83,11 @@ class Connection:
         self._out: list[Chunk] = []
         self._out_bytes = 0
         self.has_received = False
-        """Whether anything was received."""
+        """True if anything was received."""
         self.is_authenticated = True
         """False while a TLS handshake or an authentication is not over."""
         self.is_closed = False
-        """Whether this side has closed it."""
+        """True if this side has closed it."""
 
     @property
     def host(self) -> str:
@@ -326,5 +326,5 @@ def _split_chunks(chunks: list[Chunk]) -> Iterator[list[Chunk]]:
 
 
 def _is_session_fetch(answer: Message) -> bool:
-    """Whether a fetch is answered within a session: then its rows are not bounded by the request's bytes."""
+    """Return whether a fetch is answered within a session: then its rows are not bounded by the request's bytes."""
     return type(answer) is FetchResponse and answer.session_id != 0

@@ -56,7 +56,7 @@ class ClientMetricsSubscription(NamedTuple):
     """What each attribute must look like; None matches nobody."""
 
     def matches(self, who: ClientAttributes) -> bool:
-        """Whether a client is meant."""
+        """Return whether a client is meant."""
         for name, pattern in self.patterns.items():
             text = who.get(name)
             if text is None or pattern is None or not pattern.fullmatch(text):

@@ -64,9 +64,9 @@ class MetricSources(NamedTuple):
     controller: Any
     """`ottla.broker.observability.quorum_metrics.QuorumMetricsSource`."""
     is_broker: bool
-    """Whether this node is a broker."""
+    """True if this node is a broker."""
     is_controller: bool
-    """Whether it is one of the controllers."""
+    """True if it is one of the controllers."""
     client_metrics: Callable[[], ClientMetricsStore | None] = lambda: None
     """What clients pushed, once one did."""
 
@@ -182,7 +182,7 @@ class _MetricsHttpServer:
         self._page = b""
 
     def accept(self, stream: Stream) -> bool:
-        """Whether there is room for one more. Who has asked for nothing for longest gives way."""
+        """Return whether there is room for one more. Who has asked for nothing for longest gives way."""
         if len(self._idle) + self._active_count >= MAX_METRICS_CLIENTS:
             if not self._idle:
                 stream.close()

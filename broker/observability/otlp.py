@@ -33,7 +33,7 @@ class OtlpSample(NamedTuple):
     labels: Labels
     value: float
     is_delta: bool
-    """Whether it is what came since the last one."""
+    """True if it is what came since the last one."""
     is_counter: bool
 
 

@@ -46,7 +46,7 @@ class QuorumMetricsSource(Protocol):
 
     @property
     def is_active(self) -> bool:
-        """Whether it is the active one."""
+        """True if it is the active one."""
 
     @property
     def raft(self) -> Any:

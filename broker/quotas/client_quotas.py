@@ -101,9 +101,9 @@ class QuotaManagers:
         self._managers_by_key = {PRODUCE: self.produce, FETCH: self.fetch, REQUEST: self._request}
         self._controller_mutation: ControllerMutationQuotaManager | None = None
         self.is_enabled = False
-        """Whether there is any quota that is counted here."""
+        """True if there is any quota that is counted here."""
         self.times_requests = False
-        """Whether it counts how long requests take."""
+        """True if it counts how long requests take."""
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Take in what changed; a new bound holds for the running counters at once (S-348)."""
@@ -146,7 +146,7 @@ class QuotaManagers:
         return max(delay_ms, requested_ms)
 
     def max_fetch_bytes(self, peer: QuotaClient, client_id: str, most_bytes: int) -> int:
-        """So much of ``most_bytes`` may be fetched at once; more would be over the quota by itself (S-349)."""
+        """Return how much of ``most_bytes`` one fetch may return without exceeding the quota by itself (S-349)."""
         return min(most_bytes, self.fetch.binding(peer.principal, client_id).max_in_window)
 
     def request_throttle_ms(self, peer: QuotaClient, client_id: str) -> int:

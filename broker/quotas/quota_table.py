@@ -80,7 +80,7 @@ class _RateSample:
 
 
 class Rate:
-    """What was counted lately, by the second (S-345). Counting and looking touch one sample but once a second.
+    """Rate over a window of samples of one second (S-345). Recording and reading touch one sample, once a second all.
 
     Between two looks who counts may do it by itself, from the time `fast_from_ms` up to `fast_until_ms`: what it adds
     to `recorded` counts as long as that is no more than `remaining`, and it notes when that was. These times are of

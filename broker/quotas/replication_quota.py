@@ -42,7 +42,7 @@ class ReplicationQuota:
         return None
 
     def is_throttled(self, image: MetadataImage, topic: str, partition: int) -> bool:
-        """Whether a topic's list names this node's replica of a partition."""
+        """Return whether a topic's list names this node's replica of a partition."""
         told = image.config(RESOURCE_TOPIC, topic)
         known = self._throttled_replicas.get(topic)
         if known is None or known[0] is not told:
@@ -64,7 +64,7 @@ class ReplicationQuota:
         self._samples[-1][1] += size_bytes
 
     def is_exceeded(self, image: MetadataImage, now_ms: float) -> bool:
-        """Whether more went by in the last seconds than the rate allows (R-341)."""
+        """Return whether more went by in the last seconds than the rate allows (R-341)."""
         rate = self.bytes_per_second(image)
         if rate is None:
             return False

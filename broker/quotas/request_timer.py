@@ -54,7 +54,7 @@ class RequestTimer:
         self.client_id: str | None = None
         """Who asked; None where the request had no answer that is counted."""
         self.is_exempt = False
-        """Whether it came from another broker, in its own affairs."""
+        """True if it came from another broker, in its own affairs."""
 
     def lap_ms(self) -> float:
         """How long the loop was at work since this was asked last."""

@@ -35,7 +35,7 @@ class DelayedProduce(NamedTuple):
 
     @property
     def is_outcome_unknown(self) -> bool:
-        """Whether nobody here can say what has become of it: it may be gone, and others in its place."""
+        """True if nobody here can say what has become of it: it may be gone, and others in its place."""
         replica = self.replica
         if type(replica.state) is FollowerState:
             is_other = replica.log is not self.log  # whose cuts say nothing of the batch
@@ -44,12 +44,12 @@ class DelayedProduce(NamedTuple):
 
     @property
     def is_led_elsewhere(self) -> bool:
-        """Whether somebody else leads now, who may have it."""
+        """True if somebody else leads now, who may have it."""
         return not self.replica.is_leader
 
     @property
     def is_completed(self) -> bool:
-        """Whether there is nothing more to wait for."""
+        """True if there is nothing more to wait for."""
         return self.replica.log.high_watermark >= self.required_offset or self.is_outcome_unknown
 
     @property

@@ -45,7 +45,7 @@ class PendingIsrChange(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether it is still wanted: the image may have been quicker, and the leadership may have gone."""
+        """True if it is still wanted: the image may have been quicker, and the leadership may have gone."""
         return self.replica.state is self.leader_state and self.leader_state.isr is self.pending_isr
 
 
@@ -109,7 +109,7 @@ class HostedPartition:
         self.state: PartitionRole = FollowerState(-1)
         self.is_leader = False
         self.is_sole_replica = False
-        """Whether this node leads and nobody else has a replica: then its own end is the high watermark.
+        """True if this node leads and nobody else has a replica: then its own end is the high watermark.
 
         `state` says it too, in more steps; each append asks.
         """
@@ -121,7 +121,7 @@ class HostedPartition:
         self.end_at_demotion = 0
         """Where the log ended when this node led last: what lies below may wait for its successor's word."""
         self.is_flushing = False
-        """Whether a sync that answers wait for is under way: what is appended behind it is committed by the next."""
+        """True if a sync that answers wait for is under way: what is appended behind it is committed by the next."""
 
     def apply_partition_state(self, node_id: int, told: PartitionRegistration, now_ms: int) -> bool:
         """Take over what the image says; True where this node begins to lead under a new epoch."""
@@ -162,7 +162,7 @@ class HostedPartition:
 
     @property
     def has_uncertain_records(self) -> bool:
-        """Whether it is not known of all that was taken while this node led if the leader after it has committed it."""
+        """True if it is not known of all that was taken while this node led if the leader after it has committed it."""
         return self.log.high_watermark < min(self.end_at_demotion, self.log.log_end_offset)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
@@ -360,7 +360,7 @@ class HostedPartition:
     def handle_alter_partition_result(
         self, asked: PendingIsrChange, answer: AlterPartitionResult, now_ms: int
     ) -> AlterPartitionOutcome:
-        """What the controller said to a change of the ISR (R-334). It is ignored where the image was quicker."""
+        """Apply the response of the controller to a change of the ISR (R-334), unless the image is newer."""
         if not asked.is_current:
             return AlterPartitionOutcome.IGNORED
         outcome = asked.leader_state.handle_alter_partition_result(answer)

@@ -101,7 +101,7 @@ class FollowerReplica:
             self.last_fetch_ms = max(self.last_fetch_ms, asked_ms)
 
     def update_fetch_state(self, now_ms: int, offset: int, leader_end: int) -> None:
-        """It asked for ``offset``, so it has everything below (R-327, R-328)."""
+        """Record that a follower fetched at ``offset``: it has all records below (R-327, R-328)."""
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.last_leader_end:
@@ -120,12 +120,12 @@ class FollowerReplica:
             self.broker_epoch = earlier.broker_epoch
 
     def is_caught_up(self, now_ms: int, leader_end: int, lag_max_ms: int) -> bool:
-        """Whether it has everything, or had not long ago."""
+        """Return whether it has everything, or had not long ago."""
         return self.end_offset == leader_end or now_ms - self.caught_up_ms <= lag_max_ms
 
 
 class AlterPartitionOutcome(Enum):
-    """What became of a request to change the ISR (R-334)."""
+    """Outcome of a request to change the ISR (R-334)."""
 
     APPLIED = "taken"
     IGNORED = "ignored"
@@ -299,7 +299,7 @@ class LeaderState:
         return follower
 
     def maybe_expand_isr(self, broker: int, high_watermark: int, eligible: IsrEligibility) -> IsrChange | None:
-        """Whether a follower that has just fetched may join; then the change is under way (R-331)."""
+        """Return whether a follower that has just fetched may join; then the change is under way (R-331)."""
         follower = self.followers.get(broker)
         if not isinstance(self.isr, CommittedIsr) or follower is None or broker in self.isr.isr:
             return None
@@ -311,7 +311,7 @@ class LeaderState:
         return self._isr_change(self.isr.requested_isr)
 
     def maybe_shrink_isr(self, now_ms: int, log_end: int, lag_max_ms: int) -> IsrChange | None:
-        """Whether members have been behind for too long; then the change is under way (R-331)."""
+        """Return whether members have been behind for too long; then the change is under way (R-331)."""
         if not isinstance(self.isr, CommittedIsr):
             return None
         late = frozenset(

@@ -93,7 +93,7 @@ class ReplicaManager:
         self.future_logs: dict[TopicPartition, PartitionLog] = {}
         """Copies of hosted partitions in other directories that are to take their places (R-342)."""
         self.has_leftover_future_logs = False
-        """Whether an earlier process has left some: `load` does not touch them."""
+        """True if an earlier process has left some: `load` does not touch them."""
         self.on_future_log_resumed: Callable[[HostedPartition], None] = lambda replica: None
         """Called where a copy is found that an earlier process has begun."""
 

@@ -25,7 +25,7 @@ class ForwardableRequest(Protocol):
 
     @property
     def has_authorizer(self) -> bool:
-        """Whether this broker has an authorizer."""
+        """True if this broker has an authorizer."""
 
     @property
     def image(self) -> MetadataImage:

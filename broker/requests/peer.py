@@ -97,9 +97,9 @@ class Peer:
         self.listener = listener
         self.principal = ANONYMOUS
         self.token_authenticated = False
-        """Whether it logged in with a delegation token."""
+        """True if it logged in with a delegation token."""
         self.is_forwarded = False
-        """Whether a broker passes its requests on: it came in there, in a way that is not known here."""
+        """True if a broker passes its requests on: it came in there, in a way that is not known here."""
         self.authorization_cache = AuthorizationCache()
         self.quota_bindings = QuotaBindings()
         self.host = host
@@ -113,7 +113,7 @@ class Peer:
         self.throttle_ms = 0
         """How long its connection is not read after the response to the request under way, which exceeded a quota."""
         self.is_disconnected = False
-        """Whether it has left: nothing that is answered from now on reaches it."""
+        """True if it has left: nothing that is answered from now on reaches it."""
         self.watch_disconnect: Callable[[Callable[[], None]], None] | None = None
         """Has the stream report when the other side disconnects; None where that is done already, or cannot be."""
         self.callback_failure: AssertionError | None = None

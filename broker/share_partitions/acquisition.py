@@ -160,7 +160,7 @@ class _RecordAcquisition:
         return self._asked.is_record_limit_strict and len(batch) > self._most - self._count
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
-        """Whether it has failed so often that it must not take others with it."""
+        """Return whether it has failed so often that it must not take others with it."""
         if batch.batch_state is not None:
             return batch.batch_state.is_available and batch.batch_state.delivery_count >= self._throttled_at
         free = (run.state for run in batch.runs(self._read[0][0], self._last) if run.state.is_available)

@@ -71,7 +71,7 @@ class ShareGroupConfigProvider:
         )
 
     def is_read_committed(self, group_id: str) -> bool:
-        """Whether it sees only what was committed: the group's choice, not its members'."""
+        """Return whether it sees only what was committed: the group's choice, not its members'."""
         return self._text(group_id, "share.isolation.level") == "read_committed"
 
     def start_offset(self, group_id: str, replica: HostedPartition) -> int:

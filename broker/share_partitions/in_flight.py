@@ -34,7 +34,7 @@ class RecordState(IntEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing changes it any more."""
+        """True if nothing changes it any more."""
         return self >= RecordState.ACKNOWLEDGED
 
 
@@ -74,7 +74,7 @@ class InFlightState:
         return out
 
     def is_equivalent(self, other: InFlightState) -> bool:
-        """Whether nothing tells the two apart any more, and nothing is pending."""
+        """Return whether nothing tells the two apart any more, and nothing is pending."""
         return (
             self.rollback_state is other.rollback_state is None
             and self.state is other.state
@@ -85,7 +85,7 @@ class InFlightState:
 
     @property
     def is_available(self) -> bool:
-        """Whether it can be delivered."""
+        """True if it can be delivered."""
         return self.state is RecordState.AVAILABLE and self.rollback_state is None
 
     def acquire(self, member_id: str, lock_until_ms: int) -> None:
@@ -203,7 +203,7 @@ class InFlightBatch:
             yield InFlightRun(first, self._run_end(at), self._states[at])
 
     def is_whole_run(self, first: int, last: int) -> bool:
-        """Whether these are all records of one run."""
+        """Return whether these are all records of one run."""
         at = bisect_right(self._run_starts, first) - 1
         return self._run_starts[at] == first and self._run_end(at) == last
 

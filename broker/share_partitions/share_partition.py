@@ -60,7 +60,7 @@ class SharePartition:
         self._firsts: list[int] = []
         self._batches: dict[int, InFlightBatch] = {}
         self._has_available_records = False
-        """Whether something in flight may be free: else the next record to fetch is the one after the end."""
+        """True if something in flight may be free: else the next record to fetch is the one after the end."""
         self._gap_start: int | None = None
         self._gap_end = -1
         self._load_state_batches(remembered)
@@ -148,7 +148,7 @@ class SharePartition:
             self.cut_count -= before - batch.cut_count
 
     def starts_within(self, batch: InFlightBatch) -> bool:
-        """Whether the start offset lies behind a batch's first record, and not behind its last."""
+        """Return whether the start offset lies behind a batch's first record, and not behind its last."""
         return batch.first_offset < self.start_offset <= batch.last_offset
 
     def count_from_start_offset(self, first: int, last: int) -> int:
@@ -168,7 +168,7 @@ class SharePartition:
 
     @property
     def has_gap(self) -> bool:
-        """Whether records between remembered ones have still to be fetched."""
+        """True if records between remembered ones have still to be fetched."""
         return self._gap_start is not None and self._gap_end == self.end_offset
 
     def advance_gap(self, offset: int) -> None:
@@ -200,7 +200,7 @@ class SharePartition:
         return self.end_offset + 1
 
     def can_acquire(self) -> bool:
-        """Whether a fetch may bring anything: something is free, or more may be in flight."""
+        """Return whether a fetch may bring anything: something is free, or more may be in flight."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight_count < self.limits.max_record_locks
 
     # ------------------------------------------------------------------ the start moves on

@@ -119,7 +119,7 @@ class SharePartitionManager:
         return self._replicas.image.topic_names.get(place.topic_id)
 
     def partition_exists(self, place: TopicIdPartition) -> bool:
-        """Whether the cluster has such a partition."""
+        """Return whether the cluster has such a partition."""
         image: MetadataImage = self._replicas.image
         topic = image.topics.get(image.topic_names.get(place.topic_id, ""))
         return topic is not None and place.partition in topic.partitions

@@ -49,7 +49,7 @@ class ShareSession:
             self.partitions.pop(place, None)
 
     def must_include(self, place: TopicIdPartition, *, brings: bool, failed: bool) -> bool:
-        """Whether an answer must name a partition; remembers that it did."""
+        """Return whether an answer must name a partition; remembers that it did."""
         due = self.partitions.get(place, False)
         if place in self.partitions:
             if brings:
@@ -75,11 +75,11 @@ class ShareSessionCache:
         return len(self._by_member)
 
     def is_open(self, group_id: str, member_id: str) -> bool:
-        """Whether a member has a session."""
+        """Return whether a member has a session."""
         return (group_id, member_id) in self._by_member
 
     def has_sessions(self, group_id: str) -> bool:
-        """Whether anybody of a group has one."""
+        """Return whether anybody of a group has one."""
         return group_id in self._session_counts
 
     def open(self, peer: Peer, group_id: str, member_id: str, places: Collection[TopicIdPartition]) -> ShareSession:

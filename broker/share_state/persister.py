@@ -66,9 +66,9 @@ class _PersisterCall:
         self.attempts = 0
         """How often it was asked in vain, or is taken to have been."""
         self.blocks_later_calls = False
-        """Whether those that came later wait for it: it is asked again, or waits for such a one."""
+        """True if those that came later wait for it: it is asked again, or waits for such a one."""
         self.was_overtaken = False
-        """Whether one that began later has been answered."""
+        """True if one that began later has been answered."""
         self.finished = trio.Event()
 
 

@@ -124,7 +124,7 @@ class SharePartitionStates:
             self.state_epochs[at] = max(state_epoch, self.state_epochs.get(at, state_epoch))
 
     def is_snapshot_due(self, at: SharePartitionKey) -> bool:
-        """Whether the next write of a share partition is a snapshot."""
+        """Return whether the next write of a share partition is a snapshot."""
         return self.updates_since_snapshot.get(at, 0) >= self._updates_per_snapshot
 
     def lowest_needed_offset(self) -> int | None:

@@ -69,7 +69,7 @@ class LogDirs:
         return [d.id for d in self.online if self.is_cordoned(d)]
 
     def is_cordoned(self, directory: LogDirectory) -> bool:
-        """Whether a directory is to get no new partitions (KIP-1066)."""
+        """Return whether a directory is to get no new partitions (KIP-1066)."""
         return directory.path in self._cordoned
 
     def cordon(self, named: str) -> bool:
@@ -194,7 +194,7 @@ class LogDirs:
     # ------------------------------------------------------------------ failure and end
 
     def can_go_offline(self, directory: LogDirectory) -> bool:
-        """Whether the node can go on without a directory."""
+        """Return whether the node can go on without a directory."""
         return directory is not self.metadata and any(d is not directory for d in self.online)
 
     def mark_offline_at_startup(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:

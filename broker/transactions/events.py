@@ -52,7 +52,7 @@ class EndTransaction(NamedTuple):
     producer_epoch: int
     is_commit: bool
     bumps_epoch: bool
-    """Whether it ends as transactions with epochs of their own do (EndTxn v5 and later)."""
+    """True if it ends as transactions with epochs of their own do (EndTxn v5 and later)."""
 
 
 class MarkersRequested(NamedTuple):

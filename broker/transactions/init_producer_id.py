@@ -37,7 +37,7 @@ def new_transaction(timeout_ms: int, now_ms: int, fresh: NewProducerId) -> Trans
 
 
 def check_expected_producer(txn: TransactionMetadata, expected: ExpectedProducer) -> None:
-    """Whether a producer that wants to go on was ever this one.
+    """Return whether a producer that wants to go on was ever this one.
 
     Raises:
         ProtocolError: PRODUCER_FENCED.

@@ -18,7 +18,7 @@ class PendingTransition:
         self.after = after
         """None where the id is to be forgotten."""
         self.is_written = False
-        """Whether its record stands in the log, where it may still get lost."""
+        """True if its record stands in the log, where it may still get lost."""
         self.remaining_partitions: set[TopicPartition] = (
             set(before.partitions) if before.state in PREPARED_STATES else set()
         )

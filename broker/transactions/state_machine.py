@@ -183,7 +183,7 @@ class TransactionStateMachine:
         )
 
     def _check_nothing_pending(self, transactional_id: str) -> None:
-        """Whether an id is free for a transition.
+        """Return whether an id is free for a transition.
 
         Raises:
             ProtocolError: CONCURRENT_TRANSACTIONS.

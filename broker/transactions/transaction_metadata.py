@@ -82,7 +82,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """Whether there is no epoch left that a producer may be given: the largest is for fencing."""
+        """True if there is no epoch left that a producer may be given: the largest is for fencing."""
         return is_epoch_exhausted(self.producer_epoch)
 
     def transition_to(self, state: TransactionState, **changes: Any) -> TransactionMetadata:
@@ -95,5 +95,5 @@ class TransactionMetadata(NamedTuple):
 
 
 def is_epoch_exhausted(epoch: int) -> bool:
-    """Whether no epoch may follow this one but the one that fences."""
+    """Return whether no epoch may follow this one but the one that fences."""
     return epoch >= MAX_PRODUCER_EPOCH - 1

@@ -47,7 +47,7 @@ class TransactionSupportedOperation(Enum):
     """What is asked: by the version of the producer's request."""
 
     VERIFY = "verify"
-    """Whether the partition was added; an old producer is told INVALID_TXN_STATE where it was not."""
+    """True if the partition was added; an old producer is told INVALID_TXN_STATE where it was not."""
     VERIFY_ABORTABLE = "verify, abortable"
     ADD = "add"
     """Add it: each transaction has an epoch of its own."""

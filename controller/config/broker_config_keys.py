@@ -23,7 +23,7 @@ class BrokerConfigKey(NamedTuple):
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it can be changed while the broker runs."""
+        """True if it can be changed while the broker runs."""
         return self.update_mode != "static"
 
 

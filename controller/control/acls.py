@@ -66,11 +66,11 @@ class AclBindingFilter(NamedTuple):
 
     @property
     def has_unknown_code(self) -> bool:
-        """Whether it says something nobody here knows."""
+        """True if it says something nobody here knows."""
         return 0 in (self.resource, self.pattern, self.operation, self.permission)
 
     def matches(self, acl: StandardAcl) -> bool:
-        """Whether a rule is meant."""
+        """Return whether a rule is meant."""
         return (
             self.resource in (ResourceType.ANY, acl.resource)
             and self.operation in (AclOperation.ANY, acl.operation)

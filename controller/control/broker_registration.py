@@ -59,7 +59,7 @@ class RegistrationContext(NamedTuple):
 def _is_duplicate_broker(
     known: RegisterBrokerRecord | None, request: BrokerRegistrationRequest, cluster: RegistrationContext
 ) -> bool:
-    """Whether another process of this id counts as alive."""
+    """Return whether another process of this id counts as alive."""
     if known is None or known.incarnation_id == request.incarnation_id:
         return False
     return cluster.heartbeat_tracker.has_valid_session(known.broker_id, known.broker_epoch, cluster.now_ms)

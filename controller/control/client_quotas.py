@@ -165,10 +165,10 @@ class QuotaEntityFilter(NamedTuple):
     """Kinds that must have this name; None is the default's."""
     any_name: frozenset[str]
     strict: bool
-    """Whether entities of more kinds are not meant."""
+    """True if entities of more kinds are not meant."""
 
     def matches(self, entity: QuotaEntity) -> bool:
-        """Whether an entity is meant."""
+        """Return whether an entity is meant."""
         kinds = dict(entity)
         if self.strict and len(kinds) != len(self.exact) + len(self.any_name):
             return False

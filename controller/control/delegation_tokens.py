@@ -80,7 +80,7 @@ def iterate_tokens(image: MetadataImage) -> Job[list[DelegationTokenRecord]]:
 
 
 def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
-    """Whether a token's time has passed."""
+    """Return whether a token's time has passed."""
     return min(token.max_timestamp, token.expiration_timestamp) < now_ms
 
 

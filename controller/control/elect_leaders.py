@@ -44,7 +44,7 @@ _NOT_NEEDED = "Leader election not needed for topic partition."
 
 
 def has_preferred_leader(p: PartitionRegistration) -> bool:
-    """Whether the first replica leads."""
+    """Return whether the first replica leads."""
     return p.leader == p.replicas[0]
 
 

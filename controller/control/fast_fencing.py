@@ -30,7 +30,7 @@ class BrokerConnectionRefused(NamedTuple):
 
 
 def is_connection_refused(error: OSError) -> bool:
-    """Whether a probe failed because nobody listens there: not for want of a way, a name or time."""
+    """Return whether a probe failed because nobody listens there: not for want of a way, a name or time."""
     return error.errno == ECONNREFUSED
 
 
@@ -45,7 +45,7 @@ class BrokerProbes:
         self._reached[broker_id] = broker_epoch
 
     def has_reached(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether a probe was let in since this registration."""
+        """Return whether a probe was let in since this registration."""
         return self._reached.get(broker_id) == broker_epoch
 
     def brokers_to_probe(self, image: MetadataImage) -> list[int]:
@@ -57,7 +57,7 @@ class BrokerProbes:
 def is_broker_process_gone(
     image: MetadataImage, leases: BrokerHeartbeatTracker, probes: BrokerProbes, gone: BrokerConnectionRefused
 ) -> bool:
-    """Whether a refusal ends a lease."""
+    """Return whether a refusal ends a lease."""
     broker = image.brokers.get(gone.broker_id)
     if broker is None or broker.fenced or broker.broker_epoch != gone.broker_epoch:
         return False

@@ -52,7 +52,7 @@ def _replicas_on_registered_brokers(image: MetadataImage, p: PartitionRegistrati
 
 
 def _needs_more_replicas(image: MetadataImage, p: PartitionRegistration, factor: int) -> bool:
-    """Whether a partition has fewer replicas, none on its way, and one at least on a broker there is."""
+    """Return whether a partition has fewer replicas, none on its way, and one at least on a broker there is."""
     return (
         len(p.replicas) < factor
         and not is_reassignment_in_progress(p)

@@ -29,7 +29,7 @@ class TopicDelta:
 
     @property
     def is_same_topic(self) -> bool:
-        """Whether it is one topic before and after."""
+        """True if it is one topic before and after."""
         return self.old is not None and self.new is not None and self.old.id == self.new.id
 
 
@@ -49,7 +49,7 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was touched."""
+        """True if nothing was touched."""
         return self == MetadataDelta()
 
     def created_topics(self) -> Iterator[TopicImage]:

@@ -28,7 +28,7 @@ def directory_id_of(partition: PartitionRegistration, broker_id: int) -> bytes:
 
 
 def is_replica_online(partition: PartitionRegistration, broker: RegisterBrokerRecord) -> bool:
-    """Whether a broker's replica lies in a directory the broker can use, as far as is known."""
+    """Return whether a broker's replica lies in a directory the broker can use, as far as is known."""
     found = directory_id_of(partition, broker.broker_id)
     return not broker.log_dirs or found in (MIGRATING, UNASSIGNED) or found in broker.log_dirs
 

@@ -98,7 +98,7 @@ def leader_and_isr_updates(
 
 
 def leads_any_partition(image: MetadataImage, broker_id: int) -> Job[bool]:
-    """Whether a broker leads any partition."""
+    """Return whether a broker leads any partition."""
     seen = 0
     for topic in image.topics.values():
         for p in topic.partitions.values():
@@ -111,7 +111,7 @@ def leads_any_partition(image: MetadataImage, broker_id: int) -> Job[bool]:
 
 
 def is_leaderless(p: PartitionRegistration) -> bool:
-    """Whether nobody leads it."""
+    """Return whether nobody leads it."""
     return p.leader == NO_LEADER
 
 

@@ -28,7 +28,7 @@ class RequestTooLarge(Exception):
 
 
 def check_batch_limits(records_count: int, texts_chars: int) -> None:
-    """Whether what a request makes fits into one batch. Its texts alone are counted: all else in it is small.
+    """Return whether what a request makes fits into one batch. Its texts alone are counted: all else in it is small.
 
     Raises:
         RequestTooLarge: POLICY_VIOLATION, too many records; RECORD_LIST_TOO_LARGE, too much in them.

@@ -36,9 +36,9 @@ class PartitionChangeRules:
 
     min_isr: int = 1
     is_elr_enabled: bool = True
-    """Whether eligible leader replicas are kept (KIP-966)."""
+    """True if eligible leader replicas are kept (KIP-966)."""
     allows_unclean_election: bool = False
-    """Whether a replica that is not in sync may lead, rather than none."""
+    """True if a replica that is not in sync may lead, rather than none."""
 
     @property
     def default_election(self) -> PartitionElection:
@@ -115,7 +115,7 @@ class _Candidates:
     is_alive: Callable[[int], bool]
 
     def can_lead_cleanly(self, broker_id: int) -> bool:
-        """Whether a broker may lead cleanly (R-287)."""
+        """Return whether a broker may lead cleanly (R-287)."""
         return broker_id in (self.isr or self.eligible) and self.is_alive(broker_id)
 
 

@@ -152,7 +152,7 @@ def _into_other_racks(brokers: BrokerLoads, replicas: tuple[int, ...], total: in
 
 
 def _may_replace(brokers: BrokerLoads, replicas: tuple[int, ...], old: int, new: int) -> bool:
-    """Whether as many racks have a replica after it."""
+    """Return whether as many racks have a replica after it."""
     others = {brokers.rack_of(b) for b in replicas if b != old}
     return brokers.racks[new] not in others or brokers.rack_of(old) in others
 

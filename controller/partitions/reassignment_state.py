@@ -33,11 +33,11 @@ class ReassignmentRevert(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     unclean: bool
-    """Whether nobody in sync is left, so that one was named that was not."""
+    """True if nobody in sync is left, so that one was named that was not."""
 
 
 def is_reassignment_in_progress(p: PartitionRegistration) -> bool:
-    """Whether replicas come or go."""
+    """Return whether replicas come or go."""
     return bool(p.adding or p.removing)
 
 

@@ -34,7 +34,7 @@ def shuffle(items: MutableSequence[Any], chance: RandomFunction) -> None:
 
 
 def is_usable_for_placement(broker: RegisterBrokerRecord) -> bool:
-    """Whether a new replica may go there: not on its way out, and not with all its directories cordoned.
+    """Return whether a new replica may go there: not on its way out, and not with all its directories cordoned.
 
     Who is fenced is no longer on its way out (``BrokerHeartbeatManager.touch``): it will come back, or not.
     """

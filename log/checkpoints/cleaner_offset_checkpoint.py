@@ -46,9 +46,9 @@ class CleanerOffsetCheckpoint:
         self.offsets: CleanerOffsets = {}
         """Contents of the file. Each write assigns another object."""
         self._is_synced = True
-        """Whether a power cut leaves the file as it is."""
+        """True if a power cut leaves the file as it is."""
         self._was_found = False
-        """Whether the file existed at start: a log that it does not name was never compacted."""
+        """True if the file existed at start: a log that it does not name was never compacted."""
 
     def load(self, has_logs: Callable[[], bool]) -> None:
         """Read the file. As in Kafka, a directory without logs gets a file without entries.

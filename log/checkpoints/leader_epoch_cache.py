@@ -24,11 +24,11 @@ class LeaderEpochFileCache:
         self._disk = disk
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self.is_file_unsynced = True
-        """Whether a power cut could take back what the file says."""
+        """True if a power cut could take back what the file says."""
         self.write_count = 0
         """How often the file was written: a sync begun before says nothing of the newest."""
         self.is_corrupt = False
-        """Whether the file says nothing that can be believed: all batches must tell their epochs again."""
+        """True if the file says nothing that can be believed: all batches must tell their epochs again."""
         is_missing = False
         try:
             self.entries = read_epochs(disk, self.path)
@@ -38,7 +38,7 @@ class LeaderEpochFileCache:
             self.entries = []
             self.is_corrupt = True
         self.has_unsaved_entries = is_missing or self.is_corrupt
-        """Whether the file lacks something that is known here, or is missing or damaged."""
+        """True if the file lacks something that is known here, or is missing or damaged."""
 
     def set_directory(self, directory: str) -> None:
         """The partition's directory has another name now."""

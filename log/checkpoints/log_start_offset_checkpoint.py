@@ -28,13 +28,13 @@ class LogStartOffsetCheckpoint:
         self.offsets: Mapping[TopicPartition, int] = {}
         """Offsets of the last write, also of one that failed."""
         self._is_file_current = True
-        """Whether the file holds ``offsets``: the last write may have failed."""
+        """True if the file holds ``offsets``: the last write may have failed."""
         self.backup_partitions: Collection[TopicPartition] = ()
         """Partitions that the backup names, while a power cut may bring it back."""
         self._written: Mapping[TopicPartition, int] = {}
         self._has_backup = False
         self._is_synced = True
-        """Whether the contents of the newest file are on the disk; its name may not be."""
+        """True if the contents of the newest file are on the disk; its name may not be."""
         self._write_count = 0
 
     def load(self) -> None:
@@ -98,7 +98,7 @@ class LogStartOffsetCheckpoint:
 
     @property
     def is_durable(self) -> bool:
-        """Whether a power cut leaves the last write."""
+        """True if a power cut leaves the last write."""
         return self._is_synced and not self._has_backup
 
     def prepare_sync(self) -> Callable[[], int]:

@@ -26,7 +26,7 @@ class LogToClean(NamedTuple):
     cleanable_ratio: float
     """The share of the bytes up to ``first_uncleanable_offset`` that is new."""
     needs_compaction_now: bool
-    """Whether some record has waited longer than ``max.compaction.lag.ms``."""
+    """True if some record has waited longer than ``max.compaction.lag.ms``."""
 
 
 def find_log_to_clean(log: PartitionLog, now_ms: int) -> LogToClean | None:

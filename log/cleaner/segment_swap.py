@@ -43,7 +43,7 @@ class SegmentSwap:
         self._cleaned = cleaned
         self._new: list[LogSegment] = []
         self.removes_base_offsets = False
-        """Whether segments left that no new one replaces by name: then their leaving must be synced of its own."""
+        """True if segments left that no new one replaces by name: then their leaving must be synced of its own."""
 
     def _find_sources(self, done: CleanedSegment) -> list[LogSegment] | None:
         """The segments a new one stands for, neighbours in the log; None where the log has changed since."""

@@ -35,7 +35,7 @@ class CheckpointedOffsets(NamedTuple):
     log_start_offset: int
     high_watermark: int
     starts_inside_segment: bool
-    """Whether the log starts behind the start of its first segment: only then its start is written."""
+    """True if the log starts behind the start of its first segment: only then its start is written."""
 
 
 class CheckpointEntries(NamedTuple):
@@ -227,7 +227,7 @@ class CheckpointStore:
 
     @property
     def has_unsynced_files(self) -> bool:
-        """Whether a power cut could take a file as a whole: every batch of every log would then be read."""
+        """True if a power cut could take a file as a whole: every batch of every log would then be read."""
         return self._has_unsynced_files or not self.log_starts.is_durable
 
     def prepare_sync(self) -> Callable[[], int]:

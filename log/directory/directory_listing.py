@@ -51,7 +51,7 @@ def list_foreign_entries(disk: Disk, path: str) -> list[str]:
 
 
 def contains_partition_files(disk: Disk, path: str) -> bool:
-    """Whether a directory has at least one file of a partition in it; False where it may not be read."""
+    """Return whether a directory has at least one file of a partition in it; False where it may not be read."""
     try:
         names = disk.list_files(path)
     except PermissionError:

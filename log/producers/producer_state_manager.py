@@ -114,7 +114,7 @@ class ProducerStateManager:
         )
 
     def check_epoch(self, producer_id: int, epoch: int) -> bool:
-        """Whether this producer has a transaction open here under this epoch.
+        """Return whether this producer has a transaction open here under this epoch.
 
         Raises:
             ProtocolError: INVALID_PRODUCER_EPOCH: a newer one was seen.

@@ -42,7 +42,7 @@ class VerificationStateEntry:
     """The lowest that was seen meanwhile: a batch beyond it must not overtake it into the log."""
     epoch: int
     supports_epoch_bump: bool
-    """Whether its epoch grows with each transaction."""
+    """True if its epoch grows with each transaction."""
     started_ms: int
 
 

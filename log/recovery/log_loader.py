@@ -104,7 +104,7 @@ class CheckpointState(NamedTuple):
     is_contiguous: bool
 
     def may_have_gap(self, end: int, following: int, *, is_compacted: bool) -> bool:
-        """Whether the offsets between the end of a whole segment and the next one were compacted away.
+        """Return whether the offsets between the end of a whole segment and the next one were compacted away.
 
         That is known before a compacted segment loses its ``.swap`` name, and a log begins a segment where it ends: so
         above it they are lost, also where a log is compacted. (Kafka's recovery does not look.)
@@ -158,7 +158,7 @@ class LogLoader:
         self._names = names
         self.log_end_offset = 0
         self.is_clean = False
-        """Whether the files were believed."""
+        """True if the files were believed."""
         self.notes: list[str] = []
         """Sentences on what recovery found and did."""
 

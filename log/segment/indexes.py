@@ -43,7 +43,7 @@ def _pack_int32s(words: array[int]) -> bytes:
 
 
 def _is_sorted(numbers: array[int]) -> bool:
-    """Whether no number is smaller than the one before it, as far as a look at 16,384 of them or more tells.
+    """Return whether no number is smaller than the one before it, as far as a look at 16,384 of them or more tells.
 
     Damage comes in sectors of 512 bytes, 42 entries or more: with the largest index every sixteenth is looked at.
     """

@@ -100,9 +100,9 @@ class LogSegment:
         self.damaged_ranges: list[ByteRange] = []
         """Ranges of bytes that were found to be damaged (`scrub`); they are never served."""
         self.used_since_idle_check = False
-        """Whether the file was asked for since the last `close_if_idle`."""
+        """True if the file was asked for since the last `close_if_idle`."""
         self.are_index_files_stale = False
-        """Whether the index files on disk are not what the indexes in memory are."""
+        """True if the index files on disk are not what the indexes in memory are."""
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig, now_ms: int) -> LogSegment:
@@ -175,7 +175,7 @@ class LogSegment:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is open."""
+        """True if the file is open."""
         return self._file is not None
 
     @property

@@ -25,7 +25,7 @@ class CachedToken:
     """From when on the next one is asked for."""
     expiry_ms: float = NEVER_MS
     is_rejected: bool = False
-    """Whether somebody it was shown to did not take it."""
+    """True if somebody it was shown to did not take it."""
     backoff_ms: float = 0.0
     not_before_ms: float = NEVER_MS
     """Nobody is asked sooner: none was given last time, or it was refused."""
@@ -54,7 +54,7 @@ class SaslLogin:
     user: str
     password: str = field(repr=False)
     is_delegation_token: bool = False
-    """Whether user and password are a delegation token's id and hmac."""
+    """True if user and password are a delegation token's id and hmac."""
     token_source: BearerTokenSource | None = None
     """Where a token comes from, which is then shown instead of both."""
     kerberos: KerberosLogin | None = None

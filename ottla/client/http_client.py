@@ -38,7 +38,7 @@ class _ResponseBytes:
 
 
 def is_http_url(url: str) -> bool:
-    """Whether something can be fetched there."""
+    """Return whether something can be fetched there."""
     try:
         parts = urlsplit(url)
         return parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0 and url.isascii() and " " not in url
@@ -47,7 +47,7 @@ def is_http_url(url: str) -> bool:
 
 
 def is_file_url(url: str) -> bool:
-    """Whether it names a file of this machine, as ``file:///where/it/is``."""
+    """Return whether it names a file of this machine, as ``file:///where/it/is``."""
     return url.startswith("file:///") and len(url) > len("file:///")
 
 

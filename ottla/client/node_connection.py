@@ -79,7 +79,7 @@ class NodeConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, as far as is known."""
+        """True if there is a connection, as far as is known."""
         return self._channel is not None and not self._channel.closed
 
     async def call(self, request: Message, version: int | None = None) -> Any:

@@ -101,7 +101,7 @@ def derive_credential(mechanism: str, salted: bytes, salt: bytes, iterations: in
 
 
 def verify_proof(mechanism: str, keys: ScramCredential, auth_message: str, proof: bytes) -> bool:
-    """Whether a proof was made by somebody who knows the password; takes as long either way."""
+    """Return whether a proof was made by somebody who knows the password; takes as long either way."""
     signature = _mac(mechanism, keys.stored_key, auth_message.encode())
     if len(proof) != len(signature):
         return False

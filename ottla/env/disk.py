@@ -18,7 +18,7 @@ _TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, e
 
 
 def is_transient(error: OSError) -> bool:
-    """Whether an error says nothing of the disk: the process is short of something, and may try again later."""
+    """Return whether an error says nothing of the disk: the process is short of something, and may try again later."""
     return error.errno in _TRANSIENT
 
 
@@ -116,10 +116,10 @@ class Disk(Protocol):
         """Open a file for reading and writing; ``create`` makes an absent one."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of that name."""
+        """Return whether there is a file or directory of that name."""
 
     def is_dir(self, path: str) -> bool:
-        """Whether there is a directory of that name."""
+        """Return whether there is a directory of that name."""
 
     def listdir(self, path: str) -> list[str]:
         """Names in a directory, sorted."""

@@ -59,7 +59,7 @@ class Deadline(Protocol):
 
     @property
     def cancelled_caught(self) -> bool:
-        """Whether the time was over before the block was."""
+        """True if the time was over before the block was."""
 
 
 class Stream(Protocol):

@@ -37,7 +37,7 @@ class MemoryDisk:
         self.locks: dict[str, DiskSession] = {}
         self.calls = 0
         self.holes = False
-        """Whether a power cut may lose the middle of what was written and keep its end."""
+        """True if a power cut may lose the middle of what was written and keep its end."""
 
     def session(self) -> DiskSession:
         """The disk as one process sees it."""

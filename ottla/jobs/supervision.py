@@ -56,7 +56,7 @@ async def run_logging_failure(name: str, work: Callable[[], Awaitable[None]]) ->
 
 
 def is_broken_invariant(error: BaseException) -> bool:
-    """Whether an error, or one inside a group, is a broken invariant."""
+    """Return whether an error, or one inside a group, is a broken invariant."""
     if isinstance(error, BaseExceptionGroup):
         return any(is_broken_invariant(x) for x in error.exceptions)
     return isinstance(error, AssertionError)

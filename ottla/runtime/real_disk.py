@@ -24,7 +24,7 @@ class RealFile:
         self._fd = fd
 
     def is_regular(self) -> bool:
-        """Whether it is a regular file: no directory, FIFO, socket or device."""
+        """Return whether it is a regular file: no directory, FIFO, socket or device."""
         return stat.S_ISREG(os.fstat(self._fd).st_mode)
 
     def size(self) -> int:
@@ -114,12 +114,12 @@ class LockFile(RealFile):
 
 
 def _is_real_dir(path: str) -> bool:
-    """Whether there is a directory of that name, and not a symbolic link to one."""
+    """Return whether there is a directory of that name, and not a symbolic link to one."""
     return os.path.isdir(path) and not os.path.islink(path)
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a regular file or a link to one; a link that leads to itself is none."""
+    """Return whether it is a regular file or a link to one; a link that leads to itself is none."""
     try:
         return entry.is_file()
     except OSError as error:
@@ -273,7 +273,7 @@ class DescriptorReserve:
 
     @property
     def is_full(self) -> bool:
-        """Whether all descriptors are held."""
+        """True if all descriptors are held."""
         return len(self._held) == self._count
 
     def close(self) -> None:

@@ -217,7 +217,7 @@ def _node_id(c: _SettingsFile, default: int) -> int:
 
 
 def _has_no_other_controllers(c: _SettingsFile) -> bool:
-    """Whether no other controllers are named."""
+    """Return whether no other controllers are named."""
     values = {line.key: line.value for line in c.properties.values()}
     try:
         return NodeConfig(values, node_id=c.number("node.id")).is_standalone

@@ -69,7 +69,7 @@ def redact_record(record: Message) -> Any:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a broker's setting may hold a secret: one nobody knows may be anything."""
+    """Return whether a broker's setting may hold a secret: one nobody knows may be anything."""
     key = broker_key(name)
     return key is None or key.type == "PASSWORD"
 

@@ -47,7 +47,7 @@ def _names(directory: str) -> list[str]:
 
 
 def is_exposed(path: str) -> bool:
-    """Whether a file or directory is there and its group or others may use it."""
+    """Return whether a file or directory is there and its group or others may use it."""
     try:
         return bool(stat.S_IMODE(os.stat(path).st_mode) & _OTHERS)
     except OSError:

@@ -42,7 +42,7 @@ class ClusterSnapshot(NamedTuple):
     partitions: Mapping[PlannedPartition, PartitionReplicas]
 
     def is_running(self, node: int) -> bool:
-        """Whether a node seems to run."""
+        """Return whether a node seems to run."""
         voter = self.voters.get(node)
         return self.brokers.get(node, voter is not None and voter.is_alive)
 
@@ -114,6 +114,6 @@ def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_a
 
 
 def must_remove_votes_first(seen: ClusterSnapshot, leaving: Collection[int]) -> bool:
-    """Whether votes must be taken away while the nodes run: without them the others could decide nothing."""
+    """Return whether votes must be taken away while the nodes run: without them the others could decide nothing."""
     alive = sum(v.is_alive for v in seen.remaining_voters(leaving))
     return any(i in seen.voters and seen.is_running(i) for i in leaving) and alive * 2 <= len(seen.voters)

@@ -47,7 +47,7 @@ class CodecGenerator:
 
     direction = ""
     yields_in_numbers = False
-    """Whether the sliced kind stops inside an array of numbers."""
+    """True if the sliced kind stops inside an array of numbers."""
 
     def __init__(self, version: int, *, flexible: bool, sliced: bool = False) -> None:
         self.version = version
@@ -129,7 +129,7 @@ class CodecGenerator:
                 yield from ([s] for s in run)
 
     def is_generator(self, cls: type[Message]) -> bool:
-        """Whether a struct's function is a generator: it is sliced, and there is an array in it."""
+        """Return whether a struct's function is a generator: it is sliced, and there is an array in it."""
         return self.sliced and any(
             (spec.is_array and (self.yields_in_numbers or spec.element not in FIXED_SIZE_FORMATS))
             or (spec.struct is not None and self.is_generator(spec.struct))
@@ -143,7 +143,7 @@ class CodecGenerator:
         return f"(yield from {call})" if self.is_generator(cls) else call
 
     def is_tagged(self, spec: FieldSpec) -> bool:
-        """Whether the field stands in the tagged section in this version."""
+        """Return whether the field stands in the tagged section in this version."""
         return self.flexible and self.version in spec.tagged
 
     def tagged_fields(self, cls: type[Message]) -> list[FieldSpec]:
@@ -152,11 +152,11 @@ class CodecGenerator:
         return sorted(here, key=lambda s: s.tag)
 
     def is_nullable(self, spec: FieldSpec) -> bool:
-        """Whether the field may be null in this version."""
+        """Return whether the field may be null in this version."""
         return self.version in spec.nullable
 
     def is_compact(self, spec: FieldSpec) -> bool:
-        """Whether lengths take the varint form."""
+        """Return whether lengths take the varint form."""
         return self.flexible and not spec.never_compact
 
 

@@ -38,7 +38,7 @@ class DecodeBudget:
 
     def __init__(self, request_bytes: int, *, keeps: bool = False) -> None:
         self.keeps = keeps
-        """Whether somebody keeps what is read, so that all of it must be objects."""
+        """True if somebody keeps what is read, so that all of it must be objects."""
         self.remaining_bytes = (
             BUDGET_FREE_RETAINED_BYTES if keeps else BUDGET_FREE_BYTES
         ) + BUDGET_PER_REQUEST_BYTE * request_bytes

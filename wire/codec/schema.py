@@ -163,7 +163,7 @@ class FieldSpec(NamedTuple):
 
     @property
     def is_array(self) -> bool:
-        """Whether the field is a list."""
+        """True if the field is a list."""
         return self.kind.startswith("[]")
 
     @property

@@ -95,17 +95,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds markers, not data."""
+        """True if it holds markers, not data."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction."""
+        """True if it belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def has_log_append_time(self) -> bool:
-        """Whether every record's time is ``max_timestamp``."""
+        """True if every record's time is ``max_timestamp``."""
         return bool(self.attributes & TIMESTAMP_TYPE_BIT)
 
 
@@ -148,7 +148,7 @@ def offset_range(buf: Buffer) -> tuple[int, int]:
 
 
 def crc_matches(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
-    """Whether the bytes from the attributes to the batch's end have the checksum the header claims."""
+    """Return whether the bytes from the attributes to the batch's end have the checksum the header claims."""
     view = memoryview(buf)[pos + ATTRIBUTES_OFFSET : pos + header.size_bytes]
     return bool(crc32c(view) == header.crc)
 

@@ -203,7 +203,7 @@ class StreamDecompressor:
         self._pieces = iterate_decompressed(codec, data, size_bytes)
         self._bytes = 0
         self.is_memory_heavy = False
-        """Whether it keeps, or will with the next piece, so much that not everybody may at once."""
+        """True if it keeps, or will with the next piece, so much that not everybody may at once."""
 
     def __iter__(self) -> Iterator[bytes]:
         return self

@@ -297,7 +297,7 @@ class ZstdFrameHeader(NamedTuple):
 
     @property
     def is_small(self) -> bool:
-        """Whether the library may unpack the frame in one pass, without looking at the window."""
+        """True if the library may unpack the frame in one pass, without looking at the window."""
         return self.content_bytes is not None and self.content_bytes <= ZSTD_ONE_PASS_BYTES
 
 

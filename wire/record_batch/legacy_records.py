@@ -60,7 +60,7 @@ def parse_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def any_crc_matches(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
-    """Whether a batch or an old message has the checksum it claims."""
+    """Return whether a batch or an old message has the checksum it claims."""
     if header.magic >= 2:
         return crc_matches(buf, header, pos)
     return zlib.crc32(memoryview(buf)[pos + MAGIC_OFFSET : pos + header.size_bytes]) == header.crc

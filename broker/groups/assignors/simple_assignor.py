@@ -121,11 +121,11 @@ class _ShareBalancer(Generic[P]):
         return 0 if held is None else len(held)
 
     def is_below_quota(self, member: int) -> bool:
-        """Whether it should have more."""
+        """Return whether it should have more."""
         return self.count(member) < self._desired.get(member, 0)
 
     def is_above_quota(self, member: int) -> bool:
-        """Whether it has too much."""
+        """Return whether it has too much."""
         return self.count(member) > self._desired.get(member, 0)
 
     def add_missing_targets(self, room: int | None = None) -> None:

@@ -82,7 +82,7 @@ class _SubscriberBalancer:
 
     @property
     def is_balanced(self) -> bool:
-        """Whether the levels have met."""
+        """True if the levels have met."""
         return self._most_level - self._least_level <= 1
 
 

@@ -81,7 +81,7 @@ class ClassicGroupMember:
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
     def has_same_protocols(self, protocols: list[tuple[str, bytes]]) -> bool:
-        """Whether a rejoin brings nothing new."""
+        """Return whether a rejoin brings nothing new."""
         return self.protocols == protocols
 
     def metadata_for(self, protocol: str) -> bytes:
@@ -126,12 +126,12 @@ class ClassicGroup:
 
     @property
     def is_initial_rebalance(self) -> bool:
-        """Whether an empty group's first wait is under way."""
+        """True if an empty group's first wait is under way."""
         return self.remaining_initial_delay_ms is not None
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether every member, and every one that was promised an id, is waiting in JoinGroup."""
+        """True if every member, and every one that was promised an id, is waiting in JoinGroup."""
         return not self.pending_join_members and self.awaiting_join_count == len(self.members)
 
     def set_awaiting_join(self, member: ClassicGroupMember, call: GroupRequest | None) -> GroupRequest | None:
@@ -151,7 +151,7 @@ class ClassicGroup:
             self.protocol_counts[name] = self.protocol_counts.get(name, 0) + 1
 
     def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether someone who speaks these may join."""
+        """Return whether someone who speaks these may join."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         everybody = len(self.members)
@@ -159,7 +159,7 @@ class ClassicGroup:
 
     @property
     def has_common_protocol(self) -> bool:
-        """Whether all members support at least one protocol."""
+        """True if all members support at least one protocol."""
         return any(count == len(self.members) for count in self.protocol_counts.values())
 
     def select_protocol(self) -> str:

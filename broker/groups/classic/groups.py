@@ -41,7 +41,7 @@ class ClassicGroups:
         """Soft state."""
         self._pending_member_ids = PendingMemberIds()
         self.is_loaded = False
-        """Whether what comes now is written by ourselves."""
+        """True if what comes now is written by ourselves."""
 
     def replay(self, key: offset_records.GroupMetadataKey, value: offset_records.GroupMetadataValue | None) -> None:
         """Take in a group's record."""

@@ -46,7 +46,7 @@ class GroupSettings(NamedTuple):
     streams: StreamsGroupSettings = StreamsGroupSettings()
 
     def allows_session_timeout(self, session_timeout_ms: int) -> bool:
-        """Whether a member of the classic protocol may have such a session."""
+        """Return whether a member of the classic protocol may have such a session."""
         return self.min_session_timeout_ms <= session_timeout_ms <= self.max_session_timeout_ms
 
 
@@ -325,7 +325,7 @@ def _complete_join(group: ClassicGroup, now_ms: int) -> Iterator[GroupEffects]:
 
 
 def _maybe_elect_new_leader(group: ClassicGroup) -> bool:
-    """Whether the leader has rejoined; otherwise the first member that has takes its place."""
+    """Return whether the leader has rejoined; otherwise the first member that has takes its place."""
     leader = group.members.get(group.leader or "")
     if leader is not None and leader.awaiting_join is not None:
         return True

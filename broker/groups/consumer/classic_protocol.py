@@ -149,7 +149,7 @@ def _heartbeat(
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
-    """Whether somebody else still has what this member is to get."""
+    """Return whether somebody else still has what this member is to get."""
     return any(
         number not in member.assigned.get(topic, ()) and group.owner_epoch(topic, number) != -1
         for topic, numbers in group.target.get(member.id, {}).items()

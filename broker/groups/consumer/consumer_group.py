@@ -52,7 +52,7 @@ class ConsumerGroupMember(ModernGroupMember):
     classic_metadata: ClassicMemberMetadata | None = None
 
     def has_same_metadata(self, other: ConsumerGroupMember) -> bool:
-        """Whether both are of one record of type 5, which they share: only what they have may be another."""
+        """Return whether both are of one record of type 5, which they share: only what they have may be another."""
         return (
             self.subscribed_topic_names is other.subscribed_topic_names
             and self.classic_metadata is other.classic_metadata
@@ -62,16 +62,16 @@ class ConsumerGroupMember(ModernGroupMember):
 
     @property
     def uses_classic_protocol(self) -> bool:
-        """Whether the member joined with the classic protocol."""
+        """True if the member joined with the classic protocol."""
         return self.classic_metadata is not None
 
     @property
     def is_revoking(self) -> bool:
-        """Whether the member has partitions to revoke, within its rebalance timeout."""
+        """True if the member has partitions to revoke, within its rebalance timeout."""
         return self.state is ConsumerMemberState.UNREVOKED_PARTITIONS
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether the member has nothing left to do for the target of an epoch."""
+        """Return whether the member has nothing left to do for the target of an epoch."""
         return self.state is ConsumerMemberState.STABLE and self.epoch == epoch
 
 
@@ -99,7 +99,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         super().__init__(group_id)
         self.resolved_regexes: dict[str, ResolvedRegularExpression] = {}
         self.has_partition_metadata = False
-        """Whether a record of type 4, of before 4.1, is still to be taken away."""
+        """True if a record of type 4, of before 4.1, is still to be taken away."""
         self.static_member_ids: dict[str, str] = {}
         self.subscribed_regex_counts: dict[str, int] = {}
         self.assignor_counts: dict[str, int] = {}

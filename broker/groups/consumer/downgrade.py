@@ -55,7 +55,7 @@ class GroupDowngrade(NamedTuple):
     removed_ids: Collection[str]
     joining_member: ConsumerGroupMember | None
     triggers_rebalance: bool
-    """Whether all are asked to come together."""
+    """True if all are asked to come together."""
     now_ms: int
 
 

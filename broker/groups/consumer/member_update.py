@@ -75,7 +75,7 @@ class MemberUpdate(NamedTuple):
     updated: ConsumerGroupMember
     has_subscription_changed: bool
     bumps_epoch: bool
-    """Whether the group needs a new epoch in any case."""
+    """True if the group needs a new epoch in any case."""
     owned: OwnedPartitions
     now_ms: int
     on_finished: Callable[[ConsumerGroupMember, GroupEffects], None]
@@ -83,7 +83,7 @@ class MemberUpdate(NamedTuple):
 
     @property
     def looks_at_topics(self) -> bool:
-        """Whether the metadata hash must be computed again."""
+        """True if the metadata hash must be computed again."""
         return self.bumps_epoch or self.group.is_metadata_stale
 
     def update_group(self, fx: GroupEffects) -> None:

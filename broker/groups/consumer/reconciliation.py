@@ -58,7 +58,7 @@ def reconcile(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> Consum
 
 
 def check_member_state(member: ConsumerGroupMember, owned: OwnedPartitions) -> None:
-    """Whether it is known what a member is about, or it has nothing.
+    """Return whether it is known what a member is about, or it has nothing.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
@@ -69,7 +69,7 @@ def check_member_state(member: ConsumerGroupMember, owned: OwnedPartitions) -> N
 
 
 def _owns_any(owned: OwnedPartitions, held: PartitionEpochs) -> bool:
-    """Whether a member has any of these still, as far as it has said."""
+    """Return whether a member has any of these still, as far as it has said."""
     if owned is None:
         return True
     return any(not held.get(row.topic_id, _NO_EPOCHS).keys().isdisjoint(row.partitions) for row in owned)

@@ -27,9 +27,9 @@ from ottla.wire.messages import consumer_group_records
 
 MAX_RECORDS_PER_SLICE = 200
 PARTITIONS_PER_WORK_UNIT = 24
-"""So many partitions are as much work as a record is."""
+"""Partitions whose assignment is as much work as one record."""
 TOPIC_COST_IN_PARTITIONS = 4
-"""And a topic as so many partitions."""
+"""Work of a topic, in partitions."""
 RECORDS = AssignedRecords(
     consumer_group_records.ConsumerGroupMetadataKey,
     consumer_group_records.ConsumerGroupTargetAssignmentMetadataKey,
@@ -43,7 +43,7 @@ member_tombstones = RECORDS.member_tombstones
 
 
 def member_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
-    """What a member says of itself (type 5)."""
+    """Return the metadata record of a member (type 5)."""
     value = consumer_group_records.ConsumerGroupMemberMetadataValue(
         member.instance_id,
         member.rack_id,

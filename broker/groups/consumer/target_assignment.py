@@ -119,7 +119,7 @@ def _group_spec(plan: ConsumerAssignmentInput, topics: GroupTopicMetadata) -> Ge
 
 
 def has_target_changed(old: Assignment | None, new: Assignment) -> bool:
-    """Whether a member's target is another than before; one that had none gets a record even for nothing."""
+    """Return whether a member's target is another than before; one that had none gets a record even for nothing."""
     if old is None:
         return True
     return old is not new and (

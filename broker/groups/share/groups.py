@@ -88,7 +88,7 @@ class ShareGroups(AssignedGroups[ShareGroup]):
 
     @staticmethod
     def is_deleting_state(group: ShareGroup, now_ms: int) -> bool:
-        """Whether the persister is forgetting a group that is to be deleted."""
+        """Return whether the persister is forgetting a group that is to be deleted."""
         return (
             group.state_deletion_started_ms is not None
             and now_ms - group.state_deletion_started_ms < INITIALIZE_RETRY_MS

@@ -37,7 +37,7 @@ member_tombstones = RECORDS.member_tombstones
 
 
 def member_record(group_id: str, member: ShareGroupMember) -> GroupRecord:
-    """What a member says of itself (type 10)."""
+    """Return the metadata record of a member (type 10)."""
     names = cast("list[str]", iteration_order.sort_strings(member.subscribed_topic_names))
     value = share_group_records.ShareGroupMemberMetadataValue(
         member.rack_id, member.client_id, member.client_host, names

@@ -62,7 +62,7 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
 
     @property
     def has_unassigned_partitions(self) -> bool:
-        """Whether partitions have got their state that are in nobody's target, or are in one and have lost it."""
+        """True if partitions have got their state that are in nobody's target, or are in one and have lost it."""
         if not self.members:
             return False
         assigned: dict[bytes, set[int]] = {}

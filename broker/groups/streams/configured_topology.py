@@ -48,7 +48,7 @@ class ConfiguredSubtopology(NamedTuple):
 
     @property
     def is_stateful(self) -> bool:
-        """Whether it stores anything: only then there are standby tasks."""
+        """True if it stores anything: only then there are standby tasks."""
         return bool(self.changelog_topics)
 
 
@@ -65,7 +65,7 @@ class ConfiguredTopology(NamedTuple):
 
     @property
     def is_ready(self) -> bool:
-        """Whether tasks may be given out."""
+        """True if tasks may be given out."""
         return self.problem is None
 
 

@@ -20,7 +20,7 @@ ReportedTasks = tuple[ReportedRole, ReportedRole, ReportedRole]
 
 
 def check_epoch(member: StreamsGroupMember, epoch: int, rows: ReportedTasks) -> None:
-    """Whether a member speaks of its present epoch, or has not heard of the last step.
+    """Return whether a member speaks of its present epoch, or has not heard of the last step.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
@@ -41,7 +41,7 @@ def _is_part(role: ReportedRole, has: Mapping[str, Collection[int]]) -> bool:
 
 
 def check_tasks_exist(subtopologies: Mapping[str, ConfiguredSubtopology], rows: ReportedTasks) -> None:
-    """Whether there are such tasks.
+    """Return whether there are such tasks.
 
     Raises:
         ProtocolError: INVALID_REQUEST.

@@ -34,7 +34,7 @@ class StreamsMemberTarget(NamedTuple):
 
 
 def check_member_state(member: StreamsGroupMember, owned: TasksTuple | None) -> None:
-    """Whether it is known what state a member is in; if not, it must come with nothing.
+    """Return whether it is known what state a member is in; if not, it must come with nothing.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
@@ -60,7 +60,7 @@ def reconcile(member: StreamsGroupMember, goal: StreamsMemberTarget, group: Stre
 
 
 def _holds(group: StreamsGroup, process_id: str, name: str, number: int) -> bool:
-    """Whether a process has a task that is not active with it."""
+    """Return whether a process has a task that is not active with it."""
     return any(
         process_id in at.get(name, {}).get(number, _NO_PROCESSES)
         for at in (group.standby_process_ids, group.warmup_process_ids)

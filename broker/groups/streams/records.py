@@ -41,7 +41,7 @@ member_tombstones = RECORDS.member_tombstones
 
 
 def member_record(group_id: str, member: StreamsGroupMember) -> GroupRecord:
-    """What a member says of itself (type 19)."""
+    """Return the metadata record of a member (type 19)."""
     value = streams_group_records.StreamsGroupMemberMetadataValue(
         member.instance_id,
         member.rack_id,

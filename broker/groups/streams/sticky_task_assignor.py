@@ -62,7 +62,7 @@ class _ProcessState:
         return self.placed / len(self.counts)
 
     def has_task(self, task: _Task) -> bool:
-        """Whether one of its members does a task, in whatever role."""
+        """Return whether one of its members does a task, in whatever role."""
         return task in self._tasks
 
     def add_task(self, member_id: str, task: _Task) -> int:

@@ -36,11 +36,11 @@ class TasksTuple(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is nothing at all."""
+        """True if it is nothing at all."""
         return not (self.active or self.standby or self.warmup)
 
     def overlaps(self, held: TasksTupleWithEpochs) -> bool:
-        """Whether any of these tasks is among them, in the same role."""
+        """Return whether any of these tasks is among them, in the same role."""
         roles = zip(self, (held.active, held.standby, held.warmup), strict=True)
         return any(not tasks[name].isdisjoint(others.get(name, ())) for tasks, others in roles for name in tasks)
 
@@ -54,7 +54,7 @@ class TasksTupleWithEpochs(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is nothing at all."""
+        """True if it is nothing at all."""
         return not (self.active or self.standby or self.warmup)
 
 
@@ -99,16 +99,16 @@ class StreamsGroupMember:
 
     @property
     def uses_classic_protocol(self) -> bool:
-        """Whether the member joined with the classic protocol: never."""
+        """True if the member joined with the classic protocol: never."""
         return False
 
     @property
     def is_revoking(self) -> bool:
-        """Whether the member has tasks to revoke, within its rebalance timeout."""
+        """True if the member has tasks to revoke, within its rebalance timeout."""
         return self.state is StreamsMemberState.UNREVOKED_TASKS
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all that the target of this epoch gives it."""
+        """Return whether it has all that the target of this epoch gives it."""
         return self.state is StreamsMemberState.STABLE and self.epoch == epoch
 
 

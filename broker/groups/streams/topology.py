@@ -52,7 +52,7 @@ class StreamsTopology:
                 yield
 
     def has_same_content(self, other: StreamsTopology) -> bool:
-        """Whether it says the same in the same epoch; the order of its subtopologies does not matter."""
+        """Return whether it says the same in the same epoch; the order of its subtopologies does not matter."""
         return self.epoch == other.epoch and self.subtopologies == other.subtopologies
 
 

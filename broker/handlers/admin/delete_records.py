@@ -40,7 +40,7 @@ class PendingDeletion(NamedTuple):
     result: DeleteRecordsPartitionResult
     replica: HostedPartition
     is_raised: bool
-    """Whether the log start moved."""
+    """True if the log start moved."""
     target_offset: int
     """Where every replica is to start."""
 

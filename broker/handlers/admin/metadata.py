@@ -107,7 +107,7 @@ def _topic_by_id(
 
 
 def _has_no_ids_yet(context: RequestContext, wanted: MetadataRequestTopic) -> bool:
-    """Whether a topic is asked for in a way its version only has room for."""
+    """Return whether a topic is asked for in a way its version only has room for."""
     return context.version < TOPIC_ID_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID)
 
 

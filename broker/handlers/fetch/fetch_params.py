@@ -47,7 +47,7 @@ class FetchParams:
         return log.last_stable_offset if self.read_committed else log.high_watermark
 
     def is_throttled(self, context: RequestContext, replica: HostedPartition) -> bool:
-        """Whether a follower gets no records of a partition for now (R-341)."""
+        """Return whether a follower gets no records of a partition for now (R-341)."""
         throttle, state, image = self.quota, replica.state, context.image
         return (
             throttle is not None

@@ -29,7 +29,7 @@ STATIC_LEAVE_EPOCH = -2
 
 
 def is_served(context: RequestContext) -> bool:
-    """Whether groups of the new protocol may be used here."""
+    """Return whether groups of the new protocol may be used here."""
     protocols = context.services.config.text("group.coordinator.rebalance.protocols")
     return "consumer" in protocols.split(",") and context.image.features.get("group.version", 0) >= 1
 
@@ -39,7 +39,7 @@ def _error_response(code: ErrorCode, message: str | None = None) -> Message:
 
 
 def validate(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """Whether a request makes sense by itself.
+    """Return whether a request makes sense by itself.
 
     Raises:
         ProtocolError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.

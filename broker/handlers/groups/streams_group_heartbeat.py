@@ -46,7 +46,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 
 def is_served(context: RequestContext) -> bool:
-    """Whether streams groups may be used here."""
+    """Return whether streams groups may be used here."""
     protocols = context.services.config.text("group.coordinator.rebalance.protocols")
     return "streams" in protocols.split(",") and context.image.features.get("streams.version", 0) >= 1
 
@@ -61,7 +61,7 @@ def _require(holds: object, why: str) -> None:
 
 
 def validate(request: StreamsGroupHeartbeatRequest) -> None:
-    """Whether a request makes sense by itself, and asks for nothing that is not there yet (C-237, C-238).
+    """Return whether a request makes sense by itself, and asks for nothing that is not there yet (C-237, C-238).
 
     Raises:
         ProtocolError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
@@ -93,7 +93,7 @@ def validate(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def validate_changelogs(topology: Topology) -> None:
-    """Whether the coordinator may say how many partitions changelogs have.
+    """Return whether the coordinator may say how many partitions changelogs have.
 
     Raises:
         ProtocolError: STREAMS_INVALID_TOPOLOGY.
@@ -108,7 +108,7 @@ def validate_changelogs(topology: Topology) -> None:
 
 
 def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
-    """Whether a request is small enough to be looked at in one turn of the loop.
+    """Return whether a request is small enough to be looked at in one turn of the loop.
 
     Raises:
         ProtocolError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
@@ -135,7 +135,7 @@ def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
 
 
 def _check_topics(context: RequestContext, topology: Topology) -> Job[None]:
-    """Whether the application's topics may be such, and who asks may see them all."""
+    """Return whether the application's topics may be such, and who asks may see them all."""
     names = list(dict.fromkeys(topic_names_in(topology)))
     yield None
     prohibited = [name for name in names if name in INTERNAL_TOPICS]

@@ -79,7 +79,7 @@ def _last_fetchable_offset(replica: HostedPartition, request: ListOffsetsRequest
 
 
 def _is_high_watermark_unknown(replica: HostedPartition, request: ListOffsetsRequest) -> bool:
-    """Whether a new leader does not know yet how much of what it found is committed (``Partition.scala``)."""
+    """Return whether a new leader does not know yet how much of what it found is committed (``Partition.scala``)."""
     state = replica.state
     if request.replica_id != CONSUMER_REPLICA_ID or type(state) is not LeaderState:
         return False

@@ -144,7 +144,7 @@ def _set_error(out: OffsetFetchResponseGroup, answer: Any) -> None:
 
 
 def _check_fetch(machine: GroupStateMachine, wanted: OffsetFetchRequestGroup) -> None:
-    """Whether who asks may read a group's positions now."""
+    """Return whether who asks may read a group's positions now."""
     group = machine.find_consumer_group(wanted.group_id) or machine.find_streams_group(wanted.group_id)
     if group is not None:
         # lazy: 6.1 ms, 238 kB

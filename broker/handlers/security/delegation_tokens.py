@@ -43,7 +43,7 @@ def handle(context: RequestContext, request: Message) -> HandlerResult:
 
 
 def may_use_tokens(context: RequestContext) -> bool:
-    """Whether tokens may be asked for on this connection."""
+    """Return whether tokens may be asked for on this connection."""
     peer = context.peer
     if peer.token_authenticated:
         return False

@@ -24,7 +24,7 @@ LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 
 
 def is_served(context: RequestContext) -> bool:
-    """Whether share groups may be used here: the level of the feature says so."""
+    """Return whether share groups may be used here: the level of the feature says so."""
     return context.image.features.get("share.version", 0) >= 1
 
 
@@ -45,7 +45,7 @@ _TYPES_PER_STEP = 4096
 
 
 def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Job[bool]:
-    """Whether a partition's batches cannot be meant (C-219)."""
+    """Return whether a partition's batches cannot be meant (C-219)."""
     previous = -1
     most = RENEW if renews else RENEW - 1
     for batch in batches:

@@ -41,9 +41,9 @@ class LeftoverFutureLog(NamedTuple):
     topic_id: bytes | None
     """Of the topic of which this node has a replica; None where it has none of that name."""
     is_assigned: bool
-    """Whether the image has the replica in this directory."""
+    """True if the image has the replica in this directory."""
     is_sole_isr_member: bool = False
-    """Whether no other replica is in sync, so that perhaps none has all that was acknowledged here."""
+    """True if no other replica is in sync, so that perhaps none has all that was acknowledged here."""
 
 
 def recover_future_logs(

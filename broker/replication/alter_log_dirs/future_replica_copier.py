@@ -138,7 +138,7 @@ class FutureReplicaCopier:
         move.not_before_ms = self._env.monotonic_ms() + by_ms
 
     def _is_active(self, move: LogDirMove) -> bool:
-        """Whether the partition is still hosted, and this copy is to take its place."""
+        """Return whether the partition is still hosted, and this copy is to take its place."""
         return (
             self._replica_manager.get(*move.topic_partition) is move.replica
             and self._replica_manager.future_logs.get(move.topic_partition) is move.future_log
@@ -147,7 +147,7 @@ class FutureReplicaCopier:
         )
 
     def _is_directory_assigned(self, move: LogDirMove) -> bool:
-        """Whether the image has the replica where the copy lies."""
+        """Return whether the image has the replica where the copy lies."""
         topic = self._replica_manager.image.topics.get(move.replica.topic)
         told = None if topic is None else topic.partitions.get(move.replica.partition)
         return (

@@ -43,11 +43,11 @@ class LogDirMove:
         self.not_before_ms = 0.0
         self.unflushed_bytes = 0
         self.is_error_logged = False
-        """Whether it was told that the log cannot be copied."""
+        """True if it was told that the log cannot be copied."""
         self.last_step = 0
         """When it had its last turn, counted over all moves; it had none yet: 0."""
         self.is_blocked = False
-        """Whether a disk refused, or damage: what waits for that keeps nobody else waiting."""
+        """True if a disk refused, or damage: what waits for that keeps nobody else waiting."""
 
     @property
     def current_log(self) -> PartitionLog:
@@ -61,7 +61,7 @@ class LogDirMove:
 
     @property
     def is_being_copied(self) -> bool:
-        """Whether it was begun, and does not wait for the controller or for its disk."""
+        """True if it was begun, and does not wait for the controller or for its disk."""
         return self.last_step > 0 and self.assignment_sent_ms == NEVER and not self.is_blocked
 
 

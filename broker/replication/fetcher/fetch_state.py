@@ -120,7 +120,7 @@ class FollowerFetchState:
         self._is_full_fetch = True
         """The request under way names everything, or begins to."""
         self._leader_keeps_sessions = True
-        """Whether the leader did when it was asked last: who does not has to be told everything each time."""
+        """True if the leader did when it was asked last: who does not has to be told everything each time."""
         self._changed: dict[PartitionKey, None] = {}
         """Of whom the leader may have to be told something."""
         self._delayed: dict[PartitionKey, None] = {}
@@ -163,7 +163,7 @@ class FollowerFetchState:
             self._excluded = keys
 
     def mark_failed(self, key: PartitionKey) -> None:
-        """It could not be taken, or the disk refused: silent until the leader epoch changes (R-316)."""
+        """Stop fetching a partition that failed, until its leader epoch changes (R-316)."""
         part = self._partitions.get(key)
         if part is not None:
             part.is_failed, part.is_outcome_pending = True, False
@@ -187,7 +187,7 @@ class FollowerFetchState:
     # -------------------------------------------------------------- asking
 
     def next_fetch_ms(self, now_ms: float) -> float:
-        """When there is something to ask for: now, or later (R-314)."""
+        """Return the time of the next fetch: now, or the end of a backoff (R-314)."""
         asked = (
             p
             for key, p in self._partitions.items()
@@ -260,7 +260,7 @@ class FollowerFetchState:
     # -------------------------------------------------------------- answers
 
     def process_response(self, response: FetchResponse, now_ms: float) -> list[FetchOutcome]:
-        """What the rows want done. A row that is no longer about what the log is now is left out (R-315)."""
+        """Return the outcome of each partition, without those whose log has changed since the request (R-315)."""
         if response.error_code != ErrorCode.NONE:
             self._on_error(response.error_code, now_ms)
             return []
@@ -355,7 +355,7 @@ class OffsetTruncationState(NamedTuple):
 
 
 def compute_truncation(epoch: int, end: int, own: tuple[int, int], log_end: int) -> OffsetTruncationState:
-    """How a log that diverged meets the leader's (R-320).
+    """Return the offset to which a diverged log is truncated (R-320).
 
     ``epoch`` and ``end`` are the leader's; ``own`` is what the log here says of that epoch
     (`LeaderEpochFileCache.end_offset_for`): the largest epoch not above it with its end, (-1, -1) for an epoch above

@@ -38,11 +38,11 @@ class FetcherDependencies(NamedTuple):
     fail: DiskErrorHandler
     limits: ReplicaFetchLimits = DEFAULT_FETCH_LIMITS
     is_throttled: Callable[[HostedPartition], bool] = lambda replica: False
-    """Whether a partition may be held back while it is behind."""
+    """True if a partition may be held back while it is behind."""
     record_throttled_bytes: Callable[[int], None] = lambda size_bytes: None
     """Hears of the bytes of such partitions."""
     is_quota_exceeded: Callable[[], bool] = lambda: False
-    """Whether they were too many of late."""
+    """True if they were too many of late."""
     access: ConnectionSecurity = NO_SECURITY
     """What the listener brokers reach each other at wants."""
 

@@ -81,7 +81,7 @@ class ReplicaFetcher:
         self._run_scope: trio.CancelScope | None = None
         self._stopped = False
         self._is_unreachable_logged = False
-        """Whether it was told that the leader cannot be reached."""
+        """True if it was told that the leader cannot be reached."""
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -191,7 +191,7 @@ class ReplicaFetcher:
             self._unflushed.pop(key, None)
 
     def _has_uncertain_high_watermark(self, now_ms: float) -> bool:
-        """Whether a client may be waiting for what the leader says next."""
+        """Return whether a client may be waiting for what the leader says next."""
         for key in [
             k
             for k, t in self._uncertain_until_ms.items()
@@ -245,7 +245,7 @@ class ReplicaFetcher:
     # ------------------------------------------------------------------ doing
 
     def _is_current(self, taken: PendingOutcome) -> bool:
-        """Whether the partition still follows this leader as it did when it was asked for."""
+        """Return whether the partition still follows this leader as it did when it was asked for."""
         replica = taken.replica
         return (
             self._partitions.get(taken.outcome.key) is replica

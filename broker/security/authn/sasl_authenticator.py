@@ -75,7 +75,7 @@ class AuthResult(NamedTuple):
     failure: str | None = None
     """Why the connection ends, for the log."""
     is_delayed: bool = False
-    """Whether the end, and the answer before it, come only after ``connection.failed.authentication.delay.ms``."""
+    """True if the end, and the answer before it, come only after ``connection.failed.authentication.delay.ms``."""
     token: bytes | None = None
     """What the client said where that is not decided yet: `evaluate` it in a thread, and `complete` what came of it."""
 
@@ -110,7 +110,7 @@ class SaslAuthenticator:
 
     @property
     def is_delegation_token(self) -> bool:
-        """Whether a delegation token was shown."""
+        """True if a delegation token was shown."""
         return self._sasl_server is not None and self._sasl_server.is_delegation_token
 
     def check_session(self, key: int, now_ms: float) -> bool | None:

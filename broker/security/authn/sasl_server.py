@@ -30,15 +30,15 @@ class SaslServer(Protocol):
     """The server's side of one login."""
 
     is_complete: bool
-    """Whether the client has proved who it is."""
+    """True if the client has proved who it is."""
     authorization_id: str
     """Who, once that is so."""
     expires_ms: int | None
     """When the credentials end, by the wall clock; None: never."""
     is_delegation_token: bool
-    """Whether a delegation token was shown."""
+    """True if a delegation token was shown."""
     may_block: bool
-    """Whether `evaluate` may wait for files: then it is called in a thread."""
+    """True if `evaluate` may wait for files: then it is called in a thread."""
 
     def evaluate(self, token: bytes) -> bytes | None:
         """Take what the client says; gives what it is told, None where that is nothing.

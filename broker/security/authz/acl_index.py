@@ -95,7 +95,7 @@ class AclIndex:
     def evaluate(
         self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str
     ) -> bool | None:
-        """Whether somebody may; None where no rule of anybody names the resource."""
+        """Return whether somebody may; None where no rule of anybody names the resource."""
         implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
         allowed: bool | None = None
         for acl in self._acls_for(resource, name):
@@ -146,7 +146,7 @@ def _matches_subject(acl: StandardAcl, principal: str, host: str) -> bool:
 
 
 def _is_covered(pattern: PatternType, name: str, denied: set[tuple[PatternType, str]]) -> bool:
-    """Whether what denies takes away all that a rule allows."""
+    """Return whether what denies takes away all that a rule allows."""
     if pattern is PatternType.LITERAL and (pattern, name) in denied:
         return True
     return any((PatternType.PREFIXED, name[:end]) in denied for end in range(1, len(name) + 1))

@@ -93,7 +93,7 @@ class Authorizer:
         self._allowed.clear()
 
     def may(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType, name: str) -> bool:
-        """Whether somebody may do something to what has this name."""
+        """Return whether somebody may do something to what has this name."""
         asked = peer.principal, peer.host, operation, resource, name
         known = self.decisions.get(asked)
         return self._decide(*asked) if known is None else known
@@ -151,7 +151,7 @@ class Authorizer:
         )
 
     def may_any(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> bool:
-        """Whether there is anything of a kind to which somebody may do this (S-339)."""
+        """Return whether there is anything of a kind to which somebody may do this (S-339)."""
         asked = peer.principal, peer.host, operation, resource
         known = self._decisions_by_resource_type.get(asked)
         if known is None:

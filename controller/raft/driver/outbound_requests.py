@@ -72,7 +72,7 @@ class RaftRequestSender:
         self._on_response = told
         self._enqueue = hand_in
         self._has_reported_foreign_cluster = False
-        """Whether somebody said that this node is of another cluster."""
+        """True if somebody said that this node is of another cluster."""
         self._channel = RaftChannel(env, identity.node_id, quorum.timeouts.request_ms, address_of, quorum.access)
         self.run = self._channel.run
 

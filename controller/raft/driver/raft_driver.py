@@ -149,7 +149,7 @@ class RaftDriver:
 
     @property
     def is_sole_voter(self) -> bool:
-        """Whether this node is the only voter."""
+        """True if this node is the only voter."""
         return len(self.machine.voters.current) == 1 and self.machine.voters.is_voter(self.machine.local_replica)
 
     @property

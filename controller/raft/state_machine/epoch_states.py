@@ -50,11 +50,11 @@ class EpochElection:
         return True
 
     def is_vote_granted(self, majority: int) -> bool:
-        """Whether enough said yes."""
+        """Return whether enough said yes."""
         return sum(self.votes.values()) >= majority
 
     def is_vote_rejected(self, voters_count: int, majority: int) -> bool:
-        """Whether enough said no that the rest cannot make a majority."""
+        """Return whether enough said no that the rest cannot make a majority."""
         refused = sum(1 for granted in self.votes.values() if not granted)
         return voters_count - refused < majority
 
@@ -237,9 +237,9 @@ class RaftFollowerState:
     leader_id: int
     deadline_ms: float
     has_fetched_from_leader: bool = False
-    """Whether a fetch from this leader has succeeded: then it lives, and its rivals get no pre-vote (R-212)."""
+    """True if a fetch from this leader has succeeded: then it lives, and its rivals get no pre-vote (R-212)."""
     skips_election_delay: bool = False
-    """Whether it is not to wait for others once its time is over."""
+    """True if it is not to wait for others once its time is over."""
     voter_request_due_ms: float = NO_DEADLINE_MS
     """When it may tell the leader again where it listens, or ask to become a voter (R-249, R-250)."""
     has_updated_leader: bool = False

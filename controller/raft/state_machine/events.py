@@ -24,7 +24,7 @@ class ReplicaKey(NamedTuple):
     directory_id: bytes = ZERO_UUID
 
     def may_be_same(self, other: ReplicaKey) -> bool:
-        """Whether both may be one replica: a directory that is not known matches any."""
+        """Return whether both may be one replica: a directory that is not known matches any."""
         known = ZERO_UUID not in (self.directory_id, other.directory_id)
         return self.id == other.id and (not known or self.directory_id == other.directory_id)
 

@@ -82,7 +82,7 @@ class LogSummary:
         return self._epochs[at - 1], end
 
     def validate_offset_and_epoch(self, offset: int, last_epoch: int) -> tuple[str, tuple[int, int]]:
-        """Whether a log that ends at ``offset`` with ``last_epoch`` is a beginning of this one (R-218).
+        """Return whether a log that ends at ``offset`` with ``last_epoch`` is a beginning of this one (R-218).
 
         Gives ``("valid", ...)``, ``("diverging", (epoch, end offset))`` or ``("snapshot", (end offset, epoch))``.
         """
@@ -153,7 +153,7 @@ class VoterSetHistory:
         return next((v for v in self.current if v.id == replica_id), None)
 
     def is_voter(self, key: ReplicaKey) -> bool:
-        """Whether that replica is a voter."""
+        """Return whether that replica is a voter."""
         return any(v.identifies(key) for v in self.current)
 
 

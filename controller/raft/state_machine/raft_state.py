@@ -122,7 +122,7 @@ class RaftState:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads."""
+        """True if this node leads."""
         return isinstance(self.state, RaftLeaderState)
 
     @property
@@ -134,7 +134,7 @@ class RaftState:
         return min([self.state.deadline_ms, *waits, *(p.deadline_ms for p in self.delayed_fetches)])
 
     def can_reach(self, replica_id: int) -> bool:
-        """Whether a leader of that id could be followed: a voter, or one whose address the shell has (R-256)."""
+        """Return whether a leader of that id could be followed: a voter, or one whose address the shell has (R-256)."""
         return replica_id in self.reachable_replicas or self.voters.find_voter(replica_id) is not None
 
     def add_reachable_replicas(self, replica_ids: Set[int]) -> None:
@@ -157,7 +157,7 @@ class RaftState:
 
     @property
     def can_be_candidate(self) -> bool:
-        """Whether this node may be elected: a voter, or one that was removed by a record that may not be committed.
+        """True if this node may be elected: a voter, or one that was removed by a record that may not be committed.
 
         Kafka's removed node never stands again. But where it led two voters and died before the other one had the
         record, nobody else can be elected: its log is the longest. It asks without counting its own voice (Ongaro's

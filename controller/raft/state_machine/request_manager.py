@@ -30,7 +30,7 @@ class RaftRequestManager:
 
     @property
     def is_fetching(self) -> bool:
-        """Whether a fetch or a voter request is under way."""
+        """True if a fetch or a voter request is under way."""
         return self.pending_fetch is not None or self.pending_voter_request is not None
 
     def deadlines_ms(self, now_ms: float) -> Iterator[float]:

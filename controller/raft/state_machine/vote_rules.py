@@ -35,7 +35,7 @@ def sender_error(sender_id: int, epoch: int, known_epoch: int) -> ErrorCode:
 
 
 def can_grant_vote(state: EpochState, hard: HardState, vote: Vote, last_epoch: int, end_offset: int) -> bool:
-    """Whether a Vote of our own epoch is granted (the table of R-212)."""
+    """Return whether a Vote of our own epoch is granted (the table of R-212)."""
     up_to_date = (vote.last_epoch, vote.end_offset) >= (last_epoch, end_offset)
     match state:
         case RaftLeaderState():

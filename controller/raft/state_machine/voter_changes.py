@@ -96,7 +96,7 @@ def _request_error(raft: RaftState, request: AddVoter | RemoveVoter) -> VoterCha
 
 
 def _precondition_error(raft: RaftState, leader: RaftLeaderState) -> VoterChangeResponse | None:
-    """Whether voters can be changed now at all (the table above R-246)."""
+    """Return whether voters can be changed now at all (the table above R-246)."""
     wait = ErrorCode.REQUEST_TIMED_OUT
     if leader.pending_change is not None:
         return _response(raft, wait, "another change of the voters is not finished yet")
@@ -271,6 +271,6 @@ def _complete_change(raft: RaftState, error: ErrorCode, message: str | None = No
 
 
 def is_own_removal_committed(raft: RaftState) -> bool:
-    """Whether this leader removed itself and that is committed: then it has led long enough (R-242)."""
+    """Return whether this leader removed itself and that is committed: then it has led long enough (R-242)."""
     out = isinstance(raft.state, RaftLeaderState) and not raft.voters.is_voter(raft.local_replica)
     return out and raft.voters.offset < raft.advertised_high_watermark

@@ -320,7 +320,7 @@ class MetadataStore:
     # ------------------------------------------------------------------ snapshots
 
     def is_snapshot_due(self, now_ms: int) -> bool:
-        """Whether enough was committed since the last one, or any of it long enough ago (R-230)."""
+        """Return whether enough was committed since the last one, or any of it long enough ago (R-230)."""
         if self.bytes_since_snapshot == 0:
             return False
         by_time = 0 < self.settings.snapshot_ms <= now_ms - self.last_snapshot_ms

@@ -80,7 +80,7 @@ class _Batches:
 
     @property
     def is_due(self) -> bool:
-        """Whether they are to be sent although there is more input."""
+        """True if they are to be sent although there is more input."""
         if self._count >= BATCH_RECORDS or self._bytes >= BATCH_BYTES:
             return True
         return bool(self._count) and self._env.monotonic_ms() - self._since_ms >= LINGER_MS
