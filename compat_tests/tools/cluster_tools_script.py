@@ -196,9 +196,14 @@ def sizes(t: KafkaTools) -> None:
     t.record(DIRS, *t.brokers, "--describe", "--broker-list", "1,9")
 
 
+def has_caught_up(said: str) -> bool:
+    """Check that a follower has caught up with its leader since the last election: until then its time is -1."""
+    return re.search(r"\d\s+-1\s+Follower", said) is None
+
+
 def is_behind(said: str) -> bool:
-    """Whether somebody follows the quorum without a vote, and has had everything once."""
-    return "Leader" in said and re.search(r"\s\d+\s+Observer", said) is not None
+    """Check that an observer is there, and that it and the followers have caught up with the leader once."""
+    return "Leader" in said and re.search(r"\s\d+\s+Observer", said) is not None and has_caught_up(said)
 
 
 def controllers(t: KafkaTools) -> None:
@@ -232,7 +237,7 @@ def broker_removal(t: KafkaTools) -> None:
     t.wait_until_current()
     for at in (t.brokers, t.controllers):
         t.record(CLUSTER, "list-endpoints", *at)
-        t.record(QUORUM, *at, "describe", "--replication")
+        t.record(QUORUM, *at, "describe", "--replication", until_it=has_caught_up)
         t.record(QUORUM, *at, "describe", "--status")
     t.record(CLUSTER, "list-endpoints", *t.fenced)
     record_topic_lists(t)
