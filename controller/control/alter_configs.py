@@ -340,8 +340,8 @@ def _refuse_all(
             yield None
 
 
-def _resource_key(resource: AlterConfigsResourceMessage) -> tuple[int, str]:
-    return resource.resource_type, resource.resource_name
+def _resource_key(resource: AlterConfigsResourceMessage) -> str:
+    return f"{resource.resource_type} {resource.resource_name}"  # the garbage collector does not visit a string
 
 
 def _clear_elr_records(image: MetadataImage, records: Sequence[Message]) -> list[Message]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sized
 from heapq import merge
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.jobs.job import Job
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 H = TypeVar("H", bound=Hashable)
 
 YIELD_EVERY = 100
@@ -17,6 +18,31 @@ YIELD_EVERY_DECODED = 16
 """Elements of an array of a request between two pauses: each may have 4 KiB of arrays of its own."""
 SORT_CHUNK = 2048
 """Elements sorted between two pauses: about 3 ms where tuples and strings have to be made to compare them."""
+
+
+class SizedIterable(Sized, Iterable[T_co], Protocol[T_co]):
+    """Items that can be counted and iterated over, again and again: a list, or an array that is decoded anew."""
+
+
+class Remainder(Generic[T]):
+    """The items of an array without some of them.
+
+    Nothing is copied: as objects, the elements of a long array are a pause of the event loop when they are freed.
+    """
+
+    __slots__ = ("_items", "_left_out", "_size")
+
+    def __init__(self, items: SizedIterable[T], left_out: Container[int], size: int) -> None:
+        """``left_out``: places of items, from 0; ``size``: how many items are left."""
+        self._items = items
+        self._left_out = left_out
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[T]:
+        return (item for at, item in enumerate(self._items) if at not in self._left_out)
 
 
 def sort_job(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Job[list[T]]:

@@ -28,7 +28,7 @@ from ottla.controller.control.alter_configs import AlterConfigOp, apply_list_cha
 from ottla.controller.limits import MAX_RECORDS_PER_REQUEST
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.jobs.job import Job
-from ottla.jobs.sequences import find_duplicates_job
+from ottla.jobs.sequences import Remainder, find_duplicates_job
 from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.framing import encode_request_job, parse_request
@@ -41,37 +41,42 @@ _SIZE_BYTES = 4
 def handle(context: RequestContext, request: Any) -> ResponseJob:
     """Refuse what this broker refuses, and forward the rest."""
     row_class = sys.modules[type(request).__module__].AlterConfigsResourceResponse
-    places = ((x.resource_type, x.resource_name) for x in request.resources)
-    twice = yield from find_duplicates_job(places)
-    left, refused = [], []
-    for resource in request.resources:
+    twice = yield from find_duplicates_job(map(_resource_key, request.resources))
+    refused, refused_places = [], set()
+    for place, resource in enumerate(request.resources):
         yield None
-        at = resource.resource_type, resource.resource_name
         try:
-            if at in twice:
+            if _resource_key(resource) in twice:
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             yield from _preprocess(context, resource)
-            left.append(resource)
         except ProtocolError as error:
-            refused.append(row_class(error.code, error.message, *at))
+            refused.append(row_class(error.code, error.message, resource.resource_type, resource.resource_name))
+            refused_places.add(place)
     if not refused:
         return (yield context.services.controller_forwarder.forward(context, request))  # type: ignore[no-any-return]
-    if not left:
+    if len(refused) == len(request.resources):
         return response_class(ApiKey(request.SPEC.key))(responses=refused)
-    part = replace_struct(request, resources=left)
-    context = yield from with_partial_frame(context, part)
+    context, part = yield from select_resources(context, request, refused_places)
     answer: Any = yield context.services.controller_forwarder.forward(context, part)
     answer.responses.extend(refused)
     return answer  # type: ignore[no-any-return]
 
 
-def with_partial_frame(context: RequestContext, request: Any) -> Job[RequestContext]:
-    """Return the context with the frame of a part of the request: what is sent to another node in an envelope."""
+def select_resources(context: RequestContext, request: Any, left_out: set[int]) -> Job[tuple[RequestContext, Any]]:
+    """Return the context and the request without some resources: what is sent to another node in an envelope.
+
+    Args:
+        context: of the request.
+        request: AlterConfigs or IncrementalAlterConfigs.
+        left_out: places of resources, from 0.
+    """
+    left = Remainder(request.resources, left_out, len(request.resources) - len(left_out))
+    part = replace_struct(request, resources=left)
     if not context.frame:
-        return context
+        return context, part
     head = parse_request(memoryview(context.frame))
-    frame = yield from encode_request_job(head.key, head.version, head.correlation_id, head.client_id, request)
-    return replace(context, frame=frame[_SIZE_BYTES:])
+    frame = yield from encode_request_job(head.key, head.version, head.correlation_id, head.client_id, part)
+    return replace(context, frame=frame[_SIZE_BYTES:]), part
 
 
 def check_no_duplicates(changes: Any) -> Job[None]:
@@ -119,6 +124,10 @@ def _preprocess(context: RequestContext, resource: Any) -> Job[None]:
         yield None
         _apply(stored, change)
     yield from validate_reconfiguration(context.services.config, context.image, name, stored)
+
+
+def _resource_key(resource: Any) -> str:
+    return f"{resource.resource_type} {resource.resource_name}"  # the garbage collector does not visit a string
 
 
 def _operation(change: Any) -> int:

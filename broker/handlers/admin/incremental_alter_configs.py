@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from ottla.broker.config import broker_loggers
 from ottla.broker.config.broker_loggers import RESOURCE_BROKER_LOGGER
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
@@ -49,43 +47,52 @@ def alter_loggers_and_forward(
         forward: answers what is not about loggers.
         operation: what a client must be allowed to do to the cluster in order to change loggers.
     """
-    own: dict[str, list[AlterConfigsResource]] = {}
-    others = []
-    for resource in request.resources:
+    counts: dict[str, int] = {}
+    own_places = set()
+    for place, resource in enumerate(request.resources):
         yield None
         if resource.resource_type == RESOURCE_BROKER_LOGGER:
-            own.setdefault(resource.resource_name, []).append(resource)
-        else:
-            others.append(resource)
-    if not own:
+            counts[resource.resource_name] = counts.get(resource.resource_name, 0) + 1
+            own_places.add(place)
+    if not own_places:
         return (yield from forward(context, request))
     rows = []
-    for name, resources in own.items():
-        code, text = yield from _alter_loggers(context, resources, operation, validate_only=request.validate_only)
-        for _ in resources:
+    for place, resource in enumerate(request.resources):
+        yield None
+        count = counts.pop(resource.resource_name, 0) if place in own_places else 0
+        if not count:
+            continue
+        code, text = yield from _alter_loggers(
+            context, resource, operation, is_twice=count > 1, validate_only=request.validate_only
+        )
+        for _ in range(count):
             yield None
-            rows.append(AlterConfigsResourceResponse(code, text, RESOURCE_BROKER_LOGGER, name))
-    if not others:
+            rows.append(AlterConfigsResourceResponse(code, text, RESOURCE_BROKER_LOGGER, resource.resource_name))
+    if len(own_places) == len(request.resources):
         return IncrementalAlterConfigsResponse(responses=rows)
-    part = replace(request, resources=others)
-    answer: Any = yield from forward((yield from alter_configs.with_partial_frame(context, part)), part)
+    answer: Any = yield from forward(*(yield from alter_configs.select_resources(context, request, own_places)))
     answer.responses.extend(rows)
     return answer  # type: ignore[no-any-return]
 
 
 def _alter_loggers(
-    context: RequestContext, resources: list[AlterConfigsResource], operation: AclOperation, *, validate_only: bool
+    context: RequestContext,
+    resource: AlterConfigsResource,
+    operation: AclOperation,
+    *,
+    is_twice: bool,
+    validate_only: bool,
 ) -> Job[tuple[ErrorCode, str | None]]:
     """Change the loggers of one resource; return its error and message."""
-    changes = resources[0].configs
+    changes = resource.configs
     try:
-        if len(resources) > 1:
+        if is_twice:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         yield from alter_configs.check_no_duplicates(changes)
         if not context.may(operation, ResourceType.CLUSTER):
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             raise ProtocolError(code, code.text if operation is AclOperation.CLUSTER_ACTION else None)
-        broker_loggers.check_node_id(resources[0].resource_name, context.services.config.node_id)
+        broker_loggers.check_node_id(resource.resource_name, context.services.config.node_id)
         for change in changes:
             yield None
             broker_loggers.check_logger_change(change)

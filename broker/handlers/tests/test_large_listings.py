@@ -18,7 +18,7 @@ from ottla.broker.handlers.admin import (
     list_config_resources,
     metadata,
 )
-from ottla.broker.handlers.admin.alter_configs import with_partial_frame
+from ottla.broker.handlers.admin.alter_configs import select_resources
 from ottla.broker.handlers.fetch import fetch
 from ottla.broker.handlers.security import describe_acls, describe_user_scram_credentials
 from ottla.broker.handlers.transactions import describe_transactions
@@ -238,12 +238,13 @@ def test_long_fetch_yields_for_repeated_partitions_and_empty_topics(
 
 def test_part_of_a_long_alter_configs_is_written_in_steps() -> None:
     topics = [AlterConfigsResource(2, f"t{number}", [AlterableConfig("a", "1")]) for number in range(2000)]
-    whole = AlterConfigsRequest([*topics, topics[0]], True)
+    whole = AlterConfigsRequest(topics, True)
     context = HandlerFixture().context(ApiKey.ALTER_CONFIGS, 2)
     context.frame = encode_request(ApiKey.ALTER_CONFIGS, 2, 7, "client", whole)[4:]
-    part = AlterConfigsRequest(topics[1:], True)
-    in_part, pauses = counted(with_partial_frame(context, part))
+    part = AlterConfigsRequest([*topics[:5], *topics[6:]], True)
+    (in_part, left), pauses = counted(select_resources(context, whole, {5}))
     assert in_part.frame == encode_request(ApiKey.ALTER_CONFIGS, 2, 7, "client", part)[4:]
+    assert (list(left.resources), len(left.resources)) == (part.resources, len(topics) - 1)
     assert pauses > 10
 
 
