@@ -44,8 +44,9 @@ from ottla.controller.request_processor import RequestProcessor
 from ottla.controller.snapshot_generator import SnapshotGenerator
 from ottla.env.disk import is_transient
 from ottla.env.env import Env
-from ottla.jobs.job import Job, run_in_background
+from ottla.jobs.job import Job
 from ottla.jobs.pending_request import ChargeQuota, PendingRequest, no_quota
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.codec.schema import Message

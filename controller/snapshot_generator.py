@@ -21,7 +21,7 @@ from ottla.controller.raft.state_machine.events import SnapshotCreated
 from ottla.controller.raft.store.metadata_store import MetadataStore
 from ottla.env.disk import is_transient
 from ottla.env.env import Env, ThreadPool
-from ottla.jobs.job import run_in_background
+from ottla.jobs.time_slice import run_in_background
 
 logger = logging.getLogger("ottla.controller")
 

@@ -44,8 +44,8 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.quorum_controller import QuorumController
 from ottla.controller.raft.quorum_config import QuorumConfig
 from ottla.env.env import FOREVER_S, Env
-from ottla.jobs.job import run_in_background
 from ottla.jobs.supervision import run_logging_failure, supervise
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.directory.meta_properties import MetaProperties
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ottla.broker.interbroker.credentials import inter_broker_access
 from ottla.broker.services import BrokerServices
 from ottla.broker.transactions.coordinator import TOPIC, TransactionCoordinator
 from ottla.broker.transactions.marker_sender import MarkerSenderDependencies
-from ottla.jobs.job import run_in_background
+from ottla.jobs.time_slice import run_in_background
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 FEATURE = "transaction.version"

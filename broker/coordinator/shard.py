@@ -33,8 +33,9 @@ from ottla.broker.coordinator.shard_state import (
     UnansweredRequests,
 )
 from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.jobs.job import Job, run_in_background
+from ottla.jobs.job import Job
 from ottla.jobs.state_machine import CancelTimer, Effects, RequestReply, ScheduleTimer, StateMachine
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 

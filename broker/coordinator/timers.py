@@ -9,7 +9,8 @@ from typing import Any
 import trio
 
 from ottla.env.env import FOREVER_S, Env
-from ottla.jobs.job import Job, run_in_background
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 
 
 class _ArmedTimer:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ottla.broker.api_spec import ForwardingTarget
 from ottla.env.env import FOREVER_S, Env
 from ottla.env.hosts import format_address
-from ottla.jobs.job import Job, TimeSlice, as_job
+from ottla.jobs.job import Job, as_job
 from ottla.jobs.pending_request import ChargeQuota, no_quota
+from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey, request_spec
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError

@@ -18,7 +18,8 @@ from ottla.client.channel import Channel
 from ottla.client.connection_security import ConnectionSecurity
 from ottla.client.node_connection import NodeConnection
 from ottla.env.env import Env
-from ottla.jobs.job import Job, TimeSlice
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey, response_class, response_header_version
 from ottla.wire.codec import compiler
 from ottla.wire.codec.decode_budget import DecodeBudget

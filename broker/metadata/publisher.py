@@ -30,7 +30,8 @@ from ottla.controller.metadata.delta import MetadataDelta, MetadataListener
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.subscriptions import MetadataSubscriptions
 from ottla.env.env import Env
-from ottla.jobs.job import Job, run_in_background
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 
 MAX_AWAITED_PARTITIONS = 128
 """So many partitions at most are waited for before a request that made them is answered."""

@@ -19,8 +19,8 @@ from ottla.broker.requests.peer import Peer
 from ottla.broker.requests.peer_wait import PeerDisconnectedError, wait_while_connected
 from ottla.env.disk import FileReadError, FileTruncatedError
 from ottla.env.env import FOREVER_S, AcceptedStream
-from ottla.jobs.job import TimeSlice
 from ottla.jobs.supervision import is_broken_invariant
+from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk, has_more_elements_than
 from ottla.wire.codec.schema import Message

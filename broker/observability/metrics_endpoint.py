@@ -26,7 +26,8 @@ from ottla.broker.storage.log_cleaner import LogCleaner
 from ottla.broker.storage.log_dirs import LogDirs
 from ottla.broker.storage.scrubber import Scrubber
 from ottla.env.env import Env, Stream, StreamListener
-from ottla.jobs.job import Job, run_in_background
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:

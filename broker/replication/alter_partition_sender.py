@@ -14,7 +14,8 @@ import trio
 from ottla.broker.replication.hosted_partition import PendingIsrChange
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.env.env import Env
-from ottla.jobs.job import Job, run_in_background
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 from ottla.wire.errors import ProtocolError
 
 logger = logging.getLogger("ottla.isr")

@@ -25,7 +25,8 @@ from ottla.controller.metadata.directory_id import MIGRATING, UNASSIGNED, direct
 from ottla.controller.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
 from ottla.env.disk import is_transient
 from ottla.env.env import Env, ThreadPool
-from ottla.jobs.job import Job, run_in_background
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.directory.log_directory import METADATA_TOPIC, LogDirectory
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog

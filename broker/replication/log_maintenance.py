@@ -18,7 +18,8 @@ from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
 from ottla.env.disk import is_transient
 from ottla.env.env import Env, ThreadPool
-from ottla.jobs.job import Job, run_in_background
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import log_start_after_retention

@@ -27,7 +27,8 @@ from ottla.broker.storage.log_dirs import DiskErrorHandler
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env
 from ottla.jobs.bounded_concurrency import for_each_concurrently
-from ottla.jobs.job import BACKGROUND_SLICE_MS, Job, TimeSlice
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 H = TypeVar("H", bound=Hashable)

@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary, WeakSet
 from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
 from ottla.env.disk import is_transient
 from ottla.env.env import ChildDied, Env, ThreadPool
-from ottla.jobs.job import Job, run_in_background
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.cleaner.log_to_clean import LogToClean, find_log_to_clean, plan_compaction, select_dirtiest_log
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ProtocolError, WireError

@@ -23,7 +23,8 @@ from ottla.broker.services import QuotaHolder
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.env.disk import FileSlice
 from ottla.env.memory_disk import MemoryDisk
-from ottla.jobs.job import SLICE_MS, TimeSlice, as_job
+from ottla.jobs.job import as_job
+from ottla.jobs.time_slice import SLICE_MS, TimeSlice
 from ottla.log.log_config import LogConfig
 from ottla.log.recovery.log_loader import create_log
 from ottla.wire.api_keys import ApiKey

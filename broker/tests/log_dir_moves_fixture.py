@@ -13,7 +13,7 @@ from ottla.broker.replication.alter_log_dirs.future_log_recovery import recover_
 from ottla.broker.replication.alter_log_dirs.future_replica_copier import FutureReplicaCopier
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.tests.broker_storage_fixture import BrokerStorageFixture, led_topic
-from ottla.jobs.job import run_in_background
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ErrorCode
 from ottla.wire.record_batch import records

@@ -283,7 +283,7 @@ async def test_after_the_end_nobody_leads_here() -> None:
 @virtual
 async def test_creation_of_many_partitions_pauses_in_each_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tasks may run at least every hundred records: while they are decided, encoded and replayed."""
-    monkeypatch.setattr("ottla.jobs.job.BACKGROUND_SLICE_MS", 0.0)
+    monkeypatch.setattr("ottla.jobs.time_slice.BACKGROUND_SLICE_MS", 0.0)
     async with ControllerFixture().controller() as controller:
         rounds = 0
 

@@ -10,7 +10,7 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.tests.controller_fixture import register_broker
 from ottla.controller.tests.quorum_fixture import CLUSTER_ID, ControllerQuorum, ControllerQuorumNode
 from ottla.controller.tests.test_quorum_controller import code, topic, virtual
-from ottla.jobs.job import run_in_background
+from ottla.jobs.time_slice import run_in_background
 from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, ProtocolError

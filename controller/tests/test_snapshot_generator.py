@@ -10,7 +10,7 @@ import trio
 from ottla.controller.tests.controller_fixture import ControllerFixture
 from ottla.controller.tests.test_quorum_controller import LOG, code, topic, virtual
 from ottla.env.env import ThreadPool
-from ottla.jobs.job import run_in_background
+from ottla.jobs.time_slice import run_in_background
 from ottla.wire.messages.metadata_records import BeginTransactionRecord, ConfigRecord, EndTransactionRecord
 
 

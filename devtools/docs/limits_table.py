@@ -71,7 +71,7 @@ ILLEGAL_SASL_STATE
 broker.network.connection._KEPT_BUFFER_BYTES bytes | the buffer a connection keeps between its requests | a larger one
 is let go once all in it is answered, and the next one begins with {broker.network.connection._FIRST_BUFFER_BYTES bytes}
 
-jobs.job.SLICE_MS time | how long a connection's requests, or one of them that has many rows, have the loop |
+jobs.time_slice.SLICE_MS time | how long a connection's requests, or one of them that has many rows, have the loop |
 others get their turn, then it goes on
 
 broker.config.limits.MAX_QUOTA_COUNTERS

@@ -31,8 +31,8 @@ from ottla.broker.transactions import events as ev
 from ottla.broker.transactions.coordinator import TOPIC as TRANSACTIONS_TOPIC
 from ottla.broker.transactions.coordinator import TransactionCoordinator
 from ottla.broker.transactions.marker_sender import MarkerSenderDependencies
-from ottla.jobs.job import run_in_background
 from ottla.jobs.state_machine import TransactionCompletion
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.api_keys import ApiKey as K
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse

@@ -28,7 +28,7 @@ from ottla.broker.node import Node
 from ottla.broker.observability import request_metrics
 from ottla.controller.control import update_features
 from ottla.controller.raft.driver import describe_quorum
-from ottla.jobs import job
+from ottla.jobs import time_slice
 from ottla.jobs.job import run_to_end
 from ottla.jobs.sequences import collect_distinct_job
 from ottla.wire.api_keys import ApiKey
@@ -90,7 +90,7 @@ class StepCounter(trio.abc.Instrument):
         self.stack = ""
 
     def monotonic_ms(self) -> float:
-        return (self.total + self.count) * job.SLICE_MS / SLICE
+        return (self.total + self.count) * time_slice.SLICE_MS / SLICE
 
     def reset(self) -> None:
         self.max_step, self.stack = 0, ""
@@ -189,9 +189,9 @@ class LongArrayFixture:
 
     def __init__(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counter = counter = StepCounter()
-        init = job.TimeSlice.__init__
-        clock = lambda self, env, limit_ms=job.SLICE_MS: init(self, counter, limit_ms)  # noqa: E731
-        monkeypatch.setattr(job.TimeSlice, "__init__", clock)
+        init = time_slice.TimeSlice.__init__
+        clock = lambda self, env, limit_ms=time_slice.SLICE_MS: init(self, counter, limit_ms)  # noqa: E731
+        monkeypatch.setattr(time_slice.TimeSlice, "__init__", clock)
         for name in ("LARGE_BYTES", "LARGE_PRODUCE_BYTES"):
             monkeypatch.setattr(dispatcher, name, 2048)
         monkeypatch.setattr("sim.engine.network.SimNetwork.piece", lambda self, left: min(left, WINDOW_BYTES))

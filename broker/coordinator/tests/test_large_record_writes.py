@@ -28,7 +28,7 @@ STEPS = 80
 
 @pytest.fixture(autouse=True)
 def pauses_at_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.jobs.job.BACKGROUND_SLICE_MS", 0.0)
+    monkeypatch.setattr("ottla.jobs.time_slice.BACKGROUND_SLICE_MS", 0.0)
 
 
 class PutInSlice:

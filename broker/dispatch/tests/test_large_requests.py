@@ -15,7 +15,7 @@ from ottla.broker.network.bound_listeners import BindError, BoundListeners
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
 from ottla.broker.tests.handler_fixture import start
-from ottla.jobs.job import SLICE_MS
+from ottla.jobs.time_slice import SLICE_MS
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError

@@ -24,7 +24,7 @@ from ottla.broker.tests.handler_fixture import (
     start,
     topic_id_of,
 )
-from ottla.jobs.job import SLICE_MS
+from ottla.jobs.time_slice import SLICE_MS
 from ottla.log.tests.log_fixtures import NOW, make_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID, Message

@@ -15,7 +15,8 @@ from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.services import BrokerServices
 from ottla.broker.transactions.events import AddPartitions, VerifyPartitions
 from ottla.broker.transactions.transaction_metadata import EPOCH_BUMP_VERSION, TopicPartition
-from ottla.jobs.job import Job, TimeSlice
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -12,7 +12,7 @@ from ottla.broker.handlers.controller.tests.test_envelope import enveloped
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.controller_channel_fixture import ControllerChannelFixture, sealed_response
 from ottla.broker.tests.handler_fixture import resolve, run_virtual
-from ottla.jobs.job import TimeSlice
+from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode

@@ -18,7 +18,7 @@ from ottla.broker.tests.connection_fixture import ClientStream, ConnectionEnv, F
 from ottla.controller.raft.state_machine.epoch_states import RaftFollowerState as Follower_
 from ottla.controller.raft.state_machine.events import HardState, ReplicaKey
 from ottla.controller.raft.state_machine.log_summary import VoterSetHistory
-from ottla.jobs.job import run_in_background
+from ottla.jobs.time_slice import run_in_background
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import RequestFrame
 

@@ -26,7 +26,8 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.directory_id import directory_id_of
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import FOREVER_S, Env, ThreadPool
-from ottla.jobs.job import Job, run_in_background
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.directory.future_log import (
     append_missing,
     follow_offsets,

@@ -36,7 +36,8 @@ from ottla.broker.replication.hosted_partition import UNCERTAIN_COMMIT_MS, Hoste
 from ottla.client.channel import Disconnected
 from ottla.env.disk import is_transient
 from ottla.env.env import ThreadPool
-from ottla.jobs.job import Job, run_in_background
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, ReplicaState
 

@@ -39,7 +39,7 @@ from ottla.controller.metadata.delta import MetadataDelta, TopicDelta
 from ottla.controller.metadata.directory_id import UNASSIGNED
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage, merge_partition_change
 from ottla.env.disk import FileSlice
-from ottla.jobs.job import run_in_background
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError

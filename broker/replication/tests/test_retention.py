@@ -13,7 +13,8 @@ import trio
 from ottla.broker.replication.log_maintenance import INITIAL_RETENTION_DELAY_S, LogMaintenance
 from ottla.broker.storage.tests.test_background_tasks import SETTINGS, BackgroundEnv, in_virtual_time, stage
 from ottla.env.env import Env, ThreadPool
-from ottla.jobs.job import Job, run_in_background
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 
 DELAY_MS = 60_000
 CLOSES_S = 70.0

@@ -11,7 +11,7 @@ import pytest
 from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixture, led_topic
 from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
 from ottla.controller.metadata.image import MetadataImage, TopicImage
-from ottla.jobs.job import run_in_background
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.log_config import LogConfig
 from ottla.wire.record_batch.records import NewRecord, build_batch
 

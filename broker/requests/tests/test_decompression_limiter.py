@@ -13,7 +13,7 @@ from ottla.broker.handlers.produce import produce
 from ottla.broker.handlers.produce.tests.test_produce import NEWEST, request, row_of
 from ottla.broker.requests.decompression_limiter import DecompressionLimiter
 from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual
-from ottla.jobs.job import TimeSlice
+from ottla.jobs.time_slice import TimeSlice
 from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.tests.log_fixtures import NOW

@@ -19,7 +19,7 @@ from ottla.broker.storage.throttled_compaction import IoThrottler, ThrottledComp
 from ottla.controller.metadata.image import PartitionRegistration
 from ottla.env.env import Env, WorkerContext
 from ottla.env.memory_disk import DiskSession, MemoryDisk
-from ottla.jobs.job import run_in_background
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.cleaner import compaction
 from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
 from ottla.log.directory.meta_properties import MetaProperties

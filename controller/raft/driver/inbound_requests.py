@@ -18,7 +18,7 @@ from ottla.controller.raft.messages.message_conversion import (
 from ottla.controller.raft.messages.voter_message_conversion import to_fetch_snapshot_response
 from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.raft.state_machine import events
-from ottla.jobs.job import run_in_background
+from ottla.jobs.time_slice import run_in_background
 from ottla.wire.codec.schema import Message
 from ottla.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest

@@ -13,7 +13,7 @@ from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotI
 from ottla.controller.raft.messages.conversion_types import DecodedRaftResponse
 from ottla.controller.raft.state_machine.events import FetchSnapshot, RaftFetchSnapshotResponse, ReplicaKey
 from ottla.env.env import Env, ThreadPool
-from ottla.jobs.job import run_in_background
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.wire.errors import ErrorCode
 

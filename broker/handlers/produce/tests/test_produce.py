@@ -11,7 +11,7 @@ import trio
 from ottla.broker.handlers.produce import produce
 from ottla.broker.network.connection import CloseConnection
 from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual, start, topic_id_of
-from ottla.jobs.job import SLICE_MS
+from ottla.jobs.time_slice import SLICE_MS
 from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import PIECE_BYTES
 from ottla.log.partition_log import PartitionLog

@@ -18,7 +18,7 @@ from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.broker.tests.handler_fixture import AdvancingClock
 from ottla.broker.tests.share_group_fixture import ShareGroupNode, T
 from ottla.jobs.bounded_concurrency import MAX_CONCURRENT
-from ottla.jobs.job import SLICE_MS
+from ottla.jobs.time_slice import SLICE_MS
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.alter_share_group_offsets import (

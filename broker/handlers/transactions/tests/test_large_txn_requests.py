@@ -25,7 +25,7 @@ from ottla.broker.tests.transaction_coordinator_fixture import (
     start_transaction,
 )
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.job import SLICE_MS
+from ottla.jobs.time_slice import SLICE_MS
 from ottla.log.producers.producer_table import ProducerStateEntry, ProducerTable
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message

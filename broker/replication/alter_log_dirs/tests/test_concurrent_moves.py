@@ -15,7 +15,7 @@ from ottla.broker.replication.alter_log_dirs.move_scheduler import LogDirMove
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.tests.broker_storage_fixture import led_topic
 from ottla.broker.tests.log_dir_moves_fixture import NO_ERROR, TOPIC_PARTITION, LogDirMovesFixture
-from ottla.jobs.job import BACKGROUND_SLICE_MS, run_in_background
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, run_in_background
 from ottla.wire.errors import ErrorCode
 from ottla.wire.record_batch.records import NewRecord, build_batch
 

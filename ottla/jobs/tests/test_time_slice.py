@@ -9,7 +9,8 @@ import trio
 import trio.lowlevel
 
 from ottla.broker.tests.connection_fixture import ConnectionEnv, in_virtual_time
-from ottla.jobs.job import BACKGROUND_SLICE_MS, SLICE_MS, Job, TimeSlice, as_job, run_in_background, run_to_end
+from ottla.jobs.job import Job, as_job, run_to_end
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, SLICE_MS, TimeSlice, run_in_background
 
 
 class CountingTimeSlice(TimeSlice):
