@@ -1,14 +1,17 @@
 """Explanations of message classes and their fields, read from the source on demand.
 
 A class is explained by its docstring, a field by a string directly below it (an attribute docstring, PEP 257), the
-history of a message's versions by the string below ``SPEC``. The compiler drops all but the docstring of the class, so
-that a node holds none of them in memory. Only tools import this module: it parses source text.
+history of a message's versions by the string below ``SPEC``. The string below the ``SPEC`` of a request may go on with
+two sections: ``Flow:`` (sender, receiver, when, and what the receiver does) and ``Errors:`` (lines of ``CODE: when it
+occurs``, for what the fields do not explain). The compiler drops all but the docstring of the class, so that a node
+holds none of them in memory. Only tools import this module: it parses source text.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -26,6 +29,9 @@ class Explanation(NamedTuple):
     summary: str
     versions: str
     fields: dict[str, str]
+    flow: str
+    errors: dict[str, str]
+    """Error codes that the fields do not explain, with the condition under which each occurs."""
 
 
 @cache
@@ -47,19 +53,34 @@ def _string(node: ast.stmt | None) -> str:
 def _class_explanation(node: ast.ClassDef) -> Explanation:
     texts = {}
     for statement, below in pairwise([*node.body, None]):
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            texts[statement.target.id] = _string(below)
-    return Explanation(_string(node.body[0]), texts.pop("SPEC", ""), texts)
+        target = statement.target if isinstance(statement, ast.AnnAssign) else None
+        if isinstance(statement, ast.Assign):
+            target = statement.targets[0]
+        if isinstance(target, ast.Name):
+            texts[target.id] = _string(below)
+    history, _, errors = texts.pop("SPEC", "").partition("Errors: ")
+    versions, _, flow = history.partition("Flow: ")
+    return Explanation(_string(node.body[0]), versions.strip(), texts, flow.strip(), _error_texts(errors))
+
+
+_ERROR_START = re.compile(r"(?:^|(?<=\. ))([A-Z][A-Z_]{3,}(?:, [A-Z][A-Z_]{3,})*): ")
+
+
+def _error_texts(section: str) -> dict[str, str]:
+    """Return the texts of a section of errors by code; codes separated by commas have one text."""
+    parts = _ERROR_START.split(section)[1:]
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    return {code: text.strip() for codes, text in pairs for code in codes.split(", ")}
 
 
 @cache
 def explain(cls: type) -> Explanation:
-    """Return the explanation of a message class, or of any other class with annotated fields."""
+    """Return the explanation of a message class, or of any other class with fields or enumeration members."""
     tree = _module_tree(cls.__module__)
     for node in tree.body if tree is not None else ():
         if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
             return _class_explanation(node)
-    return Explanation("", "", {})
+    return Explanation("", "", {}, "", {})
 
 
 def resolve_path(cls: type[Message], path: str) -> tuple[type[Message], str]:

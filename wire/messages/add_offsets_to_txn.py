@@ -13,6 +13,9 @@ class AddOffsetsToTxnRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(25, "0-4", "3+", "broker")
     """Version 2 brings PRODUCER_FENCED (KIP-588), 3 is flexible, 4 brings TRANSACTION_ABORTABLE (KIP-890). Producers
     that use transaction version 2 do not send this request: TxnOffsetCommit adds the partition itself.
+
+    Flow: A producer sends it to the transaction coordinator before TxnOffsetCommit. The coordinator adds the partition
+    of `__consumer_offsets` that has the group to the transaction. From transaction version 2 on it is not needed.
     """
     transactional_id: String = ""
     """`transactional.id` of the producer. It selects the transaction coordinator."""

@@ -47,6 +47,11 @@ class AddPartitionsToTxnRequest(Message):
     """Producers send versions 0 to 3 for one transaction, brokers versions 4 and 5 for several. Version 2 brings
     PRODUCER_FENCED (KIP-588), 3 is flexible, 4 adds batches and verification, and 5 brings TRANSACTION_ABORTABLE
     (KIP-890).
+
+    Flow: A producer sends it to the transaction coordinator before its first batch to a partition in a transaction. The
+    coordinator persists the partition in `__transaction_state`. From transaction version 2 on (KIP-890) the producer
+    leaves this to the leader, which sends the request itself, or only verifies that the partition is part of the
+    transaction.
     """
     transactions: A[list[AddPartitionsToTxnTransaction], wire_field("[]struct", "4+")] = field(default_factory=list)
     """Transactions of a request of a broker, from version 4 on. Each has its own result."""

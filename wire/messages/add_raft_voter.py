@@ -37,7 +37,12 @@ class AddRaftVoterRequest(Message):
     """Request to add a controller that has caught up to the voters of the metadata quorum."""
 
     SPEC: ClassVar[MessageSpec] = request(80, "0-1", "0+", "controller broker")
-    """Version 0 is that of KIP-853, version 1 adds `ack_when_committed`."""
+    """Version 0 is that of KIP-853, version 1 adds `ack_when_committed`.
+
+    Flow: An admin client sends it to any controller or broker, or a controller for itself
+    (`controller.quorum.auto.join.enable`). The leader checks that the new voter responds and has caught up, then
+    appends a VotersRecord. One change is in progress at a time.
+    """
     cluster_id: A[str | None, wire_field("string", nullable="0+")] = ""
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     timeout_ms: Int32 = 0

@@ -11,6 +11,9 @@ class AllocateProducerIdsRequest(Message):
     """Request of a broker for a block of producer ids, from which it serves InitProducerId."""
 
     SPEC: ClassVar[MessageSpec] = request(67, "0", "0+", "controller")
+    """Flow: A broker sends it to the active controller when it has used up its block of producer ids. The controller
+    appends a ProducerIdsRecord, so that no id is given out twice.
+    """
     broker_id: Int32 = 0
     """Node id of the broker."""
     broker_epoch: Int64 = -1

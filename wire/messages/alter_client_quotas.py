@@ -60,7 +60,11 @@ class AlterClientQuotasRequest(Message):
     """Request to set and remove client quotas."""
 
     SPEC: ClassVar[MessageSpec] = request(49, "0-1", "1+", "broker controller")
-    """Version 1 is flexible."""
+    """Version 1 is flexible.
+
+    Flow: An admin client sends it to any broker, which forwards it to the active controller. Brokers apply the new
+    limits when they have read the records.
+    """
     entries: A[list[AlterClientQuotasRequestEntryData], wire_field("[]struct")] = field(default_factory=list)
     """Entities to change, each with its own result."""
     validate_only: Bool = False

@@ -47,7 +47,11 @@ class AlterConfigsRequest(Message):
     """Request to replace all settings of resources."""
 
     SPEC: ClassVar[MessageSpec] = request(33, "0-2", "2+", "broker controller")
-    """Version 1 changes when a throttled response is sent (KIP-219), version 2 is flexible."""
+    """Version 1 changes when a throttled response is sent (KIP-219), version 2 is flexible.
+
+    Flow: An admin client sends it to any broker, which forwards it to the active controller. All settings that the
+    request leaves out return to their default; IncrementalAlterConfigs avoids that.
+    """
     resources: A[list[AlterConfigsResource], wire_field("[]struct")] = field(default_factory=list)
     """Resources to change. Each is changed as a whole or not at all, and may occur once."""
     validate_only: Bool = False

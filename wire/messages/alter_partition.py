@@ -61,6 +61,10 @@ class AlterPartitionRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(56, "2-3", "0+", "controller")
     """Version 2 replaces topic names with topic ids and rejects ineligible replicas (KIP-841), version 3 adds broker
     epochs of the members (KIP-903). Versions 0 and 1 were removed in Apache Kafka 4.0.
+
+    Flow: The leader of a partition sends it to the active controller to shrink or expand the ISR. The controller checks
+    leader epoch, partition epoch and the state of the brokers, and appends a PartitionChangeRecord. The leader uses the
+    new ISR when the change is committed.
     """
     broker_id: Int32 = 0
     """Node id of the sender, which must lead the partitions."""

@@ -34,7 +34,11 @@ class AlterPartitionReassignmentsRequest(Message):
     """Request to start, change or cancel reassignments of partitions."""
 
     SPEC: ClassVar[MessageSpec] = request(45, "0-1", "0+", "broker controller")
-    """Version 1 adds `allow_replication_factor_change` (KIP-860)."""
+    """Version 1 adds `allow_replication_factor_change` (KIP-860).
+
+    Flow: An admin client sends it to any broker, which forwards it to the active controller. The controller adds the
+    new replicas; when they are in the ISR, it removes the old ones. ListPartitionReassignments shows the progress.
+    """
     timeout_ms: Int32 = 60000
     """Time in ms that the client waits. Ottla ignores it: the response follows once the start of the reassignments is
     committed. The copying goes on afterwards.

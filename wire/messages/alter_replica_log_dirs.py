@@ -32,7 +32,12 @@ class AlterReplicaLogDirsRequest(Message):
     """Request to a broker to move its replicas between its log directories."""
 
     SPEC: ClassVar[MessageSpec] = request(34, "1-2", "2+", "broker")
-    """Version 2 is flexible. Version 0 was removed in Apache Kafka 4.0."""
+    """Version 2 is flexible. Version 0 was removed in Apache Kafka 4.0.
+
+    Flow: An admin client sends it to the broker that has the replicas. The broker copies the log to a future replica in
+    the other directory, and replaces the old one when it has caught up. A replica that does not exist yet will be
+    created in the named directory.
+    """
     dirs: A[list[AlterReplicaLogDir], wire_field("[]struct")] = field(default_factory=list)
     """Target directories. If a partition occurs twice, the last directory counts."""
 

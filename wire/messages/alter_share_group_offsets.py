@@ -46,6 +46,12 @@ class AlterShareGroupOffsetsRequest(Message):
     """Request to set the start offsets of a share group without members."""
 
     SPEC: ClassVar[MessageSpec] = request(91, "0", "0+", "broker")
+    """Flow: An admin client sends it to the group coordinator. The coordinator sets the new start offsets at the share
+    coordinator with InitializeShareGroupState.
+
+    Errors: UNSUPPORTED_VERSION: Share groups are disabled by `group.coordinator.rebalance.protocols` or the feature
+    `share.version`.
+    """
     group_id: String = ""
     """Id of the share group. With members in it, the request is rejected with NON_EMPTY_GROUP."""
     topics: A[list[AlterShareGroupOffsetsRequestTopic], wire_field("[]struct")] = field(default_factory=list)

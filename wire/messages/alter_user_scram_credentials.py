@@ -51,6 +51,9 @@ class AlterUserScramCredentialsRequest(Message):
     """Request to set and remove SCRAM credentials of users."""
 
     SPEC: ClassVar[MessageSpec] = request(51, "0", "0+", "broker controller")
+    """Flow: An admin client computes the salted password and sends it to any broker, which forwards the request to the
+    active controller. The password itself is never sent.
+    """
     deletions: A[list[ScramCredentialDeletion], wire_field("[]struct")] = field(default_factory=list)
     """Credentials to remove."""
     upsertions: A[list[ScramCredentialUpsertion], wire_field("[]struct")] = field(default_factory=list)

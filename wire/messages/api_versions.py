@@ -18,6 +18,10 @@ class ApiVersionsRequest(Message):
     of version 0 in all versions. A version that the node does not support is answered in version 0 with
     UNSUPPORTED_VERSION, so that a newer client can step down (KIP-511). Version 4 permits 0 as the minimum of a
     supported feature.
+
+    Flow: The first request of a client on each connection. The client then uses, for each API, the highest version that
+    both sides have. A broker responds to an unknown version with UNSUPPORTED_VERSION in the layout of version 0, and
+    the client repeats the request with a lower one. It is permitted before authentication.
     """
     client_software_name: A[str, wire_field("string", "3+", ignorable=True)] = ""
     """Name of the client library, such as `apache-kafka-java`; letters, digits, `-` and `.`, at most 1,000 characters,

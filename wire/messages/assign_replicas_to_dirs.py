@@ -52,6 +52,9 @@ class AssignReplicasToDirsRequest(Message):
     """Report of a broker that replicas are in another directory than the metadata states."""
 
     SPEC: ClassVar[MessageSpec] = request(73, "0", "0+", "controller")
+    """Flow: A broker with several log directories sends it to the active controller when it has created a replica in a
+    directory, or moved it. The controller needs it to elect new leaders when a directory fails.
+    """
     broker_id: Int32 = 0
     """Node id of the sender."""
     broker_epoch: Int64 = -1

@@ -49,7 +49,11 @@ class BeginQuorumEpochRequest(Message):
     """Announcement of a new leader to the other voters, repeated until each has responded."""
 
     SPEC: ClassVar[MessageSpec] = request(53, "0-1", "1+", "controller")
-    """Version 1 is flexible and adds the voter key of the receiver and the endpoints of the leader (KIP-853)."""
+    """Version 1 is flexible and adds the voter key of the receiver and the endpoints of the leader (KIP-853).
+
+    Flow: The new leader sends it to all voters after its election, and again to those that do not fetch. A voter
+    becomes a follower of this leader.
+    """
     cluster_id: A[str | None, wire_field("string", nullable="0+")] = None
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     voter_id: A[int, wire_field("int32", "1+", ignorable=True)] = -1

@@ -14,7 +14,12 @@ class BrokerHeartbeatRequest(Message):
     """Heartbeat of a broker to the active controller, every `broker.heartbeat.interval.ms`."""
 
     SPEC: ClassVar[MessageSpec] = request(63, "0-2", "0+", "controller")
-    """Version 1 adds offline log directories (KIP-858), version 2 cordoned ones (KIP-1066)."""
+    """Version 1 adds offline log directories (KIP-858), version 2 cordoned ones (KIP-1066).
+
+    Flow: A registered broker sends it to the active controller every `broker.heartbeat.interval.ms`. A broker without a
+    heartbeat for `broker.session.timeout.ms` is fenced and loses its leaderships. For a controlled shutdown the broker
+    sets `want_shut_down` and waits until the controller has moved them.
+    """
     broker_id: Int32 = 0
     """Node id of the broker."""
     broker_epoch: Int64 = -1

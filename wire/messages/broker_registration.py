@@ -55,6 +55,10 @@ class BrokerRegistrationRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(62, "0-4", "0+", "controller")
     """Version 1 adds the migration from ZooKeeper (KIP-866), 2 log directories (KIP-858), 3 the previous broker epoch
     (KIP-966). Version 4 permits 0 as the lowest level of a feature; up to version 3 such features are left out.
+
+    Flow: A broker sends it to the active controller when it starts, and after each change of the controller until one
+    accepts it. The controller appends a RegisterBrokerRecord; its offset is the broker epoch. The broker stays fenced
+    until its heartbeats show that it has applied the metadata.
     """
     broker_id: Int32 = 0
     """Node id of the broker. While another process with this id holds a session, the request is rejected with

@@ -26,7 +26,10 @@ class ConsumerGroupDescribeRequest(Message):
     """Request for state and members of consumer groups."""
 
     SPEC: ClassVar[MessageSpec] = request(69, "0-1", "0+", "broker")
-    """Version 1 adds the type of each member (KIP-1099)."""
+    """Version 1 adds the type of each member (KIP-1099).
+
+    Flow: A tool sends it to the coordinator of each group.
+    """
     group_ids: A[list[str], wire_field("[]string")] = field(default_factory=list)
     """Ids of the groups. Each has a result of its own."""
     include_authorized_operations: Bool = False

@@ -36,6 +36,11 @@ class ConsumerGroupHeartbeatRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(68, "0-1", "0+", "broker")
     """Version 1 adds subscriptions by regular expression, and requires a member id that the consumer generates
     (KIP-1082).
+
+    Flow: A member sends it to the group coordinator when it joins, then every heartbeat interval, and with member epoch
+    -1 when it leaves. The coordinator computes the assignment (`group.remote.assignor`) and returns it when it changes.
+    A member revokes partitions first and reports that; then the coordinator assigns them to other members. There is no
+    barrier for the whole group.
     """
     group_id: String = ""
     """`group.id` of the consumer."""

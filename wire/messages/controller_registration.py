@@ -51,6 +51,9 @@ class ControllerRegistrationRequest(Message):
     """Registration of a controller process, which describes its endpoints and features."""
 
     SPEC: ClassVar[MessageSpec] = request(70, "0", "0+", "controller")
+    """Flow: A controller sends it to the active controller when it starts, and after each change of the active
+    controller. The record makes endpoints and features of the controller known to all nodes.
+    """
     controller_id: Int32 = 0
     """Node id of the controller."""
     incarnation_id: Uuid = ZERO_UUID

@@ -37,6 +37,9 @@ class CreateAclsRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(30, "1-3", "2+", "broker controller")
     """Version 1 adds prefixed patterns (KIP-290), 2 is flexible, 3 adds users as resources (KIP-373). Version 0 was
     removed in Apache Kafka 4.0.
+
+    Flow: An admin client sends it to any broker, which forwards it to the active controller. The controller appends one
+    record for each new ACL; brokers apply them when they have read these records.
     """
     creations: A[list[AclCreation], wire_field("[]struct")] = field(default_factory=list)
     """ACLs to add, each with its own result."""

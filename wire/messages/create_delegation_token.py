@@ -36,6 +36,11 @@ class CreateDelegationTokenRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(38, "1-3", "2+", "broker controller")
     """Version 2 is flexible, version 3 adds an owner other than the requester (KIP-373). Version 0 was removed in
     Apache Kafka 4.0.
+
+    Flow: An authenticated client sends it to any broker, which forwards it with its principal to the active controller.
+    The token authenticates further clients with SCRAM, until it expires.
+
+    Errors: RECORD_LIST_TOO_LARGE: The list of renewers is too long for a record of the metadata log.
     """
     owner_principal_type: A[str | None, wire_field("string", "3+", nullable="3+")] = ""
     """Type of the principal that the token is for. Only read if there is a name."""

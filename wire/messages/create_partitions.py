@@ -34,7 +34,12 @@ class CreatePartitionsRequest(Message):
     """Request to add partitions to topics. Records with keys move to other partitions."""
 
     SPEC: ClassVar[MessageSpec] = request(37, "0-3", "2+", "broker controller")
-    """Version 2 is flexible, version 3 brings THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+    """Version 2 is flexible, version 3 brings THROTTLING_QUOTA_EXCEEDED (KIP-599).
+
+    Flow: An admin client sends it to any broker, which forwards it to the active controller. The controller appends one
+    record for each new partition. Records with keys may go to other partitions afterwards, because the default
+    partitioner uses the number of partitions.
+    """
     topics: A[list[CreatePartitionsTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics to enlarge, each with its own result."""
     timeout_ms: Int32 = 0

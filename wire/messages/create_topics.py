@@ -53,6 +53,10 @@ class CreateTopicsRequest(Message):
     """Version 4 permits -1 for the defaults of the cluster (KIP-464), 5 is flexible and returns the settings (KIP-525),
     6 brings THROTTLING_QUOTA_EXCEEDED (KIP-599), 7 returns the topic id (KIP-516). Versions 0 and 1 were removed in
     Apache Kafka 4.0.
+
+    Flow: An admin client sends it to any broker, which forwards it to the active controller. The controller chooses
+    replicas, appends the records of the topics to the metadata log, and responds when they are committed. Leaders of
+    the new partitions are known to a broker only when it has applied these records.
     """
     topics: A[list[CreatableTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics to create, each with its own result."""

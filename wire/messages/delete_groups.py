@@ -14,7 +14,11 @@ class DeleteGroupsRequest(Message):
     """Request to delete groups of any type."""
 
     SPEC: ClassVar[MessageSpec] = request(42, "0-2", "2+", "broker")
-    """Version 2 is flexible."""
+    """Version 2 is flexible.
+
+    Flow: An admin client sends it to the coordinator of each group. The coordinator appends tombstones for the group
+    and its offsets to `__consumer_offsets`.
+    """
     groups_names: A[list[str], wire_field("[]string")] = field(default_factory=list)
     """Ids of the groups, all with the same coordinator."""
 

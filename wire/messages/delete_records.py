@@ -34,7 +34,11 @@ class DeleteRecordsRequest(Message):
     """Request to the leaders to raise the log start offset of partitions."""
 
     SPEC: ClassVar[MessageSpec] = request(21, "0-2", "2+", "broker")
-    """Version 2 is flexible."""
+    """Version 2 is flexible.
+
+    Flow: An admin client sends it to the leader of each partition. The leader moves the log start offset forward and
+    responds when all followers in the ISR have done so as well. Whole segments below the offset are deleted later.
+    """
     topics: A[list[DeleteRecordsTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions to delete from."""
     timeout_ms: Int32 = 0

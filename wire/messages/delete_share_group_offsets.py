@@ -32,6 +32,12 @@ class DeleteShareGroupOffsetsRequest(Message):
     """Request to delete the state of topics in a share group without members."""
 
     SPEC: ClassVar[MessageSpec] = request(92, "0", "0+", "broker")
+    """Flow: An admin client sends it to the group coordinator. The coordinator deletes the state at the share
+    coordinator.
+
+    Errors: UNSUPPORTED_VERSION: Share groups are disabled by `group.coordinator.rebalance.protocols` or the feature
+    `share.version`.
+    """
     group_id: String = ""
     """Id of the share group. With members in it, the request is rejected with NON_EMPTY_GROUP."""
     topics: A[list[DeleteShareGroupOffsetsRequestTopic], wire_field("[]struct")] = field(default_factory=list)

@@ -41,6 +41,7 @@ class DeleteShareGroupStateRequest(Message):
     """Request of a group coordinator to the share coordinator to delete state of a group."""
 
     SPEC: ClassVar[MessageSpec] = request(86, "0", "0+", "broker")
+    """Flow: The group coordinator sends it to the share coordinator when a share group or its offsets are deleted."""
     group_id: String = ""
     """Id of the share group."""
     topics: A[list[DeleteStateData], wire_field("[]struct")] = field(default_factory=list)

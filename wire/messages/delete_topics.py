@@ -27,6 +27,9 @@ class DeleteTopicsRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(20, "1-6", "4+", "broker controller")
     """Version 4 is flexible, 5 adds error messages and THROTTLING_QUOTA_EXCEEDED (KIP-599), 6 adds topic ids (KIP-516).
     Version 0 was removed in Apache Kafka 4.0.
+
+    Flow: An admin client sends it to any broker, which forwards it to the active controller. The controller appends a
+    RemoveTopicRecord; brokers rename the directories of the replicas and delete them after `file.delete.delay.ms`.
     """
     topics: A[list[DeleteTopicState], wire_field("[]struct", "6+")] = field(default_factory=list)
     """Topics to delete, from version 6 on."""

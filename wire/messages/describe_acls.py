@@ -16,6 +16,8 @@ class DescribeAclsRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(29, "1-3", "2+", "broker controller")
     """Version 1 adds prefixed patterns (KIP-290), 2 is flexible, 3 adds users as resources (KIP-373). Version 0 was
     removed in Apache Kafka 4.0.
+
+    Flow: An admin client sends it to any node, which responds from its copy of the metadata.
     """
     resource_type_filter: Int8 = 0
     """1 any; 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""

@@ -37,7 +37,10 @@ class DescribeClientQuotasRequest(Message):
     """Request for the quotas of the entities that meet all conditions."""
 
     SPEC: ClassVar[MessageSpec] = request(48, "0-1", "1+", "broker")
-    """Version 1 is flexible."""
+    """Version 1 is flexible.
+
+    Flow: An admin client sends it to any broker, which responds from its copy of the metadata.
+    """
     components: A[list[ComponentData], wire_field("[]struct")] = field(default_factory=list)
     """Conditions; without any, all entities match unless `strict` is set."""
     strict: Bool = False

@@ -14,7 +14,11 @@ class DescribeClusterRequest(Message):
     """Request for the nodes of the cluster, to a broker or to a controller."""
 
     SPEC: ClassVar[MessageSpec] = request(60, "0-2", "0+", "broker controller")
-    """Version 1 adds controllers (KIP-919), version 2 fenced brokers (KIP-1073)."""
+    """Version 1 adds controllers (KIP-919), version 2 fenced brokers (KIP-1073).
+
+    Flow: An admin client sends it to a broker, or with endpoint type 2 to a controller. Unlike Metadata it lists no
+    topics.
+    """
     include_cluster_authorized_operations: Bool = False
     """True to return the operations on the cluster that the principal is authorized for."""
     endpoint_type: A[int, wire_field("int8", "1+")] = 1

@@ -40,6 +40,9 @@ class DescribeConfigsRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(32, "1-4", "4+", "broker controller")
     """Version 1 adds the source of values and synonyms (KIP-226), 3 adds types and documentation (KIP-569), 4 is
     flexible. Version 0 was removed in Apache Kafka 4.0.
+
+    Flow: An admin client sends it to any broker; for the settings of a broker to that broker, because its configuration
+    file is not in the metadata.
     """
     resources: A[list[DescribeConfigsResource], wire_field("[]struct")] = field(default_factory=list)
     """Resources to read, each with its own result."""

@@ -34,7 +34,10 @@ class DescribeDelegationTokenRequest(Message):
     """Request for the tokens that the principal may describe."""
 
     SPEC: ClassVar[MessageSpec] = request(41, "1-3", "2+", "broker controller")
-    """Version 2 is flexible, version 3 adds the requester (KIP-373). Version 0 was removed in Apache Kafka 4.0."""
+    """Version 2 is flexible, version 3 adds the requester (KIP-373). Version 0 was removed in Apache Kafka 4.0.
+
+    Flow: An authenticated client sends it to any broker, which responds from its copy of the metadata.
+    """
     owners: A[list[DescribeDelegationTokenOwner] | None, wire_field("[]struct", nullable="0+")] = field(
         default_factory=list
     )

@@ -16,6 +16,9 @@ class DescribeGroupsRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(15, "0-6", "5+", "broker")
     """Version 3 adds authorized operations (KIP-430), 4 static members (KIP-345), 5 is flexible, 6 returns
     GROUP_ID_NOT_FOUND for a group that does not exist (KIP-1043).
+
+    Flow: A tool or admin client sends it to the coordinator of each group (`ottla group describe`). The coordinator
+    responds from its memory.
     """
     groups: A[list[str], wire_field("[]string")] = field(default_factory=list)
     """Ids of the groups, all with the same coordinator. Each has a result of its own."""

@@ -36,6 +36,8 @@ class DescribeLogDirsRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(35, "1-5", "2+", "broker")
     """Version 2 is flexible, 3 adds an error of the whole request, 4 the size of the volume (KIP-827), 5 cordoned
     directories (KIP-1066). Version 0 was removed in Apache Kafka 4.0.
+
+    Flow: An admin client sends it to each broker, since a broker knows only its own directories.
     """
     topics: A[list[DescribableLogDirTopic] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
     """Partitions to describe; null for all, empty for none. Partitions that are not on this broker are left out."""

@@ -23,6 +23,7 @@ class DescribeProducersRequest(Message):
     """Request to the leaders for idempotent and transactional producers, to find hanging transactions."""
 
     SPEC: ClassVar[MessageSpec] = request(61, "0", "0+", "broker")
+    """Flow: A tool sends it to the leader of each partition, to find hanging transactions."""
     topics: A[list[TopicRequest], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions to describe."""
 

@@ -41,7 +41,11 @@ class DescribeQuorumRequest(Message):
     """Request for leader, voters and observers of the quorum. Brokers forward it to the leader."""
 
     SPEC: ClassVar[MessageSpec] = request(55, "0-2", "0+", "broker controller")
-    """Version 1 adds times to the response (KIP-836), 2 directory ids, endpoints and error messages (KIP-853)."""
+    """Version 1 adds times to the response (KIP-836), 2 directory ids, endpoints and error messages (KIP-853).
+
+    Flow: A tool sends it to any broker, which forwards it to the leader of the metadata quorum. Only the leader knows
+    the log end offsets of the followers.
+    """
     topics: A[list[DescribeQuorumRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
     """Metadata log, exactly one topic."""
 

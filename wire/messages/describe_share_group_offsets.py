@@ -46,7 +46,10 @@ class DescribeShareGroupOffsetsRequest(Message):
     """Request for the start offsets of share groups."""
 
     SPEC: ClassVar[MessageSpec] = request(90, "0-1", "0+", "broker")
-    """Version 0 is that of KIP-932, version 1 adds the lag (KIP-1226)."""
+    """Version 0 is that of KIP-932, version 1 adds the lag (KIP-1226).
+
+    Flow: A tool sends it to the group coordinator, which reads the offsets from the share coordinator.
+    """
     groups: A[list[DescribeShareGroupOffsetsRequestGroup], wire_field("[]struct")] = field(default_factory=list)
     """Groups to describe, each with its own result."""
 

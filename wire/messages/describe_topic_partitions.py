@@ -30,6 +30,9 @@ class DescribeTopicPartitionsRequest(Message):
     """Request for a page of topics, sorted by name."""
 
     SPEC: ClassVar[MessageSpec] = request(75, "0", "0+", "broker")
+    """Flow: An admin client sends it to any broker. The response has at most `response_partition_limit` partitions
+    (never more than 2,000) and a cursor; the client repeats the request with that cursor.
+    """
     topics: A[list[TopicRequest], wire_field("[]struct")] = field(default_factory=list)
     """Topics to describe; empty for all that the principal may describe."""
     response_partition_limit: Int32 = 2000

@@ -14,6 +14,7 @@ class DescribeTransactionsRequest(Message):
     """Request to the coordinator for the state of transactions."""
 
     SPEC: ClassVar[MessageSpec] = request(65, "0", "0+", "broker")
+    """Flow: A tool sends it to the coordinator of each transactional id."""
     transactional_ids: A[list[str], wire_field("[]string")] = field(default_factory=list)
     """`transactional.id` of each producer; all with the same coordinator."""
 

@@ -21,6 +21,9 @@ class DescribeUserScramCredentialsRequest(Message):
     """Request for the SCRAM credentials of users."""
 
     SPEC: ClassVar[MessageSpec] = request(50, "0", "0+", "broker controller")
+    """Flow: An admin client sends it to any broker, which responds from its copy of the metadata. Salts and keys are
+    never returned.
+    """
     users: A[list[UserName] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
     """Users to describe; null or empty for all that have credentials."""
 

@@ -23,7 +23,12 @@ class ElectLeadersRequest(Message):
     """Request to elect leaders of partitions."""
 
     SPEC: ClassVar[MessageSpec] = request(43, "0-2", "2+", "broker controller")
-    """Version 1 adds unclean elections and an error of the whole request (KIP-460), version 2 is flexible."""
+    """Version 1 adds unclean elections and an error of the whole request (KIP-460), version 2 is flexible.
+
+    Flow: An admin client sends it to any broker, which forwards it to the active controller. A preferred election makes
+    the first replica the leader if it is in the ISR. An unclean election takes any replica that is online, with loss of
+    records, if the partition has no leader.
+    """
     election_type: A[int, wire_field("int8", "1+")] = 0
     """0 preferred: the first replica, if it is in the ISR. 1 unclean: any live replica of a partition without leader,
     which may lose records. Other values are rejected with INVALID_REQUEST.

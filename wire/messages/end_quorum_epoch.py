@@ -62,7 +62,11 @@ class EndQuorumEpochRequest(Message):
     """Announcement of a leader that it resigns, so that the next election starts early."""
 
     SPEC: ClassVar[MessageSpec] = request(54, "0-1", "1+", "controller")
-    """Version 1 is flexible, replaces successors with candidates and adds the endpoints of the leader (KIP-853)."""
+    """Version 1 is flexible, replaces successors with candidates and adds the endpoints of the leader (KIP-853).
+
+    Flow: The leader sends it to the voters when it shuts down or resigns. The preferred successor starts an election at
+    once, the others after a delay.
+    """
     cluster_id: A[str | None, wire_field("string", nullable="0+")] = None
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     topics: A[list[EndQuorumEpochRequestTopicData], wire_field("[]struct")] = field(default_factory=list)

@@ -25,6 +25,10 @@ class EndTxnRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(26, "0-5", "3+", "broker")
     """Version 2 brings PRODUCER_FENCED (KIP-588), 3 is flexible, 4 brings TRANSACTION_ABORTABLE, and from version 5 on
     each transaction has an epoch of its own (transaction version 2, KIP-890).
+
+    Flow: A producer sends it to its transaction coordinator. The coordinator persists the decision and responds, then
+    sends WriteTxnMarkers to the leaders of all partitions of the transaction. The transaction is complete when all
+    markers are written.
     """
     transactional_id: String = ""
     """`transactional.id` of the producer."""

@@ -12,6 +12,10 @@ class EnvelopeRequest(Message):
     """Request of a client with its identity. Only brokers may send it."""
 
     SPEC: ClassVar[MessageSpec] = request(58, "0", "0+", "controller")
+    """Flow: A broker wraps a request of a client together with the principal and address of the client, and sends it to
+    the active controller. The controller authorizes the inner request for that principal, and wraps the response. After
+    NOT_CONTROLLER the broker sends it to the new controller.
+    """
     request_data: Bytes = b""
     """Header and body of the request, as the client sent them. APIs that cannot be forwarded are rejected with
     INVALID_REQUEST.

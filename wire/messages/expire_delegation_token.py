@@ -11,7 +11,11 @@ class ExpireDelegationTokenRequest(Message):
     """Request of the owner or a renewer to expire a delegation token."""
 
     SPEC: ClassVar[MessageSpec] = request(40, "1-2", "2+", "broker controller")
-    """Version 2 is flexible. Version 0 was removed in Apache Kafka 4.0."""
+    """Version 2 is flexible. Version 0 was removed in Apache Kafka 4.0.
+
+    Flow: Owner or renewer of a token send it to any broker, which forwards it to the active controller. A negative
+    period expires the token at once; connections that it authenticated stay open.
+    """
     hmac: Bytes = b""
     """Secret of the token, which identifies it."""
     expiry_time_period_ms: Int64 = 0

@@ -101,6 +101,14 @@ class FetchRequest(Message):
     14 brings OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405), 15 the epoch of a follower (KIP-903), 16 the endpoints of new
     leaders in the response (KIP-951), 17 directory ids of voters (KIP-853), 18 the high watermark that a follower knows
     (KIP-1166). Versions 0 to 3 were removed in Apache Kafka 4.0.
+
+    Flow: A consumer sends it to the leader, or to a replica in its rack. The broker holds the request back until
+    `min_bytes` of records are available or `max_wait_ms` have passed. Followers send the same request to their leader:
+    the fetch offset acknowledges all records below it, and with it the high watermark advances. Controllers and brokers
+    replicate the metadata log with it.
+
+    Errors: INCONSISTENT_TOPIC_ID: The topic was deleted and created again with another id after the fetch session was
+    opened.
     """
     cluster_id: A[str | None, wire_field("string", "12+", nullable="12+", tagged="12+", tag=0, ignorable=True)] = None
     """Cluster that a node expects to fetch metadata from, null from consumers. A controller rejects another one with

@@ -65,7 +65,11 @@ class FetchSnapshotRequest(Message):
     """Request of a voter or observer for a part of a metadata snapshot."""
 
     SPEC: ClassVar[MessageSpec] = request(59, "0-1", "0+", "controller")
-    """Version 1 adds the directory id of the follower (KIP-853)."""
+    """Version 1 adds the directory id of the follower (KIP-853).
+
+    Flow: A follower of the metadata log sends it to the leader after a Fetch response that names a snapshot, because
+    its offset has been deleted. It repeats the request with the next position until it has the whole snapshot.
+    """
     cluster_id: A[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     replica_id: Int32 = -1

@@ -16,6 +16,10 @@ class FindCoordinatorRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(10, "0-6", "3+", "broker")
     """Version 1 adds transaction coordinators (KIP-98), 3 is flexible, 4 takes several keys (KIP-699), 5 brings
     TRANSACTION_ABORTABLE (KIP-890), 6 adds share coordinators (KIP-932).
+
+    Flow: A client sends it to any broker before its first request to a coordinator, and again after NOT_COORDINATOR.
+    The coordinator is the leader of the partition of the internal topic that the hash of the key selects. The broker
+    creates the internal topic if it does not exist.
     """
     key: A[str, wire_field("string", "0-3")] = ""
     """Group id or transactional id, up to version 3."""

@@ -25,6 +25,9 @@ class GetTelemetrySubscriptionsRequest(Message):
     """Request of a client for its metrics subscription, before PushTelemetry."""
 
     SPEC: ClassVar[MessageSpec] = request(71, "0", "0+", "broker")
+    """Flow: A client sends it to any broker after it has connected; first with a zero instance id, for which the broker
+    returns a new one. The response names the metrics to push and the interval. PushTelemetry follows.
+    """
     client_instance_id: Uuid = ZERO_UUID
     """Random id of the client; zero in its first request."""
 

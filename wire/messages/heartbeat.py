@@ -14,6 +14,10 @@ class HeartbeatRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(12, "0-4", "4+", "broker")
     """Version 3 adds static members (KIP-345), version 4 is flexible. Members of a consumer group that use the classic
     protocol send it as well (KIP-848).
+
+    Flow: A member sends it to the group coordinator between SyncGroup and the next rebalance. The coordinator restarts
+    the session timeout of the member and responds at once. A member without a heartbeat for the session timeout is
+    removed, and the group rebalances.
     """
     group_id: String = ""
     """`group.id` of the consumer. An empty one is rejected with INVALID_GROUP_ID."""

@@ -50,7 +50,11 @@ class IncrementalAlterConfigsRequest(Message):
     """Request to change settings and leave the others as they are."""
 
     SPEC: ClassVar[MessageSpec] = request(44, "0-1", "1+", "broker controller")
-    """Version 1 is flexible."""
+    """Version 1 is flexible.
+
+    Flow: An admin client sends it to any broker, which forwards it to the active controller. Brokers apply dynamic
+    settings when they have read the new records; a setting that needs a restart is rejected.
+    """
     resources: A[list[AlterConfigsResource], wire_field("[]struct")] = field(default_factory=list)
     """Resources to change, each with its own result. A resource may occur once."""
     validate_only: Bool = False

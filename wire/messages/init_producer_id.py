@@ -14,6 +14,10 @@ class InitProducerIdRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(22, "0-6", "2+", "broker", latest_unstable=True)
     """Version 2 is flexible, 3 lets a producer continue after an error (KIP-360), 4 brings PRODUCER_FENCED (KIP-588), 5
     TRANSACTION_ABORTABLE (KIP-890). Version 6, two-phase commit (KIP-939), is not stable and not advertised.
+
+    Flow: An idempotent producer sends it to any broker before its first batch, a transactional one to its transaction
+    coordinator. The coordinator aborts an open transaction of the id first and increases the epoch, which fences the
+    previous producer.
     """
     transactional_id: A[str | None, wire_field("string", nullable="0+")] = ""
     """`transactional.id` of the producer, null if it is only idempotent: then any broker returns a new producer id. An

@@ -48,6 +48,9 @@ class InitializeShareGroupStateRequest(Message):
     """Request of a group coordinator to the share coordinator to create state of a group."""
 
     SPEC: ClassVar[MessageSpec] = request(83, "0", "0+", "broker")
+    """Flow: The group coordinator sends it to the share coordinator when a share group gets a new partition. The share
+    coordinator appends a ShareSnapshot record to `__share_group_state`.
+    """
     group_id: String = ""
     """Id of the share group."""
     topics: A[list[InitializeStateData], wire_field("[]struct")] = field(default_factory=list)

@@ -28,6 +28,10 @@ class JoinGroupRequest(Message):
     """Version 1 adds the rebalance timeout (KIP-62). From version 4 on, a new member receives its id with
     MEMBER_ID_REQUIRED and sends the request again (KIP-394). Version 5 adds static members (KIP-345), 6 is flexible, 7
     returns the protocol type (KIP-559), 8 adds a reason (KIP-800), 9 lets a leader skip the assignment (KIP-814).
+
+    Flow: A member of a classic group sends it to the coordinator, first without a member id and then with the one it
+    was given. The coordinator starts a rebalance and responds when all members have joined or the rebalance timeout has
+    passed. One member becomes the leader: its response lists the members with their subscriptions. SyncGroup follows.
     """
     group_id: String = ""
     """`group.id` of the consumer. An empty one is rejected with INVALID_GROUP_ID."""

@@ -25,7 +25,11 @@ class LeaveGroupRequest(Message):
     """Request of a member that is closed, or of an administrator that removes static members."""
 
     SPEC: ClassVar[MessageSpec] = request(13, "0-5", "4+", "broker")
-    """Version 3 takes several members, static ones as well (KIP-345), 4 is flexible, 5 adds a reason (KIP-800)."""
+    """Version 3 takes several members, static ones as well (KIP-345), 4 is flexible, 5 adds a reason (KIP-800).
+
+    Flow: A dynamic member sends it when it closes; the group rebalances at once instead of after the session timeout.
+    An operator removes static members with it.
+    """
     group_id: String = ""
     """`group.id` of the consumer."""
     member_id: A[str, wire_field("string", "0-2")] = ""

@@ -16,6 +16,8 @@ class ListConfigResourcesRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(74, "0-1", "0+", "broker")
     """Version 0, as ListClientMetricsResources, lists client metrics subscriptions only (KIP-714). Version 1 lists all
     types (KIP-1142).
+
+    Flow: An admin client sends it to any broker, which responds from its copy of the metadata.
     """
     resource_types: A[list[int], wire_field("[]int8", "1+")] = field(default_factory=list)
     """2 topics, 4 brokers, 8 loggers of brokers, 16 client metrics, 32 groups; empty for all. Another one is rejected

@@ -14,7 +14,10 @@ class ListGroupsRequest(Message):
     """Request for the groups of a broker. A complete list needs all brokers."""
 
     SPEC: ClassVar[MessageSpec] = request(16, "0-5", "3+", "broker")
-    """Version 3 is flexible, 4 adds states (KIP-518), 5 adds types (KIP-848)."""
+    """Version 3 is flexible, 4 adds states (KIP-518), 5 adds types (KIP-848).
+
+    Flow: A tool or admin client sends it to all brokers, since each lists the groups that it coordinates.
+    """
     states_filter: A[list[str], wire_field("[]string", "4+")] = field(default_factory=list)
     """States of the groups to list, without regard to case, such as `stable`; empty for all. Unknown states match no
     group.

@@ -41,6 +41,13 @@ class ListOffsetsRequest(Message):
     """Version 1 returns a single offset (KIP-79), 2 adds the isolation level (KIP-98), 4 leader epochs (KIP-320), 5
     brings OFFSET_NOT_AVAILABLE (KIP-207), 6 is flexible, 7 adds timestamp -3 (KIP-734), 8 -4 (KIP-405), 9 -5
     (KIP-1005), 10 a timeout for remote storage (KIP-1075), 11 -6 (KIP-1023). Version 0 was removed in Apache Kafka 4.0.
+
+    Flow: A consumer sends it to the leader of each partition when it has no committed offset (`auto.offset.reset`),
+    seeks to a time, or computes its lag. The leader responds with an offset and its timestamp.
+
+    Errors: CORRUPT_MESSAGE: A batch of the segment that has the timestamp is damaged. KAFKA_STORAGE_ERROR: Reading the
+    log or its index failed. LEADER_NOT_AVAILABLE: The high watermark of a new leader is not known yet, up to version 4;
+    later versions have OFFSET_NOT_AVAILABLE. UNSUPPORTED_VERSION: The special timestamp exists in later versions only.
     """
     replica_id: Int32 = 0
     """Broker id of a follower, which finds records up to the end of the log; -1 from a client. -2 for debugging: any

@@ -23,6 +23,7 @@ class ListPartitionReassignmentsRequest(Message):
     """Request for the reassignments in progress."""
 
     SPEC: ClassVar[MessageSpec] = request(46, "0", "0+", "broker controller")
+    """Flow: An admin client sends it to any broker, which forwards it to the active controller."""
     timeout_ms: Int32 = 60000
     """Time in ms that the client waits. Ottla ignores it and responds at once."""
     topics: A[list[ListPartitionReassignmentsTopics] | None, wire_field("[]struct", nullable="0+")] = None

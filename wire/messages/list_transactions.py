@@ -14,7 +14,10 @@ class ListTransactionsRequest(Message):
     """Request for the transactional ids of a broker that pass all filters."""
 
     SPEC: ClassVar[MessageSpec] = request(66, "0-2", "0+", "broker")
-    """Version 1 adds a filter by duration (KIP-994), version 2 by a pattern of the id (KIP-1152)."""
+    """Version 1 adds a filter by duration (KIP-994), version 2 by a pattern of the id (KIP-1152).
+
+    Flow: A tool sends it to all brokers, since each lists the transactional ids that it coordinates.
+    """
     state_filters: A[list[str], wire_field("[]string")] = field(default_factory=list)
     """States, such as `Ongoing`; empty for all."""
     producer_id_filters: A[list[int], wire_field("[]int64")] = field(default_factory=list)

@@ -31,6 +31,10 @@ class MetadataRequest(Message):
     authorized operations (KIP-430). Version 9 is flexible, 10 adds topic ids to the response (KIP-516), 11 leaves
     operations on the cluster to DescribeCluster (KIP-700), 12 finds topics by id, 13 adds an error of the whole request
     (KIP-1102).
+
+    Flow: The second request of most clients, sent to any broker, and again after `metadata.max.age.ms` or an error of
+    leadership. The broker responds from its copy of the cluster metadata. A topic that does not exist is created first
+    if both sides permit it (`allow.auto.create.topics`, `auto.create.topics.enable`).
     """
     topics: A[list[MetadataRequestTopic] | None, wire_field("[]struct", nullable="1+")] = field(default_factory=list)
     """Topics to describe. Null for all that the principal may describe, empty for none; in version 0 empty for all. A

@@ -56,6 +56,10 @@ class OffsetCommitRequest(Message):
     """Version 5 removes the retention time (KIP-211), 6 adds leader epochs (KIP-320), 7 static members (KIP-345).
     Version 8 is flexible, 9 is the first for members that use the consumer protocol, and 10 replaces topic names with
     topic ids (KIP-848). Versions 0 and 1 were removed in Apache Kafka 4.0.
+
+    Flow: A consumer sends it to the group coordinator, every `auto.commit.interval.ms` or when the application commits.
+    The coordinator checks the membership, appends the offsets to `__consumer_offsets` and responds when the ISR has
+    them.
     """
     group_id: String = ""
     """`group.id` of the consumer. A commit without membership creates the group if it does not exist."""

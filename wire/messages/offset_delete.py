@@ -30,6 +30,7 @@ class OffsetDeleteRequest(Message):
     """Request of an admin client to the coordinator to delete offsets of a group."""
 
     SPEC: ClassVar[MessageSpec] = request(47, "0", "none", "broker")
+    """Flow: An admin client sends it to the group coordinator. The coordinator appends tombstones for the offsets."""
     group_id: String = ""
     """Id of the group. An empty one is rejected with INVALID_GROUP_ID."""
     topics: A[list[OffsetDeleteRequestTopic], wire_field("[]struct")] = field(default_factory=list)

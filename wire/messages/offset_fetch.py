@@ -56,6 +56,9 @@ class OffsetFetchRequest(Message):
     """Version 2 reads all offsets of a group and adds an error of the group (KIP-88), 5 adds leader epochs (KIP-320), 6
     is flexible, 7 waits for open transactions (KIP-447), 8 reads several groups (KIP-709), 9 checks member epochs and
     10 replaces topic names with topic ids (KIP-848). Version 0 was removed in Apache Kafka 4.0.
+
+    Flow: A consumer sends it to the group coordinator when partitions are assigned to it. For a partition without a
+    committed offset the coordinator returns -1, and the consumer goes on with ListOffsets.
     """
     group_id: A[str, wire_field("string", "0-7")] = ""
     """Id of the group, up to version 7. A group that does not exist has no offsets, which is no error."""

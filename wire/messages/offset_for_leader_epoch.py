@@ -39,6 +39,9 @@ class OffsetForLeaderEpochRequest(Message):
     """Version 2 adds the leader epoch that the client knows (KIP-320), 3 the replica id (KIP-392), 4 is flexible.
     Versions 0 and 1 were removed in Apache Kafka 4.0. Followers no longer send it: Fetch detects diverging logs from
     version 12 on.
+
+    Flow: A consumer sends it to the leader after a leader change, to detect that records it has read were truncated.
+    Followers of Kafka before version 2.7 find their truncation offset with it; later ones use Fetch.
     """
     replica_id: A[int, wire_field("int32", "3+", ignorable=True)] = -2
     """Broker id of a follower, -1 from a consumer, -2 (the default) for debugging. The leader ignores it."""

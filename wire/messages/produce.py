@@ -52,6 +52,11 @@ class ProduceRequest(Message):
     leaders (KIP-951). Version 11 brings TRANSACTION_ABORTABLE, and 12 adds partitions to the transaction without
     AddPartitionsToTxn (KIP-890). Version 13 replaces topic names with topic ids (KIP-516). Versions 0 to 2 were removed
     in Apache Kafka 4.0; ApiVersions still lists them, for librdkafka (KAFKA-18659).
+
+    Flow: A producer sends batches to the leader of each partition. The leader validates them, assigns offsets, appends
+    them to its log, and responds at once with `acks=1`, or when the whole ISR has them with `acks=-1`. With `acks=0`
+    there is no response. After an error of leadership the producer refreshes its metadata and sends the batch again;
+    sequence numbers keep a repeated batch from being appended twice.
     """
     transactional_id: A[str | None, wire_field("string", "3+", nullable="3+")] = None
     """`transactional.id` of the producer, null if it has none. Transactional batches require an id that the principal

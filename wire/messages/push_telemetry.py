@@ -23,6 +23,9 @@ class PushTelemetryRequest(Message):
     """Metrics of a client, sent every `push_interval_ms` of its subscription."""
 
     SPEC: ClassVar[MessageSpec] = request(72, "0", "0+", "broker")
+    """Flow: A client sends its metrics every `push_interval_ms`, in the OTLP format, to the same broker if possible.
+    The last push before it closes has `terminating` set.
+    """
     client_instance_id: Uuid = ZERO_UUID
     """Id of the client, from GetTelemetrySubscriptions. Zero is rejected with INVALID_REQUEST."""
     subscription_id: Int32 = 0

@@ -47,6 +47,9 @@ class ReadShareGroupStateRequest(Message):
     """Request of a new share-partition leader to the share coordinator for its state."""
 
     SPEC: ClassVar[MessageSpec] = request(84, "0", "0+", "broker")
+    """Flow: The leader of a share-partition sends it to the share coordinator when it loads the partition. The share
+    coordinator increases the leader epoch of the state, which fences the previous leader.
+    """
     group_id: String = ""
     """Id of the share group. An empty one yields an empty response."""
     topics: A[list[ReadStateData], wire_field("[]struct")] = field(default_factory=list)

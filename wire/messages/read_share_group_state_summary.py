@@ -44,7 +44,11 @@ class ReadShareGroupStateSummaryRequest(Message):
     """Request of a group coordinator to the share coordinator for start offsets."""
 
     SPEC: ClassVar[MessageSpec] = request(87, "0-1", "0+", "broker")
-    """Version 1 adds `delivery_complete_count` to the response (KIP-1226)."""
+    """Version 1 adds `delivery_complete_count` to the response (KIP-1226).
+
+    Flow: The group coordinator sends it to the share coordinator to describe the offsets of a share group. Unlike
+    ReadShareGroupState it fences no leader.
+    """
     group_id: String = ""
     """Id of the share group. An empty one yields an empty response."""
     topics: A[list[ReadStateSummaryData], wire_field("[]struct")] = field(default_factory=list)

@@ -12,6 +12,9 @@ class RemoveRaftVoterRequest(Message):
     """Request to remove a voter. Brokers forward it to the leader of the quorum."""
 
     SPEC: ClassVar[MessageSpec] = request(81, "0", "0+", "controller broker")
+    """Flow: An admin client sends it to any controller or broker. The leader appends a VotersRecord without the voter;
+    a leader that removes itself resigns afterwards.
+    """
     cluster_id: A[str | None, wire_field("string", nullable="0+")] = ""
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     voter_id: Int32 = 0

@@ -11,7 +11,11 @@ class RenewDelegationTokenRequest(Message):
     """Request of the owner or a renewer to extend a delegation token."""
 
     SPEC: ClassVar[MessageSpec] = request(39, "1-2", "2+", "broker controller")
-    """Version 2 is flexible. Version 0 was removed in Apache Kafka 4.0."""
+    """Version 2 is flexible. Version 0 was removed in Apache Kafka 4.0.
+
+    Flow: Owner or renewer of a token send it to any broker, which forwards it to the active controller. The expiry time
+    never exceeds the maximum lifetime of the token.
+    """
     hmac: Bytes = b""
     """Secret of the token, which identifies it."""
     renew_period_ms: Int64 = 0

@@ -14,6 +14,10 @@ class SaslAuthenticateRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(36, "0-2", "2+", "broker controller")
     """The API is that of KIP-152: before it, tokens were sent without a request header, as after SaslHandshake version
     0. Version 1 adds the session lifetime (KIP-368), version 2 is flexible.
+
+    Flow: A client sends it after SaslHandshake, as often as the mechanism needs, and again before the session lifetime
+    ends (`connections.max.reauth.ms`, KIP-368). No other API is permitted on the connection until the exchange has
+    succeeded. After a failure the broker closes the connection.
     """
     auth_bytes: Bytes = b""
     """Token of the mechanism, such as the client-first message of SCRAM. A frame larger than

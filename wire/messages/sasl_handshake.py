@@ -16,6 +16,9 @@ class SaslHandshakeRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(17, "0-1", "none", "broker controller")
     """After version 0, tokens follow as frames without a request header; after version 1, in SaslAuthenticate requests
     (KIP-152). No version is flexible, because clients up to 2.4 negotiate wrongly (KAFKA-9577).
+
+    Flow: The first request after ApiVersions on a SASL listener. The broker confirms the mechanism; tokens follow in
+    SaslAuthenticate (version 1) or as bare frames (version 0).
     """
     mechanism: String = ""
     """`sasl.mechanism` of the client, such as `SCRAM-SHA-512`. To authenticate again on a connection, the client names

@@ -60,6 +60,9 @@ class ShareAcknowledgeRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(79, "1-2", "0+", "broker")
     """Version 0 was an early access in Apache Kafka 4.0 and is removed, version 1 is that of KIP-932. Version 2 adds
     acknowledgements that renew locks (KIP-1222).
+
+    Flow: A member sends it to the leader of the share-partitions when it acknowledges without fetching, and when it
+    closes its share session.
     """
     group_id: A[str | None, wire_field("string", nullable="0+")] = None
     """`group.id` of the share consumer. Null is rejected with INVALID_REQUEST."""

@@ -74,6 +74,10 @@ class ShareFetchRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(78, "1-2", "0+", "broker")
     """Version 0 was an early access in Apache Kafka 4.0 and is removed, version 1 is that of KIP-932. Version 2 adds
     the acquire mode (KIP-1206) and acknowledgements that renew locks (KIP-1222).
+
+    Flow: A member sends it to the leaders of its share-partitions. The leader acquires records for the member: no other
+    member gets them until they are acknowledged, released, or the lock expires. Acknowledgements of earlier records
+    come with the next request.
     """
     group_id: A[str | None, wire_field("string", nullable="0+")] = None
     """`group.id` of the share consumer. Null is rejected with INVALID_REQUEST."""

@@ -26,7 +26,10 @@ class ShareGroupDescribeRequest(Message):
     """Request for state and members of share groups."""
 
     SPEC: ClassVar[MessageSpec] = request(77, "1", "0+", "broker")
-    """Version 0 was an early access in Apache Kafka 4.0 and is removed."""
+    """Version 0 was an early access in Apache Kafka 4.0 and is removed.
+
+    Flow: A tool sends it to the coordinator of each group.
+    """
     group_ids: A[list[str], wire_field("[]string")] = field(default_factory=list)
     """Ids of the groups. Each has a result of its own."""
     include_authorized_operations: Bool = False

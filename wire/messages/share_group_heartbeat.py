@@ -25,7 +25,11 @@ class ShareGroupHeartbeatRequest(Message):
     """Heartbeat of a member, with all that has changed since the one before."""
 
     SPEC: ClassVar[MessageSpec] = request(76, "1", "0+", "broker")
-    """Version 0 was an early access in Apache Kafka 4.0 and is removed."""
+    """Version 0 was an early access in Apache Kafka 4.0 and is removed.
+
+    Flow: A member sends it to the group coordinator when it joins, then every heartbeat interval, and with member epoch
+    -1 when it leaves. Partitions are shared: several members may have the same one, and revocation is not needed.
+    """
     group_id: String = ""
     """`group.id` of the share consumer. An empty one is rejected with INVALID_REQUEST."""
     member_id: String = ""

@@ -26,6 +26,7 @@ class StreamsGroupDescribeRequest(Message):
     """Request for state, topology and members of streams groups."""
 
     SPEC: ClassVar[MessageSpec] = request(89, "0", "0+", "broker")
+    """Flow: A tool sends it to the coordinator of each group."""
     group_ids: A[list[str], wire_field("[]string")] = field(default_factory=list)
     """Ids of the groups. Each has a result of its own."""
     include_authorized_operations: Bool = False

@@ -119,6 +119,10 @@ class StreamsGroupHeartbeatRequest(Message):
     """Heartbeat of a member, with all that has changed since the one before."""
 
     SPEC: ClassVar[MessageSpec] = request(88, "0", "0+", "broker")
+    """Flow: An instance of Kafka Streams sends it to the group coordinator when it joins, with its topology, then every
+    heartbeat interval, and with member epoch -1 when it leaves. The coordinator creates missing internal topics and
+    assigns active, standby and warm-up tasks.
+    """
     group_id: String = ""
     """`application.id` of the application. An empty one is rejected with INVALID_REQUEST."""
     member_id: String = ""

@@ -27,6 +27,10 @@ class SyncGroupRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(14, "0-5", "4+", "broker")
     """Version 3 adds static members (KIP-345), 4 is flexible, 5 adds the protocol type and name (KIP-559). Members of a
     consumer group that use the classic protocol send it as well (KIP-848).
+
+    Flow: All members send it to the coordinator after JoinGroup; the leader includes the assignments it computed. The
+    coordinator stores them in `__consumer_offsets` and responds to each member with its own assignment. Heartbeat and
+    Fetch follow.
     """
     group_id: String = ""
     """`group.id` of the consumer. An empty one is rejected with INVALID_GROUP_ID."""

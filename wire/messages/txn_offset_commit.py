@@ -43,6 +43,9 @@ class TxnOffsetCommitRequest(Message):
     """Version 2 adds leader epochs (KIP-320), 3 is flexible and adds the member for fencing by the group (KIP-447), 4
     brings TRANSACTION_ABORTABLE. With transaction version 2, producers send version 5 without AddOffsetsToTxn: the
     coordinator adds the group to the transaction (KIP-890).
+
+    Flow: A producer sends it to the group coordinator. The offsets are stored as pending and become visible with the
+    commit marker of the transaction; an abort marker removes them.
     """
     transactional_id: String = ""
     """`transactional.id` of the producer."""

@@ -12,6 +12,9 @@ class UnregisterBrokerRequest(Message):
     """Request to remove a broker that was shut down for good."""
 
     SPEC: ClassVar[MessageSpec] = request(64, "0", "0+", "broker controller")
+    """Flow: An admin client sends it to any broker, which forwards it to the active controller. It is meant for a
+    broker that will not return; one that runs registers again.
+    """
     broker_id: Int32 = 0
     """Node id of the broker. Its partitions elect other leaders; its replicas stay assigned to it until they are
     reassigned.

@@ -33,6 +33,9 @@ class UpdateFeaturesRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(57, "0-2", "0+", "broker controller")
     """Version 1 adds the upgrade type and `validate_only` (KIP-778). Version 2 has no results by feature, since all
     updates succeed or fail together.
+
+    Flow: An admin client sends it to any broker, which forwards it to the active controller. All registered nodes have
+    to support the new level.
     """
     timeout_ms: Int32 = 60000
     """Time in ms that the client waits. Ottla ignores it: the response follows once the change is committed."""

@@ -46,6 +46,9 @@ class UpdateRaftVoterRequest(Message):
     """Report of a voter that its endpoints or supported levels have changed."""
 
     SPEC: ClassVar[MessageSpec] = request(82, "0", "0+", "controller")
+    """Flow: A voter sends it to the leader of the metadata quorum after its start, if its endpoints or its supported
+    `kraft.version` differ from those in the voters record.
+    """
     cluster_id: A[str | None, wire_field("string", nullable="0+")] = ""
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     current_leader_epoch: Int32 = 0

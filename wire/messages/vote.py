@@ -66,7 +66,12 @@ class VoteRequest(Message):
     """Request of a candidate to another voter to vote for it."""
 
     SPEC: ClassVar[MessageSpec] = request(52, "0-2", "0+", "controller")
-    """Version 1 adds voter keys (KIP-853), version 2 the pre-vote (KIP-996). All versions are flexible."""
+    """Version 1 adds voter keys (KIP-853), version 2 the pre-vote (KIP-996). All versions are flexible.
+
+    Flow: A candidate sends it to all voters when the fetch timeout has passed without a response of a leader. A voter
+    grants at most one vote in an epoch, and only to a candidate with a log that is at least as long. In version 2, a
+    pre-vote finds out first if an election could succeed (KIP-996).
+    """
     cluster_id: A[str | None, wire_field("string", nullable="0+")] = None
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     voter_id: A[int, wire_field("int32", "1+", ignorable=True)] = -1

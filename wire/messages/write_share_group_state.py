@@ -74,7 +74,11 @@ class WriteShareGroupStateRequest(Message):
     """Request of a share-partition leader to the share coordinator to store state."""
 
     SPEC: ClassVar[MessageSpec] = request(85, "0-1", "0+", "broker")
-    """Version 1 adds `delivery_complete_count` (KIP-1226)."""
+    """Version 1 adds `delivery_complete_count` (KIP-1226).
+
+    Flow: The leader of a share-partition sends it to the share coordinator when acknowledgements or a new start offset
+    change the state. The share coordinator appends a ShareUpdate or ShareSnapshot record to `__share_group_state`.
+    """
     group_id: String = ""
     """Id of the share group."""
     topics: A[list[WriteStateData], wire_field("[]struct")] = field(default_factory=list)

@@ -63,6 +63,10 @@ class WriteTxnMarkersRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(27, "1-2", "1+", "broker")
     """Version 1 is flexible, version 2 adds the transaction version (KIP-1228). Version 0 was removed in Apache Kafka
     4.0.
+
+    Flow: The transaction coordinator sends it to the leaders of the partitions of a transaction. Each leader appends a
+    control record; readers with `isolation.level=read_committed` go on from there. The coordinator retries until every
+    partition has its marker.
     """
     markers: A[list[WritableTxnMarker], wire_field("[]struct")] = field(default_factory=list)
     """Markers to write, a control batch for each partition."""

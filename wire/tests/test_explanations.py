@@ -27,7 +27,7 @@ from ottla.wire.codec.explain import (
     resolve_path,
 )
 from ottla.wire.codec.schema import FieldSpec, Message, fields_of
-from ottla.wire.errors import WireError
+from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.field_dump import Explainer, format_spans, message_spans
 from ottla.wire.messages import fetch, heartbeat
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -117,6 +117,20 @@ def faults_of_module(module: str) -> list[str]:
     return out
 
 
+@pytest.mark.parametrize("key", ApiKey)
+def test_request_of_an_api_explains_its_flow_and_names_error_codes(key: ApiKey) -> None:
+    explanation = explain(request_class(key))
+    assert faults("flow", explanation.flow, MAX_HISTORY_CHARACTERS) == []
+    for code, text in explanation.errors.items():
+        assert code in ErrorCode.__members__
+        assert faults("error", text) == []
+
+
+def test_each_error_code_is_explained() -> None:
+    texts = explain(ErrorCode).fields
+    assert {code.name: faults(code.name, texts[code.name]) for code in ErrorCode} == {c.name: [] for c in ErrorCode}
+
+
 @pytest.mark.parametrize("module", modules())
 def test_message_module_explains_every_class_and_field(module: str) -> None:
     found = faults_of_module(module)
@@ -194,7 +208,14 @@ class A:
     of A.
     """
     SPEC: ClassVar[int] = 1
-    """Version 1."""
+    """Version 1.
+
+    Flow: A sends
+    to B.
+
+    Errors: BAD_FRAME, BAD_SIZE: The frame is
+    bad. NO_A: None.
+    """
     first: int = 0
     """First
        line."""
@@ -221,8 +242,10 @@ def test_explain_reads_sources_in_a_zip_archive_and_none_from_bytecode(
             file.write(tmp_path / "x.pyc", f"{name}.pyc")
     monkeypatch.syspath_prepend(str(archive))
     module = import_module(name)
-    expected = ("Summary of A.", "Version 1.", {"first": "First line.", "second": "", "third": "Third."})
-    assert explain(module.A) == (expected if suffix == ".py" else ("", "", {}))
+    fields = {"first": "First line.", "second": "", "third": "Third."}
+    errors = {"BAD_FRAME": "The frame is bad.", "BAD_SIZE": "The frame is bad.", "NO_A": "None."}
+    expected = ("Summary of A.", "Version 1.", fields, "A sends to B.", errors)
+    assert explain(module.A) == (expected if suffix == ".py" else ("", "", {}, "", {}))
 
 
 @pytest.mark.parametrize(
