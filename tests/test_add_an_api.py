@@ -278,5 +278,6 @@ def test_added_api_in_another_version_closes_the_connection(monkeypatch: pytest.
 
 
 def test_added_api_has_a_row_on_the_reference_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = "| 93 | CountTopics | 0-1 | 0-1 | broker | time | describe cluster, describe topic |"
+    link = "[CountTopics](apis/CountTopics.md)"
+    row = f"| 93 | {link} | 0-1 | 0-1 | broker | time | describe cluster, describe topic |"
     assert api_row(AddedApi(monkeypatch).spec) == row

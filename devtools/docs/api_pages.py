@@ -34,11 +34,12 @@ DENIALS = {
     ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 EXAMPLE_CORRELATION_ID = 7
+MAX_CODES_OF_A_CONDITION = 2
 QUOTAS = {
     QuotaKind.REQUEST: "Time on the event loop counts towards `request_percentage`.",
     QuotaKind.PRODUCE: "Bytes of records count towards `producer_byte_rate`, time towards `request_percentage`.",
-    QuotaKind.FETCH: "Bytes of records count towards `consumer_byte_rate`, time towards `request_percentage`. Above one "
-    "of them, the response has no records.",
+    QuotaKind.FETCH: "Bytes of records count towards `consumer_byte_rate`, time towards `request_percentage`. Above "
+    "one of them, the response has no records.",
     QuotaKind.SHARE_FETCH: "Bytes of acquired records count towards `consumer_byte_rate`, time towards "
     "`request_percentage`.",
     QuotaKind.EXEMPT: "None: requests between brokers are exempt.",
@@ -59,20 +60,44 @@ def structs_of(cls: type[Message]) -> Iterator[type[Message]]:
 
 
 def error_texts(key: ApiKey) -> dict[str, list[str]]:
-    """Return the error codes of an API with the sentences about them: section ``Errors``, then those of the fields."""
+    """Return the error codes of an API, each with the conditions under which it occurs, as far as they are explained.
+
+    Conditions are those of the section ``Errors`` below `SPEC`, then sentences about the code in explanations of
+    fields. A sentence that lists several codes explains none of them, except in a field of the request.
+    """
     request, response = request_class(key), response_class(key)
     out = {code: [text] for code, text in explain(request).errors.items()}
-    explained = set(out)
     for cls in dict.fromkeys((*structs_of(request), *structs_of(response))):
         for name, text in explain(cls).fields.items():
             for sentence in SENTENCE_END.split(text):
-                for code in CODES.intersection(CODE.findall(sentence)) - explained:
-                    out.setdefault(code, []).append(f"{sentence.rstrip(';.')} (`{name}`).")
+                codes = CODES.intersection(CODE.findall(sentence))
+                for code in codes:
+                    texts = out.setdefault(code, [])
+                    if code not in explain(request).errors and _is_condition(cls, sentence, len(codes)):
+                        texts.append(f"`{name}`: {_condition(sentence, code)}")
     return {code: list(dict.fromkeys(texts)) for code, texts in sorted(out.items())}
 
 
+def _is_condition(cls: type[Message], sentence: str, code_count: int) -> bool:
+    """Return whether a sentence explains when its error codes occur."""
+    if sentence.startswith("Else ") or "errors such as" in sentence:
+        return False
+    in_request = "Response" not in cls.__name__ and "Result" not in cls.__name__
+    return code_count == 1 or (code_count == MAX_CODES_OF_A_CONDITION and in_request)
+
+
+def _condition(sentence: str, code: str) -> str:
+    """Return a sentence as one on its own, without the code in front of it."""
+    text = sentence.strip().rstrip(";.,")
+    text = text.removeprefix(f"0, or {code} ").removeprefix(f"{code}: ").removeprefix(f"{code} ")
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def _permission(permission: Permission) -> str:
-    return f"{permission.operation.name} on {permission.resource.name}".replace("_", " ").title().replace(" On ", " on ")
+    operation, resource = (
+        name.replace("_", " ").title() for name in (permission.operation.name, permission.resource.name)
+    )
+    return f"{operation} on {resource}"
 
 
 def _endpoint(name: str, endpoint: Endpoint) -> Iterator[str]:
@@ -88,7 +113,7 @@ def _denials(spec: ApiSpec) -> dict[str, str]:
     out: dict[str, list[str]] = {}
     for permission in spec.permissions:
         out.setdefault(DENIALS[permission.resource].name, []).append(_permission(permission))
-    return {c: f"The principal has none of: {', '.join(dict.fromkeys(names))}." for c, names in out.items()}
+    return {c: f"Permission: {' or '.join(dict.fromkeys(names))}." for c, names in out.items()}
 
 
 def _facts(spec: ApiSpec) -> Iterator[str]:
@@ -107,12 +132,14 @@ def _facts(spec: ApiSpec) -> Iterator[str]:
     if spec.controller is not None:
         yield from _endpoint("controller", spec.controller)
     if spec.forwarding is not None and spec.broker is not None:
-        text = f"**Forwarding**: a broker forwards the request in an Envelope (KIP-590) to {spec.forwarding.target.value}."
-        yield from wrap(text, 2, "- ")
-    elif spec.forwarding is None or spec.broker is None:
+        text = f"a broker forwards the request in an Envelope (KIP-590) to {spec.forwarding.target.value}"
+        yield from wrap(f"**Forwarding**: {text}.", 2, "- ")
+    else:
         yield "- **Forwarding**: none."
     if isinstance(spec.quota, MutationQuota):
-        text = f"Time counts towards `request_percentage`, partitions towards `controller_mutation_rate` (KIP-599); from "
+        text = (
+            "Time counts towards `request_percentage`, partitions towards `controller_mutation_rate` (KIP-599). From "
+        )
         text += f"version {spec.quota.strict_since} on, a request above the latter is rejected."
     else:
         text = QUOTAS[spec.quota]
@@ -124,14 +151,17 @@ def _facts(spec: ApiSpec) -> Iterator[str]:
 def _errors(spec: ApiSpec) -> Iterator[str]:
     texts = error_texts(spec.key)
     for code, text in _denials(spec).items():
-        texts.setdefault(code, [text])
+        texts.setdefault(code, []).insert(0, text)
     if isinstance(spec.quota, MutationQuota):
-        quota = f"The quota of controller mutations is exceeded, from version {spec.quota.strict_since} on."
-        texts.setdefault("THROTTLING_QUOTA_EXCEEDED", [quota])
+        texts.setdefault("THROTTLING_QUOTA_EXCEEDED", []).append(f"From version {spec.quota.strict_since} on.")
     if not texts:
         yield "The response has no error codes of its own."
     for code in sorted(texts):
-        yield from wrap(f"`{code}` ({int(ErrorCode[code])}): {' '.join(texts[code])}", 2, "- ")
+        number = int(ErrorCode[code])
+        link = f"[{code}](../errors.md#{code.lower()})"
+        yield from wrap(f"{link} ({number}): {explain(ErrorCode).fields[code]}", 2, "- ")
+        for text in texts[code]:
+            yield from wrap(text, 4, "  - ")
 
 
 def example_frames(spec: ApiSpec) -> tuple[bytes, bytes]:
@@ -149,8 +179,8 @@ def _examples(spec: ApiSpec) -> Iterator[str]:
     request, response = example_frames(spec)
     yield from wrap(
         f"Frames of version {version}, written by the encoder of `ottla.wire`. Columns: position, bytes in hexadecimal "
-        "(`..`: more bytes follow), field and value. `tags` is the number of tagged fields. The values show the layout; "
-        "`ottla decode` prints any captured frame in this form."
+        "(`..`: more bytes follow), field and value. `tags` is the number of tagged fields. The values show the "
+        "layout; `ottla decode` prints any captured frame in this form."
     )
     yield from ("", f"Request, {len(request)} bytes:", "")
     yield from annotated_bytes(request_spans(request), request)
@@ -183,4 +213,24 @@ def api_page(spec: ApiSpec) -> str:
         lines += [f"## {title}", "", *fields, ""]
     lines += ["## Error codes", "", *_errors(spec), ""]
     lines += ["## Example", "", *_examples(spec)]
+    return "\n".join(lines) + "\n"
+
+
+def errors_page(specs: tuple[ApiSpec, ...]) -> str:
+    """Return the page of all error codes with the APIs whose pages name them."""
+    users: dict[str, list[str]] = {}
+    for spec in specs:
+        for code in {*error_texts(spec.key), *_denials(spec)}:
+            users.setdefault(code, []).append(f"[{spec.key.api_name}]({page_name(spec.key)}#error-codes)")
+    lines = ["# Error codes", NOTE, ""]
+    lines += wrap(
+        "This page explains the error codes of the Kafka protocol, for a reader who finds one in a log or a response. "
+        "Each lists the APIs that document it. *Retriable* means that the same request may succeed later. Any API may "
+        "also return UNKNOWN_SERVER_ERROR. An unknown API or version closes the connection, except for ApiVersions."
+    )
+    for code in ErrorCode:
+        note = " (retriable)" if code.retriable else ""
+        lines += ["", f"## {code.name}", "", *wrap(f"{int(code)}{note}: {explain(ErrorCode).fields[code.name]}")]
+        if code.name in users:
+            lines += ["", *wrap(f"APIs: {', '.join(users[code.name])}.")]
     return "\n".join(lines) + "\n"

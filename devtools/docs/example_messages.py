@@ -199,6 +199,7 @@ NUMBERS = {
     "voted_id": 2,
     "commit_timestamp": TIMESTAMP_MS,
     "create_timestamp": TIMESTAMP_MS,
+    "current_state_timestamp": TIMESTAMP_MS,
     "write_timestamp": TIMESTAMP_MS,
     "batch_size": 500,
     "coordinator_epoch": 2,
@@ -256,8 +257,8 @@ BOOLEANS = {
     "is_caught_up": True,
 }
 NULL_FIELDS = frozenset(
-    {"error_message", "acknowledge_error_message", "batch_index_error_message", "next_cursor", "cursor", "config_errors"}
-    | {"group_instance_id", "instance_id", "user_data", "status_detail", "custom_metadata", "owners", "documentation"}
+    {"error_message", "acknowledge_error_message", "batch_index_error_message", "next_cursor", "cursor", "owners"}
+    | {"group_instance_id", "instance_id", "user_data", "status_detail", "custom_metadata", "documentation"}
 )
 """Nullable fields that are null in an example although it has a value for most other fields."""
 
@@ -277,6 +278,7 @@ CLASS_FIELDS: dict[str, dict[str, Any]] = {
     "SupportedFeatureKey": {"name": "metadata.version", "min_version": 7, "max_version": 29},
     "Listener": {"name": "PLAINTEXT"},
     "BrokerEndpoint": {"name": "PLAINTEXT"},
+    "KRaftVersionFeature": {"min_supported_version": 0, "max_supported_version": 1},
     "ControllerEndpoint": {"name": "CONTROLLER", "port": 9093},
     "Feature": {"name": "metadata.version", "min_supported_version": 7, "max_supported_version": 29},
     "BrokerFeature": {"name": "metadata.version"},

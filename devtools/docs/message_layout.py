@@ -53,7 +53,7 @@ def _properties(spec: FieldSpec, served: Versions) -> str:
         out.append(versions)
     nullable = _within(spec.nullable, served)
     if nullable != "none":
-        out.append(f"nullable {f'in {nullable}' if nullable else ''}".rstrip())
+        out.append(f"nullable in {nullable}" if nullable and nullable != versions else "nullable")
     if _within(spec.tagged, served) != "none":
         tagged = _within(spec.tagged, served)
         out.append(f"tag {spec.tag}{f' in {tagged}' if tagged and tagged != versions else ''}")

@@ -1,16 +1,20 @@
-"""Writes the pages of `docs/reference/` that follow from the code: ``python -m devtools.docs.reference``."""
+"""Pages of `docs/reference/` that are generated from the code: ``python -m devtools.docs.reference`` writes them."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
+from devtools.docs.api_pages import api_page, errors_page, page_name
 from devtools.docs.limits_page import limits_page
+from devtools.docs.record_pages import PAGES as RECORD_PAGES
+from devtools.docs.record_pages import index_page, record_page
 from ottla.broker.api_spec import ApiSpec, MutationQuota
 from ottla.broker.config.key_docs import (
     AUTHORIZER_DOCS,
@@ -120,7 +124,7 @@ def api_row(spec: ApiSpec) -> str:
     newest = schema.versions.high - (1 if schema.latest_unstable else 0)
     cells = (
         str(int(spec.key)),
-        spec.key.api_name,
+        f"[{spec.key.api_name}]({page_name(spec.key)})",
         f"{spec.min_version}-{spec.max_version}",
         f"{schema.versions.low}-{newest}",
         _listeners(spec),
@@ -140,7 +144,9 @@ def apis() -> str:
         "schemas. A request for another API or version closes the connection. A forwarded request is authorized and",
         "answered by the active controller. The last column has the permissions that a request may need; which of them",
         "it needs depends on the resources it names. The quota is what counts for the quotas of a client: time on the",
-        "event loop, bytes, or partitions that are created and deleted.",
+        "event loop, bytes, or partitions that are created and deleted. Each API has a page with its flow, fields,",
+        "error codes and an annotated example; see also the [error codes](errors.md) and the",
+        "[stored records](records/README.md).",
         "",
         "| key | API | Ottla | Kafka 4.3.1 | listeners | quota | permissions |",
         "|---|---|---|---|---|---|---|",
@@ -206,13 +212,23 @@ def cli() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-PAGES = {"config.md": config, "apis.md": apis, "cli.md": cli, "limits.md": limits_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "config.md": config,
+    "apis.md": apis,
+    "cli.md": cli,
+    "limits.md": limits_page,
+    "errors.md": lambda: errors_page(API_SPECS),
+    "records/README.md": index_page,
+    **{page_name(spec.key): partial(api_page, spec) for spec in API_SPECS},
+    **{f"records/{name}.md": partial(record_page, page) for name, page in RECORD_PAGES.items()},
+}
 
 
 def main() -> None:
     """Write the pages."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     for name, page in PAGES.items():
+        (WHERE / name).parent.mkdir(exist_ok=True)
         (WHERE / name).write_text(page())
 
 

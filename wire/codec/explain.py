@@ -53,11 +53,11 @@ def _string(node: ast.stmt | None) -> str:
 def _class_explanation(node: ast.ClassDef) -> Explanation:
     texts = {}
     for statement, below in pairwise([*node.body, None]):
-        target = statement.target if isinstance(statement, ast.AnnAssign) else None
-        if isinstance(statement, ast.Assign):
-            target = statement.targets[0]
-        if isinstance(target, ast.Name):
-            texts[target.id] = _string(below)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
+        for target in targets:
+            if isinstance(target, ast.Name):
+                texts[target.id] = _string(below)
     history, _, errors = texts.pop("SPEC", "").partition("Errors: ")
     versions, _, flow = history.partition("Flow: ")
     return Explanation(_string(node.body[0]), versions.strip(), texts, flow.strip(), _error_texts(errors))

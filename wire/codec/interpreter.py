@@ -92,6 +92,7 @@ class MessageDecoder:
             if present == 0 if tagged else present < 0:  # as Kafka reads it; -1 and 1 are written, 0 and 1 in a tag
                 self.trace(path, start, pos, None)
                 return None, pos
+            self.trace(f"{path}.present", start, pos, present)
         if spec.kind == "struct":
             assert spec.struct is not None
             return self.read_struct(spec.struct, buf, pos, path)
