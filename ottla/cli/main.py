@@ -16,6 +16,7 @@ from ottla.cli.terminal import EscapingOutput, OutputFailed, StandardOutput
 
 COMMANDS = {
     "serve": "run one node, broker and controller in one",
+    "container": "run one node with the environment of Apache Kafka's container image",
     "cluster": "start several nodes on this machine; show, move and remove nodes of a cluster",
     "format": "format data directories before the nodes of a cluster start",
     "random-uuid": "print a new id for a cluster or a directory",

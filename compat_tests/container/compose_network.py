@@ -1,0 +1,107 @@
+"""Services of a compose file as processes: one network namespace, host name and ``/etc/hosts`` for each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from compat_tests.cluster.network_namespaces import NamespaceNetwork
+
+LOG_DIRECTORY = Path("/tmp/kraft-combined-logs")
+"""``KAFKA_LOG_DIRS`` of the compose files; each service sees a directory of its own there."""
+READY = "Kafka Server started"
+_START = 'hostname "$1"; mount --bind "$2" /etc/hosts; mount --bind "$3" "$4"; shift 4; exec "$@"'
+_STOP_S = 30
+
+
+def load_services(file: Path) -> dict[str, dict[str, Any]]:
+    """Return the services of a compose file."""
+    services: dict[str, dict[str, Any]] = yaml.safe_load(file.read_text())["services"]
+    return services
+
+
+class ComposeNetwork:
+    """The services of a compose file, and one namespace more for the machine that the ports are published on."""
+
+    def __init__(self, services: Mapping[str, Mapping[str, Any]], directory: Path, entry: list[str]) -> None:
+        self.services = services
+        self.directory = directory
+        self._entry = entry
+        self._network = NamespaceNetwork(len(services) + 1)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._members = {name: number for number, name in enumerate(services, 1)}
+
+    def __enter__(self) -> ComposeNetwork:
+        self._network.__enter__()
+        LOG_DIRECTORY.mkdir(exist_ok=True)
+        lines = [f"{self._network.host(member)} {name}" for name, member in self._members.items()]
+        self._hosts.write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for name in list(self._processes):
+            self.stop(name, signal.SIGKILL)
+        self._network.__exit__(None, None, None)
+        if not any(LOG_DIRECTORY.iterdir()):
+            LOG_DIRECTORY.rmdir()
+
+    @property
+    def _hosts(self) -> Path:
+        return self.directory / "hosts"
+
+    def data(self, name: str) -> Path:
+        """Return the log directory of a service."""
+        return self.directory / name
+
+    def log(self, name: str) -> str:
+        """Return what a service has printed."""
+        return (self.directory / f"{name}.log").read_text()
+
+    def start(self, name: str) -> None:
+        """Start a service with the variables of the compose file and no others."""
+        self.data(name).mkdir(exist_ok=True)
+        given = self.services[name]["environment"]
+        environment = {"PATH": os.environ["PATH"], **{key: str(value) for key, value in given.items()}}
+        command = [
+            *self._network.command(self._members[name]),
+            *("unshare", "--uts", "--mount", "sh", "-ec", _START, "sh"),
+            *(self.services[name]["hostname"], str(self._hosts), str(self.data(name)), str(LOG_DIRECTORY)),
+            *self._entry,
+        ]
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+    def is_ready(self, name: str) -> bool:
+        """True if the service says that it has started.
+
+        Raises:
+            RuntimeError: it has ended.
+        """
+        if self._processes[name].poll() is not None:
+            raise RuntimeError(f"{name} ended:\n{self.log(name)[-4000:]}")
+        return READY in self.log(name)
+
+    def stop(self, name: str, with_signal: signal.Signals = signal.SIGTERM) -> int:
+        """Stop a service; gives its exit status."""
+        process = self._processes.pop(name)
+        process.send_signal(with_signal)
+        return process.wait(_STOP_S)
+
+    def run_on_host(self, module: str, *arguments: str) -> str:
+        """Run a module on the machine with the published ports; gives what it prints."""
+        published = [
+            f"{outside}={self._network.host(self._members[name])}:{inside}"
+            for name, service in self.services.items()
+            for outside, inside in (str(port).split(":") for port in service.get("ports", ()))
+        ]
+        command = [*self._network.command(len(self.services) + 1), sys.executable, "-m", module]
+        done = subprocess.run([*command, *arguments, *published], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout

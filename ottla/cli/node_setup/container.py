@@ -1,0 +1,185 @@
+"""Environment of a container made for Apache Kafka's image, as the settings of a node.
+
+Source: ``docker/resources/common-scripts/{run,configureDefaults,configure}`` and ``KafkaDockerWrapper.scala``
+(apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from ottla.broker.config.listener_config import ConfigException
+from ottla.broker.config.node_config import closest_match
+from ottla.controller.config.broker_config_keys import BROKER_KEYS
+from ottla.controller.config.config_keys import OWN_BROKER_KEYS
+
+CLUSTER_ID = "CLUSTER_ID"
+DEFAULT_CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+"""The id that Kafka's image takes where none is given."""
+MOUNTED_CONFIG = "/mnt/shared/config/server.properties"
+SECRETS = "/etc/kafka/secrets"
+DATA_DIRECTORY = "/var/lib/kafka/data"
+"""The volume of Kafka's image. Its own default for ``log.dirs`` is in ``/tmp`` and is lost with the container."""
+
+_PREFIX = "KAFKA_"
+_LISTENERS, _ADVERTISED, _ROLES = "KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_PROCESS_ROLES"
+_DEFAULT_LISTENERS = {_LISTENERS: "PLAINTEXT://:9092", _ADVERTISED: "PLAINTEXT://localhost:9092"}
+_OPTS = "KAFKA_OPTS"
+_NOT_SETTINGS = {
+    "VERSION",
+    "HOME",
+    "HEAP_OPTS",
+    "OPTS",
+    "LOG4J_OPTS",
+    "LOG4J_ROOT_LOGLEVEL",
+    "LOG4J_LOGGERS",
+    "TOOLS_LOG4J_LOGLEVEL",
+    "JVM_PERFORMANCE_OPTS",
+    "GC_LOG_OPTS",
+    "JMX_OPTS",
+    "JMX_PORT",
+    "JMX_HOSTNAME",
+    "SECURITY_PROTOCOL",
+    "SSL_KEYSTORE_FILENAME",
+    "SSL_KEYSTORE_CREDENTIALS",
+    "SSL_KEY_CREDENTIALS",
+    "SSL_TRUSTSTORE_FILENAME",
+    "SSL_TRUSTSTORE_CREDENTIALS",
+}
+"""Variables of Kafka's image and scripts that stand for no setting, without their prefix."""
+_HOST = re.compile(r"://[^:]*:")
+_JAAS_FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
+_JAAS_COMMENT = re.compile(r"/\*.*?\*/|^\s*//[^\n]*", re.DOTALL | re.MULTILINE)
+_JAAS_TEXT = r"""(?:"(?:[^"\\]|\\.)*"|[^"{};])*"""
+_JAAS_SECTION = re.compile(rf"([\w.\-]+)\s*\{{((?:{_JAAS_TEXT};)*)\s*\}}\s*;", re.DOTALL)
+_JAAS_MODULE = re.compile(rf"\s*({_JAAS_TEXT});", re.DOTALL)
+_MODULES = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "Krb5LoginModule": ("GSSAPI",),
+}
+
+ReadFile = Callable[[str], str]
+
+
+def container_environment(given: Mapping[str, str], read_file: ReadFile, *, mounted: bool) -> dict[str, str]:
+    """Return the variables to add to those given, as the scripts of Kafka's image derive them.
+
+    Args:
+        given: the environment of the container.
+        read_file: returns the text of a file; raises OSError.
+        mounted: a ``server.properties`` is mounted, so that no default may take its place.
+
+    Raises:
+        ConfigException: a variable is missing, or a file that it names cannot be read.
+    """
+    added: dict[str, str] = {}
+    if given.get(_ROLES) == "controller":
+        if given.get(_ADVERTISED):
+            raise ConfigException(f"{_ADVERTISED} is not supported on a KRaft controller")
+    elif not given.get(_LISTENERS) and given.get(_ADVERTISED):
+        added[_LISTENERS] = _HOST.sub("://0.0.0.0:", given[_ADVERTISED])
+    elif not (given.get(_LISTENERS) or given.get(_ROLES) or mounted):
+        added.update(_DEFAULT_LISTENERS)
+    if not (given.get("KAFKA_LOG_DIRS") or given.get("KAFKA_LOG_DIR") or mounted):
+        added["KAFKA_LOG_DIRS"] = DATA_DIRECTORY
+    advertised = given.get(_ADVERTISED, "")
+    if "SSL://" in advertised:
+        added.update(_tls_variables(given, read_file))
+    if "SASL_" in advertised:
+        added.update(_sasl_variables(given, read_file))
+    return added
+
+
+def unknown_variables(given: Mapping[str, str]) -> Iterator[str]:
+    """Yield a warning for each ``KAFKA_`` variable that resembles a setting and is none."""
+    known = {variable_name(key) for key in (*BROKER_KEYS, *OWN_BROKER_KEYS)}
+    for name in sorted(given):
+        if not name.startswith(_PREFIX) or name in known or name.startswith("KAFKA_LISTENER_NAME_"):
+            continue
+        if name.removeprefix(_PREFIX) in _NOT_SETTINGS:
+            continue
+        nearest = closest_match(name, known)
+        hint = "" if nearest is None else f"; did you mean {nearest}?"
+        yield f"{name} stands for no setting and has no effect{hint}"
+
+
+def variable_name(key: str) -> str:
+    """Return the variable that stands for a setting: ``num.partitions`` is ``KAFKA_NUM_PARTITIONS``."""
+    return _PREFIX + key.replace("_", "__").replace("-", "___").replace(".", "_").upper()
+
+
+def _required(given: Mapping[str, str], name: str) -> str:
+    """Return the value of a variable that must be there."""
+    value = given.get(name, "")
+    if not value:
+        raise ConfigException(f"{name} environment variable not set")
+    return value
+
+
+def _secret(given: Mapping[str, str], name: str, read_file: ReadFile) -> str:
+    """Return what the file in the directory of secrets holds that a variable names."""
+    return _read(f"{SECRETS}/{_required(given, name)}", read_file).rstrip("\n")
+
+
+def _read(path: str, read_file: ReadFile) -> str:
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise ConfigException(f"{path}: {error.strerror}") from None
+
+
+def _tls_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, str]:
+    """Return the settings of stores whose file names and password files are given.
+
+    Kafka's image insists on file names. A location or a key in the variables is as good here.
+    """
+    if "KAFKA_SSL_KEYSTORE_FILENAME" not in given and (
+        given.get("KAFKA_SSL_KEYSTORE_LOCATION") or given.get("KAFKA_SSL_KEYSTORE_KEY")
+    ):
+        return {}
+    added = {
+        "KAFKA_SSL_KEYSTORE_LOCATION": f"{SECRETS}/{_required(given, 'KAFKA_SSL_KEYSTORE_FILENAME')}",
+        "KAFKA_SSL_KEY_PASSWORD": _secret(given, "KAFKA_SSL_KEY_CREDENTIALS", read_file),
+        "KAFKA_SSL_KEYSTORE_PASSWORD": _secret(given, "KAFKA_SSL_KEYSTORE_CREDENTIALS", read_file),
+    }
+    if given.get("KAFKA_SSL_CLIENT_AUTH", "") in ("required", "requested"):
+        added["KAFKA_SSL_TRUSTSTORE_LOCATION"] = f"{SECRETS}/{_required(given, 'KAFKA_SSL_TRUSTSTORE_FILENAME')}"
+        added["KAFKA_SSL_TRUSTSTORE_PASSWORD"] = _secret(given, "KAFKA_SSL_TRUSTSTORE_CREDENTIALS", read_file)
+    return added
+
+
+def _sasl_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, str]:
+    """Return the login modules of the JAAS file that ``KAFKA_OPTS`` names, as settings of each SASL listener."""
+    found = _JAAS_FILE.search(given.get(_OPTS, ""))
+    if found is None:
+        return {}
+    path = found[1].strip("\"'")
+    sections = _jaas_sections(_read(path, read_file))
+    mechanisms = [x.strip() for x in given.get("KAFKA_SASL_ENABLED_MECHANISMS", "GSSAPI").split(",")]
+    added = {}
+    for listener in given[_ADVERTISED].split(","):
+        name = listener.partition("://")[0].strip().lower()
+        modules = sections.get(f"{name}.KafkaServer", sections.get("KafkaServer"))
+        if modules is None:
+            raise ConfigException(f"{path}: no section KafkaServer")
+        for mechanism in mechanisms:
+            if mechanism in modules:
+                key = f"listener.name.{name}.{mechanism.lower()}.sasl.jaas.config"
+                added[variable_name(key)] = modules[mechanism].replace("\\", "\\\\")
+    return added
+
+
+def _jaas_sections(text: str) -> dict[str, dict[str, str]]:
+    """Return the login module of each mechanism, by section of a JAAS file."""
+    out: dict[str, dict[str, str]] = {}
+    for section in _JAAS_SECTION.finditer(_JAAS_COMMENT.sub("", text)):
+        modules = out.setdefault(section[1], {})
+        for module in _JAAS_MODULE.finditer(section[2]):
+            line = " ".join(module[1].split())
+            class_name = line.partition(" ")[0].rpartition(".")[2]
+            for mechanism in _MODULES.get(class_name, ()):
+                modules[mechanism] = f"{line};"
+    return out
