@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.broker.config.listener_config import ConfigException as ConfigException
     from ottla.cluster import Cluster as Cluster
+    from ottla.cluster import ClusterFailed as ClusterFailed
+    from ottla.embedded import AsyncBroker as AsyncBroker
     from ottla.embedded import Broker as Broker
+    from ottla.embedded import BrokerFailed as BrokerFailed
+    from ottla.tools.blocking_client import BlockingClient as BlockingClient
+    from ottla.tools.blocking_client import ExpectationFailed as ExpectationFailed
+    from ottla.tools.blocking_client import TopicRecord as TopicRecord
+    from ottla.wire.errors import ErrorCode as ErrorCode
+    from ottla.wire.errors import ProtocolError as ProtocolError
 
 __version__ = "0.1.0"
 
+_MODULES = {
+    "AsyncBroker": "ottla.embedded",
+    "BlockingClient": "ottla.tools.blocking_client",
+    "Broker": "ottla.embedded",
+    "BrokerFailed": "ottla.embedded",
+    "Cluster": "ottla.cluster",
+    "ClusterFailed": "ottla.cluster",
+    "ConfigException": "ottla.broker.config.listener_config",
+    "ErrorCode": "ottla.wire.errors",
+    "ExpectationFailed": "ottla.tools.blocking_client",
+    "ProtocolError": "ottla.wire.errors",
+    "TopicRecord": "ottla.tools.blocking_client",
+}
+"""Public names, and the modules they are loaded from at their first use: ``import ottla`` itself stays cheap."""
+__all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - names of a table
+
 
 def __getattr__(name: str) -> Any:
-    """Load `Broker` and `Cluster` when they are asked for: importing a room must stay cheap."""
-    if name == "Broker":
-        # lazy: 209.0 ms, 15672 kB
-        from ottla.embedded import Broker
+    """Load a public name at its first use."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
 
-        return Broker
-    if name == "Cluster":
-        # lazy: 180.3 ms, 11854 kB
-        from ottla.cluster import Cluster
 
-        return Cluster
-    raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted(__all__)

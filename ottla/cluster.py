@@ -22,7 +22,6 @@ import threading
 from collections.abc import Mapping
 from types import TracebackType
 
-from ottla.broker.config.startup_checks import check_startup_values
 from ottla.controller.bootstrap_features import bootstrap_feature_levels
 from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.storage_formatter import FormatPlan, InitialVoter, format_directories, read_snapshot_voters
@@ -32,6 +31,7 @@ from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.java_properties import dumps_settings
 from ottla.runtime.real_disk import open_private
 from ottla.runtime.system_env import SystemEnv
+from ottla.tools.setting_values import SettingValue, broker_settings_text
 from ottla.wire.codec.primitives import uuid_to_string
 
 START_WITHIN_S = 60.0
@@ -164,7 +164,7 @@ class Cluster:
         settings: Kafka's broker settings for every node.
 
     Raises:
-        ConfigException: a setting that cannot be.
+        ConfigException: an unknown setting, or a value that is invalid.
     """
 
     def __init__(
@@ -174,10 +174,9 @@ class Cluster:
         data_dir: str | None = None,
         port: int = 0,
         host: str = "127.0.0.1",
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, SettingValue] | None = None,
     ) -> None:
-        self.settings = dict(settings or {})
-        check_startup_values(self.settings)
+        self.settings = broker_settings_text(settings or {})
         self._temporary = tempfile.mkdtemp(prefix="ottla-") if data_dir is None else None
         self._data_dir = (data_dir or f"{self._temporary}/data").rstrip("/")
         ports = [port + i for i in range(nodes)] if port else free_ports(host, nodes, CLIENT_PORTS)

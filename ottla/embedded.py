@@ -3,12 +3,16 @@
     with ottla.Broker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-It takes a free port, keeps its data in a temporary directory, and leaves nothing behind. ``async with`` works under
-trio; from asyncio use the thread form in an executor.
+    async with ottla.Broker() as broker:  # asyncio or trio
+        await broker.produce("events", b"hello")
+
+It listens on a free port, keeps its data in a temporary directory, and removes both.
 """
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import contextlib
 import os
 import shutil
@@ -16,20 +20,24 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
+from typing import TypeVar
 
 import trio
 
 from ottla.broker.config.node_config import NodeConfig, settings_from_environment
-from ottla.broker.config.startup_checks import check_startup_values
 from ottla.broker.node import Node
+from ottla.client.security_config import parse_connection_security
 from ottla.env.hosts import format_address
 from ottla.log.java_properties import dumps_settings
 from ottla.runtime.module_cache import cache_modules
 from ottla.runtime.real_env import RealEnv
 from ottla.tools import security_setup
+from ottla.tools.blocking_client import WAIT_TIMEOUT_S, BlockingClient, TopicRecord
+from ottla.tools.setting_values import SettingValue, broker_settings_text
 
+T = TypeVar("T")
 START_WITHIN_S = 30.0
 
 
@@ -41,18 +49,19 @@ class Broker:
     """One embedded node.
 
     Args:
-        data_dir: where to keep data; None takes a temporary directory that is removed afterwards.
-        port: 0 takes a free one.
+        data_dir: directory of the data; None: a temporary directory that is removed afterwards.
+        port: port of the listener; 0: a free one.
         host: the address to listen at.
         isolate: run in a child process instead of a thread.
-        settings: Kafka's broker settings, such as ``{"num.partitions": "3"}``.
-        tls: encrypt; certificates are made for it.
-        sasl: ask for a login: ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``; a user is made for it.
+        settings: Kafka's broker settings, such as ``{"num.partitions": 3}``.
+        tls: encrypt; certificates are generated.
+        sasl: require a login with ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``; a user is created.
 
-    `client_config` says how clients reach a node that asks for any of it.
+    `client_config` returns what clients need for ``tls`` and ``sasl``. `produce`, `records`, `expect` and `wait_for`
+    block; ``async with`` gives an `AsyncBroker`, whose methods of the same names are coroutines.
 
     Raises:
-        ConfigException: a setting that cannot be.
+        ConfigException: an unknown setting, or a value that is invalid.
     """
 
     def __init__(
@@ -62,12 +71,11 @@ class Broker:
         port: int = 0,
         host: str = "127.0.0.1",
         isolate: bool = False,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, SettingValue] | None = None,
         tls: bool = False,
         sasl: str | None = None,
     ) -> None:
-        self.settings = dict(settings or {})
-        check_startup_values(self.settings)
+        self.settings = broker_settings_text(settings or {})
         self.host = host
         self.port = port
         self._wanted_port = port
@@ -97,15 +105,63 @@ class Broker:
         made = self._secured or security_setup.SecuritySetup("PLAINTEXT", "", "", "")
         return security_setup.client_config(made, kind, self.bootstrap_servers)
 
+    @property
+    def client(self) -> BlockingClient:
+        """Client of this node, which creates and deletes topics, too."""
+        return BlockingClient(self.bootstrap_servers, parse_connection_security(self.client_config("java")))
+
+    def produce(
+        self,
+        topic: str,
+        *values: bytes | str | None,
+        key: bytes | str | None = None,
+        headers: Mapping[str, bytes | str | None] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Append records to a topic, as `BlockingClient.produce`."""
+        self.client.produce(topic, *values, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+
+    def records(self, topic: str, *, committed: bool = False) -> list[TopicRecord]:
+        """Return all records of a topic, as `BlockingClient.records`."""
+        return self.client.records(topic, committed=committed)
+
+    def expect(
+        self, topic: str, count: int, *, timeout_s: float = WAIT_TIMEOUT_S, committed: bool = False
+    ) -> list[TopicRecord]:
+        """Wait until a topic has at least ``count`` records, as `BlockingClient.expect`."""
+        return self.client.expect(topic, count, timeout_s=timeout_s, committed=committed)
+
+    def wait_for(
+        self, group: str, *, lag: int = 0, topic: str | None = None, timeout_s: float = WAIT_TIMEOUT_S
+    ) -> None:
+        """Wait until the lag of a group is at most ``lag`` records, as `BlockingClient.wait_for`."""
+        self.client.wait_for(group, lag=lag, topic=topic, timeout_s=timeout_s)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._thread is not None or self._child is not None
+
     def start(self) -> Broker:
         """Start, and wait until clients may connect.
 
         Raises:
-            BrokerFailed: it could not start.
+            BrokerFailed: it could not start, or runs already.
         """
-        if self._data_dir is None:
+        if self.is_running:
+            raise BrokerFailed("the broker runs already")
+        if self._data_dir is None and self._temporary is None:
             self._temporary = tempfile.mkdtemp(prefix="ottla-")
         directory = self._data_dir or f"{self._temporary}/data"
+        atexit.register(self.stop)
+        try:
+            return self._start(directory)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, directory: str) -> Broker:
         if any(self._asks):
             self._secure(directory)
         if self._isolate:
@@ -117,8 +173,9 @@ class Broker:
         self._thread.start()
         if not self._ready.wait(START_WITHIN_S) or self._error is not None:
             error = self._error
-            self.stop()
-            raise BrokerFailed(f"the broker did not start: {error}") from error
+            raise BrokerFailed(
+                f"the broker did not start: {error or f'not ready after {START_WITHIN_S:g} s'}"
+            ) from error
         return self
 
     def _secure(self, directory: str) -> None:
@@ -175,8 +232,7 @@ class Broker:
         finally:
             os.unlink(settings_file)
         if "Kafka Server started" not in line:
-            self.stop()
-            raise BrokerFailed("the broker's process did not start; its own words are on standard error")
+            raise BrokerFailed("the process of the broker did not start: its standard error names the cause")
         self.port = int(line.split("started: ")[1].split(",")[0].rpartition(":")[2])
 
     def _write_settings(self) -> str:
@@ -186,8 +242,28 @@ class Broker:
             file.write(dumps_settings(self.settings))
         return path
 
+    def restart(self) -> None:
+        """Stop cleanly and start again on the same port with the same data.
+
+        Raises:
+            BrokerFailed: it does not run, or could not start.
+        """
+        if not self.is_running:
+            raise BrokerFailed("the broker does not run")
+        self._shut_down()
+        self._wanted_port = self.port
+        self.start()
+
     def stop(self) -> None:
         """Stop cleanly and remove a temporary directory. Stopping twice is no error."""
+        atexit.unregister(self.stop)
+        self._shut_down()
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def _shut_down(self) -> None:
+        """Stop the thread or the process."""
         thread, self._thread = self._thread, None
         if thread is not None:
             if self._token is not None and self._stop is not None and thread.is_alive():
@@ -200,9 +276,6 @@ class Broker:
             child.wait(START_WITHIN_S)
             if child.stdout is not None:
                 child.stdout.close()
-        temporary, self._temporary = self._temporary, None
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     def __enter__(self) -> Broker:
         return self.start()
@@ -212,11 +285,111 @@ class Broker:
     ) -> None:
         self.stop()
 
-    async def __aenter__(self) -> Broker:
-        return await trio.to_thread.run_sync(self.start)
+    async def __aenter__(self) -> AsyncBroker:
+        try:
+            await _run_to_end(self.start)
+        except asyncio.CancelledError:
+            await _run_to_end(self.stop)
+            raise
+        return AsyncBroker(self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await _run_to_end(self.stop)
+
+
+async def _run_to_end(work: Callable[[], T]) -> T:
+    """Run something in a thread, under trio or asyncio, and wait for its end even if the task is cancelled."""
+    if trio.lowlevel.in_trio_task():
         with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(self.stop)
+            return await trio.to_thread.run_sync(work)
+    future = asyncio.ensure_future(asyncio.to_thread(work))
+    cancelled = False
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+    return future.result()
+
+
+async def _run(work: Callable[[], T]) -> T:
+    """Run something in a thread, under trio or asyncio; a task that is cancelled does not wait for its end."""
+    if trio.lowlevel.in_trio_task():
+        return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
+    return await asyncio.to_thread(work)
+
+
+class AsyncBroker:
+    """An embedded node whose methods are coroutines, for asyncio and trio.
+
+    Args:
+        broker: the node; ``async with ottla.Broker()`` starts one, `kafka_broker` is one of pytest's run.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``127.0.0.1:PORT``, for any client."""
+        return self.broker.bootstrap_servers
+
+    @property
+    def host(self) -> str:
+        """The address of the listener."""
+        return self.broker.host
+
+    @property
+    def port(self) -> int:
+        """The port of the listener."""
+        return self.broker.port
+
+    def client_config(self, kind: str = "confluent") -> dict[str, str]:
+        """Return a client's settings, as `Broker.client_config`."""
+        return self.broker.client_config(kind)
+
+    async def produce(
+        self,
+        topic: str,
+        *values: bytes | str | None,
+        key: bytes | str | None = None,
+        headers: Mapping[str, bytes | str | None] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Append records to a topic, as `BlockingClient.produce`."""
+        await _run(
+            lambda: self.broker.produce(
+                topic, *values, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+            )
+        )
+
+    async def records(self, topic: str, *, committed: bool = False) -> list[TopicRecord]:
+        """Return all records of a topic, as `BlockingClient.records`."""
+        return await _run(lambda: self.broker.records(topic, committed=committed))
+
+    async def expect(
+        self, topic: str, count: int, *, timeout_s: float = WAIT_TIMEOUT_S, committed: bool = False
+    ) -> list[TopicRecord]:
+        """Wait until a topic has at least ``count`` records, as `BlockingClient.expect`."""
+        return await _run(lambda: self.broker.expect(topic, count, timeout_s=timeout_s, committed=committed))
+
+    async def wait_for(
+        self, group: str, *, lag: int = 0, topic: str | None = None, timeout_s: float = WAIT_TIMEOUT_S
+    ) -> None:
+        """Wait until the lag of a group is at most ``lag`` records, as `BlockingClient.wait_for`."""
+        await _run(lambda: self.broker.wait_for(group, lag=lag, topic=topic, timeout_s=timeout_s))
+
+    async def create_topic(
+        self, name: str, partitions: int = -1, *, settings: Mapping[str, SettingValue] | None = None
+    ) -> None:
+        """Create a topic, as `BlockingClient.create_topic`."""
+        await _run(lambda: self.broker.client.create_topic(name, partitions, settings=settings))
+
+    async def restart(self) -> None:
+        """Stop and start again on the same port with the same data, as `Broker.restart`."""
+        await _run_to_end(self.broker.restart)

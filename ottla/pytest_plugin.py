@@ -9,18 +9,59 @@ from __future__ import annotations
 import os
 import uuid
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import pytest
 
 if TYPE_CHECKING:
-    from ottla.client.cluster_client import ClusterClient
     from ottla.cluster import Cluster
     from ottla.embedded import Broker
+    from ottla.tools.blocking_client import BlockingClient
+
+    class TopicFactory(Protocol):
+        """What `kafka_topic_factory` gives."""
+
+        def __call__(
+            self, partitions: int | None = None, *, name: str | None = None, settings: Mapping[str, Any] | None = None
+        ) -> str:
+            """Create a topic and return its name."""
+
 
 EXTERNAL = "OTTLA_TEST_BOOTSTRAP"
 """No other variable names the cluster of tests: `OTTLA_BOOTSTRAP` is the command line's, and may name one in use."""
+SCOPES = ("session", "package", "module", "class", "function")
+Scope = Literal["session", "package", "module", "class", "function"]
+_OPTIONS: tuple[tuple[str, str, Any, str], ...] = (
+    ("ottla_scope", "string", "session", f"scope of the embedded broker: {', '.join(SCOPES)}"),
+    ("ottla_settings", "linelist", [], "settings of the embedded broker and of kafka_cluster, KEY=VALUE on each line"),
+    ("ottla_partitions", "string", "1", "number of partitions of kafka_topic"),
+    ("ottla_tls", "bool", False, "the embedded broker encrypts"),
+    ("ottla_sasl", "string", "", "the embedded broker requires a login: SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN"),
+    ("ottla_isolate", "bool", False, "the embedded broker runs in a process of its own"),
+    ("ottla_nodes", "string", "3", "number of nodes of kafka_cluster"),
+)
+_MARKER = "kafka_topic(partitions=N, settings={...}): partitions and settings of the topic of the fixture kafka_topic"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of ``pytest.ini`` or ``pyproject.toml``."""
+    for name, kind, default, text in _OPTIONS:
+        parser.addini(name, text, cast("Any", kind), default)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker, and check the options.
+
+    Raises:
+        UsageError: an option has an invalid value.
+    """
+    config.addinivalue_line("markers", _MARKER)
+    _scope("", config)
+    _settings(config)
+    _number(config, "ottla_partitions")
+    _number(config, "ottla_nodes")
 
 
 def pytest_report_header() -> str:
@@ -29,8 +70,46 @@ def pytest_report_header() -> str:
     return f"ottla: cluster {address} ({EXTERNAL})" if address else "ottla: embedded broker"
 
 
-@pytest.fixture(scope="session")
-def kafka_broker() -> Iterator[Broker | None]:
+def _scope(fixture_name: str, config: pytest.Config) -> Scope:
+    """Return the scope of the fixtures of the embedded broker."""
+    value = config.getini("ottla_scope")
+    if value not in SCOPES:
+        raise pytest.UsageError(f"ottla_scope: {value} (choose from {', '.join(SCOPES)})")
+    return cast("Scope", value)
+
+
+def _number(config: pytest.Config, name: str) -> int:
+    """Return an option that is a number of 1 or more."""
+    text = config.getini(name)
+    if not str(text).isdecimal() or int(text) < 1:
+        raise pytest.UsageError(f"{name}: number of 1 or more expected: {text}")
+    return int(text)
+
+
+def _settings(config: pytest.Config) -> dict[str, str]:
+    """Return the settings of the option."""
+    out = {}
+    for item in config.getini("ottla_settings"):
+        key, separator, value = item.partition("=")
+        if not separator:
+            raise pytest.UsageError(f"ottla_settings: KEY=VALUE expected: {item}")
+        out[key.strip()] = value.strip()
+    return out
+
+
+@pytest.fixture(scope=_scope)
+def kafka_broker_options(pytestconfig: pytest.Config) -> dict[str, Any]:
+    """Arguments of the embedded `ottla.Broker`. Override this fixture to compute them."""
+    return {
+        "settings": _settings(pytestconfig),
+        "tls": pytestconfig.getini("ottla_tls"),
+        "sasl": pytestconfig.getini("ottla_sasl") or None,
+        "isolate": pytestconfig.getini("ottla_isolate"),
+    }
+
+
+@pytest.fixture(scope=_scope)
+def kafka_broker(kafka_broker_options: dict[str, Any]) -> Iterator[Broker | None]:
     """The embedded broker; None where ``OTTLA_TEST_BOOTSTRAP`` names another cluster."""
     if os.environ.get(EXTERNAL):
         yield None
@@ -38,99 +117,102 @@ def kafka_broker() -> Iterator[Broker | None]:
     # lazy: 182.5 ms, 12379 kB
     from ottla.embedded import Broker
 
-    with Broker() as broker:
+    with Broker(**kafka_broker_options) as broker:
         yield broker
 
 
-@pytest.fixture(scope="session")
-def kafka_bootstrap(kafka_broker: Broker | None) -> str:
+@pytest.fixture(scope=_scope)
+def kafka_client(kafka_broker: Broker | None) -> BlockingClient:
+    """Client of the cluster for tests: ``produce``, ``records``, ``expect``, ``wait_for``, ``create_topic``."""
+    if kafka_broker is not None:
+        return kafka_broker.client
+    # lazy: 100.3 ms, 7544 kB
+    from ottla.tools.blocking_client import BlockingClient
+
+    client = BlockingClient(os.environ[EXTERNAL])
+    try:
+        client.check_connection()
+    except (OSError, ValueError) as error:
+        pytest.fail(f"{EXTERNAL}={os.environ[EXTERNAL]}: {error}", pytrace=False)
+    return client
+
+
+@pytest.fixture(scope=_scope)
+def kafka_bootstrap(kafka_client: BlockingClient) -> str:
     """``HOST:PORT`` for any client."""
-    return os.environ[EXTERNAL] if kafka_broker is None else kafka_broker.bootstrap_servers
+    return kafka_client.bootstrap_servers
 
 
 @pytest.fixture(scope="session")
-def kafka_cluster() -> Iterator[Cluster]:
-    """Three nodes in processes of their own, which a test may kill and start again."""
+def kafka_cluster_options(pytestconfig: pytest.Config) -> dict[str, Any]:
+    """Arguments of the `ottla.Cluster` of `kafka_cluster`. Override this fixture to compute them."""
+    return {"nodes": _number(pytestconfig, "ottla_nodes"), "settings": _settings(pytestconfig)}
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(kafka_cluster_options: dict[str, Any]) -> Iterator[Cluster]:
+    """Nodes in processes of their own, which a test may kill and start again."""
     # lazy: 157.6 ms, 8262 kB
     from ottla.cluster import Cluster
 
-    with Cluster(3) as cluster:
+    with Cluster(**kafka_cluster_options) as cluster:
         yield cluster
 
 
-def _ask(bootstrap: str, work: Callable[[ClusterClient], Awaitable[Any]]) -> Any:
-    """Return the result of something that is done with a client of the cluster."""
-    # lazy: 100.3 ms, 7544 kB
-    import trio
+@pytest.fixture
+def kafka_topic_factory(
+    kafka_client: BlockingClient, pytestconfig: pytest.Config, request: pytest.FixtureRequest
+) -> Iterator[TopicFactory]:
+    """A function that creates topics, which are deleted after the test.
 
-    from ottla.client.cluster_client import ClusterClient
-    from ottla.runtime.real_env import RealEnv
+    Its arguments are ``partitions`` (default: the option ``ottla_partitions``), ``name`` (default: named after the
+    test) and ``settings`` of the topic; it returns the name.
+    """
+    created: list[str] = []
 
-    async def main() -> Any:
-        client = ClusterClient(RealEnv(), bootstrap, timeout_s=30)
-        try:
-            return await work(client)
-        finally:
-            client.close()
+    def create(
+        partitions: int | None = None, *, name: str | None = None, settings: Mapping[str, Any] | None = None
+    ) -> str:
+        topic = name or _fresh(request, "topic")
+        kafka_client.create_topic(topic, partitions or _number(pytestconfig, "ottla_partitions"), settings=settings)
+        created.append(topic)
+        return topic
 
-    return trio.run(main)
+    yield create
+    for topic in created:
+        _delete(partial(kafka_client.delete_topic, topic), f"topic {topic}")
 
 
 @pytest.fixture
-def kafka_topic(kafka_bootstrap: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A fresh topic of one partition, named after the test, and deleted after it."""
-    # lazy: 100.3 ms, 7544 kB
-    from ottla.wire.errors import ErrorCode
-    from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-    from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+def kafka_topic(kafka_topic_factory: TopicFactory, request: pytest.FixtureRequest) -> str:
+    """A fresh topic, named after the test, and deleted after it.
 
-    name = _fresh(request, "topic")
-    made = _ask(kafka_bootstrap, lambda c: c.call(CreateTopicsRequest([CreatableTopic(name, 1, 1)], 30_000)))
-    code: int = made.topics[0].error_code
-    assert code == 0, f"topic {name}: {ErrorCode(code).name}"
-    yield name
-    request_to_delete = DeleteTopicsRequest(topics=[DeleteTopicState(name)], timeout_ms=30_000)
-    try:
-        gone = _ask(kafka_bootstrap, lambda c: c.call(request_to_delete, 6))
-        code = gone.responses[0].error_code
-    except OSError as error:
-        warnings.warn(f"topic {name} was not deleted: {error}", stacklevel=1)
-        return
-    if code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-        warnings.warn(f"topic {name} was not deleted: {ErrorCode(code).name}", stacklevel=1)
+    It has one partition, unless the option ``ottla_partitions`` or the marker ``kafka_topic`` says otherwise.
+    """
+    marker = request.node.get_closest_marker("kafka_topic")
+    return kafka_topic_factory(*marker.args, **marker.kwargs) if marker is not None else kafka_topic_factory()
 
 
 @pytest.fixture
-def kafka_group(request: pytest.FixtureRequest) -> Iterator[str]:
+def kafka_group(kafka_client: BlockingClient, request: pytest.FixtureRequest) -> Iterator[str]:
     """A group id that no other test has; on another cluster, the group is deleted after the test."""
     name = _fresh(request, "group")
     yield name
     if os.environ.get(EXTERNAL):
-        _delete_group(os.environ[EXTERNAL], name)
+        _delete(partial(kafka_client.delete_group, name), f"group {name}")
 
 
-def _delete_group(bootstrap: str, name: str) -> None:
-    """Delete a group; one that still has a member stays, with a warning."""
+def _delete(work: Callable[[], None], subject: str) -> None:
+    """Delete something that a test has created, or warn that it remains."""
     # lazy: 100.3 ms, 7544 kB
     from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-    from ottla.wire.messages.delete_groups import DeleteGroupsRequest
-    from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
-
-    async def delete(client: ClusterClient) -> int:
-        await client.metadata([])
-        row = (await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[name]))).coordinators[0]
-        if row.error_code:
-            return int(row.error_code)
-        channel = await client.broker(row.node_id)
-        return int((await channel.call(DeleteGroupsRequest([name]))).results[0].error_code)
 
     try:
-        code = _ask(bootstrap, delete)
+        work()
     except (OSError, ProtocolError, WireError) as error:
-        warnings.warn(f"group {name} was not deleted: {error}", stacklevel=1)
-        return
-    if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-        warnings.warn(f"group {name} was not deleted: {ErrorCode(code).name}", stacklevel=1)
+        gone = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND)
+        if not isinstance(error, ProtocolError) or error.code not in gone:
+            warnings.warn(f"{subject} was not deleted: {error}", stacklevel=1)
 
 
 def _fresh(request: pytest.FixtureRequest, kind: str) -> str:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 import ottla
@@ -16,6 +17,7 @@ from ottla.runtime.real_env import RealEnv
 from ottla.wire.messages.list_groups import ListGroupsRequest
 
 TEST = """
+import pytest
 import trio
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime.real_env import RealEnv
@@ -69,3 +71,87 @@ def test_header_names_the_cluster_and_topics_and_groups_are_deleted(tmp_path: Pa
 
 def test_variable_of_the_command_line_has_no_effect(tmp_path: Path) -> None:
     assert "ottla: embedded broker" in _run_pytest(tmp_path, OTTLA_BOOTSTRAP="127.0.0.1:1", OTTLA_TEST_BOOTSTRAP="")
+
+
+CONFIGURED = """
+import pytest
+
+@pytest.fixture(scope="module")
+def kafka_broker_options(kafka_broker_options):
+    kafka_broker_options["settings"]["message.max.bytes"] = 2000
+    return kafka_broker_options
+
+ports = set()
+
+def test_topic_has_the_partitions_of_the_option(kafka_broker, kafka_client, kafka_topic):
+    ports.add(kafka_broker.port)
+    kafka_client.produce(kafka_topic, b"a", b"b", b"c")
+    assert {x.partition for x in kafka_client.expect(kafka_topic, 3)} == {0, 1, 2}
+    with pytest.raises(Exception, match="MESSAGE_TOO_LARGE"):
+        kafka_client.produce(kafka_topic, b"x" * 3000)
+
+@pytest.mark.kafka_topic(partitions=1, settings={"max.message.bytes": 9000})
+def test_topic_has_the_settings_of_the_marker(kafka_client, kafka_topic):
+    kafka_client.produce(kafka_topic, b"a", b"x" * 3000)
+    assert {x.partition for x in kafka_client.expect(kafka_topic, 2)} == {0}
+
+def test_factory_creates_topics(kafka_broker, kafka_topic_factory):
+    ports.add(kafka_broker.port)
+    assert kafka_topic_factory(2, name="named") == "named"
+    assert kafka_topic_factory() != kafka_topic_factory()
+    kafka_broker.produce("named", b"x")
+
+def test_broker_is_the_modules_and_encrypts(kafka_broker, kafka_bootstrap):
+    assert kafka_broker.client_config()["security.protocol"] == "SSL"
+    assert "named" not in str(kafka_broker.client_config())
+    with pytest.raises(Exception, match="UNKNOWN_TOPIC"):
+        kafka_broker.records("named")
+    assert ports == {kafka_broker.port}
+"""
+OPTIONS = """
+[pytest]
+ottla_scope = module
+ottla_partitions = 3
+ottla_tls = true
+ottla_settings =
+    auto.create.topics.enable=false
+    num.partitions=5
+"""
+
+
+def _pytest_output(folder: Path, test: str, options: str = "[pytest]", **environment: str) -> str:
+    (folder / "test_it.py").write_text(test)
+    (folder / "pytest.ini").write_text(options)
+    command = [sys.executable, "-m", "pytest", "-n", "0", "--strict-markers", "-p", "no:cacheprovider", "test_it.py"]
+    env = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=folder, check=False)
+    return done.stdout + done.stderr
+
+
+def test_fixtures_take_options_an_overridden_fixture_and_a_marker(tmp_path: Path) -> None:
+    seen = _pytest_output(tmp_path, CONFIGURED, OPTIONS, OTTLA_TEST_BOOTSTRAP="")
+    assert "4 passed" in seen, seen
+    assert "warning" not in seen
+
+
+def test_dead_address_is_one_line_and_no_traceback(tmp_path: Path) -> None:
+    test = "def test_one(kafka_topic): pass"
+    seen = _pytest_output(tmp_path, test, OTTLA_TEST_BOOTSTRAP="127.0.0.1:1")
+    assert "OTTLA_TEST_BOOTSTRAP=127.0.0.1:1: cannot connect to 127.0.0.1:1: Connection refused" in seen
+    assert "Traceback" not in seen
+    assert "trio" not in seen
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("ottla_scope = run", "ottla_scope: run (choose from session, package, module, class, function)"),
+        ("ottla_partitions = 0", "ottla_partitions: number of 1 or more expected: 0"),
+        ("ottla_nodes = x", "ottla_nodes: number of 1 or more expected: x"),
+        ("ottla_settings = num.partitions", "ottla_settings: KEY=VALUE expected: num.partitions"),
+    ],
+)
+def test_invalid_option_ends_the_run_with_its_name(tmp_path: Path, option: str, message: str) -> None:
+    seen = _pytest_output(tmp_path, "def test_one(): pass", f"[pytest]\n{option}")
+    assert message in seen, seen
+    assert "Traceback" not in seen

@@ -18,8 +18,8 @@ from ottla.cli.errors import CommandFailed
 from ottla.cli.records.idempotent_producer import TopicProducer
 from ottla.cli.records.input_reader import InputReader
 from ottla.cli.records.json_records import InvalidRecord, ParsedRecord, record_from_json
-from ottla.cli.records.murmur2 import partition_for_key
 from ottla.client.cluster_client import ClusterClient
+from ottla.client.murmur2 import partition_for_key
 from ottla.runtime.blocking_env import BlockingEnv
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.record_batch import records as r

@@ -1,0 +1,208 @@
+"""The Python API: settings, the client of an embedded broker, asyncio and trio, restarts, public names."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import ottla
+from ottla.client.cluster_client import ClusterClient
+from ottla.runtime.blocking_env import BlockingEnv, run_blocking
+from ottla.tools.setting_values import broker_settings_text
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+
+pytestmark = pytest.mark.xdist_group(__name__)
+LOOPS: dict[str, Callable[[Callable[[], Awaitable[Any]]], Any]] = {
+    "asyncio": lambda main: asyncio.run(main()),  # type: ignore[arg-type]
+    "trio": trio.run,
+}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ottla.Broker]:
+    with ottla.Broker(settings={"num.partitions": 3}) as running:
+        yield running
+
+
+def commit(broker: ottla.Broker, group: str, topic: str, partition: int, offset: int) -> None:
+    """Commit an offset as a member of no group does."""
+
+    async def work() -> int:
+        client = ClusterClient(BlockingEnv(), broker.bootstrap_servers)
+        await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]))
+        rows = [OffsetCommitRequestPartition(partition, offset)]
+        request = OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(topic, partitions=rows)])
+        answer = await client.call(request, 9)
+        client.close()
+        return int(answer.topics[0].partitions[0].error_code)
+
+    for _ in range(200):
+        code = run_blocking(work())
+        if code not in (14, 15, 16):  # the coordinator loads
+            break
+        trio.run(trio.sleep, 0.02)
+    assert code == 0
+
+
+def test_public_names_are_listed_and_loaded() -> None:
+    assert {"AsyncBroker", "Broker", "BrokerFailed", "Cluster", "ConfigException"} <= set(dir(ottla))
+    for name in dir(ottla):
+        assert getattr(ottla, name) is not None
+    with pytest.raises(AttributeError, match="nope"):
+        _ = ottla.nope
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(3, "3"), (0.5, "0.5"), (True, "true"), (False, "false"), ("x", "x"), (["a", "b"], "a,b"), (Path("/d"), "/d")],
+)
+def test_settings_of_any_type_become_text(value: Any, text: str) -> None:
+    assert broker_settings_text({"listener.name.x.y": value}) == {"listener.name.x.y": text}
+
+
+@pytest.mark.parametrize("kind", ["Broker", "Cluster"])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num.partition": 3}, "unknown setting: num.partition; did you mean num.partitions?"),
+        ({"num.partitions": None}, "setting num.partitions: .* expected, not NoneType"),
+        ({"num.partitions": "x"}, "num.partitions"),
+        ({3: "x"}, "name of a setting expected, not int: 3"),
+    ],
+)
+def test_invalid_settings_are_refused(kind: str, settings: Any, message: str) -> None:
+    with pytest.raises(ottla.ConfigException, match=message):
+        getattr(ottla, kind)(settings=settings)
+
+
+def test_produced_records_are_read_with_all_their_fields(broker: ottla.Broker) -> None:
+    broker.produce("fields", b"a", "b", None, key="k", headers={"h": "x", "n": None}, timestamp_ms=7)
+    found = broker.records("fields")
+    assert [(x.offset, x.timestamp_ms, x.key, x.value) for x in found] == [
+        (0, 7, b"k", b"a"),
+        (1, 7, b"k", b"b"),
+        (2, 7, b"k", None),
+    ]
+    assert found[0].headers == (("h", b"x"), ("n", None))
+    assert len({x.partition for x in found}) == 1
+    assert (found[0].text, found[2].text) == ("a", None)
+
+
+def test_records_without_key_go_round_the_partitions_or_to_the_one_named(broker: ottla.Broker) -> None:
+    broker.produce("spread", b"0", b"1", b"2", b"3")
+    broker.produce("spread", b"4", partition=1)
+    found = sorted((x.partition, x.value) for x in broker.records("spread"))
+    assert found == [(0, b"0"), (0, b"3"), (1, b"1"), (1, b"4"), (2, b"2")]
+
+
+def test_missing_topic_is_an_error_of_records_and_waited_for_by_expect(broker: ottla.Broker) -> None:
+    with pytest.raises(ottla.ProtocolError, match="UNKNOWN_TOPIC_OR_PARTITION: topic nope"):
+        broker.records("nope")
+    with pytest.raises(ottla.ExpectationFailed, match="topic nope has 0 records, 1 expected"):
+        broker.expect("nope", 1, timeout_s=0)
+    assert broker.expect("nope", 0) == []
+
+
+def test_expect_returns_once_the_records_are_there(broker: ottla.Broker) -> None:
+    with pytest.raises(AssertionError, match="topic late has 0 records, 2 expected"):
+        broker.expect("late", 2, timeout_s=0)
+    broker.produce("late", b"a", b"b", b"c")
+    assert len(broker.expect("late", 2)) == 3
+
+
+def test_wait_for_counts_partitions_without_a_committed_offset(broker: ottla.Broker) -> None:
+    with pytest.raises(ottla.ExpectationFailed, match="group readers has committed no offset"):
+        broker.wait_for("readers", timeout_s=0)
+    for number in (0, 1):
+        broker.produce("lagging", b"a", b"b", partition=number)
+    commit(broker, "readers", "lagging", 0, 1)
+    with pytest.raises(ottla.ExpectationFailed, match="group readers has a lag of 3 records, at most 2 expected"):
+        broker.wait_for("readers", lag=2, timeout_s=0)
+    with pytest.raises(ottla.ExpectationFailed, match="has committed no offset in topic other"):
+        broker.wait_for("readers", lag=3, topic="other", timeout_s=0)
+    broker.wait_for("readers", lag=3)
+    commit(broker, "readers", "lagging", 0, 2)
+    commit(broker, "readers", "lagging", 1, 2)
+    broker.wait_for("readers", topic="lagging")
+
+
+def test_created_topic_has_its_settings_and_partitions(broker: ottla.Broker) -> None:
+    broker.client.create_topic("made", 2, settings={"retention.ms": 5, "preallocate": True})
+    with pytest.raises(ottla.ProtocolError, match="TOPIC_ALREADY_EXISTS: topic made"):
+        broker.client.create_topic("made")
+    with pytest.raises(ottla.ProtocolError, match="INVALID_CONFIG: topic bad"):
+        broker.client.create_topic("bad", settings={"retention.ms": "x"})
+    broker.client.delete_topic("made")
+    with pytest.raises(ottla.ProtocolError, match="UNKNOWN_TOPIC_OR_PARTITION: topic made"):
+        broker.client.delete_topic("made")
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_async_with_gives_coroutines_and_restart_keeps_port_and_records(loop: str) -> None:
+    before = set(glob.glob(f"{tempfile.gettempdir()}/ottla-*"))
+
+    async def main() -> list[bytes | None]:
+        async with ottla.Broker(settings={"num.partitions": 1}) as broker:
+            await broker.create_topic("t", 1)
+            await broker.produce("t", b"a", "b")
+            port = broker.port
+            await broker.restart()
+            assert (broker.port, broker.bootstrap_servers) == (port, f"{broker.host}:{port}")
+            assert len(await broker.expect("t", 2)) == 2
+            with pytest.raises(ottla.ExpectationFailed):
+                await broker.wait_for("g", timeout_s=0)
+            return [record.value for record in await broker.records("t")]
+
+    assert LOOPS[loop](main) == [b"a", b"b"]
+    assert set(glob.glob(f"{tempfile.gettempdir()}/ottla-*")) <= before
+
+
+def test_cancelled_start_under_asyncio_stops_the_broker() -> None:
+    broker = ottla.Broker()
+
+    async def enter() -> None:
+        async with broker:
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(enter())
+        await asyncio.sleep(0)  # the thread that starts the broker is under way
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert not broker.is_running
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_restart_of_a_broker_with_tls_and_login_keeps_users_and_records(isolate: bool) -> None:
+    with ottla.Broker(tls=True, sasl="SCRAM-SHA-512", isolate=isolate) as broker:
+        broker.produce("t", b"a")
+        broker.restart()
+        assert [record.value for record in broker.expect("t", 1)] == [b"a"]
+
+
+def test_start_twice_and_restart_of_a_stopped_broker_are_refused(broker: ottla.Broker) -> None:
+    with pytest.raises(ottla.BrokerFailed, match="runs already"):
+        broker.start()
+    with pytest.raises(ottla.BrokerFailed, match="does not run"):
+        ottla.Broker().restart()
+    assert broker.is_running
+
+
+def test_dead_address_is_named() -> None:
+    with pytest.raises(ConnectionError, match=r"cannot connect to 127\.0\.0\.1:1: Connection refused"):
+        ottla.BlockingClient("127.0.0.1:1").records("t")

@@ -1,0 +1,365 @@
+"""Client for tests: creates topics, writes and reads records, and waits for records and for groups.
+
+Its calls block. Each opens connections of its own, so threads may share a client and a broker may restart in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ottla.client.channel import Channel
+from ottla.client.cluster_client import ClusterClient
+from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
+from ottla.client.murmur2 import partition_for_key
+from ottla.runtime.blocking_env import BlockingEnv, run_blocking
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.wire.record_batch.records import NewRecord
+
+T = TypeVar("T")
+REQUEST_TIMEOUT_S = 30.0
+WAIT_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+_EARLIEST, _LATEST = -2, -1
+_OFFSET_FETCH_WITH_NAMES = 9
+"""Newest version of OffsetFetch that names topics."""
+_COORDINATOR_LOADS = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+class ExpectationFailed(AssertionError):
+    """The records or the lag that a test waits for did not come in time."""
+
+
+class TopicRecord(NamedTuple):
+    """A record that was read from a topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def text(self) -> str | None:
+        """The value as text; None for a null value."""
+        return None if self.value is None else self.value.decode()
+
+
+def _as_bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _check(code: int, message: str | None, subject: str) -> None:
+    """Raise for an error code of a response.
+
+    Raises:
+        ProtocolError: the code is not 0.
+    """
+    if code:
+        raise ProtocolError(ErrorCode(code), f"{subject}: {message or ErrorCode(code).text}")
+
+
+class BlockingClient:
+    """Blocking calls to a cluster.
+
+    Args:
+        bootstrap_servers: ``HOST:PORT``, or several with commas between.
+        access: TLS and SASL settings.
+    """
+
+    def __init__(self, bootstrap_servers: str, access: ConnectionSecurity = NO_SECURITY) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self._access = access
+        self._env = BlockingEnv()
+
+    def _run(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
+        """Return the result of requests to the cluster.
+
+        Raises:
+            ConnectionError: the cluster cannot be reached; ProtocolError: a request was refused.
+        """
+
+        async def main() -> T:
+            client = ClusterClient(
+                BlockingEnv(), self.bootstrap_servers, timeout_s=REQUEST_TIMEOUT_S, access=self._access
+            )
+            try:
+                await client.bootstrap_channel()
+            except OSError as error:
+                raise ConnectionError(
+                    f"cannot connect to {self.bootstrap_servers}: {error.strerror or error}"
+                ) from None
+            try:
+                return await work(client)
+            finally:
+                client.close()
+
+        return run_blocking(main())
+
+    def check_connection(self) -> None:
+        """Connect, and raise if that fails.
+
+        Raises:
+            ConnectionError: the cluster cannot be reached.
+        """
+
+        async def nothing(client: ClusterClient) -> None:
+            pass
+
+        self._run(nothing)
+
+    # ------------------------------------------------------------------ topics and groups
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        *,
+        replication_factor: int = -1,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Create a topic; -1 stands for the default of the broker.
+
+        Raises:
+            ProtocolError: it exists, or a value is refused.
+        """
+        text = {
+            key: str(value).lower() if isinstance(value, bool) else str(value)
+            for key, value in (settings or {}).items()
+        }
+        configs = [CreatableTopicConfig(key, value) for key, value in text.items()]
+        request = CreateTopicsRequest([CreatableTopic(name, partitions, replication_factor, configs=configs)], 30_000)
+        row = self._run(lambda client: client.call(request)).topics[0]
+        _check(row.error_code, row.error_message, f"topic {name}")
+        self._wait_for_leaders(name)
+
+    def _wait_for_leaders(self, topic: str) -> None:
+        """Wait until each partition has a leader, so that the first request of a client finds it."""
+        self._run(lambda client: client.partitions(topic, create=True))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic.
+
+        Raises:
+            ProtocolError: it does not exist, or may not be deleted.
+        """
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name)], timeout_ms=30_000)
+        row = self._run(lambda client: client.call(request, 6)).responses[0]
+        _check(row.error_code, row.error_message, f"topic {name}")
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group without members.
+
+        Raises:
+            ProtocolError: it does not exist, or has members.
+        """
+
+        async def delete(client: ClusterClient) -> Any:
+            return await (await self._coordinator(client, group)).call(DeleteGroupsRequest([group]))
+
+        _check(self._run(delete).results[0].error_code, None, f"group {group}")
+
+    async def _coordinator(self, client: ClusterClient, group: str) -> Channel:
+        """Return a connection to the coordinator of a group."""
+        channel = await client.bootstrap_channel()
+        deadline_ms = self._env.monotonic_ms() + WAIT_TIMEOUT_S * 1000
+        while True:  # the first request after a start creates the topic of the coordinators
+            row: Any = await channel.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]))
+            row = row.coordinators[0]
+            if row.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE or self._env.monotonic_ms() > deadline_ms:
+                break
+            await self._env.sleep(_POLL_S)
+        _check(row.error_code, row.error_message, f"group {group}")
+        await client.metadata([])
+        return await client.broker(row.node_id)
+
+    # ------------------------------------------------------------------ records
+
+    def produce(
+        self,
+        topic: str,
+        *values: bytes | str | None,
+        key: bytes | str | None = None,
+        headers: Mapping[str, bytes | str | None] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Append records, and return when they are acknowledged. The topic is created if the broker allows it.
+
+        Args:
+            topic: the name of the topic.
+            values: one value for each record: bytes, text in UTF-8, or None for a tombstone.
+            key: the key of all of them.
+            headers: the headers of all of them.
+            partition: without it, the partition of the key as Kafka's clients compute it (murmur2); without a key, the
+                records go round the partitions.
+            timestamp_ms: the time of all of them; now without it.
+
+        Raises:
+            ProtocolError: refused.
+        """
+        raw_key = _as_bytes(key)
+        raw_headers = tuple((name, _as_bytes(value)) for name, value in (headers or {}).items())
+        time_ms = self._env.now_ms() if timestamp_ms is None else timestamp_ms
+
+        async def append(client: ClusterClient) -> None:
+            numbers = await client.partitions(topic, create=True)
+            batches: dict[int, list[NewRecord]] = {}
+            for index, value in enumerate(values):
+                number = partition
+                if number is None:
+                    at = index % len(numbers) if raw_key is None else partition_for_key(raw_key, len(numbers))
+                    number = numbers[at]
+                batches.setdefault(number, []).append(NewRecord(raw_key, _as_bytes(value), time_ms, raw_headers))
+            for number, items in batches.items():
+                await client.produce(topic, number, items)
+
+        self._run(append)
+
+    def records(self, topic: str, *, committed: bool = False) -> list[TopicRecord]:
+        """Return all records of a topic, by partition and offset.
+
+        Args:
+            topic: the name of the topic.
+            committed: leave out records of transactions that are open or were aborted.
+
+        Raises:
+            ProtocolError: the topic does not exist.
+        """
+        return self._run(lambda client: self._read_topic(client, topic, committed=committed))
+
+    async def _read_topic(self, client: ClusterClient, topic: str, *, committed: bool) -> list[TopicRecord]:
+        out = []
+        for number in await client.partitions(topic):
+            at = await client.list_offset(topic, number, _EARLIEST)
+            end = await client.list_offset(topic, number, _LATEST, committed=committed)
+            while at < end:
+                found = await client.read_records(topic, number, at, 0, committed=committed)
+                out += [
+                    TopicRecord(topic, number, x.offset, x.timestamp_ms, x.key, x.value, tuple(x.headers))
+                    for x in found.records
+                    if x.offset < end
+                ]
+                if found.next_offset == at:
+                    break
+                at = found.next_offset
+        return out
+
+    # ------------------------------------------------------------------ waiting
+
+    def _wait(
+        self, probe: Callable[[ClusterClient], Awaitable[T | None]], failure: Callable[[], str], timeout_s: float
+    ) -> T:
+        """Return what a probe finds, tried again until the time is over.
+
+        Raises:
+            ExpectationFailed: it found nothing in time.
+        """
+
+        async def poll(client: ClusterClient) -> T:
+            deadline_ms = self._env.monotonic_ms() + timeout_s * 1000
+            while True:
+                result = await probe(client)
+                if result is not None:
+                    return result
+                if self._env.monotonic_ms() >= deadline_ms:
+                    raise ExpectationFailed(f"{failure()} (after {timeout_s:g} s)")
+                await self._env.sleep(_POLL_S)
+
+        return self._run(poll)
+
+    def expect(
+        self, topic: str, count: int, *, timeout_s: float = WAIT_TIMEOUT_S, committed: bool = False
+    ) -> list[TopicRecord]:
+        """Wait until a topic has at least ``count`` records, and return all it has.
+
+        Raises:
+            ExpectationFailed: it has fewer when the time is over.
+        """
+        last: list[TopicRecord] = []
+
+        async def probe(client: ClusterClient) -> list[TopicRecord] | None:
+            try:
+                last[:] = await self._read_topic(client, topic, committed=committed)
+            except ProtocolError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                return [] if count <= 0 else None
+            return list(last) if len(last) >= count else None
+
+        return self._wait(probe, lambda: f"topic {topic} has {len(last)} records, {count} expected", timeout_s)
+
+    def wait_for(
+        self, group: str, *, lag: int = 0, topic: str | None = None, timeout_s: float = WAIT_TIMEOUT_S
+    ) -> None:
+        """Wait until a group has committed offsets, and its lag is at most ``lag`` records.
+
+        The lag is the sum over all partitions of the topics in which the group has committed an offset; a partition
+        without a committed offset counts from its first record.
+
+        Args:
+            group: the id of the group.
+            lag: the lag at which to return.
+            topic: only this topic.
+            timeout_s: the longest wait.
+
+        Raises:
+            ExpectationFailed: the lag is larger when the time is over, or nothing was committed.
+        """
+        last: list[int] = []
+
+        async def probe(client: ClusterClient) -> bool | None:
+            found = await self._lag(client, group, topic)
+            last[:] = [] if found is None else [found]
+            return True if found is not None and found <= lag else None
+
+        def failure() -> str:
+            where = "" if topic is None else f" in topic {topic}"
+            if not last:
+                return f"group {group} has committed no offset{where}"
+            return f"group {group} has a lag of {last[0]} records{where}, at most {lag} expected"
+
+        self._wait(probe, failure, timeout_s)
+
+    async def _lag(self, client: ClusterClient, group: str, topic: str | None) -> int | None:
+        """Return the lag of a group; None if it has committed no offset."""
+        channel = await self._coordinator(client, group)
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)])
+        answer: Any = await channel.call(request, channel.version_for(ApiKey.OFFSET_FETCH, _OFFSET_FETCH_WITH_NAMES))
+        stored = answer.groups[0]
+        if stored.error_code in _COORDINATOR_LOADS:
+            return None
+        _check(stored.error_code, None, f"group {group}")
+        committed = {
+            each.name: {
+                row.partition_index: row.committed_offset for row in each.partitions if row.committed_offset >= 0
+            }
+            for each in stored.topics
+            if topic in (None, each.name)
+        }
+        topics = [name for name, offsets in committed.items() if offsets]
+        return await self._sum_lag(client, topics, committed) if topics else None
+
+    async def _sum_lag(
+        self, client: ClusterClient, topics: Sequence[str], committed: Mapping[str, Mapping[int, int]]
+    ) -> int:
+        total = 0
+        for name in topics:
+            for number in await client.partitions(name):
+                offset = committed[name].get(number)
+                if offset is None:
+                    offset = await client.list_offset(name, number, _EARLIEST)
+                total += max(0, await client.list_offset(name, number, _LATEST) - offset)
+        return total
