@@ -6,7 +6,6 @@ Source: ``SharedServer.scala``, ``BrokerServer.scala``, ``ControllerServer.scala
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import trio
@@ -61,8 +60,6 @@ def start_controller_endpoints(
     _reload_certificates(services.config, listening.controllers, made.controller.subscribe)
     for name, listener in listening.controllers.items():
         nursery.start_soon(acceptors[name].run, listener)
-    if not listening.clients:
-        _start_metrics_endpoint(env, made, listening, nursery)
     nursery.start_soon(supervise, env, "looking after brokers", made.run_liveness_probe)
     if not made.services.config.is_standalone:
         registration = made.controller_registration()
@@ -166,7 +163,6 @@ def start_client_endpoints(env: Env, made: BrokerComponents, listening: BoundLis
         dispatcher = Dispatcher(made.services, listener=name, observer=observer)
         acceptors[name] = Acceptor(dispatcher, _listener_security(made.services, name, nursery))
     _link_acceptors(made, acceptors)
-    _start_metrics_endpoint(env, made, listening, nursery)
     _reload_certificates(made.services.config, listening.clients, made.publisher.subscribe)
     _limit_connections(env, made, acceptors, made.services.config.inter_broker_listener)
     for name, listener in listening.clients.items():
@@ -176,21 +172,3 @@ def start_client_endpoints(env: Env, made: BrokerComponents, listening: BoundLis
 def _request_metrics(made: BrokerComponents, listening: BoundListeners) -> RequestMetrics | None:
     """Who counts requests, where somebody may ask for numbers: it costs half a microsecond a request."""
     return None if listening.metrics is None else made.request_metrics
-
-
-def _start_metrics_endpoint(env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery) -> None:
-    """Answer who reads the metrics, where that is configured."""
-    if listening.metrics is None:
-        return
-    # lazy: 4.5 ms, 112 kB: only with a metrics endpoint
-    from ottla.broker.observability import metrics_endpoint
-
-    numbers = metrics_endpoint.MetricSources(
-        *(made.log_dirs, made.replica_manager, made.cleaner, made.scrubber, made.request_metrics),
-        *(lambda: sum(len(x) for x in made.acceptors), made.controller),
-        *(bool(listening.clients), bool(listening.controllers)),
-        client_metrics=lambda: made.client_metrics_store,
-    )
-    nursery.start_soon(
-        supervise, env, "metrics", partial(metrics_endpoint.serve_metrics, env, numbers, listening.metrics)
-    )

@@ -237,18 +237,18 @@ Beyond: new ones are dropped and counted (`ottla_telemetry_values_dropped_total`
 """
 MAX_CLIENT_METRICS_CLIENT_BYTES = 512 * 1024
 """Pushed values of one client that are kept for the metrics page."""
-MAX_METRICS_CLIENTS = 32
-"""Connections to the metrics page (`ottla.metrics.listener`).
+MAX_HTTP_CONNECTIONS = 32
+"""Connections to the HTTP listener (`ottla.metrics.listener`).
 
 Beyond: the one without a request for longest is closed, or the new one while all have a request under way.
 """
-METRICS_CLIENT_TIMEOUT_S = 10.0
-"""A request to the metrics page (`ottla.metrics.listener`) and its response.
+HTTP_TIMEOUT_S = 10.0
+"""A request to the HTTP listener (`ottla.metrics.listener`) and its response.
 
 Beyond: the connection is closed; connections there do not count towards `max.connections`.
 """
 MAX_HTTP_HEAD_BYTES = 8192
-"""The request line and header fields of a request to the metrics page.
+"""The request line and header fields of a request to the HTTP listener.
 
 Beyond: the response is 431; of the body of a refused request, {MAX_HTTP_DISCARDED_BYTES} are received.
 """

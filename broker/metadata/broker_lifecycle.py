@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from enum import IntEnum
 from itertools import count
 
 import trio
@@ -48,6 +49,17 @@ SHUTDOWN_RESPONSE_TIMEOUT_S = 1.0
 """Where a heartbeat that says goodbye has no answer for so long, the quorum is going too, and nobody is waited for."""
 
 
+class BrokerState(IntEnum):
+    """Life cycle of a broker (``BrokerState.java``)."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
 class RegistrationRejected(Exception):
     """The cluster does not want this broker; the message says why, in one line."""
 
@@ -82,6 +94,7 @@ class BrokerLifecycleManager:
         self.ports: dict[str, int] = {}
         """Where this node's listeners for clients are really bound, by name."""
         self.broker_epoch = -1
+        self.state = BrokerState.NOT_RUNNING
         self.on_registered: list[Callable[[int], None]] = []
         """Called with the broker epoch once this node leads what it shall under it."""
 
@@ -97,10 +110,12 @@ class BrokerLifecycleManager:
             RegistrationRejected: nobody took it in within ``initial.broker.registration.timeout.ms``.
             OSError: the metadata log could not be written.
         """
+        self.state = BrokerState.STARTING
         limit_ms = self._config.number("initial.broker.registration.timeout.ms")
         self.broker_epoch = await self._register_until_accepted(self._env.monotonic_ms() + limit_ms)
         while not self._is_registered(self._newest_image()):
             await self._env.sleep(CATCH_UP_INTERVAL_S)
+        self.state = BrokerState.RECOVERY
 
     def _is_registered(self, image: MetadataImage) -> bool:
         known = image.brokers.get(self._config.node_id)
@@ -114,6 +129,11 @@ class BrokerLifecycleManager:
         """
         while not await self._try_unfence():
             await self._env.sleep(CATCH_UP_INTERVAL_S)
+        self.state = BrokerState.RUNNING
+        unfenced = (
+            "[BrokerLifecycleManager id=%d] The broker has been unfenced. Transitioning from RECOVERY to RUNNING."
+        )
+        logger.info(unfenced, self._config.node_id)  # container tests wait for this line of Kafka's log
         for callback in self.on_registered:
             callback(self.broker_epoch)
 
@@ -262,6 +282,7 @@ class BrokerLifecycleManager:
         if self.broker_epoch < 0:
             return
         self._is_shutting_down = True
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self._heartbeat_now.set()
         with self._env.timeout(CONTROLLED_SHUTDOWN_TIMEOUT_S):
             for number in count():
@@ -269,6 +290,7 @@ class BrokerLifecycleManager:
                     break
                 await self._env.sleep(SHUTDOWN_HEARTBEAT_S if number else 0)
         await self._publisher.wait_applied()
+        self.state = BrokerState.SHUTTING_DOWN
 
     async def _request_shutdown(self) -> bool:
         """Say that this broker wants to go; whether it may, or nobody is there to say so."""

@@ -10,22 +10,19 @@ Source: ``LogManager``, ``LogCleanerManager``, ``ReplicaManager``, ``UnifiedLog`
 
 from __future__ import annotations
 
-import contextlib
-import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from ottla.broker.config.limits import MAX_METRICS_CLIENTS, METRICS_CLIENT_TIMEOUT_S
-from ottla.broker.observability import http_protocol, quorum_metrics
+from ottla.broker.observability import quorum_metrics
 from ottla.broker.observability.request_metrics import ApiMetrics, RequestMetrics
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.replication.replication_metrics import collect_metrics
 from ottla.broker.storage.log_cleaner import LogCleaner
 from ottla.broker.storage.log_dirs import LogDirs
 from ottla.broker.storage.scrubber import Scrubber
-from ottla.env.env import Env, Stream, StreamListener
+from ottla.env.env import Env
 from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
 from ottla.log.partition_log import PartitionLog
@@ -34,8 +31,7 @@ if TYPE_CHECKING:
     from ottla.broker.observability.client_metrics_store import ClientMetricsStore
     from ottla.broker.replication.replication_metrics import ReplicationStats
 
-logger = logging.getLogger("ottla.metrics")
-_PATHS = (b"/metrics", b"/")
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOGS_PER_STEP = 50
 _LOG_METRICS: dict[str, tuple[str, Callable[[PartitionLog], int]]] = {
     "kafka_log_log_size": ("Bytes of all segments.", lambda log: log.size_bytes),
@@ -156,69 +152,19 @@ def _broker_metrics(env: Env, numbers: MetricSources) -> Job[list[str]]:
     return out
 
 
-async def serve_metrics(env: Env, numbers: MetricSources, listener: StreamListener) -> None:
-    """Answer ``GET`` and ``HEAD`` of ``/metrics`` until cancelled."""
-    logger.info("metrics at port %d", listener.port)
-    readers = _MetricsHttpServer(env, numbers)
-    async with trio.open_nursery() as nursery:
-        while True:
-            stream = await listener.accept()
-            if readers.accept(stream):
-                nursery.start_soon(readers.serve_client, stream)
+class MetricsPage:
+    """The page as concurrent requests share it: those that arrive while it is rendered get the next one together."""
 
-
-class _MetricsHttpServer:
-    """Who is connected to read the page. Those who ask while it is made get the next one together."""
-
-    def __init__(self, env: Env, numbers: MetricSources) -> None:
+    def __init__(self, env: Env, sources: MetricSources) -> None:
         self._env = env
-        self._sources = numbers
-        self._idle: dict[Stream, None] = {}
-        """They have not asked yet, the first one for longest."""
-        self._active_count = 0
-        """How many have, and are not gone."""
+        self._sources = sources
         self._render_lock = trio.Lock()
         self._last_started = self._last_rendered = 0
-        """Numbers of the last page that was begun, and of the last that was made."""
+        """Numbers of the last page that was begun, and of the last that was rendered."""
         self._page = b""
 
-    def accept(self, stream: Stream) -> bool:
-        """Return whether there is room for one more. Who has asked for nothing for longest gives way."""
-        if len(self._idle) + self._active_count >= MAX_METRICS_CLIENTS:
-            if not self._idle:
-                stream.close()
-                return False
-            first = next(iter(self._idle))
-            del self._idle[first]
-            first.close()
-        self._idle[stream] = None
-        return True
-
-    async def serve_client(self, stream: Stream) -> None:
-        """Serve one, and hang up."""
-        has_asked = False
-        try:
-            with contextlib.suppress(OSError, trio.ClosedResourceError), self._env.timeout(METRICS_CLIENT_TIMEOUT_S):
-                request = await http_protocol.read_request(stream, METRICS_CLIENT_TIMEOUT_S)
-                if request is not None and stream in self._idle:
-                    del self._idle[stream]
-                    has_asked, self._active_count = True, self._active_count + 1
-                    await self._respond(stream, request)
-        finally:
-            self._idle.pop(stream, None)
-            self._active_count -= has_asked
-            stream.close()
-
-    async def _respond(self, stream: Stream, request: http_protocol.HttpRequest) -> None:
-        refusal = http_protocol.check_request(request, _PATHS)
-        if refusal is not None:
-            await stream.send(http_protocol.build_response(request, refusal, refusal.reason))
-            await http_protocol.discard_body(stream, request, METRICS_CLIENT_TIMEOUT_S)
-            return
-        await stream.send(http_protocol.build_response(request, http_protocol.OK, await self._render_shared()))
-
-    async def _render_shared(self) -> bytes:
-        """A page that was begun after it was asked for."""
+    async def render(self) -> bytes:
+        """Return a page whose rendering began after the call."""
         before = self._last_started
         async with self._render_lock:
             if self._last_rendered <= before:

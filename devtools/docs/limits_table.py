@@ -196,9 +196,9 @@ broker.config.limits.MAX_CLIENT_METRICS_INSTANCES
 
 broker.config.limits.MAX_CLIENT_METRICS_TOTAL_BYTES
 
-broker.config.limits.MAX_METRICS_CLIENTS
+broker.config.limits.MAX_HTTP_CONNECTIONS
 
-broker.config.limits.METRICS_CLIENT_TIMEOUT_S
+broker.config.limits.HTTP_TIMEOUT_S
 
 broker.config.limits.MAX_HTTP_HEAD_BYTES
 """

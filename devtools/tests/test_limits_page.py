@@ -49,11 +49,11 @@ def test_unit_of_a_limit_is_the_end_of_its_name(name: str, form: str) -> None:
 
 
 def test_row_of_a_limit_has_value_reason_and_module() -> None:
-    (row,) = (line for line in limits_page().split("\n") if "`MAX_METRICS_CLIENTS`" in line)
+    (row,) = (line for line in limits_page().split("\n") if "`MAX_HTTP_CONNECTIONS`" in line)
     assert row.split(" | ")[1:] == [
         "32",
         "the one without a request for longest is closed, or the new one while all have a request under way",
-        "`MAX_METRICS_CLIENTS`, `broker/config/limits.py` |",
+        "`MAX_HTTP_CONNECTIONS`, `broker/config/limits.py` |",
     ]
     (row,) = (line for line in limits_page().split("\n") if "`AUTHENTICATION_TIMEOUT_MS`" in line)
     assert "| 30 seconds | the connection is closed, at most 10 seconds later." in row, "names in braces are numbers"

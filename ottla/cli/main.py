@@ -30,6 +30,7 @@ COMMANDS = {
     "produce": "send lines from standard input",
     "consume": "print records",
     "dump": "print any file of a data directory as text or JSON",
+    "health": "report whether a node is ready, for health checks of containers",
     "doctor": "report what is wrong in a broker's configuration",
     "trace": "show the requests and responses between a client and a cluster",
     "log": "check a data directory and report what recovery would do",

@@ -27,6 +27,7 @@ from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.directory.log_directory import LogDirectoryInUse
 from ottla.runtime.module_cache import cache_modules
 from ottla.runtime.real_env import RealEnv
+from ottla.runtime.service_notification import ServiceNotifier
 from ottla.wire.errors import WireError
 
 HELP = """Run one Kafka node, broker and controller in one.
@@ -131,12 +132,14 @@ def freeze_garbage_collector() -> None:
 
 async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None] | None = None) -> None:
     node = Node(RealEnv(), config, freeze_garbage_collector)
-    stop = trio.Event()
+    stop, service = trio.Event(), ServiceNotifier()
 
     def ready(running: Node) -> None:
         address = format_address(config.host or "0.0.0.0", running.port)  # noqa: S104 - only printed
-        # Tools that start brokers wait for "Kafka Server started".
+        # Tools that start brokers wait for one of these two lines.
+        logging.getLogger("ottla.server").info("[KafkaServer id=%d] started", config.node_id)
         print(f"Kafka Server started: {address}, data in {config.data_dir}", flush=True)
+        service.notify(f"READY=1\nSTATUS=Serving clients at {address}")
         if on_ready is not None:
             on_ready(config, running.port)
         trio.lowlevel.spawn_system_task(cache_modules)
@@ -145,10 +148,12 @@ async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None]
     async def watch() -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
+                service.notify("STOPPING=1")
                 stop.set()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)
+        nursery.start_soon(service.run_watchdog)
         await node.run(ready, stop)
         nursery.cancel_scope.cancel()
 

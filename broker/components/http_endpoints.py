@@ -1,0 +1,87 @@
+"""Paths of a node's HTTP listener: metrics and health.
+
+The listener serves from the moment the components of the node exist: readiness is asked for while the node starts.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from http import HTTPStatus
+
+import trio
+
+from ottla.broker.components.broker_components import BrokerComponents
+from ottla.broker.config.listener_config import ANY_HOST, parse_listener
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.network.bound_listeners import BoundListeners
+from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse
+from ottla.broker.network.http.http_server import HttpServer
+from ottla.broker.observability.health import HealthSources, readiness_reasons, render_health
+from ottla.broker.observability.metrics_endpoint import CONTENT_TYPE, MetricSources, MetricsPage
+from ottla.controller.config.config_keys import ALLOWED_HOSTS, METRICS_LISTENER
+from ottla.controller.config.java_values import split
+from ottla.env.env import Env
+from ottla.jobs.supervision import supervise
+
+JSON = "application/json"
+
+
+def start_http_endpoint(env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery) -> None:
+    """Serve metrics and health at the HTTP listener."""
+    assert listening.metrics is not None
+    config = made.services.config
+    server = HttpServer(env, http_handlers(env, made, listening), allowed_hosts(config))
+    nursery.start_soon(supervise, env, "HTTP listener", partial(server.serve, listening.metrics))
+
+
+def allowed_hosts(config: NodeConfig) -> frozenset[str]:
+    """Host names that requests may name: those of the settings, and the node's own in its listeners."""
+    hosts = set(split(config.values.get(ALLOWED_HOSTS, "")))
+    hosts.add(parse_listener(config.values[METRICS_LISTENER])[1])
+    for listener in config.client_listeners:
+        hosts.add(listener.host)
+        advertised = config.advertised_address(listener.name)
+        if advertised is not None:
+            hosts.add(advertised[0])
+    return frozenset(host.lower() for host in hosts.difference(ANY_HOST))
+
+
+def http_handlers(env: Env, made: BrokerComponents, listening: BoundListeners) -> dict[str, HttpHandler]:
+    """Return the handler of each path."""
+    is_broker, is_controller = bool(listening.clients), bool(made.services.config.controller_listeners)
+    metrics = MetricsPage(
+        env,
+        MetricSources(
+            *(made.log_dirs, made.replica_manager, made.cleaner, made.scrubber, made.request_metrics),
+            *(lambda: sum(len(x) for x in made.acceptors), made.controller, is_broker, is_controller),
+            client_metrics=lambda: made.client_metrics_store,
+        ),
+    )
+    health = HealthSources(
+        made.services.config.node_id,
+        is_broker,
+        is_controller,
+        lambda: made.lifecycle.state,
+        lambda: made.controller.image,
+        lambda: made.controller.raft.leader_id,
+        lambda: made.log_dirs.offline,
+    )
+
+    async def get_metrics(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, await metrics.render(), CONTENT_TYPE)
+
+    async def get_livez(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, b'{"status": "live"}\n', JSON)
+
+    async def get_readyz(_: HttpRequest) -> HttpResponse:
+        reasons = readiness_reasons(health)
+        status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+        return HttpResponse(status, render_health(health, reasons), JSON)
+
+    return {
+        "/metrics": get_metrics,
+        "/": get_metrics,
+        "/livez": get_livez,
+        "/readyz": get_readyz,
+        "/v1/status/ready": get_readyz,
+    }
