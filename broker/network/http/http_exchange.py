@@ -52,6 +52,8 @@ class HttpExchange:
             return error_response(HTTPStatus(error.error_status_hint), str(error))
         if not isinstance(event, h11.Request):
             return None
+        if event.http_version not in (b"1.0", b"1.1"):
+            return error_response(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
         self._method = event.method.decode("ascii")
         headers = {name.decode("ascii"): value.decode("latin-1") for name, value in event.headers}
         return HttpRequest(self._method, event.target.decode("ascii"), headers)

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 
 from ottla.broker.observability import metrics_endpoint
 from ottla.broker.observability.metrics_endpoint import MetricSources
 from ottla.broker.observability.request_metrics import RequestMetrics
 from ottla.broker.replication.partition_state import CommittedIsr, FollowerReplica, FollowerState, LeaderState
 from ottla.broker.requests.peer import Peer
-from ottla.broker.tests.connection_fixture import ClientStream, ConnectionEnv, FakeListener, in_virtual_time
+from ottla.broker.tests.connection_fixture import ConnectionEnv, in_virtual_time
 from ottla.controller.raft.state_machine.epoch_states import RaftFollowerState as Follower_
 from ottla.controller.raft.state_machine.events import HardState, ReplicaKey
 from ottla.controller.raft.state_machine.log_summary import VoterSetHistory
@@ -290,27 +289,5 @@ def test_every_log_has_its_lines_however_the_walk_is_cut(count: int) -> None:
             found = [x for x in text.split("\n") if x.startswith(f"kafka_log_log_{name}{{")]
             assert [x.split('"')[3] for x in found] == [str(n) for n in range(count)]
         assert f"\nottla_open_segments {2 * count}\n" in text
-
-    in_virtual_time(run)
-
-
-def test_who_asks_for_nothing_is_let_go_after_ten_seconds() -> None:
-    silent, left = ClientStream(), ClientStream()
-
-    async def run() -> None:
-        world: Any = ConnectionEnv()
-        door: Any = FakeListener()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(metrics_endpoint.serve_metrics, world, numbers([]), door)
-            await door.send.send(silent)
-            await trio.sleep(9.9)
-            assert not silent.is_closed
-            await trio.sleep(0.2)
-            assert silent.is_closed
-            await door.send.send(left)
-            left.disconnect()
-            await trio.testing.wait_all_tasks_blocked()
-            assert left.is_closed
-            nursery.cancel_scope.cancel()
 
     in_virtual_time(run)

@@ -1,0 +1,106 @@
+"""Connections of the HTTP server: their number, slow clients, large responses."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import trio
+import trio.testing
+
+from ottla.broker.config.limits import MAX_HTTP_CONNECTIONS
+from ottla.broker.network.http.http_messages import HttpRequest, HttpResponse
+from ottla.broker.network.http.tests.http_fixture import HttpFixture, in_server
+
+GET = b"GET /metrics HTTP/1.0\r\n\r\n"
+
+
+def test_connection_beyond_the_limit_replaces_the_oldest_without_request() -> None:
+    async def run(server: HttpFixture) -> None:
+        idle = [await server.connect() for _ in range(MAX_HTTP_CONNECTIONS + 8)]
+        assert [stream.is_closed for stream in idle] == [True] * 8 + [False] * MAX_HTTP_CONNECTIONS
+        served = await server.connect(GET)
+        assert served.received.startswith(b"HTTP/1.1 200 OK")
+        waiting = [await server.connect(GET, reads=False) for _ in range(MAX_HTTP_CONNECTIONS)]
+        assert all(stream.is_closed for stream in idle)
+        refused = await server.connect(GET)
+        assert (refused.is_closed, refused.received) == (True, b""), "all others have a request"
+        assert not any(stream.is_closed for stream in waiting)
+        await trio.sleep(11)
+        assert all(stream.is_closed for stream in waiting), "slow readers are disconnected"
+        assert (await server.connect(GET)).received.startswith(b"HTTP/1.1 200 OK")
+
+    in_server(run)
+
+
+def test_thousand_connections_leave_the_limit_open_and_a_request_is_served() -> None:
+    async def run(server: HttpFixture) -> None:
+        streams = [await server.connect() for _ in range(1000)]
+        assert sum(not stream.is_closed for stream in streams) == MAX_HTTP_CONNECTIONS
+        assert (await server.connect(GET)).received.startswith(b"HTTP/1.1 200 OK")
+
+    in_server(run)
+
+
+def test_connection_without_request_is_closed_after_ten_seconds() -> None:
+    async def run(server: HttpFixture) -> None:
+        silent = await server.connect()
+        await trio.sleep(9.9)
+        assert not silent.is_closed
+        await trio.sleep(0.2)
+        assert silent.is_closed
+        left = await server.connect()
+        left.disconnect()
+        await trio.testing.wait_all_tasks_blocked()
+        assert left.is_closed
+
+    in_server(run)
+
+
+def test_request_that_arrives_byte_by_byte_is_cut_off_after_ten_seconds() -> None:
+    async def run(server: HttpFixture) -> None:
+        slow = await server.connect()
+        for _ in range(10):
+            assert not slow.is_closed
+            slow.send_bytes(b"G")
+            await trio.sleep(1)
+        await trio.sleep(0.1)
+        assert (slow.is_closed, slow.received) == (True, b"")
+
+    in_server(run)
+
+
+def test_large_response_is_sent_in_pieces_and_a_reader_that_stops_is_disconnected() -> None:
+    async def large(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, b"x" * 1_000_000)
+
+    async def run(server: HttpFixture) -> None:
+        reader = await server.connect(GET)
+        assert len(reader.received.partition(b"\r\n\r\n")[2]) == 1_000_000
+        assert max(len(piece) for piece in reader.sends) < 70_000
+        stopped = await server.connect(GET, reads=False)
+        await trio.sleep(10.1)
+        assert (stopped.is_closed, stopped.received) == (True, b"")
+
+    in_server(run, large)
+
+
+def test_body_of_refused_request_is_received_before_the_connection_is_closed() -> None:
+    async def run(server: HttpFixture) -> None:
+        stream = await server.connect(b"POST /metrics HTTP/1.0\r\nContent-Length: 9000\r\n\r\nabc")
+        assert stream.received.startswith(b"HTTP/1.1 405 ")
+        assert not stream.is_closed
+        stream.send_bytes(b"x" * 8997)
+        await trio.testing.wait_all_tasks_blocked()
+        assert stream.is_closed
+
+    in_server(run)
+
+
+def test_body_of_refused_request_is_not_received_without_end() -> None:
+    async def run(server: HttpFixture) -> None:
+        stream = await server.connect(b"POST /metrics HTTP/1.0\r\nContent-Length: 99999999\r\n\r\n")
+        stream.send_bytes(b"x" * 1_000_000)
+        await trio.testing.wait_all_tasks_blocked()
+        assert stream.is_closed
+
+    in_server(run)
