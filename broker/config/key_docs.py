@@ -81,9 +81,10 @@ OTTLA_DOCS: dict[str, str] = {
     REPLICA_RECOVERY: "Time after which the controller moves the replicas of an offline broker to other brokers. 0 "
     "disables it.",
     AUDIT_LOG: "Audit log of authentication and authorization: INFO logs denials, DEBUG all decisions, OFF none.",
-    METRICS_LISTENER: "Address, `HOST:PORT`, of the HTTP listener for `/metrics`, `/livez` and `/readyz`; none if not set.",
-    ALLOWED_HOSTS: "Host names that HTTP requests may name besides IP addresses, names without a dot and the names in the "
-    "listeners of the node.",
+    METRICS_LISTENER: "Address, `HOST:PORT`, of the HTTP listener for `/metrics`, `/livez` and `/readyz`; none if not "
+    "set.",
+    ALLOWED_HOSTS: "Host names that HTTP requests may name besides IP addresses, names without a dot and names "
+    "in the listeners of the node.",
     SCRUB_RATE: "Rate at which old segments are read to detect corruption, in bytes per second. 0 disables it.",
 }
 
