@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import glob
+import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -16,6 +18,9 @@ import ottla
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 from ottla.tools.setting_values import broker_settings_text
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.framing import encode_request
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -24,6 +29,7 @@ from ottla.wire.messages.offset_commit import (
 )
 
 pytestmark = pytest.mark.xdist_group(__name__)
+ANY_API_VERSIONS = encode_request(ApiKey.API_VERSIONS, 3, 1, "cycles", ApiVersionsRequest("test", "1"))
 LOOPS: dict[str, Callable[[Callable[[], Awaitable[Any]]], Any]] = {
     "asyncio": lambda main: asyncio.run(main()),  # type: ignore[arg-type]
     "trio": trio.run,
@@ -206,3 +212,22 @@ def test_start_twice_and_restart_of_a_stopped_broker_are_refused(broker: ottla.B
 def test_dead_address_is_named() -> None:
     with pytest.raises(ConnectionError, match=r"cannot connect to 127\.0\.0\.1:1: Connection refused"):
         ottla.BlockingClient("127.0.0.1:1").records("t")
+
+
+def test_node_makes_no_reference_cycles_for_connections_and_requests(broker: ottla.Broker) -> None:
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+
+    def connect(times: int) -> None:
+        for number in range(times):
+            with socket.create_connection((host, int(port)), 10) as sock:
+                sock.sendall(b"\0\0\0\4abcd" if number % 2 else ANY_API_VERSIONS)
+                sock.recv(1 << 16)
+
+    connect(20)
+    gc.collect()
+    gc.disable()
+    try:
+        connect(200)
+        assert gc.collect() < 200  # a node makes full collections rare
+    finally:
+        gc.enable()

@@ -125,9 +125,18 @@ def _raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+FULL_COLLECTION_AFTER = 1000
+"""Collections of generation 1 between two of generation 2: about 7 million new containers (Python's default is 10).
+
+A node makes no reference cycles (a test holds that), and a full collection pauses the event loop for the time it takes
+to visit all containers: 20 ms and more with a request of 100,000 elements, or the metadata of 10,000 partitions.
+"""
+
+
 def freeze_garbage_collector() -> None:
-    """What has come will stay: the garbage collector need not look at it again and again."""
+    """Exempt the objects of the start from garbage collection, and make full collections rare."""
     gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_AFTER)
 
 
 async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None] | None = None) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from ottla.broker.config.node_config import NodeConfig
+from ottla.cli.commands import serve
 from ottla.cli.commands.serve import unauthenticated_listener_warnings
 
 MAP = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL"
@@ -27,3 +30,14 @@ def test_an_open_listener_beyond_this_machine_is_warned_of_in_one_line(listeners
     config = NodeConfig({"listeners": listeners, "listener.security.protocol.map": MAP})
     config.host, config.port = config.first_listener
     assert len(unauthenticated_listener_warnings(config)) == (1 if warns else 0)
+
+
+def test_garbage_collector_of_a_node_makes_full_collections_rare() -> None:
+    before = gc.get_threshold()
+    try:
+        serve.freeze_garbage_collector()
+        assert gc.get_threshold() == (*before[:2], serve.FULL_COLLECTION_AFTER)
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
