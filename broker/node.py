@@ -108,7 +108,7 @@ class Node:
             made.log_creator.on_log_count_grown = self._on_partitions_added
             made.lifecycle.ports.update(self._listeners.ports)
             if self._listeners.metrics is not None:
-                # lazy: 30.0 ms, 900 kB: only with an HTTP listener
+                # lazy: 17.7 ms, 564 kB: only with an HTTP listener
                 from ottla.broker.components.http_endpoints import start_http_endpoint
 
                 start_http_endpoint(self.env, made, self._listeners, ground)

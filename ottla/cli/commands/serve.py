@@ -6,10 +6,12 @@ import argparse
 import contextlib
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -27,8 +29,10 @@ from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.directory.log_directory import LogDirectoryInUse
 from ottla.runtime.module_cache import cache_modules
 from ottla.runtime.real_env import RealEnv
-from ottla.runtime.service_notification import ServiceNotifier
 from ottla.wire.errors import WireError
+
+if TYPE_CHECKING:
+    from ottla.runtime.service_notification import ServiceNotifier
 
 HELP = """Run one Kafka node, broker and controller in one.
 
@@ -139,16 +143,27 @@ def freeze_garbage_collector() -> None:
     gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_AFTER)
 
 
+def _service_notifier() -> ServiceNotifier | None:
+    """Return the notifier of the service manager; None where the process has none."""
+    if not os.environ.get("NOTIFY_SOCKET"):
+        return None
+    # lazy: 0.5 ms, 8 kB: only under systemd
+    from ottla.runtime.service_notification import ServiceNotifier
+
+    return ServiceNotifier(os.environ)
+
+
 async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None] | None = None) -> None:
     node = Node(RealEnv(), config, freeze_garbage_collector)
-    stop, service = trio.Event(), ServiceNotifier()
+    stop, service = trio.Event(), _service_notifier()
 
     def ready(running: Node) -> None:
         address = format_address(config.host or "0.0.0.0", running.port)  # noqa: S104 - only printed
         # Tools that start brokers wait for one of these two lines.
         logging.getLogger("ottla.server").info("[KafkaServer id=%d] started", config.node_id)
         print(f"Kafka Server started: {address}, data in {config.data_dir}", flush=True)
-        service.notify(f"READY=1\nSTATUS=Serving clients at {address}")
+        if service is not None:
+            service.notify(f"READY=1\nSTATUS=Serving clients at {address}")
         if on_ready is not None:
             on_ready(config, running.port)
         trio.lowlevel.spawn_system_task(cache_modules)
@@ -157,12 +172,14 @@ async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None]
     async def watch() -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
-                service.notify("STOPPING=1")
+                if service is not None:
+                    service.notify("STOPPING=1")
                 stop.set()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)
-        nursery.start_soon(service.run_watchdog)
+        if service is not None:
+            nursery.start_soon(service.run_watchdog)
         await node.run(ready, stop)
         nursery.cancel_scope.cancel()
 

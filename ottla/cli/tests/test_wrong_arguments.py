@@ -97,6 +97,7 @@ UNKNOWN = [
     ("log check /nope", "/nope"),
     ("log repair /nope", "/nope"),
     ("doctor /nope", "/nope"),
+    ("health --http nope", "malformed address: nope"),
     ("format -t x -c /nope", "/nope"),
     ("serve -c /nope", "/nope"),
     ("serve --set nope", "nope"),
