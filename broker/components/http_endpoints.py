@@ -17,7 +17,7 @@ from ottla.broker.network.bound_listeners import BoundListeners
 from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse
 from ottla.broker.network.http.http_server import HttpServer
 from ottla.broker.observability.health import HealthSources, readiness_reasons, render_health
-from ottla.broker.observability.metrics_endpoint import CONTENT_TYPE, MetricSources, MetricsPage
+from ottla.broker.observability.metrics_endpoint import CONTENT_TYPE, MetricsCollector, MetricSources, MetricsPage
 from ottla.controller.config.config_keys import ALLOWED_HOSTS, METRICS_LISTENER
 from ottla.controller.config.java_values import split
 from ottla.env.env import Env
@@ -49,14 +49,22 @@ def allowed_hosts(config: NodeConfig) -> frozenset[str]:
 def http_handlers(env: Env, made: BrokerComponents, listening: BoundListeners) -> dict[str, HttpHandler]:
     """Return the handler of each path."""
     is_broker, is_controller = bool(listening.clients), bool(made.services.config.controller_listeners)
-    metrics = MetricsPage(
-        env,
-        MetricSources(
-            *(made.log_dirs, made.replica_manager, made.cleaner, made.scrubber, made.request_metrics),
-            *(lambda: sum(len(x) for x in made.acceptors), made.controller, is_broker, is_controller),
-            client_metrics=lambda: made.client_metrics_store,
-        ),
+    sources = MetricSources(
+        made.log_dirs,
+        made.replica_manager,
+        made.cleaner,
+        made.scrubber,
+        made.request_metrics,
+        made.acceptors,
+        made.controller,
+        is_broker,
+        is_controller,
+        broker_state=lambda: made.lifecycle.state,
+        group_shards=made.groups.shards,
+        transaction_shards=lambda: () if made.transactions is None else made.transactions.shards(),
+        client_metrics=lambda: made.client_metrics_store,
     )
+    metrics = MetricsPage(env, MetricsCollector(env, sources).render)
     health = HealthSources(
         made.services.config.node_id,
         is_broker,

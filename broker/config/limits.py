@@ -254,3 +254,18 @@ Beyond: the response is 431; of the body of a refused request, {MAX_HTTP_DISCARD
 """
 MAX_HTTP_DISCARDED_BYTES = 64 * 1024
 """Body of a refused HTTP request that is received before the connection is closed."""
+MAX_METRICS_PARTITIONS = 10_000
+"""Replicas of a node with series of their own on the metrics page.
+
+Beyond: they are counted in `ottla_metrics_omitted_partitions`, and in all sums.
+"""
+MAX_METRICS_TOPICS = 2_000
+"""Topics of a node with series of their own traffic on the metrics page.
+
+Beyond: their traffic is in the series without topic.
+"""
+MAX_METRICS_GROUP_OFFSETS = 20_000
+"""Committed offsets with series of their own on the metrics page; groups with one for their members.
+
+Beyond: whole groups are left out, and their offsets are counted in `ottla_metrics_omitted_group_offsets`.
+"""

@@ -145,6 +145,10 @@ class GroupCoordinator:
         """The connection is gone whose request about a group waits with this ticket."""
         self._runtime.on_disconnect(self.partition_for(group_id), group_id, ticket)
 
+    def shards(self) -> list[Shard[GroupRecord]]:
+        """Return all shards of this node, those that are being loaded too."""
+        return list(self._runtime)
+
     def shard_for(self, group_id: str) -> Shard[GroupRecord]:
         """The shard of a group: for reading, with `state_machine_of`, before a `Shard.read_barrier`.
 

@@ -43,6 +43,11 @@ class Acceptor:
         self.connection_limiter: ConnectionLimiter | None = None
         """Who limits connections; None: nobody."""
 
+    @property
+    def listener(self) -> str:
+        """Name of the listener."""
+        return self._dispatcher.listener
+
     def __len__(self) -> int:
         return len(self._connections)
 

@@ -251,17 +251,22 @@ class Connection:
                 except BaseException:
                     await self._finish_unanswered(done)
                     raise
+                waits_since_ms = self._env.monotonic_ms()
                 try:
                     done = await done
                 except PeerDisconnectedError:
                     done = None  # requests behind it still count: they may be without response
+                self._peer.request_waited_ms = self._env.monotonic_ms() - waits_since_ms
             result = done
         if result is None:
+            self._peer.request_waited_ms = 0.0
             if self._peer.throttle_ms:
                 await self._mute()
             return is_light
         if self._peer.request_timer is not None:
             self._peer.request_timer.set_throttle_time(self._peer, request, result, self._dispatcher.apis[key].quota)
+        if self._observer is not None and not is_light:
+            self._observer.completed(self._peer, request, result)
         version = request.version if is_light else self._dispatcher.response_version(request)
         if (not is_light or (key is _FETCH and _is_session_fetch(result))) and has_more_elements_than(
             result, _MANY_ELEMENTS

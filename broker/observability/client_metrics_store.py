@@ -117,10 +117,10 @@ class ClientMetricsStore:
             yield
         return out
 
-    def push_counters(self) -> Iterator[tuple[str, str, int]]:
-        """Of the pushes themselves: name, what it is, value. No client can name its own so."""
-        yield "ottla_telemetry_pushes", "Pushes of clients' metrics that were taken.", self.pushes
-        yield "ottla_telemetry_values_dropped", "Pushed values there was no room for.", self.dropped
+    def push_counters(self) -> Iterator[tuple[str, int]]:
+        """Return names and values of the counters of pushes. No client can name its own so."""
+        yield "ottla_telemetry_pushes_total", self.pushes
+        yield "ottla_telemetry_values_dropped_total", self.dropped
 
 
 def _identity_labels(instance: ClientMetricsInstance) -> Labels:

@@ -1,163 +1,154 @@
-"""The node's numbers at an address of their own, as Prometheus reads them: ``ottla.metrics.listener=HOST:PORT``.
+"""The page `/metrics` of a node, in the text format of Prometheus.
 
-Names are those a Prometheus exporter gives Kafka's beans, where Kafka has the number; what only Ottla has begins with
-``ottla_``. Everything is counted anyway: asking costs a walk over the partitions, not asking costs nothing. The walk
-goes in slices: with 10,000 partitions it is 40,000 lines.
+Collecting walks over partitions, topics and groups as a job, in steps of a few of them. Families are described in
+`metric_families`.
 
-Source: ``LogManager``, ``LogCleanerManager``, ``ReplicaManager``, ``UnifiedLog``, ``RequestMetrics`` beans
-(apache/kafka 4.3.1, docs/ops); the text form is Prometheus' own, version 0.0.4.
+Source: the beans that docs/ops of apache/kafka 4.3.1 lists; Prometheus text format 0.0.4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import trio
 
+from ottla.broker.metadata.broker_lifecycle import BrokerState
 from ottla.broker.observability import quorum_metrics
-from ottla.broker.observability.request_metrics import ApiMetrics, RequestMetrics
+from ottla.broker.observability.group_metrics import GroupMetricsCollector, active_machines
+from ottla.broker.observability.metrics_builder import MetricsBuilder, labels
+from ottla.broker.observability.partition_metrics import add_log_metrics, add_replica_metrics, add_traffic_metrics
+from ottla.broker.observability.request_metrics import RequestMetrics
+from ottla.broker.observability.request_samples import RequestSampler
 from ottla.broker.replication.replica_manager import ReplicaManager
-from ottla.broker.replication.replication_metrics import collect_metrics
 from ottla.broker.storage.log_cleaner import LogCleaner
 from ottla.broker.storage.log_dirs import LogDirs
 from ottla.broker.storage.scrubber import Scrubber
 from ottla.env.env import Env
 from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
-from ottla.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
+    from ottla.broker.coordinator.shard import Shard
     from ottla.broker.observability.client_metrics_store import ClientMetricsStore
-    from ottla.broker.replication.replication_metrics import ReplicationStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-LOGS_PER_STEP = 50
-_LOG_METRICS: dict[str, tuple[str, Callable[[PartitionLog], int]]] = {
-    "kafka_log_log_size": ("Bytes of all segments.", lambda log: log.size_bytes),
-    "kafka_log_log_numlogsegments": ("Segments.", lambda log: len(log.segments)),
-    "kafka_log_log_logstartoffset": ("First offset that is kept.", lambda log: log.log_start_offset),
-    "kafka_log_log_logendoffset": ("Next offset to be written.", lambda log: log.log_end_offset),
-}
-_API_METRICS: dict[str, tuple[str, Callable[[ApiMetrics], int]]] = {
-    "kafka_network_requestmetrics_requests_total": ("Requests that came.", lambda count: count.requests),
-    "ottla_answers_total": ("Answers that left; what asks for none gets none.", lambda count: count.responses),
-    "ottla_request_bytes_total": ("Bytes of the requests.", lambda count: count.request_bytes),
-    "ottla_answer_bytes_total": ("Bytes of the answers.", lambda count: count.response_bytes),
-}
-MetricRow = tuple[str, str, int]
-"""Name, what it is, value."""
+
+
+class ListenerConnections(Protocol):
+    """Connections of a listener: `ottla.broker.network.acceptor.Acceptor`."""
+
+    @property
+    def listener(self) -> str:
+        """Name of the listener."""
+
+    def __len__(self) -> int: ...
 
 
 class MetricSources(NamedTuple):
-    """Where the numbers are."""
+    """Components whose numbers are exported."""
 
     log_dirs: LogDirs
     replica_manager: ReplicaManager
     cleaner: LogCleaner
     scrubber: Scrubber
     request_metrics: RequestMetrics
-    connections: Callable[[], int]
+    acceptors: Sequence[ListenerConnections]
     controller: Any
     """`ottla.broker.observability.quorum_metrics.QuorumMetricsSource`."""
     is_broker: bool
-    """True if this node is a broker."""
     is_controller: bool
-    """True if it is one of the controllers."""
+    broker_state: Callable[[], BrokerState]
+    group_shards: Callable[[], Iterable[Shard[Any]]]
+    transaction_shards: Callable[[], Iterable[Shard[Any]]]
+    """Shards of the transaction coordinator; none before it is first used."""
     client_metrics: Callable[[], ClientMetricsStore | None] = lambda: None
-    """What clients pushed, once one did."""
-
-    def gauges(self, health: ReplicationStats) -> Iterable[MetricRow]:
-        """What goes up and down, of the node as a whole."""
-        replicas = self.replica_manager
-        yield "kafka_server_replicamanager_partitioncount", "Partitions on this node.", len(replicas)
-        name = "kafka_server_replicamanager"
-        yield f"{name}_leadercount", "Partitions this node leads.", health.leader_count
-        about = "Of those, the ones with replicas that are not in sync."
-        yield f"{name}_underreplicatedpartitions", about, health.under_replicated
-        about = "Of those, the ones with fewer in sync than min.insync.replicas."
-        yield f"{name}_underminisrpartitioncount", about, health.under_min_isr
-        about = "Of those, the ones with just as many in sync as that."
-        yield f"{name}_atminisrpartitioncount", about, health.at_min_isr
-        about = "Committed records the follower is without that is most behind."
-        yield "kafka_server_replicafetchermanager_maxlag", about, health.max_lag
-        offline = len(replicas.offline_partitions)
-        yield "kafka_server_replicamanager_offlinereplicacount", "Partitions in failed directories.", offline
-        failed = len(self.log_dirs.offline)
-        yield "kafka_log_logmanager_offlinelogdirectorycount", "Data directories that failed.", failed
-        about = "Compacted partitions that cannot be compacted."
-        yield "kafka_log_logcleanermanager_uncleanable_partitions_count", about, self.cleaner.uncleanable_count
-
-    def counters(self) -> Iterable[MetricRow]:
-        """What only grows."""
-        cleaner, scrubber, replicas = self.cleaner, self.scrubber, self.replica_manager
-        name = "kafka_server_replicamanager"
-        yield f"{name}_isrexpands", "Replicas that have come in sync.", replicas.isr_expands
-        yield f"{name}_isrshrinks", "Times that replicas were let go for being behind.", replicas.isr_shrinks
-        yield f"{name}_failedisrupdates", "Changes of an ISR that the controller refused.", replicas.isr_failures
-        yield "ottla_cleaner_passes", "Passes of the compactor.", cleaner.passes
-        yield "ottla_cleaner_read_bytes", "Bytes the compactor read.", cleaner.bytes_read
-        yield "ottla_cleaner_written_bytes", "Bytes the compactor wrote.", cleaner.bytes_written
-        yield "ottla_scrub_segments", "Old segments that were read again.", scrubber.segments_read
-        yield "ottla_scrub_damage", "Damaged places that were found in them.", scrubber.damage_count
+    """Metrics that clients pushed; None before the first push."""
 
 
-def _metric_header(name: str, about: str, kind: str) -> str:
-    return f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
+class MetricsCollector:
+    """Collector of the samples of a node, with the state of the previous scrape that rates follow from."""
 
+    def __init__(self, env: Env, sources: MetricSources) -> None:
+        self._env = env
+        self._sources = sources
+        self._requests = RequestSampler(sources.request_metrics)
+        self._last_cpu_s = self._last_ms = 0.0
 
-def render_page(env: Env, numbers: MetricSources) -> Job[bytes]:
-    """All numbers in Prometheus' text form. A topic's name has nothing in it that would have to be escaped."""
-    out = (yield from _broker_metrics(env, numbers)) if numbers.is_broker else []
-    for name, about, number in (
-        *quorum_metrics.quorum_metrics(numbers.controller),
-        *((yield from quorum_metrics.cluster_metrics(numbers.controller)) if numbers.is_controller else ()),
-        ("ottla_connections", "Connections of clients, brokers and controllers.", numbers.connections()),
-    ):
-        out.append(f"{_metric_header(name, about, 'gauge')}{name} {number}\n")
-    out += quorum_metrics.raft_state_metrics(numbers.controller)
-    for name, (about, count_of) in _API_METRICS.items():
-        out.append(_metric_header(name, about, "counter"))
-        out += [f'{name}{{request="{count.name}"}} {count_of(count)}\n' for count in numbers.request_metrics]
-    return "".join(out).encode()
+    def render(self) -> Job[bytes]:
+        """Return the page."""
+        page = MetricsBuilder()
+        pieces: list[bytes] = []
+        if self._sources.is_broker:
+            yield from self._add_broker(page)
+        yield from self._requests.add_samples(page, self._env.monotonic_ms())
+        self._add_connections(page)
+        quorum_metrics.add_quorum_metrics(page, self._sources.controller)
+        if self._sources.is_controller:
+            yield from quorum_metrics.add_cluster_metrics(page, self._sources.controller)
+        self._add_process(page)
+        pushed = self._sources.client_metrics()
+        if pushed is not None:
+            for name, value in pushed.push_counters():
+                page.add(name, value)
+            pieces = [line.encode() for line in (yield from pushed.render(self._env.monotonic_ms()))]
+        return b"".join((yield from page.finish()) + pieces)
 
+    def _add_broker(self, page: MetricsBuilder) -> Job[None]:
+        sources, replicas = self._sources, self._sources.replica_manager
+        page.add("ottla_open_segments", (yield from add_log_metrics(page, sources.log_dirs)))
+        yield from add_replica_metrics(page, replicas)
+        yield from add_traffic_metrics(page, replicas)
+        yield from GroupMetricsCollector(page, replicas).collect(sources.group_shards())
+        ids = sum(len(machine.transactional_ids()) for machine in active_machines(sources.transaction_shards()))
+        page.add("ottla_transactional_ids", ids)
+        cleaner, scrubber = sources.cleaner, sources.scrubber
+        for name, value in (
+            ("kafka_server_kafkaserver_brokerstate", int(sources.broker_state())),
+            ("kafka_server_replicamanager_offlinereplicacount", len(replicas.offline_partitions)),
+            ("kafka_server_replicamanager_isrexpands_total", replicas.isr_expands),
+            ("kafka_server_replicamanager_isrshrinks_total", replicas.isr_shrinks),
+            ("kafka_server_replicamanager_failedisrupdates_total", replicas.isr_failures),
+            ("kafka_log_logmanager_offlinelogdirectorycount", len(sources.log_dirs.offline)),
+            ("kafka_log_logcleanermanager_uncleanable_partitions_count", cleaner.uncleanable_count),
+            ("ottla_cleaner_passes_total", cleaner.passes),
+            ("ottla_cleaner_read_bytes_total", cleaner.bytes_read),
+            ("ottla_cleaner_written_bytes_total", cleaner.bytes_written),
+            ("ottla_scrub_segments_total", scrubber.segments_read),
+            ("ottla_scrub_damage_total", scrubber.damage_count),
+        ):
+            page.add(name, value)
 
-def _broker_metrics(env: Env, numbers: MetricSources) -> Job[list[str]]:
-    """Its logs, its partitions, and what goes on beside."""
-    out: list[str] = []
-    logs = numbers.log_dirs.logs()
-    for name, (about, value) in _LOG_METRICS.items():
-        out.append(_metric_header(name, about, "gauge"))
-        for first in range(0, len(logs), LOGS_PER_STEP):
-            out += [
-                f'{name}{{topic="{log.topic}",partition="{log.partition}"}} {value(log)}\n'
-                for log in logs[first : first + LOGS_PER_STEP]
-            ]
-            yield None
-    open_files = 0
-    for first in range(0, len(logs), LOGS_PER_STEP):
-        open_files += sum(segment.is_open for log in logs[first : first + LOGS_PER_STEP] for segment in log.segments)
-        yield None
-    health = yield from collect_metrics(numbers.replica_manager)
-    open_segments = ("ottla_open_segments", "Segments whose file is open.", open_files)
-    for name, about, number in (*numbers.gauges(health), open_segments):
-        out.append(f"{_metric_header(name, about, 'gauge')}{name} {number}\n")
-    for name, about, number in numbers.counters():
-        out.append(f"{_metric_header(name + '_total', about, 'counter')}{name}_total {number}\n")
-    pushed = numbers.client_metrics()
-    if pushed is not None:
-        for name, about, number in pushed.push_counters():
-            out.append(f"{_metric_header(name + '_total', about, 'counter')}{name}_total {number}\n")
-        out += yield from pushed.render(env.monotonic_ms())
-    return out
+    def _add_connections(self, page: MetricsBuilder) -> None:
+        for acceptor in self._sources.acceptors:
+            name = "kafka_server_socket_server_metrics_connection_count"
+            page.add(name, len(acceptor), labels(listener=acceptor.listener))
+        page.add("ottla_connections", sum(len(acceptor) for acceptor in self._sources.acceptors))
+
+    def _add_process(self, page: MetricsBuilder) -> None:
+        stats, now_ms = self._env.process_stats(), self._env.monotonic_ms()
+        page.add("process_cpu_seconds_total", stats.cpu_s)
+        page.add("process_resident_memory_bytes", stats.resident_bytes)
+        page.add("process_virtual_memory_bytes", stats.virtual_bytes)
+        page.add("process_open_fds", stats.open_descriptors)
+        page.add("process_max_fds", stats.max_descriptors)
+        page.add("process_start_time_seconds", stats.started_s)
+        page.add("kafka_server_kafkaserver_linux_disk_read_bytes", stats.disk_read_bytes)
+        page.add("kafka_server_kafkaserver_linux_disk_write_bytes", stats.disk_written_bytes)
+        if self._last_ms and now_ms > self._last_ms:
+            busy = (stats.cpu_s - self._last_cpu_s) * 1000 / (now_ms - self._last_ms)
+            idle = min(max(1.0 - busy, 0.0), 1.0)
+            page.add("kafka_network_socketserver_networkprocessoravgidle_percent", idle)
+            page.add("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", idle)
+        self._last_cpu_s, self._last_ms = stats.cpu_s, now_ms
 
 
 class MetricsPage:
     """The page as concurrent requests share it: those that arrive while it is rendered get the next one together."""
 
-    def __init__(self, env: Env, sources: MetricSources) -> None:
+    def __init__(self, env: Env, render: Callable[[], Job[bytes]]) -> None:
         self._env = env
-        self._sources = sources
+        self._render = render
         self._render_lock = trio.Lock()
         self._last_started = self._last_rendered = 0
         """Numbers of the last page that was begun, and of the last that was rendered."""
@@ -169,7 +160,7 @@ class MetricsPage:
         async with self._render_lock:
             if self._last_rendered <= before:
                 self._last_started += 1
-                self._page = await run_in_background(self._env, render_page(self._env, self._sources))
+                self._page = await run_in_background(self._env, self._render())
                 self._last_rendered = self._last_started
             body = self._page
             if not self._render_lock.statistics().tasks_waiting:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 from ottla.broker.requests.peer import Peer
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk
+from ottla.wire.codec.schema import Message
 from ottla.wire.framing import RequestFrame
 
 
@@ -16,6 +18,9 @@ class RequestObserver(Protocol):
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
         """A request came; it may still be refused."""
+
+    def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
+        """Its response is complete and not encoded yet; not called for small Produce and Fetch requests."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Its answer, of so many bytes with their length, is ready to leave. Not all requests are answered."""
@@ -36,6 +41,11 @@ class CompositeRequestObserver:
         for observer in self._observers:
             observer.received(peer, request)
 
+    def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
+        """Pass its response on."""
+        for observer in self._observers:
+            observer.completed(peer, request, response)
+
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Pass its answer on."""
         for observer in self._observers:
@@ -50,10 +60,47 @@ def create_request_observer(services: Any, counts: RequestObserver | None) -> Re
     return CompositeRequestObserver(every if counts is None else [counts, *every])
 
 
-class ApiMetrics:
-    """What one API was asked and said since the start."""
+class TimeHistogram:
+    """Counts of times by size: each power of two of microseconds has four buckets."""
 
-    __slots__ = ("key", "request_bytes", "requests", "response_bytes", "responses")
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        self.counts = [0] * HISTOGRAM_BUCKETS
+
+    def record(self, elapsed_us: int) -> None:
+        """Count a time."""
+        self.counts[bucket_of(elapsed_us)] += 1
+
+
+def bucket_of(elapsed_us: int) -> int:
+    """Return the bucket of a time."""
+    if elapsed_us < 4:
+        return elapsed_us if elapsed_us > 0 else 0
+    bits = elapsed_us.bit_length()
+    bucket = (bits << 2) + ((elapsed_us >> (bits - 3)) & 3)
+    return bucket if bucket < HISTOGRAM_BUCKETS else HISTOGRAM_BUCKETS - 1
+
+
+HISTOGRAM_BUCKETS = 160
+"""Up to 2**39 microseconds: six days."""
+
+
+class ApiMetrics:
+    """Requests and responses of one API since the start."""
+
+    __slots__ = (
+        "errors",
+        "key",
+        "local_times",
+        "remote_times",
+        "request_bytes",
+        "requests",
+        "response_bytes",
+        "responses",
+        "times",
+        "waiting_times",
+    )
 
     def __init__(self, key: ApiKey) -> None:
         self.key = key
@@ -61,17 +108,38 @@ class ApiMetrics:
         self.responses = 0
         self.request_bytes = 0
         self.response_bytes = 0
+        self.times = TimeHistogram()
+        """Total times of requests that waited for nothing: their local times too."""
+        self.waiting_times: TimeHistogram | None = None
+        """Total times of requests that waited; None before the first of them."""
+        self.local_times: TimeHistogram | None = None
+        self.remote_times: TimeHistogram | None = None
+        self.errors: dict[int, int] = {}
+        """Error codes in responses."""
 
     @property
     def name(self) -> str:
         """As Kafka writes it: ``DescribeTopicPartitions``."""
         return self.key.api_name
 
+    def record_waiting(self, elapsed_us: int, waited_us: int) -> None:
+        """Count the times of a request that waited."""
+        if self.waiting_times is None or self.local_times is None or self.remote_times is None:
+            self.waiting_times, self.local_times, self.remote_times = TimeHistogram(), TimeHistogram(), TimeHistogram()
+        self.waiting_times.record(elapsed_us)
+        self.remote_times.record(waited_us)
+        self.local_times.record(elapsed_us - waited_us)
+
+    def add_error(self, code: int) -> None:
+        """Count an error code."""
+        self.errors[code] = self.errors.get(code, 0) + 1
+
 
 class RequestMetrics:
-    """Requests, answers and their bytes, those of the lengths in front of them included, API by API."""
+    """Requests, responses, their bytes (with their length fields), times and errors, by API."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic_ms: Callable[[], float]) -> None:
+        self._monotonic_ms = monotonic_ms
         self._by_key: list[ApiMetrics | None] = [None] * (max(ApiKey) + 1)
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
@@ -81,17 +149,63 @@ class RequestMetrics:
             count = self._by_key[request.key] = ApiMetrics(request.key)
         count.requests += 1
         count.request_bytes += len(request.frame) + _LENGTH_BYTES
+        peer.request_started_ms = self._monotonic_ms()
+
+    def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
+        """Count the error codes of a response that is not Produce's or Fetch's: their handlers report theirs."""
+        count = self._by_key[request.key]
+        assert count is not None
+        for code in error_codes(response):
+            count.add_error(code)
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
-        """Count its answer."""
+        """Count its response and its times."""
         count = self._by_key[request.key]
         assert count is not None
         count.responses += 1
         count.response_bytes += size_bytes
+        elapsed_us = int((self._monotonic_ms() - peer.request_started_ms) * 1000)
+        if peer.request_waited_ms:
+            count.record_waiting(elapsed_us, int(peer.request_waited_ms * 1000))
+            peer.request_waited_ms = 0.0
+        else:
+            count.times.counts[bucket_of(elapsed_us)] += 1
+        if peer.request_errors is not None:
+            for code in peer.request_errors:
+                count.add_error(code)
+            peer.request_errors = None
 
     def __iter__(self) -> Iterator[ApiMetrics]:
         """Those APIs that were asked, by number."""
         return (count for count in self._by_key if count is not None)
 
 
+def error_codes(response: Message) -> Iterator[int]:
+    """Return the error codes of a response and of its rows, of at most `MAX_COUNTED_ERROR_ROWS`.
+
+    Rows that were encoded when they were added are not looked at.
+    """
+    pending: list[Any] = [response]
+    seen = 0
+    while pending and seen < MAX_COUNTED_ERROR_ROWS:
+        message = pending.pop()
+        seen += 1
+        code = getattr(message, "error_code", 0)
+        if code:
+            yield code
+        kind: Any = type(message)
+        for name in _list_fields(kind):
+            rows = getattr(message, name)
+            if type(rows) is list and rows and isinstance(rows[0], Message):
+                pending += rows[: MAX_COUNTED_ERROR_ROWS - seen]
+
+
+@cache
+def _list_fields(message_class: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a class that may be lists of messages."""
+    return tuple(name for name, hint in message_class.__annotations__.items() if "list[" in str(hint))
+
+
 _LENGTH_BYTES = 4
+MAX_COUNTED_ERROR_ROWS = 200
+"""Rows of a response whose error codes are counted: they are looked at in one step of the event loop."""

@@ -62,6 +62,37 @@ class IsrDependencies(NamedTuple):
     """The broker epoch the image has of a broker that is alive, -1 for none."""
 
 
+class TopicTraffic:
+    """Traffic of a topic on this node since the start; the partitions of the topic share it.
+
+    Source: ``BrokerTopicMetrics.java`` (apache/kafka 4.3.1).
+    """
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetches",
+        "failed_produces",
+        "fetches",
+        "hosted_count",
+        "messages_in",
+        "produces",
+        "replication_bytes_out",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = self.bytes_in = self.bytes_out = self.bytes_rejected = self.replication_bytes_out = 0
+        self.produces = self.failed_produces = self.fetches = self.failed_fetches = 0
+        self.hosted_count = 0
+        """Hosted partitions of the topic."""
+
+    def add(self, other: TopicTraffic) -> None:
+        """Add the counts of another topic."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
 class HostedPartition:
     """A log that is led from here, or follows."""
 
@@ -85,6 +116,7 @@ class HostedPartition:
         "state",
         "topic",
         "topic_id",
+        "traffic",
     )
 
     def __init__(
@@ -106,6 +138,7 @@ class HostedPartition:
         self.topic = log.topic
         self.partition = log.partition
         self.topic_id = topic_id
+        self.traffic = TopicTraffic()
         self.state: PartitionRole = FollowerState(-1)
         self.is_leader = False
         self.is_sole_replica = False

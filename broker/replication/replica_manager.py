@@ -11,7 +11,7 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies, PendingIsrChange
+from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies, PendingIsrChange, TopicTraffic
 from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
 from ottla.controller.metadata.directory_id import directory_id_of
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
@@ -72,6 +72,12 @@ class ReplicaManager:
         self._hosted: dict[TopicPartition, HostedPartition] = {}
         self.isr_expands = self.isr_shrinks = self.isr_failures = 0
         """Changes of the ISR that the controller has taken, and those it has not."""
+        self.traffic: dict[str, TopicTraffic] = {}
+        """Traffic of the topics with a hosted partition."""
+        self.removed_traffic = TopicTraffic()
+        """Traffic of topics that are not hosted any more: the sum over all topics must not fall."""
+        self.unknown_traffic = TopicTraffic()
+        """Failed requests for partitions that are not hosted."""
         self.offline_partitions: set[TopicPartition] = set()
         """Partitions of this node in directories that have failed."""
         self.image = MetadataImage()
@@ -245,7 +251,16 @@ class ReplicaManager:
     def host(self, log: PartitionLog, topic_id: bytes) -> None:
         """Take an open log among the hosted partitions; it is led once it follows the image."""
         at = (log.topic, log.partition)
-        self._hosted[at] = HostedPartition(log, topic_id, self._wake, self._flush_due, self._isr)
+        is_new = at not in self._hosted
+        replica = self._hosted[at] = HostedPartition(log, topic_id, self._wake, self._flush_due, self._isr)
+        replica.traffic = self.traffic.setdefault(log.topic, replica.traffic)
+        replica.traffic.hosted_count += is_new
+
+    def _release_traffic(self, replica: HostedPartition) -> None:
+        """Keep the traffic of a topic in the sum alone when its last hosted partition goes."""
+        replica.traffic.hosted_count -= 1
+        if replica.traffic.hosted_count == 0:
+            self.removed_traffic.add(self.traffic.pop(replica.topic))
 
     def apply_partition_state(self, at: TopicPartition, told: PartitionRegistration) -> None:
         """Take over what the image says of a hosted partition, and lead it where it says so."""
@@ -280,6 +295,7 @@ class ReplicaManager:
         replica = self._hosted.pop(at, None)
         if replica is None:
             return
+        self._release_traffic(replica)
         future = self.future_logs.pop(at, None)
         if future is not None:
             self.discard(future)
@@ -316,6 +332,7 @@ class ReplicaManager:
                 self.abandon_future_log(at)  # the copy stays on its disk until the next start
             replica = self._hosted.pop(at, None)
             if replica is not None:
+                self._release_traffic(replica)
                 replica.resign()
                 for callback in self.on_resigned:
                     callback(replica)

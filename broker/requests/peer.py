@@ -85,7 +85,10 @@ class Peer:
         "local",
         "principal",
         "quota_bindings",
+        "request_errors",
+        "request_started_ms",
         "request_timer",
+        "request_waited_ms",
         "software_name",
         "software_version",
         "throttle_ms",
@@ -110,6 +113,12 @@ class Peer:
         self.software_version = "unknown"
         self.request_timer: RequestTimer | None = None
         """Measures the request under way; None without request quotas."""
+        self.request_started_ms = 0.0
+        """When the request under way was received (`RequestMetrics`)."""
+        self.request_waited_ms = 0.0
+        """How long it has waited for followers, records or another node."""
+        self.request_errors: list[int] | None = None
+        """Error codes of its rows, where its handler reports them; None: there is none."""
         self.throttle_ms = 0
         """How long its connection is not read after the response to the request under way, which exceeded a quota."""
         self.is_disconnected = False
@@ -119,6 +128,12 @@ class Peer:
         self.callback_failure: AssertionError | None = None
         """The broken invariant that a callback met when the peer left: the task of its connection raises it."""
         self._callbacks: dict[object, Callable[[], None]] = {}
+
+    def add_request_error(self, code: int) -> None:
+        """Report an error code of a row of the response to the request under way."""
+        if self.request_errors is None:
+            self.request_errors = []
+        self.request_errors.append(code)
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have ``callback`` called once when the peer leaves, or now if it has; gives the way to take it back."""

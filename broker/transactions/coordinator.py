@@ -130,6 +130,10 @@ class TransactionCoordinator:
                 return shard
         return None
 
+    def shards(self) -> list[Shard[TransactionRecord]]:
+        """Return all shards of this node, those that are being loaded too."""
+        return list(self._runtime)
+
     def _epoch_of(self, due: MarkersRequested) -> int | None:
         """The leader epoch markers are sent under; None where nobody here ends the transaction any more."""
         shard = self._shard_ending(due)

@@ -201,6 +201,12 @@ broker.config.limits.MAX_HTTP_CONNECTIONS
 broker.config.limits.HTTP_TIMEOUT_S
 
 broker.config.limits.MAX_HTTP_HEAD_BYTES
+
+broker.config.limits.MAX_METRICS_PARTITIONS
+
+broker.config.limits.MAX_METRICS_TOPICS
+
+broker.config.limits.MAX_METRICS_GROUP_OFFSETS
 """
 
 SECTIONS = {

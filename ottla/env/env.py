@@ -54,6 +54,20 @@ class ThreadPool(Enum):
     """Getting tickets to show, for which a KDC is waited for."""
 
 
+class ProcessStats(NamedTuple):
+    """Resources that the process uses; 0 where the system does not tell."""
+
+    cpu_s: float = 0.0
+    resident_bytes: int = 0
+    virtual_bytes: int = 0
+    open_descriptors: int = 0
+    max_descriptors: int = 0
+    started_s: float = 0.0
+    """Seconds since 1970."""
+    disk_read_bytes: int = 0
+    disk_written_bytes: int = 0
+
+
 class Deadline(Protocol):
     """What `Env.timeout` gives."""
 
@@ -156,6 +170,9 @@ class Env(Protocol):
 
     def random(self) -> float:
         """A number in [0, 1)."""
+
+    def process_stats(self) -> ProcessStats:
+        """Return the resources that the process uses now."""
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass; `FOREVER_S` never ends by itself."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ottla.broker.requests.peer import Peer
     from ottla.broker.services import BrokerServices
     from ottla.wire.codec.compiler import Chunk
+    from ottla.wire.codec.schema import Message
     from ottla.wire.framing import RequestFrame
 
 ResponsePartition = tuple[str | bytes, int]
@@ -173,6 +174,9 @@ class ResponseChecker:
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
         """See `RequestObserver.received`."""
+
+    def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
+        """See `RequestObserver.completed`."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Check a response.

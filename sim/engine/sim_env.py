@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from ottla.env.disk import Disk
-from ottla.env.env import FOREVER_S, Deadline, Network, ThreadPool, WorkerContext
+from ottla.env.env import FOREVER_S, Deadline, Network, ProcessStats, ThreadPool, WorkerContext
 from ottla.env.kerberos import GssAcceptorCredentials, GssInitiator, InvalidKeytab, KerberosIdentity, Keytab
 from sim.engine.network import SimHostNetwork
 
@@ -93,6 +93,10 @@ class SimEnv:
     def random(self) -> float:
         """From the seed."""
         return self._simulation.rng.random()
+
+    def process_stats(self) -> ProcessStats:
+        """Simulated nodes have no process of their own."""
+        return ProcessStats()
 
     async def sleep(self, seconds: float) -> None:
         """Virtual time, by the host's clock."""

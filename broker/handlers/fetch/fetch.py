@@ -122,7 +122,16 @@ def _read_partition(
         limit = want.max_bytes
         limit = limit if limit < max_bytes else max_bytes
         part = log.read(want.fetch_offset, limit, upper, at_least_one=first)
-        out.records = b"" if part is None else part
+        traffic = replica.traffic
+        traffic.fetches += 1
+        if part is None:
+            out.records = b""
+        else:
+            out.records = part
+            if follower >= 0:
+                traffic.replication_bytes_out += len(part)
+            else:
+                traffic.bytes_out += len(part)
         # null, not empty, where the first batch does not fit: ``ReplicaManager.readFromLog`` (firstEntryIncomplete)
         if committed and (part is not None or limit <= 0 or want.fetch_offset >= upper):
             aborted = log.aborted_txns_in_slice(part, want.fetch_offset) if part is not None else []
@@ -139,6 +148,12 @@ def _read_partition(
 
 def _error_partition(context: RequestContext, want: CachedPartition, code: ErrorCode) -> PartitionData:
     """Return the row of a partition that is not read. Before v6 readers do not know KAFKA_STORAGE_ERROR."""
+    replicas = context.services.replica_manager
+    replica = None if want.topic is None else replicas.get(want.topic, want.partition)
+    traffic = replicas.unknown_traffic if replica is None else replica.traffic
+    traffic.fetches += 1
+    traffic.failed_fetches += 1
+    context.peer.add_request_error(code)
     if code is ErrorCode.KAFKA_STORAGE_ERROR and context.version < STORAGE_ERROR_SINCE:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     aborted: list[AbortedTransaction] | None = [] if code in _UNREADABLE else None
@@ -243,6 +258,18 @@ def _read_all(
     return attempt
 
 
+def _uncount_bytes(context: RequestContext, attempt: _ReadAttempt, *, is_follower: bool) -> None:
+    """Take the bytes of an attempt out of the traffic: too few for ``min_bytes``, they are read again."""
+    if not isinstance(attempt.partition_responses, list):
+        return
+    for want, row in attempt.partition_responses:
+        replica = context.services.replica_manager.get(want.topic, want.partition) if len(row.records) else None
+        if replica is not None and is_follower:
+            replica.traffic.replication_bytes_out -= len(row.records)
+        elif replica is not None:
+            replica.traffic.bytes_out -= len(row.records)
+
+
 def _reject_request(context: RequestContext, request: FetchRequest) -> Job[FetchResponse]:
     """Refuse a whole request. Source: ``FetchRequest.getErrorResponse``."""
     response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, session_id=request.session_id)
@@ -275,6 +302,8 @@ def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
     nothing = attempt.count == attempt.unreadable.count and session.wait_key is None
     if request.max_wait_ms <= 0 or nothing or attempt.bytes >= min_bytes or attempt.urgent:
         return (yield from _respond(context, reader, session, attempt))
+    if attempt.bytes:
+        _uncount_bytes(context, attempt, is_follower=reader.replica_id >= 0)
     available = AvailableBytes(context, reader, min_bytes, session.wait_key)
     return (yield from _wait_for_bytes(context, request, reader, session, available, wanted, attempt.unreadable))
 

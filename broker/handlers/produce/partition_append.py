@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
 from ottla.broker.handlers.produce.batch_precheck import ADMIN_CLIENT_ID
-from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.replication.hosted_partition import HostedPartition, TopicTraffic
 from ottla.log.log_validator import AppendOrigin, RecordValidationError, ValidatedBatch, parse_single_batch
 from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -75,10 +75,22 @@ def _append(
         context.services.fail(error, replica.log)
         raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
     except ProtocolError as error:
+        _count_rejection(replica.traffic, error.code, len(data))
         return partition_rejection(part, error, replica)
+    traffic = replica.traffic
+    traffic.produces += 1
+    traffic.bytes_in += len(data)
+    traffic.messages_in += header.last_offset_delta + 1
     return PartitionProduceResponse(
         part.index, 0, done.first_offset, done.log_append_time_ms, replica.log.log_start_offset
     )
+
+
+def _count_rejection(traffic: TopicTraffic, code: ErrorCode, size_bytes: int) -> None:
+    traffic.produces += 1
+    traffic.failed_produces += 1
+    if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+        traffic.bytes_rejected += size_bytes
 
 
 def append_batch(
@@ -114,4 +126,6 @@ def append_batch(
             replica.check_min_isr()
         return _append(context, replica, part, checked, txn), replica
     except ProtocolError as error:
+        traffic = context.services.replica_manager.unknown_traffic if replica is None else replica.traffic
+        _count_rejection(traffic, error.code, 0)
         return partition_error(part, error), replica

@@ -113,6 +113,7 @@ class _ProduceResult:
         """Take a partition's row into account."""
         if row.error_code:
             self._has_failed = True
+            self._context.peer.add_request_error(row.error_code)
             self._record_error_count += len(row.record_errors)
             if self._record_error_count > MAX_RECORD_ERRORS_PER_RESPONSE:
                 row.record_errors = []
