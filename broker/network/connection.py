@@ -239,6 +239,7 @@ class Connection:
         """Answer one request; says whether it was one of those that never take long."""
         request = self._header_cache.parse_request(frame)
         if self._observer is not None:
+            self._peer.request_started_ms = self._time_slice.started_ms  # when it was received, or its turn came
             self._observer.received(self._peer, request)
         key = request.key
         is_light = key in _LIGHT and not is_large(key, len(frame))

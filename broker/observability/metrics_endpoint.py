@@ -75,8 +75,8 @@ class MetricsCollector:
         self._requests = RequestSampler(sources.request_metrics)
         self._last_cpu_s = self._last_ms = 0.0
 
-    def render(self) -> Job[bytes]:
-        """Return the page."""
+    def render(self) -> Job[list[bytes]]:
+        """Return the pieces of the page."""
         page = MetricsBuilder()
         pieces: list[bytes] = []
         if self._sources.is_broker:
@@ -92,7 +92,7 @@ class MetricsCollector:
             for name, value in pushed.push_counters():
                 page.add(name, value)
             pieces = [line.encode() for line in (yield from pushed.render(self._env.monotonic_ms()))]
-        return b"".join((yield from page.finish()) + pieces)
+        return (yield from page.finish()) + pieces
 
     def _add_broker(self, page: MetricsBuilder) -> Job[None]:
         sources, replicas = self._sources, self._sources.replica_manager
@@ -146,15 +146,15 @@ class MetricsCollector:
 class MetricsPage:
     """The page as concurrent requests share it: those that arrive while it is rendered get the next one together."""
 
-    def __init__(self, env: Env, render: Callable[[], Job[bytes]]) -> None:
+    def __init__(self, env: Env, render: Callable[[], Job[list[bytes]]]) -> None:
         self._env = env
         self._render = render
         self._render_lock = trio.Lock()
         self._last_started = self._last_rendered = 0
         """Numbers of the last page that was begun, and of the last that was rendered."""
-        self._page = b""
+        self._page: list[bytes] = []
 
-    async def render(self) -> bytes:
+    async def render(self) -> list[bytes]:
         """Return a page whose rendering began after the call."""
         before = self._last_started
         async with self._render_lock:
@@ -164,5 +164,5 @@ class MetricsPage:
                 self._last_rendered = self._last_started
             body = self._page
             if not self._render_lock.statistics().tasks_waiting:
-                self._page, self._last_rendered = b"", 0  # megabytes, where there are many partitions
+                self._page, self._last_rendered = [], 0  # megabytes, where there are many partitions
             return body

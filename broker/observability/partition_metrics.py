@@ -29,14 +29,17 @@ _TRAFFIC = (
 def add_log_metrics(page: MetricsBuilder, log_dirs: LogDirs) -> Job[int]:
     """Add size and offsets of each log; return the number of open segments."""
     open_segments = 0
+    sizes, segments = page.lines("kafka_log_log_size"), page.lines("kafka_log_log_numlogsegments")
+    starts, ends = page.lines("kafka_log_log_logstartoffset"), page.lines("kafka_log_log_logendoffset")
     for number, log in enumerate(list(log_dirs.logs()), 1):
-        open_segments += sum(segment.is_open for segment in log.segments)
+        for segment in log.segments:
+            open_segments += segment.is_open
         if number <= MAX_METRICS_PARTITIONS:
-            at = labels(topic=log.topic, partition=log.partition)
-            page.add("kafka_log_log_size", log.size_bytes, at)
-            page.add("kafka_log_log_numlogsegments", len(log.segments), at)
-            page.add("kafka_log_log_logstartoffset", log.log_start_offset, at)
-            page.add("kafka_log_log_logendoffset", log.log_end_offset, at)
+            at = f'{{topic="{log.topic}",partition="{log.partition}"}}'
+            sizes.append(f"kafka_log_log_size{at} {log.size_bytes}\n")
+            segments.append(f"kafka_log_log_numlogsegments{at} {len(log.segments)}\n")
+            starts.append(f"kafka_log_log_logstartoffset{at} {log.log_start_offset}\n")
+            ends.append(f"kafka_log_log_logendoffset{at} {log.log_end_offset}\n")
         if number % PARTITIONS_PER_STEP == 0:
             page.encode()
             yield None
@@ -76,7 +79,7 @@ def add_replica_metrics(page: MetricsBuilder, replicas: ReplicaManager) -> Job[N
 def _add_led_partition(
     page: MetricsBuilder, replicas: ReplicaManager, replica: HostedPartition, in_sync: int, min_isr: int
 ) -> None:
-    at = labels(topic=replica.topic, partition=replica.partition)
+    at = f'{{topic="{replica.topic}",partition="{replica.partition}"}}'
     log, state = replica.log, replica.state
     assert type(state) is LeaderState
     page.add("kafka_cluster_partition_underminisr", int(in_sync < min_isr), at)
@@ -110,6 +113,7 @@ def add_traffic_metrics(page: MetricsBuilder, replicas: ReplicaManager) -> Job[N
             page.encode()
             yield None
     _add_traffic(page, total, "")
+    page.add("kafka_server_brokertopicmetrics_replicationbytesin_total", total.replication_bytes_in)
     page.add("kafka_server_brokertopicmetrics_replicationbytesout_total", total.replication_bytes_out)
 
 

@@ -60,30 +60,14 @@ def create_request_observer(services: Any, counts: RequestObserver | None) -> Re
     return CompositeRequestObserver(every if counts is None else [counts, *every])
 
 
-class TimeHistogram:
-    """Counts of times by size: each power of two of microseconds has four buckets."""
-
-    __slots__ = ("counts",)
-
-    def __init__(self) -> None:
-        self.counts = [0] * HISTOGRAM_BUCKETS
-
-    def record(self, elapsed_us: int) -> None:
-        """Count a time."""
-        self.counts[bucket_of(elapsed_us)] += 1
-
-
 def bucket_of(elapsed_us: int) -> int:
-    """Return the bucket of a time."""
-    if elapsed_us < 4:
-        return elapsed_us if elapsed_us > 0 else 0
+    """Return the bucket of a time: each power of two of microseconds has four."""
     bits = elapsed_us.bit_length()
-    bucket = (bits << 2) + ((elapsed_us >> (bits - 3)) & 3)
-    return bucket if bucket < HISTOGRAM_BUCKETS else HISTOGRAM_BUCKETS - 1
+    return (bits << 2) + (elapsed_us >> (bits - 3) & 3) if bits > 2 else elapsed_us
 
 
-HISTOGRAM_BUCKETS = 160
-"""Up to 2**39 microseconds: six days."""
+HISTOGRAM_BUCKETS = 256
+"""Up to 2**63 microseconds."""
 
 
 class ApiMetrics:
@@ -108,12 +92,12 @@ class ApiMetrics:
         self.responses = 0
         self.request_bytes = 0
         self.response_bytes = 0
-        self.times = TimeHistogram()
-        """Total times of requests that waited for nothing: their local times too."""
-        self.waiting_times: TimeHistogram | None = None
+        self.times = [0] * HISTOGRAM_BUCKETS
+        """Total times of requests that waited for nothing, by bucket: their local times too."""
+        self.waiting_times: list[int] | None = None
         """Total times of requests that waited; None before the first of them."""
-        self.local_times: TimeHistogram | None = None
-        self.remote_times: TimeHistogram | None = None
+        self.local_times: list[int] | None = None
+        self.remote_times: list[int] | None = None
         self.errors: dict[int, int] = {}
         """Error codes in responses."""
 
@@ -125,10 +109,10 @@ class ApiMetrics:
     def record_waiting(self, elapsed_us: int, waited_us: int) -> None:
         """Count the times of a request that waited."""
         if self.waiting_times is None or self.local_times is None or self.remote_times is None:
-            self.waiting_times, self.local_times, self.remote_times = TimeHistogram(), TimeHistogram(), TimeHistogram()
-        self.waiting_times.record(elapsed_us)
-        self.remote_times.record(waited_us)
-        self.local_times.record(elapsed_us - waited_us)
+            self.waiting_times, self.local_times, self.remote_times = ([0] * HISTOGRAM_BUCKETS for _ in range(3))
+        self.waiting_times[bucket_of(elapsed_us)] += 1
+        self.remote_times[bucket_of(min(waited_us, elapsed_us))] += 1
+        self.local_times[bucket_of(max(elapsed_us - waited_us, 0))] += 1
 
     def add_error(self, code: int) -> None:
         """Count an error code."""
@@ -149,7 +133,6 @@ class RequestMetrics:
             count = self._by_key[request.key] = ApiMetrics(request.key)
         count.requests += 1
         count.request_bytes += len(request.frame) + _LENGTH_BYTES
-        peer.request_started_ms = self._monotonic_ms()
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
         """Count the error codes of a response that is not Produce's or Fetch's: their handlers report theirs."""
@@ -169,7 +152,8 @@ class RequestMetrics:
             count.record_waiting(elapsed_us, int(peer.request_waited_ms * 1000))
             peer.request_waited_ms = 0.0
         else:
-            count.times.counts[bucket_of(elapsed_us)] += 1
+            bits = elapsed_us.bit_length()  # `bucket_of` without the call
+            count.times[(bits << 2) + (elapsed_us >> (bits - 3) & 3) if bits > 2 else elapsed_us] += 1
         if peer.request_errors is not None:
             for code in peer.request_errors:
                 count.add_error(code)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ottla.broker.observability.metrics_builder import MetricsBuilder, labels
-from ottla.broker.observability.request_metrics import HISTOGRAM_BUCKETS, ApiMetrics, RequestMetrics, TimeHistogram
+from ottla.broker.observability.request_metrics import ApiMetrics, RequestMetrics
 from ottla.jobs.job import Job
 from ottla.wire.errors import ErrorCode
 
@@ -85,7 +85,7 @@ class RequestSampler:
         page.add_count(family, sum(counts), labels(request=name))
 
 
-def _stages(api: ApiMetrics) -> Iterable[tuple[str, list[TimeHistogram]]]:
+def _stages(api: ApiMetrics) -> Iterable[tuple[str, list[list[int]]]]:
     """Return the histograms whose sum is that of each stage."""
     waiting, local, remote = api.waiting_times, api.local_times, api.remote_times
     yield "totaltimems", [api.times, *([waiting] if waiting is not None else [])]
@@ -94,8 +94,7 @@ def _stages(api: ApiMetrics) -> Iterable[tuple[str, list[TimeHistogram]]]:
         yield "remotetimems", [remote]
 
 
-def _sum(histograms: list[TimeHistogram]) -> list[int]:
-    first = histograms[0].counts
+def _sum(histograms: list[list[int]]) -> list[int]:
     if len(histograms) == 1:
-        return list(first)
-    return [sum(histogram.counts[bucket] for histogram in histograms) for bucket in range(HISTOGRAM_BUCKETS)]
+        return list(histograms[0])
+    return [sum(counts) for counts in zip(*histograms, strict=True)]

@@ -78,11 +78,13 @@ class TopicTraffic:
         "hosted_count",
         "messages_in",
         "produces",
+        "replication_bytes_in",
         "replication_bytes_out",
     )
 
     def __init__(self) -> None:
-        self.messages_in = self.bytes_in = self.bytes_out = self.bytes_rejected = self.replication_bytes_out = 0
+        self.messages_in = self.bytes_in = self.bytes_out = self.bytes_rejected = 0
+        self.replication_bytes_in = self.replication_bytes_out = 0
         self.produces = self.failed_produces = self.fetches = self.failed_fetches = 0
         self.hosted_count = 0
         """Hosted partitions of the topic."""
@@ -419,6 +421,7 @@ class HostedPartition:
         if log.log_end_offset == log.log_start_offset:
             self._append_first_batch(raw, now_ms)
         log.append_as_follower(raw, now_ms)
+        self.traffic.replication_bytes_in += len(raw)
         return log.unflushed_records >= log.config.flush_messages
 
     def _append_first_batch(self, raw: Buffer, now_ms: int) -> None:

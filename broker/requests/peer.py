@@ -114,7 +114,7 @@ class Peer:
         self.request_timer: RequestTimer | None = None
         """Measures the request under way; None without request quotas."""
         self.request_started_ms = 0.0
-        """When the request under way was received (`RequestMetrics`)."""
+        """When the request under way was received, or the one before it had waited (`RequestMetrics`)."""
         self.request_waited_ms = 0.0
         """How long it has waited for followers, records or another node."""
         self.request_errors: list[int] | None = None

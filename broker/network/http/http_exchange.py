@@ -64,19 +64,26 @@ class HttpExchange:
         Raises:
             OSError: the connection broke.
         """
+        pieces = [response.body] if isinstance(response.body, bytes) else response.body
         fields = [
             ("Content-Type", response.content_type),
-            ("Content-Length", str(len(response.body))),
+            ("Content-Length", str(sum(len(piece) for piece in pieces))),
             *SECURITY_HEADERS,
             *response.headers,
             ("Connection", "close"),
         ]
         status, reason = int(response.status), response.status.phrase.encode()
         head = self._protocol.send(h11.Response(status_code=status, headers=fields, reason=reason))
-        body = memoryview(b"" if self._method == "HEAD" else response.body)
-        await self._stream.send([head, body[:_SEND_BYTES]])
-        for start in range(_SEND_BYTES, len(body), _SEND_BYTES):
-            await self._stream.send([body[start : start + _SEND_BYTES]])
+        chunks, size_bytes = [head], 0
+        for piece in () if self._method == "HEAD" else pieces:
+            for start in range(0, len(piece), _SEND_BYTES):
+                chunks.append(piece[start : start + _SEND_BYTES])
+                size_bytes += len(chunks[-1])
+                if size_bytes >= _SEND_BYTES:
+                    await self._stream.send(chunks)
+                    chunks, size_bytes = [], 0
+        if chunks:
+            await self._stream.send(chunks)
 
     async def discard_body(self) -> None:
         """Receive the rest of a refused request: closing before it resets the connection, and loses the response.

@@ -46,7 +46,8 @@ class HttpResponse(NamedTuple):
     """A response."""
 
     status: HTTPStatus
-    body: bytes
+    body: bytes | list[bytes]
+    """The body, or its pieces."""
     content_type: str = TEXT
     headers: tuple[tuple[str, str], ...] = ()
 
