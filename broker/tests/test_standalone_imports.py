@@ -17,9 +17,9 @@ main(["serve", "--data-dir", sys.argv[1], "--listen", "127.0.0.1:0"])
 for name, module in sorted(sys.modules.items()):
     print(name, getattr(module, "__file__", None) or "-")
 """
-MOST_MODULES = 193
+MOST_MODULES = 197
 """Besides packages, whose own module is a line."""
-MOST_CODE_CHARS = 1_265_000
+MOST_CODE_CHARS = 1_270_000
 """Each kilobyte of code is some three of memory. Comments and explanations of attributes take none."""
 NOT_BEFORE_ASKED = (
     "ottla.broker.groups.consumer",

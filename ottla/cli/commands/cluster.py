@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ from ottla.cli.arguments import command_parser, integer
 from ottla.cli.cluster_admin import reassignment, recovery, removal
 from ottla.cli.common import add_connection, parse_key_values, print_output, run_with_client
 from ottla.cli.errors import CommandFailed, failure_text, raise_for_error
+from ottla.cli.node_setup import log_options
 from ottla.client.cluster_client import ClusterClient
 from ottla.tools.cluster_status import fetch_cluster_status
 
@@ -43,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     start.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen at (default 127.0.0.1)")
     start.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a setting for every node")
+    log_options.add_log_options(start)
     text = "which nodes there are, what they lead, and how far the metadata log has come on each"
     add_connection(verbs.add_parser("status", help=text, description=text))
     reassignment.add_verbs(verbs)
@@ -67,6 +70,12 @@ def _start(options: argparse.Namespace) -> int:
     from ottla.controller.storage_formatter import StorageFormatError
     from ottla.log.checkpoints.checkpoint_files import CorruptFile
 
+    for variable, value in (
+        (log_options.LEVEL_VARIABLE, options.log_level),
+        (log_options.FORMAT_VARIABLE, options.log_format),
+    ):
+        if value is not None:
+            os.environ[variable] = value  # the processes of the nodes inherit it
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import logging
 import os
 import resource
 import signal
@@ -20,6 +19,8 @@ from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.config.startup_checks import check_startup_values
 from ottla.broker.node import AllLogDirsFailed, Node, StartupRejected
 from ottla.cli.arguments import command_parser, integer
+from ottla.cli.node_setup.log_options import add_log_options
+from ottla.cli.node_setup.log_output import configure_logging, logger, ready_address, start_summary
 from ottla.cli.node_setup.settings import add_settings, configure_with_saved_join, read_settings
 from ottla.cli.terminal import OutputFailed
 from ottla.controller.raft.store.metadata_store import IncompatibleQuorum
@@ -81,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="speak TLS and ask for a login; makes certificates, a user, client settings",
     )
+    add_log_options(out)
     return out
 
 
@@ -158,9 +160,13 @@ async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None]
     stop, service = trio.Event(), _service_notifier()
 
     def ready(running: Node) -> None:
-        address = format_address(config.host or "0.0.0.0", running.port)  # noqa: S104 - only printed
+        assert running.components is not None
+        ports = {"": running.port, **running.components.lifecycle.ports}
+        for text in start_summary(config, running.components.cache.cluster_id, ports):
+            logger.info("%s", text)
+        address = ready_address(config, ports)
         # Tools that start brokers wait for one of these two lines.
-        logging.getLogger("ottla.server").info("[KafkaServer id=%d] started", config.node_id)
+        logger.info("[KafkaServer id=%d] started", config.node_id)
         print(f"Kafka Server started: {address}, data in {config.data_dir}", flush=True)
         if service is not None:
             service.notify(f"READY=1\nSTATUS=Serving clients at {address}")
@@ -171,7 +177,8 @@ async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None]
 
     async def watch() -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async for _ in signals:
+            async for number in signals:
+                logger.info("Stopping node %d: %s", config.node_id, signal.Signals(number).name)
                 if service is not None:
                     service.notify("STOPPING=1")
                 stop.set()
@@ -182,6 +189,7 @@ async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None]
             nursery.start_soon(service.run_watchdog)
         await node.run(ready, stop)
         nursery.cancel_scope.cancel()
+    logger.info("Stopped node %d", config.node_id)
 
 
 def _print_client_settings(config: NodeConfig, port: int) -> None:
@@ -208,9 +216,9 @@ def _error_message(error: BaseException) -> str:
 
 def run(arguments: list[str]) -> int:
     """Serve; gives the exit status."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    options = parser().parse_args(arguments)
     try:
-        options = parser().parse_args(arguments)
+        configure_logging(options)
         config, warnings = build_node_config(options)
         for text in warnings:
             print(f"ottla serve: warning: {text}", file=sys.stderr)

@@ -151,6 +151,9 @@ WRONG_USE = [
     ("log check", "directory"),
     ("trace", "--listen"),
     ("serve --node-id -1", "-1"),
+    ("serve --log-level inf", "unknown: inf; did you mean info?"),
+    ("serve --log-format xml", "unknown: xml"),
+    ("cluster start --log-level loud", "unknown: loud"),
     ("format", "--cluster-id"),
     ("random-uuid 1", "1"),
 ]

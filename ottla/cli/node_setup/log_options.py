@@ -1,0 +1,17 @@
+"""Options for the log of a node. Apart from the log itself: ``ottla cluster`` loads no node."""
+
+from __future__ import annotations
+
+import argparse
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
+LEVEL_VARIABLE, FORMAT_VARIABLE = "OTTLA_LOG_LEVEL", "OTTLA_LOG_FORMAT"
+
+
+def add_log_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--log-level`` and ``--log-format``."""
+    text = f"least level of the log on standard error (default: ${LEVEL_VARIABLE}, else info)"
+    parser.add_argument("--log-level", choices=LEVELS, help=text)
+    text = f"format of the log: text, or json with one object a line (default: ${FORMAT_VARIABLE}, else text)"
+    parser.add_argument("--log-format", choices=FORMATS, help=text)
