@@ -103,6 +103,7 @@ UNKNOWN = [
     ("serve --set nope", "nope"),
     ("trace --listen 0 --to nowhere", "nowhere"),
     ("cluster recover -c /nope", "/nope"),
+    ("health -b foo", "foo"),
 ]
 """Names of things that do not exist, or are written wrongly: the command and a part of its line."""
 WRONG_USE = [
@@ -155,6 +156,8 @@ WRONG_USE = [
     ("serve --log-format xml", "unknown: xml"),
     ("cluster start --log-level loud", "unknown: loud"),
     ("format", "--cluster-id"),
+    ("container nope", "nope"),
+    ("health --timeout -1", "-1"),
     ("random-uuid 1", "1"),
 ]
 
