@@ -10,16 +10,22 @@ from ottla.broker.config.node_config import settings_from_environment
 from ottla.cli.arguments import command_parser
 from ottla.cli.common import print_output
 from ottla.log.java_properties import MalformedProperties, Property
+from ottla.tools.client_doctor import diagnose_client, is_client_config
 from ottla.tools.doctor import WRONG, ConfigFinding, diagnose, parse_settings
 from ottla.tools.file_permissions import diagnose_directory, diagnose_files
+from ottla.tools.named_files import diagnose_listener_stores, diagnose_paths
 
-TEXT = """Reads a server.properties, or with --env the KAFKA_* variables of Kafka's container image, and names what is
-wrong in it: addresses clients cannot reach, listeners without a protocol, more copies than nodes, misspelt names,
-units that Kafka does not know, what belongs to ZooKeeper; and files with credentials that other users can read. Of a
-data directory it names those files alone.
+TEXT = """Checks a server.properties, or with --env the KAFKA_* variables of Kafka's container image: addresses that
+clients cannot reach, listeners without a protocol, more replicas than nodes, misspelt names, units that Kafka does not
+know, settings of ZooKeeper; files that do not exist or cannot be read, keys and certificates that do not match or whose
+password is wrong, data directories that cannot be written; and files with credentials that other users can read.
+
+The settings of a client (a file with bootstrap.servers and without settings of a broker) are checked as such. Of a data
+directory, only files with credentials that other users can read are named.
 
 examples:
   ottla doctor server.properties
+  ottla doctor client.properties
   ottla doctor ./ottla-data
   ottla doctor --env
 Status: 0 nothing wrong, 1 something is, 2 the file cannot be read.
@@ -34,7 +40,7 @@ def _text(finding: ConfigFinding, name: str) -> str:
 def run(arguments: list[str]) -> int:
     """Print findings; gives the exit status."""
     parser = command_parser("doctor", TEXT)
-    parser.add_argument("file", nargs="?", help="a server.properties file, or a data directory")
+    parser.add_argument("file", nargs="?", help="a server.properties file, client settings, or a data directory")
     parser.add_argument("--env", action="store_true", help="judge the KAFKA_* environment variables")
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
     options = parser.parse_args(arguments)
@@ -54,7 +60,11 @@ def run(arguments: list[str]) -> int:
             reason = (error.strerror if isinstance(error, OSError) else None) or error
             print(f"ottla doctor: {name}: {reason}", file=sys.stderr)
             return 2
-    findings = [*diagnose(lines), *diagnose_files(lines, options.file)]
+    if is_client_config(lines):
+        findings = [*diagnose_client(lines), *diagnose_files(lines, options.file)]
+    else:
+        found = {*diagnose(lines), *diagnose_paths(lines), *diagnose_listener_stores(lines)}
+        findings = [*sorted(found), *diagnose_files(lines, options.file)]
     return _print(findings, options, name, len(lines))
 
 
