@@ -10,7 +10,6 @@ import argparse
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from ottla.cli.arguments import MAX_INT64, integer
@@ -37,6 +36,7 @@ from ottla.cli.group_admin.offsets import (
     resolve_partitions,
 )
 from ottla.cli.group_admin.share_offsets import start_offsets
+from ottla.cli.times import datetime_ms
 from ottla.client.cluster_client import ClusterClient
 from ottla.controller.config.java_duration import BY_DURATION, by_duration_ms
 from ottla.runtime import blocking_env
@@ -60,7 +60,6 @@ _INTERNAL = re.compile(
     r".+-(changelog|repartition|subscription-(registration|response)-topic)"
     r"|.+-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-[0-9]+-topic"
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OffsetLookup = Callable[[Iterable[TopicPartitionKey], int], Awaitable[dict[TopicPartitionKey, int]]]
 """Offsets of partitions by time; all of them, or it fails."""
 
@@ -96,22 +95,6 @@ def parse_target(options: argparse.Namespace) -> ResetTarget:
     modes = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", *TIMESTAMP_MODES, "from_file")
     said = {name: getattr(options, name) for name in modes}
     return next(ResetTarget(name, value) for name, value in said.items() if value is not None and value is not False)
-
-
-def datetime_ms(text: str) -> int:
-    """Milliseconds since 1970 of a time; without a zone it is UTC's.
-
-    Raises:
-        CommandFailed: it is none.
-    """
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise CommandFailed(
-            f"time expected, such as 2026-01-31T12:00:00.000+01:00 (default zone: UTC): {text}"
-        ) from None
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 def duration_ago_ms(text: str, now_ms: int) -> int:

@@ -1,0 +1,52 @@
+"""Points in time on the command line, as milliseconds since 1970."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from ottla.cli.arguments import MAX_INT64, parse_integer
+from ottla.cli.errors import CommandFailed
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
+_AGO = re.compile(r"(?:\d{1,9}[dhms])+")
+
+
+def datetime_ms(text: str) -> int:
+    """Milliseconds since 1970 of a time; without a zone it is UTC's.
+
+    Raises:
+        CommandFailed: it is none.
+    """
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandFailed(
+            f"time expected, such as 2026-01-31T12:00:00.000+01:00 (default zone: UTC): {text}"
+        ) from None
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+def parse_time(text: str, now_ms: int) -> int:
+    """Return a point in time: ``1h30m`` (so long before now), milliseconds since 1970, or an ISO 8601 time.
+
+    Raises:
+        CommandFailed: it is none of these.
+    """
+    if text == "now":
+        return now_ms
+    if _AGO.fullmatch(text):
+        return now_ms - sum(int(part[:-1]) * _UNITS_MS[part[-1]] for part in re.findall(r"\d+[dhms]", text))
+    number = parse_integer(text)
+    if number is not None and 0 <= number <= MAX_INT64 and len(text) > len("20260131"):
+        return number
+    try:
+        time_ms = datetime_ms(text)
+    except CommandFailed:
+        expected = "time expected, such as 1h30m (before now), 2026-01-31T12:00:00+01:00, 1769857200000 or now"
+        raise CommandFailed(f"{expected}: {text}") from None
+    if time_ms < 0:
+        raise CommandFailed(f"brokers find no record by a time before 1970: {text}")
+    return time_ms
