@@ -196,7 +196,7 @@ async def _consume(client: ClusterClient, options: argparse.Namespace) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("consume", TEXT)
-    add_connection(parser, "json: one object a line (default: text)")
+    add_connection(parser, "json: one object a line (default: text)", ("text", "json"))
     parser.add_argument("topic", help="the topic's name")
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--from-beginning", action="store_true", help="from the first record on")

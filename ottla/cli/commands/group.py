@@ -159,7 +159,7 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
     try:
         await _each(await _groups(client, options), one)
     finally:
-        if options.output == "json" or (options.all and not told):
+        if options.output != "text" or (options.all and not told):
             print_output(told, options.output, "no groups")
 
 
@@ -203,7 +203,7 @@ async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
                 named_too = [escape(row["group"])] if len(groups) > 1 else []
                 print(*named_too, row["topic"], row["partition"], row["new"], sep=",")
         else:
-            print_output(rows if options.output == "json" else format_table(rows), options.output)
+            print_output(rows if options.output != "text" else format_table(rows), options.output)
     if not options.execute and not options.export and options.output == "text" and rows:
         print("nothing has been changed: say --execute to do it")
 
@@ -224,7 +224,7 @@ async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     try:
         await _each(await _groups(client, options), one)
     finally:
-        print_output(gone if options.output == "json" else format_table(gone), options.output)
+        print_output(gone if options.output != "text" else format_table(gone), options.output)
 
 
 async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) -> None:

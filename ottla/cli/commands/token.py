@@ -10,7 +10,8 @@ from binascii import Error as BadBase64
 from datetime import UTC, datetime
 
 from ottla.cli.arguments import MAX_INT64, command_parser, integer
-from ottla.cli.common import CONFIG_VARIABLE, add_connection, print_output, read_secret, run_with_client
+from ottla.cli.common import add_connection, print_output, read_secret, run_with_client
+from ottla.cli.connection_settings import find_settings
 from ottla.cli.errors import CommandFailed, raise_for_error
 from ottla.client.cluster_client import ClusterClient
 from ottla.log.java_properties import MalformedProperties, dumps_settings, load_settings
@@ -146,11 +147,7 @@ def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
 
 def _own_settings(options: argparse.Namespace) -> bytes:
     """The settings this command itself was given."""
-    path = options.command_config or os.environ.get(CONFIG_VARIABLE)
-    if not path:
-        return b""
-    with open(path, "rb") as file:
-        return bytes(file.read())
+    return dumps_settings(find_settings(options).values).encode()
 
 
 def _write(options: argparse.Namespace, token_id: str, hmac: str) -> None:

@@ -107,7 +107,7 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
         "state": row.transaction_state,
         "timeout_s": row.transaction_timeout_ms / 1000,
         "open_s": since_s if row.transaction_state == "Ongoing" else "",
-        "partitions": partitions if options.output == "json" else " ".join(sorted(partitions)),
+        "partitions": partitions if options.output != "text" else " ".join(sorted(partitions)),
     }
     print_output([told], options.output)
 

@@ -16,7 +16,7 @@ import pytest
 
 import ottla
 from ottla.cli.commands import produce
-from ottla.cli.common import CONFIG_VARIABLE
+from ottla.cli.connection_settings import CONFIG_VARIABLE
 from ottla.cli.records.idempotent_producer import TopicProducer
 from ottla.cli.records.json_records import InvalidRecord, record_from_json, record_to_json
 from ottla.cli.tests.command_runs import run_command

@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.config.listener_config import ConfigException
 from ottla.cli.commands.doctor import run as run_doctor
 from ottla.cli.commands.token import client_settings
-from ottla.cli.common import load_connection_security
+from ottla.cli.connection_settings import ConnectionSettings, connection_security, read_client_config
 from ottla.cli.errors import CommandFailed
 from ottla.cli.node_setup.settings import read_settings
 from ottla.log.java_properties import load_settings
@@ -40,7 +40,7 @@ def test_malformed_escape_is_reported_with_file_and_line(tmp_path: Path, capsys:
     with pytest.raises(ConfigException, match=r"/p: Malformed .* line 2"):
         read_settings(_options(path))
     with pytest.raises(CommandFailed, match=r"/p: Malformed .* line 2"):
-        load_connection_security(str(path))
+        read_client_config(str(path))
     assert run_doctor([str(path)]) == 2
     assert "line 2" in capsys.readouterr().err
     with pytest.raises(CommandFailed, match="line 2"):
@@ -50,7 +50,7 @@ def test_malformed_escape_is_reported_with_file_and_line(tmp_path: Path, capsys:
 def test_client_settings_are_read_and_written_with_escapes(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={ESCAPED}\nx=\\\\\n")
-    login = load_connection_security(str(path)).login
+    login = connection_security(ConnectionSettings("f", read_client_config(str(path)))).login
     assert login is not None
     assert (login.mechanism, login.user, login.password) == ("PLAIN", "a\\b", "\u00e9")
     assert load_settings(client_settings(path.read_bytes(), "id", "hmac").encode())["x"] == "\\"

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.cli.common import BOOTSTRAP_VARIABLE, CONFIG_VARIABLE
+from ottla.cli.connection_settings import BOOTSTRAP_VARIABLE, CONFIG_VARIABLE, CONTEXT_VARIABLE
+from ottla.cli.contexts import FILE_VARIABLE
 from ottla.cli.main import COMMANDS
 from ottla.cli.tests.command_runs import CommandRun, run_command
 
@@ -27,7 +28,8 @@ quota list, quota set --user a producer_byte_rate=1, quota remove --user a, user
 token create, token list, token renew i, token expire i, group list, group describe g,
 group reset g --topic T --to-earliest, group delete g, group delete-offsets g --topic T, txn list,
 txn describe i, txn hanging, txn abort T 0 0, cluster status, cluster elect, cluster reassign,
-cluster drain 9, cluster rebalance, cluster remove 9, produce T, consume T"""
+cluster drain 9, cluster rebalance, cluster remove 9, produce T, consume T, config describe topic T,
+config describe broker 1, config set topic T retention.ms=1, config unset group g x"""
 VERBS = [words.strip() for words in _VERBS.split(",")]
 """Each verb that asks a cluster, with arguments it accepts."""
 UNKNOWN = [
@@ -105,6 +107,20 @@ UNKNOWN = [
     ("serve --set nope", "nope"),
     ("trace --listen 0 --to nowhere", "nowhere"),
     ("cluster recover -c /nope", "/nope"),
+    ("config describe topic nope", "topic nope does not exist"),
+    ("config set topic nope retention.ms=1", "topic nope does not exist"),
+    ("config set topic there retension.ms=1", "unknown setting: retension.ms; did you mean retention.ms?"),
+    ("config set topic there retention.ms=x", "retention.ms"),
+    ("config unset topic there nope", "unknown setting: nope"),
+    ("config unset topic there a=b", "name of a setting expected: a=b"),
+    ("config set group g nope=1", "unknown setting: nope"),
+    ("config set broker default log.retention.mss=1", "did you mean log.retention.ms?"),
+    ("config set logger 1 nope=INFO", "nope"),
+    ("config set topic there retention.ms", "KEY=VALUE expected: retention.ms"),
+    ("config describe broker 9", "broker 9 does not exist (brokers: 1)"),
+    ("config describe logger x", "broker x does not exist"),
+    ("context use nope", "context nope does not exist"),
+    ("topic list --context nope", "context nope does not exist"),
     ("health -b foo", "foo"),
 ]
 """Names of things that do not exist, or are written wrongly: the command and a part of its line."""
@@ -115,7 +131,7 @@ WRONG_USE = [
     ("topic ls", "did you mean list?"),
     ("topic describe", "topic"),
     ("topic list --outptu json", "did you mean --output?"),
-    ("topic list -o yaml", "yaml"),
+    ("topic list -o xml", "xml"),
     ("topic list -b foo", "HOST:PORT expected: foo"),
     ("topic list -b foo:bar", "HOST:PORT expected: foo:bar"),
     ("topic list -b a:1,b", "HOST:PORT expected: b"),
@@ -166,6 +182,13 @@ WRONG_USE = [
     ("cluster start --log-level loud", "unknown: loud"),
     ("format", "--cluster-id"),
     ("container nope", "nope"),
+    ("config", "VERB"),
+    ("config describe topics x", "did you mean topic?"),
+    ("config set topic x", "KEY=VALUE"),
+    ("context", "VERB"),
+    ("context usee x", "did you mean use?"),
+    ("context set a -b foo", "HOST:PORT expected: foo"),
+    ("context list -o xml", "xml"),
     ("health --timeout -1", "-1"),
     ("random-uuid 1", "1"),
 ]
@@ -181,8 +204,9 @@ def node() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (BOOTSTRAP_VARIABLE, CONFIG_VARIABLE):
+    for name in (BOOTSTRAP_VARIABLE, CONFIG_VARIABLE, CONTEXT_VARIABLE):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(FILE_VARIABLE, "/nope/contexts.toml")
 
 
 def check(done: CommandRun, status: int, cause: str) -> None:
