@@ -13,18 +13,26 @@ from typing import Any
 import yaml
 
 from compat_tests.cluster.network_namespaces import NamespaceNetwork
+from ottla.cli.node_setup.container import DATA_DIRECTORY
 
 LOG_DIRECTORY = Path("/tmp/kraft-combined-logs")
-"""``KAFKA_LOG_DIRS`` of the compose files; each service sees a directory of its own there."""
+"""``KAFKA_LOG_DIRS`` of Kafka's compose files; each service sees a directory of its own there."""
 READY = "Kafka Server started"
-_START = 'hostname "$1"; mount --bind "$2" /etc/hosts; mount --bind "$3" "$4"; shift 4; exec "$@"'
+_START = """
+hostname "$1"
+mount --bind "$2" /etc/hosts
+case "$4" in /var/lib/*) mount -t tmpfs tmpfs /var/lib; mkdir -p "$4";; esac
+mount --bind "$3" "$4"
+shift 4
+exec "$@"
+"""
 _STOP_S = 30
 
 
 def load_services(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the services of a compose file."""
+    """Return the services of a compose file that run Ottla's image."""
     services: dict[str, dict[str, Any]] = yaml.safe_load(file.read_text())["services"]
-    return services
+    return {name: service for name, service in services.items() if service["image"] == "ottla"}
 
 
 class ComposeNetwork:
@@ -69,10 +77,11 @@ class ComposeNetwork:
         self.data(name).mkdir(exist_ok=True)
         given = self.services[name]["environment"]
         environment = {"PATH": os.environ["PATH"], **{key: str(value) for key, value in given.items()}}
+        log_directory = environment.get("KAFKA_LOG_DIRS", DATA_DIRECTORY)
         command = [
             *self._network.command(self._members[name]),
             *("unshare", "--uts", "--mount", "sh", "-ec", _START, "sh"),
-            *(self.services[name]["hostname"], str(self._hosts), str(self.data(name)), str(LOG_DIRECTORY)),
+            *(self.services[name]["hostname"], str(self._hosts), str(self.data(name)), log_directory),
             *self._entry,
         ]
         with (self.directory / f"{name}.log").open("ab") as log:

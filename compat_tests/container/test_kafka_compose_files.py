@@ -15,6 +15,8 @@ from ottla.log.java_properties import load_settings
 
 ENTRY = [sys.executable, "-m", "ottla.cli.main", "container"]
 """``ENTRYPOINT`` of packaging/Dockerfile, from the source tree."""
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parent.parent / "packaging" / "compose"
 WITHIN_S = 60
 
 pytestmark = [
@@ -30,16 +32,23 @@ def _wait_until_ready(network: ComposeNetwork, *names: str) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("example", ["combined", "isolated"])
-def test_compose_file_for_kafkas_image_starts_and_restarts_a_cluster(example: str, tmp_path: Path) -> None:
-    services = load_services(Path(__file__).with_name(f"{example}.yml"))
-    with ComposeNetwork(services, tmp_path, ENTRY) as network:
-        for name in services:
-            network.start(name)
-        _wait_until_ready(network, *services)
-        assert network.run_on_host("compat_tests.container.published_ports", "events", "100").strip() == "100"
-        ids = {load_settings((network.data(name) / "meta.properties").read_bytes())["cluster.id"] for name in services}
-        assert ids == {"4L6g3nShT-eMCtK--X86sw"}
+def _start_all(network: ComposeNetwork) -> None:
+    for name in network.services:
+        network.start(name)
+    _wait_until_ready(network, *network.services)
+
+
+def _write_and_read(network: ComposeNetwork, count: int) -> int:
+    """Write records through the published ports; gives how many there are."""
+    return int(network.run_on_host("compat_tests.container.published_ports", "events", str(count)))
+
+
+def test_combined_nodes_of_kafkas_example_start_and_restart(tmp_path: Path) -> None:
+    with ComposeNetwork(load_services(HERE / "combined.yml"), tmp_path, ENTRY) as network:
+        _start_all(network)
+        assert _write_and_read(network, 100) == 100
+        files = [network.data(name) / "meta.properties" for name in network.services]
+        assert {load_settings(file.read_bytes())["cluster.id"] for file in files} == {"4L6g3nShT-eMCtK--X86sw"}
         assert network.stop("kafka-1") == 0
         network.stop("kafka-2", signal.SIGKILL)
         for name in ("kafka-1", "kafka-2"):
@@ -47,5 +56,20 @@ def test_compose_file_for_kafkas_image_starts_and_restarts_a_cluster(example: st
             network.start(name)
         _wait_until_ready(network, "kafka-1", "kafka-2")
         assert "formatting" not in network.log("kafka-1"), "the directory was formatted already"
-        assert network.run_on_host("compat_tests.container.published_ports", "events", "1").strip() == "101"
-        assert not [name for name in services if "Traceback" in network.log(name)]
+        assert _write_and_read(network, 1) == 101
+        assert not [name for name in network.services if "Traceback" in network.log(name)]
+
+
+def test_controllers_and_brokers_of_kafkas_example_start(tmp_path: Path) -> None:
+    with ComposeNetwork(load_services(HERE / "isolated.yml"), tmp_path, ENTRY) as network:
+        _start_all(network)
+        assert _write_and_read(network, 100) == 100
+        assert not [name for name in network.services if "Traceback" in network.log(name)]
+
+
+@pytest.mark.parametrize("file", ["one-node.yml", "three-nodes.yml"])
+def test_compose_file_of_ottla_starts(file: str, tmp_path: Path) -> None:
+    with ComposeNetwork(load_services(EXAMPLES / file), tmp_path, ENTRY) as network:
+        _start_all(network)
+        assert _write_and_read(network, 100) == 100
+        assert not [name for name in network.services if "Traceback" in network.log(name)]
