@@ -1,0 +1,141 @@
+"""Build the wheel and the source distribution, and check them: ``python -m devtools.dist [--check]``.
+
+Both are made of the commit that is checked out, in a temporary directory, and are equal byte for byte for equal commits:
+times are those of the commit (``SOURCE_DATE_EPOCH``), owners and modes are fixed, and the build backend is pinned. With
+``--check``, everything is built twice, and the wheel is installed into an empty environment whose node must take and
+return a record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FIRST_MESSAGE_S = 60
+"""From the wheel to the first record that is read back, at most."""
+READY = "Kafka Server started: "
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Build into ``dist/``, print the hashes, and check on demand."""
+    parser = argparse.ArgumentParser("python -m devtools.dist", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="build twice, install the wheel, serve a record")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for the files (default dist)")
+    options = parser.parse_args(arguments)
+    if changed := _git("status", "--porcelain", "--untracked-files=no"):
+        print(f"not built: changes that are not committed:\n{changed}", file=sys.stderr)
+    hashes = build(options.out)
+    for name, digest in sorted(hashes.items()):
+        print(f"{digest}  {name}")
+    if not options.check:
+        return 0
+    with tempfile.TemporaryDirectory() as again:
+        if build(Path(again)) != hashes:
+            print("two builds of one commit differ", file=sys.stderr)
+            return 1
+    print("a second build is equal")
+    wheel = next(options.out / name for name in hashes if name.endswith(".whl"))
+    elapsed = first_message(wheel)
+    print(f"first message {elapsed:.1f} s after the start of an installation into an empty environment")
+    return int(elapsed > FIRST_MESSAGE_S)
+
+
+def build(out: Path) -> dict[str, str]:
+    """Build both distributions of the commit; gives the SHA-256 of each file."""
+    epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or _git("log", "-1", "--format=%ct"))
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        tree, built = Path(folder, "tree"), Path(folder, "built")
+        tree.mkdir()
+        archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
+        subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
+        _run_build("--sdist", tree, built, epoch)
+        (raw,) = built.glob("*.tar.gz")
+        source = out / raw.name
+        rewrite_archive(raw, source, epoch)
+        unpacked = Path(folder, "unpacked")
+        with tarfile.open(source) as archived:
+            archived.extractall(unpacked, filter="fully_trusted")  # noqa: S202 - written above
+        (inner,) = unpacked.iterdir()
+        _run_build("--wheel", inner, built, epoch)
+        (wheel,) = built.glob("*.whl")
+        shutil.copyfile(wheel, out / wheel.name)
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (source, out / wheel.name)}
+
+
+def _run_build(kind: str, tree: Path, out: Path, epoch: int) -> None:
+    """Run the build backend in an environment of its own."""
+    environment = {
+        **os.environ,
+        "SOURCE_DATE_EPOCH": str(epoch),
+        "PIP_CONSTRAINT": str(ROOT / "packaging" / "build-constraints.txt"),
+    }
+    command = [sys.executable, "-m", "build", kind, "--outdir", str(out), str(tree)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{done.stdout[-4000:]}{done.stderr[-4000:]}")
+
+
+def rewrite_archive(source: Path, target: Path, epoch: int) -> None:
+    """Copy a source distribution; members are sorted, their times, owners and modes are fixed."""
+    with (
+        tarfile.open(source) as read,
+        target.open("wb") as file,
+        gzip.GzipFile("", "wb", mtime=epoch, fileobj=file) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as written,
+    ):
+        for member in sorted(read.getmembers(), key=lambda member: member.name):
+            plain = tarfile.TarInfo(member.name)
+            plain.type, plain.size, plain.linkname, plain.mtime = member.type, member.size, member.linkname, epoch
+            plain.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            written.addfile(plain, read.extractfile(member) if member.isfile() else None)
+
+
+def first_message(wheel: Path) -> float:
+    """Install a wheel into an empty environment, serve, write a record and read it; gives the seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.monotonic()
+        venv.create(Path(folder, "venv"), with_pip=True)
+        programs = Path(folder, "venv", "bin")
+        subprocess.run([programs / "pip", "install", "--quiet", "--disable-pip-version-check", wheel], check=True)
+        command = [programs / "ottla", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(Path(folder, "data"))]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder
+        ) as node:
+            try:
+                assert node.stdout is not None
+                line = next((line for line in node.stdout if line.startswith(READY)), "")
+                address = line.removeprefix(READY).partition(",")[0]
+                _exchange(programs / "ottla", address)
+                return time.monotonic() - started
+            finally:
+                node.terminate()
+
+
+def _exchange(ottla: Path, address: str) -> None:
+    """Write a record and read it."""
+    to = ("--bootstrap-server", address)
+    subprocess.run([ottla, "produce", "greetings", *to], input="hello\n", text=True, check=True, timeout=30)
+    consume = [ottla, "consume", "greetings", "--from-beginning", "--exit", *to]
+    done = subprocess.run(consume, capture_output=True, text=True, check=True, timeout=30)
+    if done.stdout != "hello\n":
+        raise SystemExit(f"read {done.stdout!r}")
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

