@@ -5,7 +5,7 @@ VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import 
 BIN := $(VENV)/bin
 SEED ?= 1
 
-.PHONY: setup run test test-fast lint sim soak mutate bench clean
+.PHONY: setup run test test-fast lint sim soak mutate bench dist clean
 
 setup: $(VENV)/.ready
 
@@ -51,6 +51,9 @@ bench: setup
 	$(BIN)/python -m bench.security
 	$(BIN)/python -m bench.security --checked
 	$(BIN)/python -m bench.cluster
+
+dist: setup
+	$(BIN)/python -m devtools.dist --check
 
 clean:
 	rm -rf .venv* .cache ottla-data build dist *.egg-info

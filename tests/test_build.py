@@ -1,11 +1,19 @@
-"""The build: a tree whose links are plain files is refused, and the source distribution has no tests."""
+"""The build: a tree whose links are plain files is refused, distributions are reproducible, installed and serve."""
 
 from __future__ import annotations
 
+import io
+import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
+
+import pytest
+
+from devtools.dist import rewrite_archive
 
 ROOT = Path(__file__).parent.parent
 
@@ -27,3 +35,37 @@ def test_build_where_links_are_plain_files_fails_with_one_line(tmp_path: Path) -
 def test_core_packages_are_links_of_ottla() -> None:
     links = {path.name: path.readlink() for path in (ROOT / "ottla").iterdir() if path.is_symlink()}
     assert links == {name: Path("..") / name for name in ("wire", "log", "controller", "broker")}
+
+
+def test_rewritten_archive_depends_on_names_and_contents_only(tmp_path: Path) -> None:
+    def archive(name: str, order: tuple[str, ...], mtime: int, mode: int) -> bytes:
+        with tarfile.open(tmp_path / name, "w:gz") as out:
+            for path in order:
+                member = tarfile.TarInfo(path)
+                member.size, member.mtime, member.mode, member.uid, member.uname = 1, mtime, mode, mtime, name
+                out.addfile(member, io.BytesIO(b"x"))
+        rewrite_archive(tmp_path / name, tmp_path / f"{name}.out", 1_700_000_000)
+        return (tmp_path / f"{name}.out").read_bytes()
+
+    first = archive("one", ("p/a", "p/b"), 5, 0o600)
+    assert archive("two", ("p/b", "p/a"), 6, 0o664) == first
+    assert archive("three", ("p/b", "p/c"), 6, 0o664) != first
+
+
+def test_distributions_are_equal_install_into_an_empty_environment_and_serve(tmp_path: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("distributions are made of a commit")
+    command = [sys.executable, "-m", "devtools.dist", "--check", "--within", "900", "--out", str(tmp_path)]
+    environment = {**os.environ, "PIP_RETRIES": "0"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if "No matching distribution found" in done.stdout + done.stderr:
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "a second build is equal" in done.stdout
+    (wheel,), (source,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as opened:
+        names = set(opened.namelist())
+    assert {"ottla/wire/__init__.py", "ottla/cli/commands/container.py", "ottla/py.typed"} <= names
+    with tarfile.open(source) as archived:
+        names |= set(archived.getnames())
+    assert not [name for name in names if "/tests/" in name]
