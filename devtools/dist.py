@@ -36,15 +36,17 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if changed := _git("status", "--porcelain", "--untracked-files=no"):
         print(f"not built: changes that are not committed:\n{changed}", file=sys.stderr)
-    hashes = build(options.out)
+    with tempfile.TemporaryDirectory() as folder:
+        _install_backend(Path(folder))
+        hashes = build(options.out, Path(folder))
+        is_equal = not options.check or build(Path(folder, "again"), Path(folder)) == hashes
     for name, digest in sorted(hashes.items()):
         print(f"{digest}  {name}")
+    if not is_equal:
+        print("two builds of one commit differ", file=sys.stderr)
+        return 1
     if not options.check:
         return 0
-    with tempfile.TemporaryDirectory() as again:
-        if build(Path(again)) != hashes:
-            print("two builds of one commit differ", file=sys.stderr)
-            return 1
     print("a second build is equal")
     wheel = next(options.out / name for name in hashes if name.endswith(".whl"))
     elapsed = first_message(wheel)
@@ -52,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     return int(elapsed > options.within)
 
 
-def build(out: Path) -> dict[str, str]:
+def build(out: Path, backend: Path) -> dict[str, str]:
     """Build both distributions of the commit; gives the SHA-256 of each file."""
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or _git("log", "-1", "--format=%ct"))
     out.mkdir(parents=True, exist_ok=True)
@@ -61,7 +63,7 @@ def build(out: Path) -> dict[str, str]:
         tree.mkdir()
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
         subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
-        _run_build("--sdist", tree, built, epoch)
+        _run_build("--sdist", tree, built, backend, epoch)
         (raw,) = built.glob("*.tar.gz")
         source = out / raw.name
         rewrite_archive(raw, source, epoch)
@@ -69,20 +71,25 @@ def build(out: Path) -> dict[str, str]:
         with tarfile.open(source) as archived:
             archived.extractall(unpacked, filter="fully_trusted")
         (inner,) = unpacked.iterdir()
-        _run_build("--wheel", inner, built, epoch)
+        _run_build("--wheel", inner, built, backend, epoch)
         (wheel,) = built.glob("*.whl")
         shutil.copyfile(wheel, out / wheel.name)
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (source, out / wheel.name)}
 
 
-def _run_build(kind: str, tree: Path, out: Path, epoch: int) -> None:
-    """Run the build backend in an environment of its own."""
-    environment = {
-        **os.environ,
-        "SOURCE_DATE_EPOCH": str(epoch),
-        "PIP_CONSTRAINT": str(ROOT / "packaging" / "build-constraints.txt"),
-    }
-    command = [sys.executable, "-m", "build", kind, "--outdir", str(out), str(tree)]
+def _install_backend(folder: Path) -> None:
+    """Install the pinned build backend into a folder."""
+    pinned = ROOT / "packaging" / "build-requirements.txt"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    done = subprocess.run([*command, "--target", folder, "-r", pinned], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"the build backend cannot be installed:\n{done.stderr}")
+
+
+def _run_build(kind: str, tree: Path, out: Path, backend: Path, epoch: int) -> None:
+    """Build with the backend that is installed in a folder."""
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONPATH": str(backend)}
+    command = [sys.executable, "-m", "build", kind, "--no-isolation", "--outdir", str(out), str(tree)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{done.stdout[-4000:]}{done.stderr[-4000:]}")

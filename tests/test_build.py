@@ -58,7 +58,7 @@ def test_distributions_are_equal_install_into_an_empty_environment_and_serve(tmp
     command = [sys.executable, "-m", "devtools.dist", "--check", "--within", "900", "--out", str(tmp_path)]
     environment = {**os.environ, "PIP_RETRIES": "0"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if "No matching distribution found" in done.stdout + done.stderr:
+    if "the build backend cannot be installed" in done.stderr:
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "a second build is equal" in done.stdout
