@@ -66,6 +66,7 @@ def test_distributions_are_equal_install_into_an_empty_environment_and_serve(tmp
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
     assert {"ottla/wire/__init__.py", "ottla/cli/commands/container.py", "ottla/py.typed"} <= names
+    assert {"compat_tests/__main__.py", "compat_tests/clients/go/go.mod", "compat_tests/ivy.xml"} <= names
     with tarfile.open(source) as archived:
         names |= set(archived.getnames())
-    assert not [name for name in names if "/tests/" in name]
+    assert not [name for name in names if "/tests/" in name or "/test_" in name]

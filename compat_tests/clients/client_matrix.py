@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compat_tests.support.jars import CACHE, classpath, jars
+from compat_tests.support.jars import CACHE, SparkMissing, classpath, jars
 
 SOURCES = Path(__file__).parent
 COUNT = 40
@@ -109,9 +109,12 @@ def _kcat() -> Path:
 
 
 def _java() -> list[str]:
-    jars("kafka")
     if shutil.which("java") is None:
         raise ToolchainMissing("no java on this machine")
+    try:
+        jars("kafka")
+    except SparkMissing as missing:
+        raise ToolchainMissing(str(missing)) from None
     return ["java", "-cp", classpath(), str(SOURCES / "java" / "Compat.java")]
 
 
@@ -145,7 +148,7 @@ def client_command(client: MatrixClient) -> list[str]:
     Raises:
         ToolchainMissing: its toolchain is not there.
     """
-    CACHE.mkdir(exist_ok=True)
+    CACHE.mkdir(parents=True, exist_ok=True)
     with _lock, (CACHE / "clients.lock").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)  # other test processes build here too
         return client.command()

@@ -7,21 +7,33 @@ Fetched once, by the Ivy that pyspark brings along, into the tree's ignored ``.c
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
-import pyspark
-
 ROOT = Path(__file__).resolve().parent.parent.parent
-CACHE = ROOT / ".cache"
+CACHE = (
+    ROOT / ".cache"
+    if (ROOT / "pyproject.toml").exists()
+    else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "ottla-compat").expanduser()
+)
+"""The folder of the source tree, or the user's where the suite is installed."""
 JARS = CACHE / "jars"
 KAFKA_VERSION = "4.3.1"
 _TRIES = 3
 
 
+class SparkMissing(Exception):
+    """pyspark, which brings Ivy along, is not installed."""
+
+
 def _ivy() -> Path:
+    try:
+        import pyspark
+    except ImportError:
+        raise SparkMissing("no pyspark: pip install 'ottla[spark]'") from None
     return next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
 
 
