@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from devtools.dist import rewrite_archive
+from ottla import __version__
 
 ROOT = Path(__file__).parent.parent
 
@@ -35,6 +37,11 @@ def test_build_where_links_are_plain_files_fails_with_one_line(tmp_path: Path) -
 def test_core_packages_are_links_of_ottla() -> None:
     links = {path.name: path.readlink() for path in (ROOT / "ottla").iterdir() if path.is_symlink()}
     assert links == {name: Path("..") / name for name in ("wire", "log", "controller", "broker")}
+
+
+def test_version_of_the_distribution_is_that_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == __version__
 
 
 def test_rewritten_archive_depends_on_names_and_contents_only(tmp_path: Path) -> None:
