@@ -237,7 +237,9 @@ class QuorumController:
 
         As on a loss of leadership what was not committed is forgotten here, and whoever waits asks again.
         """
-        logger.warning("controller %d is short of resources, retrying: %s", self.node_id, error)
+        logger.warning(
+            "Controller %d is short of resources, renouncing the leadership and retrying: %s", self.node_id, error
+        )
         self._resume_offset = self._store.log.log_end_offset  # of the same epoch: it may yet be committed
         self._deactivate()
         await self._env.sleep(SHORTAGE_RETRY_S)
@@ -269,14 +271,14 @@ class QuorumController:
             yield from turns.commit()
         machine.activate(self._env.monotonic_ms(), self.node_id)
         self._active_epoch = epoch
-        logger.info("controller %d is active in epoch %d", self.node_id, epoch)
+        logger.info("Becoming the active controller at epoch %d: node %d", epoch, self.node_id)
         self._notify_published()
         self._ready.set()
 
     def _deactivate(self) -> None:
         """Leadership is gone: what is not known to be committed is forgotten, and whoever waits asks elsewhere."""
         if self._active_epoch >= 0:
-            logger.info("controller %d is not active any more", self.node_id)
+            logger.info("Renouncing the leadership: controller %d", self.node_id)
         self._active_epoch = -1
         self.machine.revert()
         waiting, self._waiting = self._waiting, []
@@ -327,7 +329,7 @@ class QuorumController:
             except Exception as error:
                 if isinstance(error, ProtocolError) and error.code == ErrorCode.NOT_CONTROLLER:
                     continue  # leadership is gone
-                logger.exception("could not %s, and try again later", chore.name)
+                logger.exception("Failed to %s, retrying", chore.name)
                 wait_ms = ERROR_RETRY_MS
 
     # ------------------------------------------------------------------ requests

@@ -67,7 +67,7 @@ class SnapshotGenerator:
             return
         finally:
             self._is_writing = False
-        logger.info("metadata snapshot at offset %d", name.end_offset)
+        logger.info("Created new KRaft snapshot file at offset %d", name.end_offset)
         self._raft.run_between_steps(partial(self._snapshot_created, name))
 
     def _snapshot_created(self, name: SnapshotId) -> SnapshotCreated:
@@ -79,4 +79,4 @@ class SnapshotGenerator:
     def _skip_snapshot(error: OSError) -> None:
         if not is_transient(error):
             raise error
-        logger.warning("no metadata snapshot was written: %s", error)
+        logger.warning("Failed to create KRaft snapshot file: %s", error)

@@ -98,7 +98,7 @@ def _replay_batches_from(segments: LogSegments, states: ProducerStateManager, of
                     for aborted in states.replay(header, header.base_offset, raw):
                         segments.add_aborted_txn(aborted)
         except WireError as error:
-            notes.append(f"{segment.path}.log is damaged; its producers are known up to there only: {error}")
+            notes.append(f"Corruption found in segment {segment.path}.log while rebuilding producer state: {error}")
         if segment is not segments.active:
             segment.close()
 

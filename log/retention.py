@@ -34,8 +34,8 @@ def newest_record_ms(log: PartitionLog, segment: LogSegment, now_ms: int) -> int
     written = log.disk.stat(segment.path + ".log").mtime_ms
     if claimed > written + MAX_CLOCK_SKEW_MS and log.warns_of_future_timestamp():
         logger.warning(
-            "%s-%d holds a record that claims a time of %.1f days after it was written; retention goes by the time "
-            "of writing. Set ottla.retention.claimed.time=true on the topic to have it kept until then, as Kafka does",
+            "Timestamp in the future in %s-%d: %.1f days after the append; retention uses the time of the append. Set "
+            "ottla.retention.claimed.time=true on the topic to use the timestamp, as Kafka does",
             *(log.topic, log.partition, (claimed - written) / DAY_MS),
         )
     return written

@@ -29,12 +29,12 @@ ConfigValues = Mapping[str, str]
 @lru_cache(maxsize=_MAX_LOGGED)
 def log_invalid_stored_value(resource: str, name: str, value: str) -> None:
     """Log, once, that a stored value is invalid and the default is used."""
-    logger.warning("Invalid stored value: %s=%r of %s (using the default)", name, value, resource)
+    logger.warning("Invalid value of a stored config: %s=%r of %s (using the default)", name, value, resource)
 
 
 @lru_cache(maxsize=_MAX_LOGGED)
 def _log_rejected(level: str, why: str) -> None:
-    logger.error("%s configs could not be applied: %s", level, why)
+    logger.error("Failed to update broker configuration: %s configs: %s", level, why)
 
 
 def merge_overrides(values: ConfigValues, changes: ConfigValues) -> dict[str, str]:

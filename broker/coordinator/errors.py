@@ -63,5 +63,5 @@ def wrap_state_errors(
 
 def report_failure(error: CoordinatorStateError, topic: str, partition: int, event: str) -> None:
     """Log that a coordinator has failed. Tests and the simulator replace this: there it is a bug of our own."""
-    text = "Coordinator failed: %s-%d (%s raised over its state); it answers NOT_COORDINATOR until it is loaded again"
+    text = "Coordinator of %s-%d failed: %s raised an exception; it returns NOT_COORDINATOR until it is loaded again"
     logger.critical(text, topic, partition, event, exc_info=error.__cause__)

@@ -234,7 +234,11 @@ class CoordinatorRuntime(Generic[R]):
                 await trio.lowlevel.checkpoint()
                 at = batches[-1][0].next_offset
             except (WireError, ProtocolError) as error:
-                logger.error("%s-%d cannot be read, its coordinator stands still: %s", *self._name(shard), error)
+                logger.error(
+                    "Failed to load metadata from %s-%d: %s; its coordinator is not available",
+                    *self._name(shard),
+                    error,
+                )
                 shard.fail()
             except CoordinatorStateError as error:
                 errors.report_failure(error, *self._name(shard), "Load")

@@ -245,7 +245,9 @@ class Shard(Generic[R]):
         except ProtocolError as error:
             return error.code
         except WireError as error:  # a text too long for its field: a group of 40,000 letters, say
-            logger.warning("%s-%d: %s", self.replica.topic, self.replica.partition, error)
+            logger.warning(
+                "Failed to append coordinator records to %s-%d: %s", self.replica.topic, self.replica.partition, error
+            )
             return ErrorCode.UNKNOWN_SERVER_ERROR
         except OSError as error:
             self._dependencies.fail(error, self.replica.log)
@@ -258,7 +260,11 @@ class Shard(Generic[R]):
         done = self.replica.append(batch.data, now_ms, AppendOrigin.COORDINATOR, txn=batch.txn)
         if done.first_offset != self.last_written_offset:
             # Somebody else has written to this partition: what is known here is not what the log says.
-            logger.error("%s-%d is read anew: its log went on without", self.replica.topic, self.replica.partition)
+            logger.error(
+                "Reloading coordinator state of %s-%d: its log has records that the coordinator did not write",
+                self.replica.topic,
+                self.replica.partition,
+            )
             self._on_log_advanced()
             raise ProtocolError(ErrorCode.NOT_COORDINATOR)
         try:

@@ -28,7 +28,7 @@ class RateLimitedLog:
         now_ms = self._env.monotonic_ms()
         if now_ms - self._since_ms >= _MINUTE_MS:
             if self._suppressed:
-                logger.warning("listener %s: %d more lines like the last ones", self._listener, self._suppressed)
+                logger.warning("Listener %s: %d similar log messages were suppressed", self._listener, self._suppressed)
             self._since_ms, self._logged, self._suppressed = now_ms, 0, 0
         if self._logged >= MAX_LOG_LINES_PER_MINUTE:
             self._suppressed += 1
@@ -36,4 +36,4 @@ class RateLimitedLog:
         self._logged += 1
         logger.log(level, text, *values, exc_info=traceback)
         if self._logged == MAX_LOG_LINES_PER_MINUTE:
-            logger.warning("listener %s: no more lines of connections for a minute", self._listener)
+            logger.warning("Listener %s: suppressing log messages about connections for a minute", self._listener)

@@ -161,7 +161,7 @@ class BrokerLivenessProbe:
                 continue
             try:
                 if await self._controller.submit(BrokerConnectionRefused(broker_id, broker_epoch, began_ms)):
-                    logger.warning("broker %d is gone: its port refuses; it is fenced", broker_id)
+                    logger.warning("Fencing broker %d because its listener refuses connections", broker_id)
             except (ProtocolError, OSError):
                 pass  # another controller looks after it, or this node ends
             return

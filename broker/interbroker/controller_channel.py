@@ -223,4 +223,4 @@ class ControllerChannel:
         """Log what is in the way to the controller, once: it is tried twenty times a second."""
         if self._logged_address != address:
             self._logged_address = address
-            logger.info("the controller at %s: %s", format_address(*address), error)
+            logger.info("Connection to the controller at %s failed: %s", format_address(*address), error)

@@ -125,7 +125,7 @@ def _decode_inner_response(asked: Buffer, data: bytes) -> Job[Message]:
         )
         answer: Message = (yield from steps)[0]
     except WireError as error:
-        logger.warning("the controller's answer to %s: %s", key.name, error)
+        logger.warning("Invalid response of the controller to %s: %s", key.name, error)
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     return answer
 

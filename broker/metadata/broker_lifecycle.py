@@ -149,9 +149,13 @@ class BrokerLifecycleManager:
             except ProtocolError as error:
                 why = error.code.name
             if self._env.monotonic_ms() >= until_ms:
-                raise RegistrationRejected(f"broker {self._config.node_id} could not register: {why}")
+                raise RegistrationRejected(
+                    f"Unable to register broker {self._config.node_id} with the controller quorum: {why}"
+                )
             if why != told:
-                logger.warning("broker %d is not registered yet, and tries again: %s", self._config.node_id, why)
+                logger.warning(
+                    "Unable to register broker %d, retrying: the controller returned %s", self._config.node_id, why
+                )
                 told = why
             await self._env.sleep(RETRY_S)
 
@@ -184,7 +188,7 @@ class BrokerLifecycleManager:
         try:
             answer = await self._send_heartbeat(want_fence=self._applied_registration() is None)
         except ProtocolError as error:
-            logger.info("a heartbeat was not answered: %s", error)
+            logger.info("Unable to send a heartbeat of broker %d, retrying: %s", self._config.node_id, error)
             return False
         if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
             self.broker_epoch = await self._register_until_accepted(FOREVER_S)
@@ -238,14 +242,18 @@ class BrokerLifecycleManager:
         try:
             answer = await self._send_heartbeat()
         except ProtocolError as error:
-            logger.warning("a heartbeat was not answered: %s", error)
+            logger.warning("Unable to send a heartbeat of broker %d, retrying: %s", self._config.node_id, error)
             return CATCH_UP_INTERVAL_S if error.code is ErrorCode.REQUEST_TIMED_OUT else self._heartbeat_s
         if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
-            logger.warning("broker %d is not registered any more, and registers again", self._config.node_id)
+            logger.warning(
+                "Broker %d sent a heartbeat but received error STALE_BROKER_EPOCH: registering again",
+                self._config.node_id,
+            )
             self.broker_epoch = await self._register_until_accepted(FOREVER_S)
             await self.unfence()
         elif answer.error_code:
-            logger.warning("a heartbeat was refused: %s", ErrorCode(answer.error_code).name)
+            code = ErrorCode(answer.error_code).name
+            logger.warning("Broker %d sent a heartbeat but received error %s", self._config.node_id, code)
         elif not answer.is_caught_up:
             return CATCH_UP_INTERVAL_S
         return self._heartbeat_s

@@ -87,8 +87,10 @@ class ControllerRegistration:
         try:
             answer: ControllerRegistrationResponse = await self._controller.submit(request)
         except ProtocolError as error:
-            logger.warning("controller %d is not registered yet: %s", self._node_id, error)
+            logger.warning("Unable to register controller %d, retrying: %s", self._node_id, error)
             return False
         if answer.error_code:
-            logger.warning("controller %d is not registered yet: %s", self._node_id, ErrorCode(answer.error_code).name)
+            logger.warning(
+                "Unable to register controller %d, retrying: %s", self._node_id, ErrorCode(answer.error_code).name
+            )
         return not answer.error_code

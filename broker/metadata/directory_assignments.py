@@ -61,7 +61,7 @@ class DirectoryAssignments:
             try:
                 await self._send_pending()
             except (OSError, ProtocolError) as error:
-                logger.warning("the controller was not told of directories, and is told again: %s", error)
+                logger.warning("Unable to send AssignReplicasToDirs to the controller, retrying: %s", error)
                 await self._env.sleep(RETRY_S)
                 self._wakeup.set()
 

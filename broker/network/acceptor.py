@@ -92,7 +92,7 @@ class Acceptor:
         largest = max(self.node_acceptors, key=len)
         closed = close_most_idle(largest.connections, self._dispatcher.services.env.monotonic_ms())
         if closed:
-            text = "descriptors of this process are nearly used up: closed %d of %d connections, the most idle"
+            text = "Too many open files: closed the %d most idle of %d connections"
             self.connection_log.log(logger, logging.WARNING, text, closed, len(largest))
         return closed
 

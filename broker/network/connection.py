@@ -122,17 +122,17 @@ class Connection:
                     raise
                 await self._flush()
         except WireError as error:
-            self._log(logging.WARNING, "connection from %s closed: %s", self._peer.host, error)
+            self._log(logging.WARNING, "Connection from %s closed: %s", self._peer.host, error)
         except FileReadError as error:
             self._fail_log_dir(error)
         except FileTruncatedError as error:
-            self._log(logging.WARNING, "connection from %s closed: %s", self._peer.host, error)
+            self._log(logging.WARNING, "Connection from %s closed: %s", self._peer.host, error)
         except (CloseConnection, OSError, trio.ClosedResourceError):  # the other side left, or must leave
             pass
         except Exception as error:
             if is_broken_invariant(error):
                 raise  # a broken invariant: going on could lose data, and nobody is waited for before it ends the node
-            text = "connection from %s closed: a request could not be handled"
+            text = "Connection from %s closed: unexpected error while handling a request"
             self._log(logging.ERROR, text, self._peer.host, traceback=True)
         finally:
             self._stream.close()
@@ -147,7 +147,7 @@ class Connection:
         services = self._dispatcher.services
         log = services.log_dirs.log_of(error.file)
         name = "a deleted segment" if log is None else log.describe()
-        self._log(logging.ERROR, "connection from %s closed: error while reading %s: %s", self._peer.host, name, error)
+        self._log(logging.ERROR, "Connection from %s closed: error while reading %s: %s", self._peer.host, name, error)
         if log is not None:
             services.fail(error, log)
 

@@ -72,7 +72,7 @@ class ConnectionLimiter:
         try:
             self._quotas.limits = ConnectionLimits.from_config(self._config, image, self._listeners)
         except ValueError as error:
-            logger.warning("limits of connections stay as they are: %s", error)
+            logger.warning("Invalid connection limits, keeping the former ones: %s", error)
         self._close_excess()
         self._notify()
 
@@ -98,7 +98,7 @@ class ConnectionLimiter:
         if held_ms:
             return held_ms
         if not quotas.increment(listener, stream.peer):
-            text = "connection from %s refused: there are as many as that address may have"
+            text = "Rejected connection from %s: too many connections from this IP address (max.connections.per.ip)"
             self._listeners[listener].connection_log.log(logger, logging.INFO, text, stream.peer)
             return 0
         self._close_excess()

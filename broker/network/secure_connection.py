@@ -84,7 +84,7 @@ class SecureConnection(Connection):
         if self._accepted_ms is None:
             return
         if not self._security.pre_auth_memory.resize(self._held_bytes, len(self._buffer)):
-            text = "connection from %s closed: those who did not log in yet hold too much memory"
+            text = "Connection from %s closed: requests before authentication exceed the memory limit"
             self._log(logging.WARNING, text, self._peer.host)
             raise CloseConnection
         self._held_bytes = len(self._buffer)
@@ -97,7 +97,7 @@ class SecureConnection(Connection):
         except Exception as error:
             if is_broken_invariant(error):
                 raise  # a broken invariant, as anywhere
-            text = "connection from %s to %s closed: its handshake could not be handled"
+            text = "Connection from %s to listener %s closed: unexpected error in the handshake"
             self._log(logging.ERROR, text, self._peer.host, self._peer.listener, traceback=True)
             self._audit_failure("its handshake could not be handled")
         finally:
@@ -114,14 +114,15 @@ class SecureConnection(Connection):
             return False  # it left: somebody may only have looked whether anybody is here
         except OSError as error:
             why = getattr(error, "reason", None) or error  # an SSLError's own word for it
-            self._log(logging.INFO, "connection from %s to %s: no TLS: %s", self._peer.host, self._peer.listener, why)
+            text = "SSL handshake failed: connection from %s to listener %s: %s"
+            self._log(logging.INFO, text, self._peer.host, self._peer.listener, why)
             self._audit_failure(f"no TLS: {why}")
             return False
         self._peer.local = self._stream.local
         if self._authenticator is None and subject is not None:
             name = self._security.principal_mapper(subject)
             if name is None:
-                text = "connection from %s: ssl.principal.mapping.rules name nobody"
+                text = "Failed authentication with %s: no rule of ssl.principal.mapping.rules applies"
                 self._log(logging.INFO, text, self._peer.host)
                 self._audit_failure("ssl.principal.mapping.rules name nobody")
                 return False
@@ -159,7 +160,7 @@ class SecureConnection(Connection):
         """Say what the gate says, and end the connection where it does."""
         if said.failure is not None:
             where, host = self._peer.listener, self._peer.host
-            text = "connection from %s to %s: failed authentication: %s"
+            text = "Failed authentication with %s on listener %s: %s"
             self._log(logging.INFO, text, host, where, said.failure)
             self._audit_failure(said.failure)
         if said.is_delayed:

@@ -11,6 +11,7 @@ from ottla.broker.replication.hosted_partition import PendingIsrChange
 from ottla.broker.replication.partition_state import AlterPartitionOutcome, AlterPartitionResult, PendingExpandIsr
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.jobs.job import Job
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -58,7 +59,7 @@ def apply_alter_partition_response(
         yield None
     if told:
         more = f", and {len(told) - MAX_LOGGED_PARTITIONS} more" if len(told) > MAX_LOGGED_PARTITIONS else ""
-        logger.info("in sync now: %s%s", "; ".join(told[:MAX_LOGGED_PARTITIONS]), more)
+        logger.info("%s%s", "; ".join(told[:MAX_LOGGED_PARTITIONS]), more)
     return again
 
 
@@ -79,8 +80,10 @@ def _apply_partition_result(
             replicas.isr_expands += 1
         else:
             replicas.isr_shrinks += 1
-        told.append(f"{replica.log.label} {', '.join(map(str, row.isr))}")
+        isr = ",".join(map(str, row.isr))
+        told.append(f"ISR updated to {isr} and version updated to {row.partition_epoch}: {replica.log.label}")
     elif outcome is not AlterPartitionOutcome.IGNORED:
         replicas.isr_failures += 1
-        logger.info("%s: no other ISR, error %d: %s", replica.log.label, row.error_code, outcome.value)
+        code = ErrorCode(row.error_code).name
+        logger.info("Failed to update ISR of %s: %s, %s", replica.log.label, code, outcome.value)
     return outcome

@@ -16,7 +16,7 @@ from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.env.env import Env
 from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 
 logger = logging.getLogger("ottla.isr")
 RETRY_S = 0.05
@@ -92,10 +92,10 @@ class AlterPartitionSender:
         try:
             answer = await self._controller.submit(request, asking.ALTER_PARTITION_VERSION)
         except (ProtocolError, OSError) as error:
-            logger.info("the ISR could not be changed yet: %s", error)
+            logger.info("Failed to send AlterPartition to the controller, retrying: %s", error)
             return False
         if answer.error_code:
-            logger.warning("the controller takes no ISR change: error %d", answer.error_code)
+            logger.warning("Failed to update ISR: the controller returned %s", ErrorCode(answer.error_code).name)
             return False
         applied = asking.apply_alter_partition_response(answer, sent, self._replica_manager, self._env.now_ms())
         again = await run_in_background(self._env, applied)

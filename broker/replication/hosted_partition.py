@@ -230,7 +230,9 @@ class HostedPartition:
         """
         state = self.state
         if type(state) is LeaderState and state.is_under_min_isr(self.log.config.min_insync_replicas):
-            raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            text = f"The size of the current ISR {list(state.committed_isr)} is insufficient to satisfy the min.isr "
+            text += f"requirement of {self.log.config.min_insync_replicas} for partition {self.log.label}"
+            raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
     def has_enough_replicas(self) -> bool:
         """Whether what is below the high watermark lies at enough replicas: the second look of acks=all (R-337)."""

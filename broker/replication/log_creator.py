@@ -123,11 +123,14 @@ class LogCreator:
         if self._in_progress.get(at) or self._replica_manager.topic_id_of(at) == topic_id:
             return  # it comes, or has come meanwhile
         if at[0] == METADATA_TOPIC:  # an older controller let it be created
-            logger.error("a topic has the metadata log's name, %s: its partitions are not made. Delete it", at[0])
+            logger.error("Skipping creation of logs of topic %s: it has the name of the metadata log. Delete it", at[0])
             return
         if self._may_be_in_unavailable_directory(at, told):
             if not self._replica_manager.offline_partitions:
-                logger.warning("%s-%d lay in a directory that is not there: it is offline, and others may be", *at)
+                logger.warning(
+                    "Skipping creation of log %s-%d: an offline log directory may have it, and further ones",
+                    *at,
+                )
             self._replica_manager.offline_partitions.add(at)
             return
         self._replica_manager.offline_partitions.discard(at)
@@ -268,7 +271,9 @@ class LogCreator:
                 passing |= self._adopt(job, result, still_wanted=still_wanted)
             else:
                 if isinstance(result, FileExistsError):
-                    logger.error("%s-%d is not made, and offline: %s", *job.topic_partition, result)
+                    logger.error(
+                        "Error while creating log for %s-%d, which is offline: %s", *job.topic_partition, result
+                    )
                 elif result is not told:
                     self._fail(result, job.directory)
                 told = result

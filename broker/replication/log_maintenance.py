@@ -132,7 +132,9 @@ class LogMaintenance:
                 try:
                     start = None if log.closed else log_start_after_retention(log, self._env.now_ms())
                     if start is not None and log.maybe_increment_log_start_offset(start):
-                        logger.info("%s-%d starts at %d now", log.topic, log.partition, start)
+                        logger.info(
+                            "Incremented log start offset of partition %s-%d to %d", log.topic, log.partition, start
+                        )
                         due.append(log)
                 except OSError as error:
                     self._fail(error, log)

@@ -218,12 +218,12 @@ class ReplicaManager:
                     continue
                 log.close_files()
             elif not contains_partition_files(directory.disk, path):
-                logger.warning("no partition's files in directory: %r (left as it is)", path)
+                logger.warning("Found directory without files of a partition: %r (left unchanged)", path)
                 continue
             target = directory.rename_for_deletion(topic, number, self._env.uuid().hex(), STRAY_DIR_SUFFIX)
             elsewhere = told is not None and self._config.node_id not in told.replicas
-            why = "is no replica of this node's any more" if elsewhere else "belongs to no topic of the cluster"
-            logger.warning("%s %s; kept as %s", path, why, target)
+            why = "the replica assignment does not contain this broker" if elsewhere else "its topic does not exist"
+            logger.warning("Found stray log dir %s: %s; renamed to %s", path, why, target)
         self._clean_up_directory(directory)
         self.has_leftover_future_logs |= bool(list_suffixed_dirs(directory.disk, directory.path, FUTURE_DIR_SUFFIX))
 
@@ -236,9 +236,9 @@ class ReplicaManager:
                 if is_transient(error):
                     self._schedule_delete(path)
                     continue
-                logger.warning("directory of a deleted partition not removed: %r (%s)", path, error)
+                logger.warning("Failed to delete the directory of a deleted partition: %r (%s)", path, error)
         for path in list_foreign_entries(directory.disk, directory.path):
-            logger.warning("not a directory in the form of topic-partition: %r (left as it is)", path)
+            logger.warning("Found directory that is not in the form of topic-partition: %r (left unchanged)", path)
 
     def _quarantine_older(self, one: PartitionLog, other: PartitionLog, told: PartitionRegistration) -> PartitionLog:
         # lazy: 0.6 ms, 6 kB: only where two directories hold the same partition

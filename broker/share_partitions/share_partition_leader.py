@@ -125,7 +125,12 @@ class SharePartitionLeader:
         except ProtocolError as error:
             self.load_error = error.with_traceback(None)
         except InvalidShareState as error:
-            logger.error("share group %s, partition %d: %s", self.key.group_id, self.key.partition, error)
+            logger.error(
+                "Failed to load share partition of group %s, partition %d: %s",
+                self.key.group_id,
+                self.key.partition,
+                error,
+            )
             self.load_error = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         except OSError as error:
             self._dependencies.fail(error, self.replica.log)
@@ -266,7 +271,9 @@ class SharePartitionLeader:
     async def _persist_and_advance(self, writing: Awaitable[None]) -> None:
         error = await self._await_persisted(writing)
         if error is not None:
-            logger.warning("share group %s: locks that are over were not written: %s", self.key.group_id, error)
+            logger.warning(
+                "Failed to write state of share group %s after acquisition locks expired: %s", self.key.group_id, error
+            )
         assert self.share_partition is not None
         if self.share_partition.advance_start_offset():
             self._dependencies.wake_purgatory(self.purgatory_key)  # more may be in flight

@@ -45,6 +45,6 @@ class DeletedLogRemover:
                     if is_transient(error):
                         self.schedule(path)
                         continue
-                    logger.warning("directory of a deleted partition not removed: %r (%s)", path, error)
+                    logger.warning("Failed to delete the directory of a deleted partition: %r (%s)", path, error)
             self._more = trio.Event()
             await self._more.wait()

@@ -42,5 +42,9 @@ def quarantine_older(
     older.close_files()
     path = older.directory
     target = storage.directory_of(older).rename_for_deletion(older.topic, older.partition, tag, STRAY_DIR_SUFFIX)
-    logger.warning("%s is left from before: it lies elsewhere, too, and not older; kept as %s", path, target)
+    logger.warning(
+        "Found stray log dir %s: another log directory has the same partition, and not an older one; renamed to %s",
+        path,
+        target,
+    )
     return older

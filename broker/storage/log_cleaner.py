@@ -90,7 +90,9 @@ class LogCleaner:
         try:
             plan = plan_compaction(found, self._env.now_ms(), int(self._setting("log.cleaner.dedupe.buffer.size")))
         except ProtocolError as error:
-            logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
+            logger.error(
+                "Unable to clean log %s-%d, marking its partition as uncleanable: %s", log.topic, log.partition, error
+            )
             self._uncleanable.add(log)
             return False
         try:
@@ -104,7 +106,12 @@ class LogCleaner:
                 and log.segments.base_offsets[: len(plan.base_offsets)] == plan.base_offsets
             )
             if unchanged and not passing:
-                logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, error)
+                logger.error(
+                    "Unable to clean log %s-%d, marking its partition as uncleanable: %s",
+                    log.topic,
+                    log.partition,
+                    error,
+                )
                 self._uncleanable.add(log)
             return False  # or retention or a deletion took a segment away in the meantime: look again later
         try:
@@ -172,7 +179,7 @@ class LogCleaner:
         self.bytes_read += stats.bytes_read
         self.bytes_written += stats.bytes_written
         logger.info(
-            "%s-%d compacted up to %d: %d of %d records kept, %d of %d bytes, %d keys",
+            "Log cleaner cleaned log %s-%d up to offset %d: %d of %d records retained, %d of %d bytes, %d keys",
             *(log.topic, log.partition, log.cleaner_offset, stats.records_kept, stats.records_read),
             *(stats.bytes_written, stats.bytes_read, stats.keys),
         )
@@ -185,7 +192,7 @@ class LogCleaner:
             return
         self._warned_offsets[log] = stats.last_oversized_offset
         logger.warning(
-            "%s-%d has %d batches, the last of them at offset %d, that unpack to more than %d bytes: they stay as they "
-            "are, and so do the tombstones behind the first",
+            "Batches too large to clean in %s-%d: %d, the last one at offset %d, exceed %d bytes uncompressed; they "
+            "and the tombstones after the first one are retained",
             *(log.topic, log.partition, stats.oversized_batches, stats.last_oversized_offset, MAX_DECOMPRESSED_BYTES),
         )

@@ -36,7 +36,7 @@ class LogDirFailureHandler:
         """
         storage = self._log_dirs
         if where is not None and is_transient(error):
-            logger.error("%s", error)
+            logger.error("Error in log directory, retrying: %s", error)
             return
         directory = storage.metadata if where is None else where
         if isinstance(directory, PartitionLog):
@@ -49,5 +49,5 @@ class LogDirFailureHandler:
                 callback(lost)
         elif self.failure is None:
             self.failure = error
-            logger.critical("the data directory %s failed: %s", directory.path, error)
+            logger.critical("Shutdown broker because log directory %s has failed: %s", directory.path, error)
             self._stop_node()

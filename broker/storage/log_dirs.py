@@ -83,7 +83,7 @@ class LogDirs:
         known = [d for d in self.directories if paths & {d.path, d.full_path, EVERY_DIRECTORY}]
         self._cordoned = frozenset(d.path for d in known)
         for path in sorted(paths - {"", EVERY_DIRECTORY} - {x for d in known for x in (d.path, d.full_path)}):
-            logger.warning("%s=%s: it is none of this node's data directories", CORDONED_LOG_DIRS, path)
+            logger.warning("Invalid entry in %s: %s is not in log.dirs", CORDONED_LOG_DIRS, path)
         return True
 
     @property
@@ -213,7 +213,9 @@ class LogDirs:
         if directory.path in self.offline:
             return []
         self.offline[directory.path] = error
-        logger.critical("the data directory %s failed and is out of service: %s", directory.path, error)
+        logger.critical(
+            "Stopping serving logs in dir %s because the log directory has failed: %s", directory.path, error
+        )
         lost = list(directory.logs.values())
         for log in lost:
             log.set_offline()

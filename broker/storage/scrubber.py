@@ -56,7 +56,7 @@ class Scrubber:
             try:
                 step = await self._env.in_thread(partial(scrub_batches, segment, position, int(rate * STEP_S)))
             except OSError as error:
-                logger.warning("%s.log cannot be looked at: %s", segment.path, error)
+                logger.warning("Failed to read segment %s.log for corruption: %s", segment.path, error)
                 return
             if segment not in log.segments:
                 return
@@ -66,8 +66,8 @@ class Scrubber:
                 self.damage_count += 1
                 segment.damaged_ranges.append((damage.position, damage.end))
                 logger.critical(
-                    "%s is damaged at bytes %d to %d: offset %d of %s-%d and what follows it there cannot be read any "
-                    "more, and is not served",
+                    "Corruption found in segment %s at bytes %d to %d: offset %d of %s-%d and the records after it in "
+                    "this range cannot be read",
                     *(damage.path, damage.position, damage.end, damage.offset, log.topic, log.partition),
                 )
             position = step.next_position

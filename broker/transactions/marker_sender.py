@@ -150,7 +150,9 @@ class TxnMarkerSender:
         if nowhere:
             nursery.start_soon(self._retry_later, letter, nowhere)
         if gone:
-            logger.info("%s: %s are no more and need no marker", letter.markers.transactional_id, gone)
+            logger.info(
+                "Skipping transaction markers of %s: partitions %s are deleted", letter.markers.transactional_id, gone
+            )
             self._on_written(
                 MarkersWritten(letter.markers.transactional_id, letter.markers.pending_transition, tuple(gone))
             )
@@ -184,7 +186,7 @@ class TxnMarkerSender:
             try:
                 answer: WriteTxnMarkersResponse | None = await self._send(leader, request)
             except (OSError, WireError) as error:
-                logger.info("markers for broker %d: %s", leader, error)
+                logger.info("Sending transaction markers to broker %d failed, retrying: %s", leader, error)
                 answer = None
             await self._process_response(letters, answer, nursery)
         del self._queues[leader]
@@ -247,11 +249,19 @@ class TxnMarkerSender:
                 if code in FINAL_ERRORS:
                     done.append(at)
                 elif code in FENCED_ERRORS:
-                    logger.warning("%s: no marker for %s-%d: error %d", letter.markers.transactional_id, *at, code)
+                    logger.warning(
+                        "Sending transaction marker of %s for partition %s-%d has permanently failed: error %d",
+                        letter.markers.transactional_id,
+                        *at,
+                        code,
+                    )
                 else:
                     if code is not None and code not in RETRIABLE_ERRORS:
                         logger.error(
-                            "%s: no marker for %s-%d yet: error %d", letter.markers.transactional_id, *at, code
+                            "Sending transaction marker of %s for partition %s-%d failed, retrying: error %d",
+                            letter.markers.transactional_id,
+                            *at,
+                            code,
                         )
                     again.append(at)
             if again:

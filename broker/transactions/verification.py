@@ -280,7 +280,7 @@ class _CoordinatorQueue:
             for one, codes in zip(asked, told, strict=True):
                 one.pending_request.deliver(codes)
         except (OSError, WireError) as error:
-            logger.warning("broker %d did not say whose transactions these are: %s", self._broker, error)
+            logger.warning("AddPartitionsToTxn request to broker %d failed, retrying: %s", self._broker, error)
         finally:
             self._sending = None
             for one in asked:
@@ -310,7 +310,9 @@ class _CoordinatorQueue:
             OSError: it is not there; WireError: its answer does not parse.
         """
         if channel.versions.get(ApiKey.ADD_PARTITIONS_TO_TXN, (0, -1))[1] < _MIN_BATCHED_VERSION:
-            logger.warning("broker %d cannot be asked about transactions: nothing is confirmed", self._broker)
+            logger.warning(
+                "Transaction verification failed: broker %d does not support AddPartitionsToTxn version 4", self._broker
+            )
             return None
         answer: add_partitions_to_txn.AddPartitionsToTxnResponse = await channel.call(request)
         return answer

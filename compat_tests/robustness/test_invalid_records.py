@@ -40,7 +40,7 @@ ONE_EACH = {
 }
 BATCHES, REQUESTS = 40, 300
 PATIENCE_S = 0.2
-WORDS = ("Traceback", "could not be handled", "Coordinator failed")
+WORDS = ("Traceback", "unexpected error", "Coordinator of")
 
 
 class AdminClient(RawClient):

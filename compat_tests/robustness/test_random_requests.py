@@ -28,7 +28,7 @@ PATIENCE_S = 0.3
 BELIEVED = ApiKey.UPDATE_RAFT_VOTER
 """Whoever says where a voter listens is believed: with its right ids, the others would look for it there."""
 GROWTH_BYTES = 64 << 20
-WORDS = (b"Traceback", b"could not be handled")
+WORDS = (b"Traceback", b"unexpected error")
 """What a node's log never says: every request has an answer, or is a reason to hang up that was thought of."""
 
 

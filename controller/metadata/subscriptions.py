@@ -58,4 +58,4 @@ class MetadataSubscriptions:
             try:
                 listener(image, delta)
             except OSError:  # of a file of the listener; the metadata directory is not affected
-                logger.exception("Metadata listener failed at offset %d", image.offset)
+                logger.exception("Error while publishing metadata at offset %d", image.offset)

@@ -90,7 +90,7 @@ async def test_a_chore_that_is_refused_is_told_and_tried_again_after_a_pause(
     tried = await refusals(ErrorCode.INVALID_REPLICA_ASSIGNMENT, monkeypatch)
     assert len(tried) == 2
     assert tried[1] - tried[0] == ERROR_RETRY_MS
-    assert caplog.text.count("could not do as told, and try again later") == 2
+    assert caplog.text.count("Failed to do as told, retrying") == 2
     assert "not like that" in caplog.text
     caplog.clear()
     assert len(await refusals(ErrorCode.NOT_CONTROLLER, monkeypatch)) > 500

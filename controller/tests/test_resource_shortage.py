@@ -160,4 +160,4 @@ async def test_listener_of_the_metadata_that_fails_is_logged_and_ends_nothing(ca
         assert heard[-1] == controller.image.offset
         assert controller.is_active
     assert not ground.failures
-    assert "Metadata listener failed at offset" in caplog.text
+    assert "Error while publishing metadata at offset" in caplog.text

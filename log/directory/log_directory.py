@@ -236,7 +236,7 @@ class LogDirectory:
             try:
                 log.close()
             except OSError as error:
-                logger.error("%s: %s", log.describe(), error)
+                logger.error("Error while closing log %s: %s", log.describe(), error)
                 return
 
     def close(self, broker_epoch: int) -> None:

@@ -54,7 +54,7 @@ def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
         try:
             log = directory.open_partition(topic, partition, LogConfig(compact=True), now_ms)
         except (CorruptFile, WireError) as error:
-            yield f"{topic}-{partition}: left as it is: {error}"
+            yield f"Unable to recover log {topic}-{partition} (left unchanged): {error}"
             continue
         yield from log.recovery_notes
         log.close()

@@ -108,10 +108,7 @@ class ProducerStateManager:
             if txn_first >= 0 and not header.is_transactional:
                 raise _not_in_transaction_error(header)
             return None
-        raise ProtocolError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {header.producer_id}: sequence {header.base_sequence} after {last_sequence}",
-        )
+        raise _out_of_order_error(header, f"{last_sequence} (current end sequence number)")
 
     def check_epoch(self, producer_id: int, epoch: int) -> bool:
         """Return whether this producer has a transaction open here under this epoch.
@@ -167,8 +164,7 @@ class ProducerStateManager:
             if verifying.supports_epoch_bump and (entry is None or entry[3] < 0):
                 lowest = min(lowest, 0)
             if header.base_sequence > lowest:
-                text = f"producer {header.producer_id}: sequence {header.base_sequence} before {lowest}"
-                raise ProtocolError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+                raise _out_of_order_error(header, f"{lowest} (earliest seen sequence)")
         return self.check_batch(header)
 
     def check_marker(self, header: BatchHeader, end: EndTransactionMarker, version: int) -> None:
@@ -336,11 +332,20 @@ class ProducerStateManager:
         return states
 
 
+def _out_of_order_error(header: BatchHeader, expected: str) -> ProtocolError:
+    """Return the error of a batch with a gap in its sequence numbers."""
+    text = (
+        f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence} (incoming seq. number)"
+    )
+    return ProtocolError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{text}, {expected}")
+
+
 def _invalid_epoch_error(header: BatchHeader, epoch: int) -> ProtocolError:
-    text = f"producer {header.producer_id} has epoch {epoch}, the batch {header.producer_epoch}"
+    text = f"Epoch of producer {header.producer_id} is {header.producer_epoch}, "
+    text += f"which is smaller than the last seen epoch {epoch}"
     return ProtocolError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
 
 
 def _not_in_transaction_error(header: BatchHeader) -> ProtocolError:
-    text = f"producer {header.producer_id} has a transaction open, and the batch is not of it"
+    text = f"Expected transactional write from producer {header.producer_id}: it has an open transaction"
     return ProtocolError(ErrorCode.INVALID_TXN_STATE, text)

@@ -178,7 +178,7 @@ class LogLoader:
             self.log_end_offset = log_start_offset
         start = max(log_start_offset, segments[0].base_offset)
         if self.epochs.is_corrupt and segments.size_bytes:
-            self.notes.append(f"{self.epochs.path} is damaged: every batch is read")
+            self.notes.append(f"Corrupt leader epoch checkpoint {self.epochs.path}: recovering all segments")
             clean, point = False, 0
         unreadable = self._first_unreadable_txn_index()
         if unreadable is not None:
@@ -205,7 +205,9 @@ class LogLoader:
             try:
                 _ = self.segments.segment_for(base).aborted_txns
             except CorruptFile as error:
-                self.notes.append(str(error))
+                self.notes.append(
+                    f"Found a corrupted index file, recovering its segment and rebuilding index files: {error}"
+                )
                 return base
         return None
 
@@ -256,7 +258,7 @@ class LogLoader:
                 # lazy: 4.3 ms, 142 kB: hardly any log has such a segment
                 from ottla.log.recovery.segment_split import split_overflowed_segment
 
-                self.notes.append(f"{self.segments[at].path}.log: split: its offsets reach too far to be indexed")
+                self.notes.append(f"Split segment {self.segments[at].path}.log: segment overflow of its offsets")
                 self.segments.replace(
                     at, 1, split_overflowed_segment(self.segments.disk, self.segments.directory, self.segments[at])
                 )
@@ -272,7 +274,7 @@ class LogLoader:
             ):
                 for later in self.segments[at + 1 :]:
                     self.notes.append(
-                        f"{later.path}.log: removed: the log ends at {self.log_end_offset}, before it begins"
+                        f"Deleting segment as part of log recovery: {later.path}.log, gap at {self.log_end_offset}"
                     )
                 self.segments.remove_from(at + 1)
                 break
@@ -295,7 +297,7 @@ class LogLoader:
             pass
         if end < segment.size_bytes:
             self.notes.append(
-                f"{segment.path}.log: cut at {end}, {segment.size_bytes - end} bytes go: they were cut before"
+                f"Truncating segment {segment.path}.log at byte {end} again: {segment.size_bytes - end} bytes removed"
             )
             segment.truncate(end)
             segment.file.fsync()
@@ -350,7 +352,9 @@ class LogLoader:
         except WireError as error:
             if gap_at is not None and last_at == gap_at[0] and good > last_at:
                 good, next_offset, _ = gap_at
-            self.notes.append(f"{segment.path}.log: cut at {good}, {segment.size_bytes - good} bytes go: {error}")
+            removed = segment.size_bytes - good
+            found = f"Corruption found in segment {segment.path}.log, truncating to offset {next_offset}"
+            self.notes.append(f"{found}, byte {good} ({removed} bytes removed): {error}")
             segment.truncate(good)
             if gap_at is not None:
                 segment.rebuild_indexes()

@@ -199,7 +199,7 @@ def test_a_claim_is_told_of_when_it_lies_more_than_an_hour_behind_the_write(
         newest_record_ms(log, log.segments.active, NOW)
     assert len(caplog.records) == (ahead_ms > HOUR_MS)
     if caplog.records:
-        assert "t-0 holds a record that claims a time of 0.0 days after" in caplog.messages[0]
+        assert "Timestamp in the future in t-0: 0.0 days after" in caplog.messages[0]
 
 
 # (what, settings, high watermark, log start, how many of its four segments go at NOW + 1 hour + 3)

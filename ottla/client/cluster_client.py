@@ -78,7 +78,7 @@ class ClusterClient:
             try:
                 return await self._connect(*address)
             except OSError as error:
-                logger.info("%s: %s", format_address(*address), error)
+                logger.info("Connection to %s could not be established: %s", format_address(*address), error)
         return await self._connect(*last)
 
     async def call(self, request: Message, version: int | None = None) -> Any:

@@ -34,7 +34,7 @@ async def supervise(env: Env, name: str, work: Callable[[], Awaitable[None]]) ->
                 raise
             if env.monotonic_ms() - began_ms > STABLE_AFTER_S * 1000:
                 pause_s = MIN_BACKOFF_S
-            logger.exception("%s failed, and begins anew in %d s", name, pause_s)
+            logger.exception("%s failed, restarting in %d s", name, pause_s)
         else:
             return
         await env.sleep(pause_s)

@@ -178,12 +178,12 @@ async def cache_modules() -> None:
                 await trio.lowlevel.checkpoint()
         except OSError as error:
             if not is_transient(error):  # such as no memfd_create, or modules in an archive
-                logger.warning("modules are not kept, later imports read files: %s", error)
+                logger.warning("Module cache disabled, later imports read files: %s", error)
                 return
-            logger.warning("modules are not kept yet, retrying: %s", error)
+            logger.warning("Module cache not available yet, retrying: %s", error)
             await trio.sleep(RETRY_S)
         except Exception:
-            logger.exception("modules are not kept: later imports read files")
+            logger.exception("Module cache disabled, later imports read files")
             return
         else:
             return

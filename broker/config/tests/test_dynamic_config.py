@@ -107,7 +107,7 @@ def test_an_unusable_value_of_a_topic_is_logged_once_and_the_default_holds(caplo
             settings = config.log_settings(image, "t")
     assert (settings.retention_ms, settings.segment_bytes) == (7000, 1 << 30)
     assert [r.getMessage() for r in caplog.records if "retention.ms" in r.getMessage()] == [
-        "Invalid stored value: retention.ms='soon' of topic 't' (using the default)"
+        "Invalid value of a stored config: retention.ms='soon' of topic 't' (using the default)"
     ]
 
 

@@ -33,12 +33,12 @@ def test_so_many_lines_a_minute_and_then_only_how_often(caplog: pytest.LogCaptur
     assert len(caplog.messages) == MAX_LOG_LINES_PER_MINUTE + 1
     assert caplog.messages[-2:] == [
         f"broke {MAX_LOG_LINES_PER_MINUTE - 1}",
-        "listener IN: no more lines of connections for a minute",
+        "Listener IN: suppressing log messages about connections for a minute",
     ]
     clock.ms += 60_000
     complaints.log(logger, logging.WARNING, "again")
     assert caplog.messages[-2:] == [
-        f"listener IN: {1000 - MAX_LOG_LINES_PER_MINUTE} more lines like the last ones",
+        f"Listener IN: {1000 - MAX_LOG_LINES_PER_MINUTE} similar log messages were suppressed",
         "again",
     ]
 

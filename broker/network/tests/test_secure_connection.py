@@ -349,7 +349,7 @@ def test_an_error_in_one_handshake_ends_that_connection_only_and_is_told(
 
     in_virtual_time(run)
     assert line.is_closed
-    assert "closed: its handshake could not be handled" in caplog.text
+    assert "closed: unexpected error in the handshake" in caplog.text
     assert "invalid start byte" in caplog.text
 
 

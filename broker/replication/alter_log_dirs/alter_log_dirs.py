@@ -107,7 +107,9 @@ class AlterLogDirs:
             return ErrorCode.KAFKA_STORAGE_ERROR
         future.raise_cleaner_offset(replica.log.cleaner_offset)
         self._replica_manager.future_logs[replica.topic, replica.partition] = future
-        logger.info("%s moves from %s to %s", log.label, self._log_dirs.directory_of(log).path, target.path)
+        logger.info(
+            "Moving replica %s from log dir %s to %s", log.label, self._log_dirs.directory_of(log).path, target.path
+        )
         self._copier.start_copy(replica)
         return ErrorCode.NONE
 
@@ -141,5 +143,7 @@ class AlterLogDirs:
         """Give a move up; the copy goes."""
         future = self._replica_manager.abandon_future_log(at)
         if future is not None:
-            logger.info("%s moves no more to %s", future.label, self._log_dirs.directory_of(future).path)
+            logger.info(
+                "Cancelled the move of replica %s to log dir %s", future.label, self._log_dirs.directory_of(future).path
+            )
             self._replica_manager.discard(future)

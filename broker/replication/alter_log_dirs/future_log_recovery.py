@@ -116,7 +116,7 @@ def _recover_future_log(
     except PermissionError as error:
         if one.is_assigned:
             raise
-        logger.warning("copy of a partition cannot be read: %r (%s; left as it is)", one.path, error)
+        logger.warning("Failed to load future log: %r (%s; left unchanged)", one.path, error)
         return None
     except CorruptFile:
         if replica is None and one.is_sole_isr_member and one.is_assigned:
@@ -135,7 +135,7 @@ def _recover_future_log(
         log.close_files()
         unique = one.path.rpartition(".")[2].removesuffix(FUTURE_DIR_SUFFIX)
         target = directory.rename_for_deletion(*at, unique, STRAY_DIR_SUFFIX)
-        logger.warning("%s belongs to no partition of this node's; kept as %s", one.path, target)
+        logger.warning("Found stray log dir %s: no replica of this broker; renamed to %s", one.path, target)
         return None
     current = None if replica is None else log_recency(replica.log)
     match decide_future_log(
@@ -160,8 +160,8 @@ def _mark_offline(replicas: ReplicaManager, one: LeftoverFutureLog) -> None:
     """The copy may be older than a log that cannot be read now: the partition is offline."""
     replicas.offline_partitions.add(one.topic_partition)
     logger.warning(
-        "%s-%d is offline: a directory failed that may have its log, and the copy in %s may be older. It counts once "
-        "that directory is well, or is no more in log.dirs",
+        "Partition %s-%d is offline: a failed log directory may have its log, and the future log in %s may be older. "
+        "Repair that directory or remove it from log.dirs",
         *one.topic_partition,
         one.directory.path,
     )
@@ -174,7 +174,7 @@ def _promote(replicas: ReplicaManager, one: LeftoverFutureLog, log: PartitionLog
     log.segments.record_directory_change()
     replicas.offline_partitions.discard(one.topic_partition)
     replica = replicas.get(*one.topic_partition)
-    logger.warning("%s: the copy in %s counts now, as the controller was told", log.label, one.directory.path)
+    logger.warning("Successfully recovered abandoned future log for %s in log dir %s", log.label, one.directory.path)
     if replica is None:
         replicas.host(log, one.topic_id)
     else:

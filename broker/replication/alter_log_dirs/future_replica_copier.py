@@ -108,7 +108,9 @@ class FutureReplicaCopier:
                 await self._step(move)
             except (ProtocolError, WireError) as error:
                 if not move.is_error_logged:
-                    logger.error("%s cannot be copied: %s", move.current_log.describe(), error)
+                    logger.error(
+                        "Error while copying partition to its future log: %s: %s", move.current_log.describe(), error
+                    )
                 move.is_error_logged = move.is_blocked = True
                 self._delay(move, RETRY_MS)
             except OSError as error:
@@ -353,7 +355,7 @@ class FutureReplicaCopier:
             self._on_disk_error(move, error, future)
             return
         self._replica_manager.promote_future_log(move.replica, future)
-        logger.info("%s lies in %s now", future.label, here.path)
+        logger.info("Replaced the log of %s with its future log in log dir %s", future.label, here.path)
 
     async def _persist_swap(self, there: LogDirectory, here: LogDirectory) -> None:
         """Wait until the new names are on the disk, and where the log starts; then how far it is compacted is noted

@@ -238,7 +238,7 @@ class ReplicaFetcher:
     def _on_connection_failure(self, error: Exception) -> None:
         """No answer: everything waits a little. Told once, until there is an answer again."""
         if not self._is_unreachable_logged:
-            logger.warning("broker %d cannot be followed: %s", self._leader_id, error)
+            logger.warning("Error in response for fetch request to leader %d, retrying: %s", self._leader_id, error)
         self._is_unreachable_logged = True
         self._connection.close()
         self._fetch_state.on_connection_failure(self._dependencies.env.monotonic_ms())
@@ -280,7 +280,12 @@ class ReplicaFetcher:
                         nursery.start_soon(self._truncate_diverged, taken, offset)
                         return
         except ProtocolError as error:
-            logger.error("%s: what broker %d sent is refused: %s", log.describe(), self._leader_id, error)
+            logger.error(
+                "Error while processing data for partition %s, from leader %d: %s",
+                log.describe(),
+                self._leader_id,
+                error,
+            )
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._fetch_state.mark_failed(key)
             else:
@@ -376,7 +381,7 @@ class ReplicaFetcher:
             if not self._is_current(taken) or taken.replica.log is not log:
                 return
         if offset < log.high_watermark:
-            logger.warning("%s: cut to %d, below the high watermark: the leader has another past", log.label, offset)
+            logger.warning("Truncating %s to offset %d below high watermark %d", log.label, offset, log.high_watermark)
         log.truncate_to(offset, self._dependencies.env.now_ms(), producers)
         taken.replica.notify_waiters()
 
@@ -393,7 +398,11 @@ class ReplicaFetcher:
             return end
         start = await fetch_leader_offset(self._connection, self._dependencies, *where, EARLIEST_TIMESTAMP)
         if self._is_current(taken) and start > replica.log.log_end_offset:
-            logger.warning("%s: begins anew at %d, where the leader's log starts", replica.log.label, start)
+            logger.warning(
+                "Truncate fully and start at the log start offset of the leader: %s, offset %d",
+                replica.log.label,
+                start,
+            )
             replica.log.truncate_fully_and_start_at(start, self._dependencies.env.now_ms())
             replica.notify_waiters()
         return None

@@ -23,7 +23,7 @@ def test_load_with_foreign_directories_leaves_and_logs_them(caplog: pytest.LogCa
     assert ground.hosted() == {("t", 0)}
     for name in FOREIGN:
         assert disk.exists(f"/a/{name}/f")
-        assert f"'/a/{name}' (left as it is)" in caplog.text
+        assert f"'/a/{name}' (left unchanged)" in caplog.text
     assert not ground.replica_manager.has_leftover_future_logs
 
 
@@ -38,7 +38,7 @@ def test_load_with_an_unreadable_directory_of_no_topic_leaves_it(caplog: pytest.
     load(ground, "t")
     assert ground.hosted() == {("t", 0)}
     assert not ground.log_dirs.offline
-    assert "'/a/other-7' (left as it is)" in caplog.text
+    assert "'/a/other-7' (left unchanged)" in caplog.text
 
 
 def test_load_where_a_deleted_partition_cannot_be_removed_goes_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -52,4 +52,4 @@ def test_load_where_a_deleted_partition_cannot_be_removed_goes_on(caplog: pytest
     load(ground, "t")
     assert ground.hosted() == {("t", 0)}
     assert not ground.log_dirs.offline
-    assert f"directory of a deleted partition not removed: {path!r}" in caplog.text
+    assert f"Failed to delete the directory of a deleted partition: {path!r}" in caplog.text

@@ -79,7 +79,7 @@ def test_what_belongs_to_no_topic_is_kept_under_another_name(known: bool, caplog
     [stray] = [name for name in ground.env.disk.listdir("/a") if name.startswith("t-0.")]
     assert stray.endswith("-stray")
     assert ground.env.disk.exists(f"/a/{stray}/00000000000000000000.log")
-    assert f"belongs to no topic of the cluster; kept as /a/{stray}" in caplog.text
+    assert f"its topic does not exist; renamed to /a/{stray}" in caplog.text
 
 
 def test_a_number_the_topic_does_not_have_is_a_stray_too() -> None:

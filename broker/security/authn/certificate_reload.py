@@ -61,4 +61,9 @@ class CertificateReloader:
                 raise
             except Exception as error:  # of anybody's bytes: ended by them, the node would not start again
                 unforeseen = not isinstance(error, (InvalidSecurityConfig, OSError))
-                logger.warning("listener %s keeps its certificates: %s", name, error, exc_info=unforeseen)
+                logger.warning(
+                    "Failed to reload certificates of listener %s, keeping the former ones: %s",
+                    name,
+                    error,
+                    exc_info=unforeseen,
+                )

@@ -155,7 +155,7 @@ class JsonWebKeySet:
             except (HttpFetchError, ValueError) as error:
                 failures += 1
                 if failures in (1, 10) or failures % 100 == 0:
-                    logger.warning("the keys of tokens at %s cannot be had: %s", self.url, error)
+                    logger.warning("Failed to refresh JWKS from %s, retrying: %s", self.url, error)
             await self._wait_for_refresh(failures)
 
     async def _wait_for_refresh(self, failures: int) -> None:

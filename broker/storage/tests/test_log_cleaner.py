@@ -240,8 +240,8 @@ def test_that_a_batch_unpacks_to_too_much_to_be_looked_into_is_told_once(
         told.append([line.message for line in caplog.records if line.levelname == "WARNING"])
         caplog.clear()
     text = (
-        "t-0 has %d batches, the last of them at offset %d, that unpack to more than 134217728 bytes: "
-        "they stay as they are, and so do the tombstones behind the first"
+        "Batches too large to clean in t-0: %d, the last one at offset %d, exceed 134217728 bytes uncompressed; they "
+        "and the tombstones after the first one are retained"
     )
     assert told == [[text % (1, 120)], [], [text % (2, 122)], []]
     assert house.log_cleaner.uncleanable_count == 0

@@ -253,7 +253,7 @@ def test_cordoned_directories_get_no_new_partitions(caplog: pytest.LogCaptureFix
     assert storage.cordoned_ids == [a.id, c.id]
     put(storage, 1, "t", "u")
     assert storage.select_directory() is b, "though it has the most"
-    assert "cordoned.log.dirs=/x: it is none of this node's data directories" in caplog.text
+    assert "Invalid entry in cordoned.log.dirs: /x is not in log.dirs" in caplog.text
     assert len(caplog.records) == 1
     assert storage.cordon("*")
     assert storage.cordoned_ids == [a.id, b.id, c.id]

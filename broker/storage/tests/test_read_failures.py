@@ -81,7 +81,7 @@ def test_read_error_while_a_fetch_is_sent_fails_the_log_directory(
     assert list(served.storage.offline) == [served.directory.path]
     told = next(r for r in caplog.records if r.name == "ottla.connection")
     assert told.levelno == logging.ERROR
-    assert "connection from 10.0.0.9 closed: error while reading t-0" in told.getMessage()
+    assert "Connection from 10.0.0.9 closed: error while reading t-0" in told.getMessage()
     assert "Input/output error" in told.getMessage()
 
 

@@ -126,7 +126,7 @@ class RaftRequestSender:
         if not self._has_reported_foreign_cluster:
             self._has_reported_foreign_cluster = True
             logger.error(
-                "the controller at %s is of another cluster: this node's data directory is of cluster %s",
+                "INCONSISTENT_CLUSTER_ID: the controller at %s belongs to another cluster; this node has cluster id %s",
                 format_address(*(self._address_of(peer) or ("?", 0))),
                 self._identity.cluster_id,
             )

@@ -142,6 +142,6 @@ class RaftChannel:
             if not again:
                 break
         if peer.failures == 0:
-            logger.info("controller %d does not answer: %s", to, error)
+            logger.info("Connection to node %d could not be established or was lost: %s", to, error)
         peer.failures += 1
         return error

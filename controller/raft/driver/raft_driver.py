@@ -256,7 +256,7 @@ class RaftDriver:
         before = machine.leader_id, machine.epoch, machine.high_watermark
         ready = machine.step(self.env.monotonic_ms(), event)
         if ready.protocol_violation is not None:
-            logger.warning("what another controller says cannot be: %s", ready.protocol_violation)
+            logger.warning("Invalid message of another controller: %s", ready.protocol_violation)
         if ready.log_message is not None:
             logger.log(*ready.log_message)
         if ready.hard_state is not None:

@@ -40,7 +40,7 @@ async def retry_on_shortage(env: Env, work: Callable[[], Awaitable[T]]) -> T:
             if not is_transient(error):
                 raise
             if attempts % LOG_EVERY_ATTEMPTS == 0:
-                logger.warning("short of resources, retrying: %s", error)
+                logger.warning("Short of resources, retrying: %s", error)
         attempts += 1
         await env.sleep(RETRY_S)
 

@@ -44,10 +44,10 @@ def read_response_records(store: MetadataStore, reply: OutboundResponse) -> Resp
                 SnapshotId(*answer.snapshot), answer.position, reply.pending_request.request.max_bytes
             )
     except ProtocolError:
-        logger.exception("the metadata log cannot be read for another replica: %s", answer)
+        logger.exception("Failed to read the metadata log for a replica: %s", answer)
         answer = RaftFetchResponse(ErrorCode.UNKNOWN_SERVER_ERROR, answer.epoch, answer.leader_id)
     except OSError as error:
         if not is_transient(error):
             raise
-        logger.warning("short of resources, nothing read for another replica: %s", error)
+        logger.warning("Failed to read the metadata log for a replica, short of resources: %s", error)
     return ResponseWithRecords(answer, raw, store.log.log_start_offset)

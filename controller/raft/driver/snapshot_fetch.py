@@ -49,7 +49,7 @@ async def fetch_snapshot(
         try:
             return await run_in_background(env, read_snapshot(env.disk, path))
         except CorruptFile as error:
-            logger.warning("the leader's snapshot is asked for again: %s", error)
+            logger.warning("Fetching KRaft snapshot from the leader failed, retrying: %s", error)
             env.disk.unlink(path)
             await env.sleep(CORRUPT_RETRY_S)
     return None

@@ -25,7 +25,7 @@ def parse_fetched_batches(raw: Buffer | None) -> tuple[FetchedRaftBatch, ...]:
     try:
         out.extend(_whole(memoryview(raw or b"")))
     except WireError as error:
-        logger.warning("what a leader sent of the metadata log was damaged, and is asked for again: %s", error)
+        logger.warning("Corrupt batch in a fetch response of the metadata log, retrying: %s", error)
     return tuple(out)
 
 

@@ -117,7 +117,7 @@ def handle_fetch_response(
             return
         committed = raft.high_watermark
         raft.ready.report_violation(
-            f"{peer} wants the log cut at {end} of epoch {epoch}, but it is committed to {committed}"
+            f"{peer} requests truncation to offset {end} of epoch {epoch}, below high watermark {committed}"
         )
         back_off(raft, peer)
         return

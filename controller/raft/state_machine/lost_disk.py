@@ -121,7 +121,7 @@ def report_state_change(raft: RaftState, before: VoterState) -> None:
         text = "this voter's metadata log is new, the quorum is not: it does not vote before a leader has filled it"
         raft.ready.report(logging.INFO, text)
     elif before == VoterState.LEARNING:
-        raft.ready.report(logging.INFO, "this voter has everything that its leader has: it votes")
+        raft.ready.report(logging.INFO, "The voter has caught up with the leader and votes again")
 
 
 def report_missing_leader(raft: RaftState) -> None:

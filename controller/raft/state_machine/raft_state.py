@@ -284,13 +284,13 @@ class RaftState:
             if known in (NO_NODE_ID, leader_id):
                 self.transition_to_follower(epoch, leader_id)
             else:
-                self.ready.report_violation(f"two leaders in epoch {epoch}: {known} and {leader_id}")
+                self.ready.report_violation(f"Two leaders in epoch {epoch}: {known} and {leader_id}")
 
     def report_duplicate_id(self, epoch: int, text: str) -> None:
         """Another node seems to have this one's id: said once an epoch, for what it asks is asked again and again."""
         if epoch > self.duplicate_id_epoch:
             self.duplicate_id_epoch = epoch
-            self.ready.report(logging.WARNING, f"{text}: each node needs an id of its own")
+            self.ready.report(logging.WARNING, f"{text}: each node needs its own node.id")
 
     # ------------------------------------------------------------------ fetches that wait here
 

@@ -282,7 +282,7 @@ def test_damage_below_the_recovery_point_is_not_looked_for(point: int, left: int
     data[len(data) - 1] ^= 1
     log = open_it(memory, recovery_point=point)
     assert log.log_end_offset == left
-    assert any("cut at" in note for note in log.recovery_notes) == (left == 3)
+    assert any("truncating to offset" in note for note in log.recovery_notes) == (left == 3)
     assert log.segments.base_offsets == ([0] if left == 3 else [0, 6, 12])
 
 

@@ -84,7 +84,7 @@ def test_a_log_whose_bytes_are_gone_when_they_are_read_is_named_and_keeps_nobody
 
     with caplog.at_level(logging.ERROR):
         ground.run_moves(story, made=False)
-    said = [text.partition(" ")[0] for text in caplog.messages if "cannot be copied" in text]
+    said = [text.split(": ")[1] for text in caplog.messages if "Error while copying partition" in text]
     assert len(said) == 3, "each is named once"
     assert not ground.log_dirs.offline
 

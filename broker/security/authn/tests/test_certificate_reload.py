@@ -75,7 +75,7 @@ def test_what_cannot_be_used_changes_nothing_and_is_told(caplog, error):
         MetadataImage(configs={OWN: {KEY: "new.pem"}}), changed
     )
     assert (one.shown, other.shown) == ([], ["new.pem"])
-    assert "listener IN keeps its certificates: no usable key" in caplog.text
+    assert "Failed to reload certificates of listener IN, keeping the former ones: no usable key" in caplog.text
 
 
 @pytest.mark.behaviour("S-307")

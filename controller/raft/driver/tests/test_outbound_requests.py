@@ -79,6 +79,6 @@ def test_that_the_others_are_of_another_cluster_is_said_once(
         for _ in range(3):
             send_and_receive(speaking, vote.VoteResponse(ErrorCode.INCONSISTENT_CLUSTER_ID))
     assert caplog.messages == [
-        "the controller at h2:9 is of another cluster: this node's data directory is of cluster ours"
+        "INCONSISTENT_CLUSTER_ID: the controller at h2:9 belongs to another cluster; this node has cluster id ours"
     ]
     assert heard == [events.RequestRejected(2, ASK, ErrorCode.INCONSISTENT_CLUSTER_ID)] * 3

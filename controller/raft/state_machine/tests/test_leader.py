@@ -81,7 +81,7 @@ def test_two_leaders_of_one_epoch_are_never_believed() -> None:
     raft.step(2000, Tick())
     doubt = raft.step(2001, RequestReceived("t", BeginEpoch(3, 5))).protocol_violation
     assert doubt is not None
-    assert "two leaders in epoch 5" in doubt
+    assert "Two leaders in epoch 5" in doubt
     assert (raft.leader_id, raft.hard_state.leader_id) == (-1, 2)
 
 
