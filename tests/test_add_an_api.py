@@ -63,7 +63,7 @@ def missing_steps(name: str, specs: tuple[ApiSpec, ...], page: str) -> Iterator[
         if endpoint is not None and not has_handler(endpoint.handler_module):
             yield f"2. Write the handler: broker/handlers/{endpoint.handler_module.replace('.', '/')}.py"
     if api_row(spec) not in page.splitlines():
-        yield "4. Write the reference page anew: python -m devtools.docs.reference"
+        yield "4. Generate the reference page: python -m devtools.docs.reference"
 
 
 def has_handler(module: str) -> bool:
@@ -157,7 +157,7 @@ def test_added_api_lacks_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (HANDLER, "2. Write the handler: broker/handlers/admin/count_topics.py"),
         (ROW_FILE, "3. Add the row: COUNT_TOPICS in broker/dispatch/api_registry.py"),
-        (str(PAGE), "4. Write the reference page anew: python -m devtools.docs.reference"),
+        (str(PAGE), "4. Generate the reference page: python -m devtools.docs.reference"),
     ],
 )
 def test_missing_step_is_named(monkeypatch: pytest.MonkeyPatch, skipped: str, step: str) -> None:

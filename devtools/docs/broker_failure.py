@@ -1,4 +1,4 @@
-"""What is drawn and told in ``docs/explanation/when-a-node-dies.md``, by the rules themselves and by the simulator.
+"""What is drawn and told in ``docs/explanation/broker-failure.md``, by the rules themselves and by the simulator.
 
 ``python -m devtools.docs.broker_failure`` writes it into the page: into each block that begins so:
 ```` ```text NAME ````, or with ``mermaid`` for ``text``. ``python -m devtools.docs.broker_failure NAME`` prints one.
@@ -27,18 +27,18 @@ from sim.scenarios.cluster import ClusterScenario
 from sim.workload.clients import create_topic
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "explanation" / "when-a-node-dies.md"
+PAGE = ROOT / "docs" / "explanation" / "broker-failure.md"
 BLOCK = re.compile(r"^```(text|mermaid) (\S+)\n(.*?)^```$", re.M | re.S)
 SEED = 3
 TOPIC = "payments"
 GONE_S = 20.0
 TOLD_S = 60.0
 HEARTBEAT_FIELDS = (
-    "it has caught up",
-    "wants to be fenced",
-    "wants to stop",
-    "leads something",
-    "others have not heard of that",
+    "caught up",
+    "WantFence",
+    "WantShutDown",
+    "leads partitions",
+    "other brokers lag",
 )
 """What decides a heartbeat, in the order of `outcome`."""
 
@@ -79,7 +79,7 @@ def edges() -> Iterator[tuple[BrokerControlState, BrokerControlState, str]]:
         for after in BrokerControlState:
             if after is not now and after in led:
                 told = [
-                    f"{'' if x[0] else 'not: '}{word}"
+                    f"{'' if x[0] else 'not '}{word}"
                     for word, x in zip(HEARTBEAT_FIELDS, zip(*led[after], strict=True), strict=True)
                     if len(set(x)) == 1
                 ]
@@ -89,10 +89,10 @@ def edges() -> Iterator[tuple[BrokerControlState, BrokerControlState, str]]:
 def broker_state_diagram() -> list[str]:
     """A broker's states as the controller has them: by what its heartbeats say, and without any."""
     names = {state: state.value.title().replace(" ", "") for state in BrokerControlState}
-    out = ["stateDiagram-v2", f"    [*] --> {names[BrokerControlState.FENCED]}: it registers"]
+    out = ["stateDiagram-v2", f"    [*] --> {names[BrokerControlState.FENCED]}: registration"]
     out += [f"    {names[now]} --> {names[after]}: {why}" for now, after, why in edges()]
     for state in (BrokerControlState.UNFENCED, BrokerControlState.CONTROLLED_SHUTDOWN):
-        out.append(f"    {names[state]} --> {names[BrokerControlState.FENCED]}: no heartbeat any more")
+        out.append(f"    {names[state]} --> {names[BrokerControlState.FENCED]}: session expired")
     return [*out, f"    {names[BrokerControlState.SHUTDOWN_NOW]} --> [*]"]
 
 
@@ -153,14 +153,14 @@ class BrokerFailureTrace(ClusterScenario):
             for number, known in sorted(image.brokers.items()):
                 before = self._seen.brokers.get(number)
                 if before is not None and before.broker_epoch != known.broker_epoch:
-                    self.add(f"broker {number} has registered anew, and is fenced")
+                    self.add(f"broker {number} registers again, fenced")
                 elif before is not None and bool(before.fenced) != bool(known.fenced):
                     self.add(f"broker {number} is {'fenced' if known.fenced else 'unfenced'}")
             for number, now in sorted(image.topics[TOPIC].partitions.items()):
                 before_ = self._seen.topics[TOPIC].partitions[number]
                 if (before_.leader, before_.isr) != (now.leader, now.isr):
                     isr = ", ".join(map(str, sorted(now.isr)))
-                    self.add(f"{TOPIC}-{number}: led by {now.leader} in epoch {now.leader_epoch}, in sync: {isr}")
+                    self.add(f"{TOPIC}-{number}: leader {now.leader}, leader epoch {now.leader_epoch}, ISR {isr}")
             self._seen = image
             await trio.sleep(0.001)
 
@@ -177,7 +177,7 @@ def isolate_broker(run: BrokerFailureTrace, name: str) -> None:
     """Nobody hears it, and it hears nobody, for a while."""
     host = run.simulation.host(name)
     host.inbound_cut_until = host.outbound_cut_until = run.simulation.now_s() + GONE_S
-    run.add(f"broker {run.numbers[name]} is cut off for {GONE_S:.0f} s")
+    run.add(f"broker {run.numbers[name]} is isolated from the network for {GONE_S:.0f} s")
 
 
 def trace_of(dies: Callable[[BrokerFailureTrace, str], None]) -> Callable[[], list[str]]:

@@ -1,4 +1,4 @@
-"""What is drawn and told in ``docs/explanation/how-a-record-becomes-durable.md``, made by the machine it tells of.
+"""What is drawn and told in ``docs/explanation/replication.md``, made by the machine it tells of.
 
 ``python -m devtools.docs.durability`` writes it into the page: into each block that begins so: ```` ```text NAME ````,
 or with ``mermaid`` for ``text``.
@@ -20,7 +20,7 @@ from ottla.broker.replication.partition_state import (
 )
 from ottla.wire.errors import ErrorCode
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "how-a-record-becomes-durable.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "replication.md"
 BLOCK = re.compile(r"^```(text|mermaid) (\S+)\n(.*?)^```$", re.M | re.S)
 LAG_MS = 30_000
 EPOCH, IMAGE = 4, 10
@@ -37,21 +37,21 @@ def leader_state(isr: tuple[int, ...] = (1, 2, 3), log_end: int = 7) -> LeaderSt
 def trace() -> list[str]:
     """Record 7 on its way, with ``min.insync.replicas=2``."""
     leading, log_end = leader_state(), 7
-    out = [f"{'':<50} {'ends known to the leader':<26} high watermark"]
+    out = [f"{'':<50} {'log end offsets at the leader':<30} high watermark"]
 
     def told(what: str) -> None:
         ends = ", ".join(f"{b}: {f.end_offset}" for b, f in sorted(leading.followers.items()))
         high = leading.high_watermark(log_end, log_end, 1, LAG_MS, 2, lambda *_: True)
-        out.append(f"{what:<50} {f'1: {log_end}, {ends}':<26} {high}")
+        out.append(f"{what:<50} {f'1: {log_end}, {ends}':<30} {high}")
 
-    told("all have records 0 to 6")
+    told("all replicas have records 0 to 6")
     log_end = 8
-    told("a client's Produce: record 7 at broker 1")
-    for broker, answer in ((2, "record 7"), (3, "record 7"), (2, "nothing yet"), (3, "high watermark 8")):
+    told("Produce: record 7 at broker 1")
+    for broker, answer in ((2, "record 7"), (3, "record 7"), (2, "no records"), (3, "high watermark 8")):
         offset = 7 if answer == "record 7" else 8
         leading.update_follower(broker, 70, offset, 0, log_end, 1)
-        told(f"{broker} fetches from {offset}, is answered: {answer}")
-    out.append("the client is answered")
+        told(f"broker {broker} fetches from {offset}, response: {answer}")
+    out.append("response to Produce")
     return out
 
 
@@ -78,11 +78,11 @@ def _reverted(leading: LeaderState) -> None:
 
 
 EVENTS: dict[str, Callable[[LeaderState], None]] = {
-    "one outside has caught up": _expand,
-    "members lag": _shrink,
-    "AlterPartition is taken": _accepted,
-    "is refused": _reverted,
-    "a newer image": _image,
+    "a replica catches up": _expand,
+    "members lag behind": _shrink,
+    "AlterPartition succeeds": _accepted,
+    "AlterPartition is rejected": _reverted,
+    "newer metadata image": _image,
 }
 WAYS_IN: dict[type[IsrState], Callable[[LeaderState], None]] = {
     CommittedIsr: lambda _: None,
@@ -93,12 +93,12 @@ WAYS_IN: dict[type[IsrState], Callable[[LeaderState], None]] = {
 
 def states() -> list[str]:
     """The states of the in-sync set: each event is tried in each of them."""
-    out = ["stateDiagram-v2", "    [*] --> Committed: elected, or told by an image"]
+    out = ["stateDiagram-v2", "    [*] --> CommittedIsr: leader elected"]
     for state, way_in in WAYS_IN.items():
         into: dict[str, list[str]] = {}
         for event, happen in EVENTS.items():
             leading = leader_state(
-                (1, 2) if state is PendingExpandIsr or event == "one outside has caught up" else (1, 2, 3)
+                (1, 2) if state is PendingExpandIsr or event == "a replica catches up" else (1, 2, 3)
             )
             way_in(leading)
             assert type(leading.isr) is state
@@ -106,7 +106,7 @@ def states() -> list[str]:
             happen(leading)
             if type(leading.isr) is not type(before):
                 into.setdefault(type(leading.isr).__name__, []).append(event)
-        out += [f"    {state.__name__} --> {after}: {', or '.join(events)}" for after, events in into.items()]
+        out += [f"    {state.__name__} --> {after}: {' or '.join(events)}" for after, events in into.items()]
     return out
 
 

@@ -1,4 +1,4 @@
-"""What is told in ``docs/explanation/how-a-group-shares-partitions.md``, made by the machines it tells of.
+"""What is told in ``docs/explanation/group-protocols.md``, made by the machines it tells of.
 
 ``python -m devtools.docs.group_protocols`` writes it into the page: into each block that begins so:
 ```` ```text NAME ````.
@@ -25,7 +25,7 @@ from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import sync_group as sg
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "explanation" / "how-a-group-shares-partitions.md"
+PAGE = ROOT / "docs" / "explanation" / "group-protocols.md"
 BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
 TOPIC = {"t": 4}
 LOCK_MS = 30_000
@@ -38,7 +38,7 @@ def _row(what: str, answer: str, group: Any) -> str:
 
 
 def _places(numbers: Any) -> str:
-    return "has " + (" ".join(map(str, sorted(numbers))) or "nothing")
+    return "assigned " + (" ".join(map(str, sorted(numbers))) or "none")
 
 
 def _heard(answer: Any) -> str:
@@ -50,8 +50,8 @@ def _heard(answer: Any) -> str:
     if getattr(answer, "assignment", b""):
         return str(answer.assignment.decode())
     if hasattr(answer, "leader"):
-        return "is in, and shares out" if answer.leader == answer.member_id else "is in"
-    return "done"
+        return "joined as leader" if answer.leader == answer.member_id else "joined"
+    return "NONE"
 
 
 def classic() -> list[str]:
@@ -70,18 +70,18 @@ def classic() -> list[str]:
         return stage.send(ticket, hb.HeartbeatRequest("g", generation, ids[ticket[0]]), 4)
 
     tell("a: JoinGroup", stage.join("a", version=3))
-    tell("a: SyncGroup, a has all", sync("a-1", 1, a="has 0 1 2 3"))
+    tell("a: SyncGroup, all for a", sync("a-1", 1, a="assigned 0 1 2 3"))
     tell("b: JoinGroup", stage.join("b", version=3))
     tell("a: Heartbeat", beat("a-2", 1))
-    tell("a: gives up all, JoinGroup", stage.join("a-3", ids["a"], version=3))
-    tell("b: hears of its JoinGroup", stage.answers["b"])
+    tell("a: revokes all, JoinGroup", stage.join("a-3", ids["a"], version=3))
+    tell("b: response to JoinGroup", stage.answers["b"])
     tell("b: SyncGroup", sync("b-1", 2))
-    tell("a: SyncGroup, half for each", sync("a-4", 2, a="has 0 1", b="has 2 3"))
-    tell("b: hears of its SyncGroup", stage.answers["b-1"])
+    tell("a: SyncGroup, two for each", sync("a-4", 2, a="assigned 0 1", b="assigned 2 3"))
+    tell("b: response to SyncGroup", stage.answers["b-1"])
     tell("a: LeaveGroup", stage.send("a-5", lg.LeaveGroupRequest("g", ids["a"]), 2))
     tell("b: Heartbeat", beat("b-2", 2))
-    tell("b: gives up all, JoinGroup", stage.join("b-3", ids["b"], version=3))
-    tell("b: SyncGroup, b has all", sync("b-4", 3, b="has 0 1 2 3"))
+    tell("b: revokes all, JoinGroup", stage.join("b-3", ids["b"], version=3))
+    tell("b: SyncGroup, all for b", sync("b-4", 3, b="assigned 0 1 2 3"))
     return out
 
 
@@ -97,14 +97,14 @@ def consumer() -> list[str]:
             _row(what, f"{answer.member_epoch}" + ("" if given is None else f", {_places(rows)}"), shard.consumer)
         )
 
-    tell("a: epoch 0, reads t", a.beat())
-    tell("b: epoch 0, reads t", b.beat())
-    tell("a: epoch 2, has 0 1 2 3", a.beat())
-    tell("b: epoch 3, has nothing", b.beat())
-    tell("a: epoch 2, has 0 1", a.beat())
-    tell("b: epoch 3, has nothing", b.beat())
+    tell("a: epoch 0, subscribes to t", a.beat())
+    tell("b: epoch 0, subscribes to t", b.beat())
+    tell("a: epoch 2, owns 0 1 2 3", a.beat())
+    tell("b: epoch 3, owns none", b.beat())
+    tell("a: epoch 2, owns 0 1", a.beat())
+    tell("b: epoch 3, owns none", b.beat())
     tell("a: epoch -1", shard.heartbeat("a", -1))
-    tell("b: epoch 3, has 2 3", b.beat())
+    tell("b: epoch 3, owns 2 3", b.beat())
     return out
 
 
@@ -118,10 +118,10 @@ def share() -> list[str]:
         out.append(_row(what, f"{answer.member_epoch}" + ("" if given is None else f", {_places(rows)}"), stage.group))
         stage.now += 5_000
 
-    tell("a: epoch 0, reads t", stage.beat("a", 0, ["t"]))
+    tell("a: epoch 0, subscribes to t", stage.beat("a", 0, ["t"]))
     stage.ready()
-    tell("a: epoch 2; the partition has a state", stage.beat("a", 2))
-    tell("b: epoch 0, reads t", stage.beat("b", 0, ["t"]))
+    tell("a: epoch 2, share state initialized", stage.beat("a", 2))
+    tell("b: epoch 0, subscribes to t", stage.beat("b", 0, ["t"]))
     tell("a: epoch 3", stage.beat("a", 3))
     tell("a: epoch -1", stage.beat("a", -1))
     return out
@@ -131,7 +131,11 @@ def records() -> list[str]:
     """What becomes of the records of one share partition."""
     held = SharePartition(0, (), SharePartitionLimits(max_delivery_count=2, lock_duration_ms=LOCK_MS))
     out: list[str] = []
-    letters = {RecordState.AVAILABLE: "free", RecordState.ACQUIRED: "held", RecordState.ACKNOWLEDGED: "done"}
+    letters = {
+        RecordState.AVAILABLE: "available",
+        RecordState.ACQUIRED: "acquired",
+        RecordState.ACKNOWLEDGED: "acknowledged",
+    }
 
     def tell(what: str) -> None:
         states = []
@@ -141,8 +145,8 @@ def records() -> list[str]:
                 states.append("-")
                 continue
             now = batch.state_at(offset)
-            states.append(letters.get(now.state, "given up") + f" x{now.delivery_count}")
-        out.append(f"{what:<38} | from {held.start_offset} on: " + ", ".join(states))
+            states.append(letters.get(now.state, "archived") + f" x{now.delivery_count}")
+        out.append(f"{what:<38} | start {held.start_offset}: " + ", ".join(states))
 
     def take(member: str, now_ms: int) -> None:
         acquire_records(
@@ -158,15 +162,15 @@ def records() -> list[str]:
     take("a", 0)
     tell("a: ShareFetch")
     say("a", (0, 0, [1]), (2, 2, [2]), now_ms=1)
-    tell("a: accepts 0, gives 2 back")
+    tell("a: accepts 0, releases 2")
     take("b", 2)
     tell("b: ShareFetch")
     ack.expire_locks(held, LOCK_MS + 1)
     held.advance_start_offset()
-    tell("a has said nothing for half a minute")
+    tell("acquisition locks of a expire")
     take("b", LOCK_MS + 2)
     say("b", (1, 1, [1]), (2, 2, [1]), (3, 3, [2]), now_ms=LOCK_MS + 3)
-    tell("b: fetches, accepts, gives 3 back")
+    tell("b: ShareFetch, accepts 1 2, releases 3")
     return out
 
 
@@ -182,12 +186,12 @@ def tasks() -> list[str]:
 
     tell("a: epoch 0, its topology", a.beat())
     tell("b: epoch 0, its topology", b.beat())
-    tell("a: epoch 2, has 0_0 0_1 0_2 0_3", a.beat())
-    tell("b: epoch 3, has nothing", b.beat())
-    tell("a: epoch 2, has two", a.beat())
-    tell("b: epoch 3, has nothing", b.beat())
+    tell("a: epoch 2, owns 0_0 0_1 0_2 0_3", a.beat())
+    tell("b: epoch 3, owns none", b.beat())
+    tell("a: epoch 2, owns two", a.beat())
+    tell("b: epoch 3, owns none", b.beat())
     tell("a: epoch -1", stage.beat("a", -1))
-    tell("b: epoch 3, has two", b.beat())
+    tell("b: epoch 3, owns two", b.beat())
     return out
 
 

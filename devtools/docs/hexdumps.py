@@ -1,4 +1,4 @@
-"""The bytes shown in ``docs/explanation/what-lies-on-the-disk.md``, made by the code that writes them.
+"""The bytes shown in ``docs/explanation/on-disk-format.md``, made by the code that writes them.
 
 ``python -m devtools.docs.hexdumps`` writes them into the page: each block that begins with three backticks and
 ``text FILE``.
@@ -21,7 +21,7 @@ from ottla.wire import field_dump
 from ottla.wire.record_batch import batch_header as b
 from ottla.wire.record_batch import records as r
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "what-lies-on-the-disk.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "on-disk-format.md"
 NOW = 1_767_225_600_000
 """2026-01-01."""
 BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)

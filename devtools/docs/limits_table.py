@@ -6,11 +6,12 @@ from __future__ import annotations
 # another package: names and form of the number, what is bounded, and what happens beyond it. Names in braces stand for
 # their numbers.
 INTRO = """\
-What bounds the cost of one client, or of one request, for a node, and what happens to whoever wants more. Where the
-last column names a setting the number is its default ([settings](config.md)); the other numbers are fixed, and stand
-in the code where that column says. Rates have no bound until a [quota](../how-to/secure.md#quotas-and-limits) is set.
-Most bounds are of one request or one connection: for all of them together `max.connections` is the bound, and it is
-not set by default. Where Kafka does otherwise it stands here or in [limitations](limitations.md).
+This page lists what bounds the cost that one client or one request can cause for a node, and what happens beyond each
+bound. Where the last column names a setting, the number is its default ([settings](config.md)); the other numbers are
+fixed and defined in the module that the column names. Rates are not limited until a
+[quota](../how-to/secure.md#quotas-and-connection-limits) is set. Most bounds apply to one request or one connection;
+`max.connections` limits the number of connections, and is not set by default. [Limitations](limitations.md) lists
+differences from Kafka that are not listed here.
 """
 
 BEFORE_LOGIN = """\

@@ -1,4 +1,4 @@
-"""The tables and the story in ``docs/explanation/who-decides.md``, made by the machine they tell of.
+"""The tables and the story in ``docs/explanation/controller-quorum.md``, made by the machine they tell of.
 
 ``python -m devtools.docs.quorum`` writes them into the page: into each block that begins with ```` ```text NAME ````.
 """
@@ -13,7 +13,7 @@ from ottla.controller.raft.state_machine.epoch_states import LEGAL_TRANSITIONS, 
 from ottla.controller.raft.state_machine.events import BeginEpoch, EndEpoch, RaftEvent, RaftRequest, Resign, Vote
 from ottla.controller.raft.tests.simulated_quorum import SimulatedQuorum
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "who-decides.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "controller-quorum.md"
 BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
 SEED = 4
 
@@ -59,18 +59,18 @@ class QuorumTrace(SimulatedQuorum):
             led = f" of node {machine.leader_id}" if machine.leader_id not in (-1, number) else ""
             self.add(number, f"{state_label(after[0])}{led}, epoch {machine.epoch}")
         if machine.is_leader and before is not None and before[2] != after[2]:
-            self.add(number, f"everything below offset {machine.high_watermark} is committed")
+            self.add(number, f"high watermark {machine.high_watermark}")
 
     def _send(self, host: object, peer: int, request: RaftRequest) -> None:
         match request:
             case Vote(pre_vote=pre, epoch=epoch, candidate=candidate):
-                ask = f"would you vote for me after epoch {epoch}?" if pre else f"your vote for epoch {epoch}?"
+                ask = f"Vote (pre-vote), epoch {epoch}" if pre else f"Vote, epoch {epoch}"
                 self.add_distinct(candidate.id, f"-> node {peer}: {ask}")
             case BeginEpoch(leader_id, epoch):
-                self.add_distinct(leader_id, f"-> node {peer}: I lead epoch {epoch}")
+                self.add_distinct(leader_id, f"-> node {peer}: BeginQuorumEpoch, epoch {epoch}")
             case EndEpoch(leader_id, epoch, successors):
                 names = ", ".join(str(s.id) for s in successors)
-                self.add(leader_id, f"-> node {peer}: I do not lead epoch {epoch} any more; best follow {names}")
+                self.add(leader_id, f"-> node {peer}: EndQuorumEpoch, epoch {epoch}, preferred successors {names}")
             case _:
                 pass  # fetches go on all the time
         super()._send(host, peer, request)  # type: ignore[arg-type]
@@ -124,7 +124,7 @@ def killed() -> list[str]:
 def stopped() -> list[str]:
     """The leader is told to stop."""
     story, first, lines = quorum_with_leader()
-    story.add(first, "is told to stop")
+    story.add(first, "shuts down")
     story.step(first, Resign())
     story.elected(but=first)
     return lines

@@ -30,12 +30,12 @@ SEED = 1
 STATE = "__transaction_state"
 REPLICA_ASSIGNMENTS = {SOURCE: [[1, 2, 3], [2, 3, 1]], STATE: [[3, 1, 2], [3, 2, 1]]}
 STEP_TEXTS = {
-    TransactionStep.ID_WRITTEN: "writes: Empty",
-    TransactionStep.OPEN_WRITTEN: "writes: Ongoing",
-    TransactionStep.OPEN: "Ongoing stands on enough nodes",
-    TransactionStep.DECIDED_WRITTEN: "writes: PrepareCommit",
-    TransactionStep.DECIDED: "PrepareCommit stands on enough nodes: it is committed",
-    TransactionStep.COMPLETE_WRITTEN: "writes: CompleteCommit",
+    TransactionStep.ID_WRITTEN: "appends Empty",
+    TransactionStep.OPEN_WRITTEN: "appends Ongoing",
+    TransactionStep.OPEN: "Ongoing is committed",
+    TransactionStep.DECIDED_WRITTEN: "appends PrepareCommit",
+    TransactionStep.DECIDED: "PrepareCommit is committed: the decision is final",
+    TransactionStep.COMPLETE_WRITTEN: "appends CompleteCommit",
 }
 
 

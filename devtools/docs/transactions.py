@@ -80,21 +80,21 @@ def transaction_trace() -> list[str]:
 
     async def steps() -> None:
         tell("InitProducerId", node.init())
-        tell("a leader adds t-0: Produce has come there", node.add(A, 0))
-        tell("a leader adds t-1: Produce has come there", node.add(A, 1))
+        tell("leader of t-0: AddPartitionsToTxn", node.add(A, 0))
+        tell("leader of t-1: AddPartitionsToTxn", node.add(A, 1))
         tell("EndTxn, commit, epoch 0", node.end(A, commits=True))
-        tell("the same at once: its partitions do not know", node.end(A, commits=True))
+        tell("EndTxn, commit, epoch 0: markers pending", node.end(A, commits=True))
         await wait_until_idle()
         for request in node.marked:
             for marker in request.markers:
                 names = [f"{topic.name}-{number}" for topic in marker.topics for number in topic.partition_indexes]
                 _, state, epoch = states(node)[-1]
                 assert state is not None
-                what = f"markers: {', '.join(names)} of epoch {marker.producer_epoch}"
-                out.append(f"{what:<44} -> {'written':<24} | {state.state_name}, epoch {epoch}")
-        tell("EndTxn, commit, epoch 0: asked again", node.end(A, commits=True))
-        tell("EndTxn, abort, epoch 0: too late", node.end(A, commits=False))
-        tell("a late batch of epoch 0 wants to be part", node.add(A, 0))
+                what = f"WriteTxnMarkers: {', '.join(names)}, epoch {marker.producer_epoch}"
+                out.append(f"{what:<44} -> {'NONE':<24} | {state.state_name}, epoch {epoch}")
+        tell("EndTxn, commit, epoch 0: repeated", node.end(A, commits=True))
+        tell("EndTxn, abort, epoch 0: already committed", node.end(A, commits=False))
+        tell("leader of t-0: late batch of epoch 0", node.add(A, 0))
 
     run(node, steps)
     return out
@@ -103,7 +103,7 @@ def transaction_trace() -> list[str]:
 MAKERS: dict[str, Callable[[], list[str]]] = {
     "diagram": state_diagram,
     "states": state_table,
-    "story": transaction_trace,
+    "trace": transaction_trace,
     "nodes": message_trace,
 }
 
