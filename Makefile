@@ -5,13 +5,13 @@ VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import 
 BIN := $(VENV)/bin
 SEED ?= 1
 
-.PHONY: setup run test test-fast lint sim soak mutate bench dist clean
+.PHONY: setup run test test-fast lint docs sim soak mutate bench dist clean
 
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[spark,test]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[spark,test,docs]"
 	@if command -v krb5-config >/dev/null; then $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
 		-e ".[kerberos]" || echo "gssapi could not be built: what is proved against a KDC will be skipped"; fi
 	touch $@
@@ -29,6 +29,10 @@ test-fast: setup
 
 lint: setup
 	$(BIN)/python -m pytest tests
+
+docs: setup
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -j 2 docs build/site
+	@echo "the site is in build/site: open build/site/README.html"
 
 sim: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --seed $(SEED)
