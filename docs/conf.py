@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import markdown_it.main
 from pygments.lexers.special import TextLexer
 
 if TYPE_CHECKING:
@@ -79,6 +80,14 @@ def _table_of_contents(text: str) -> str:
     return "\n\n".join(blocks)
 
 
+def _pages_below(name: str, text: str) -> list[str]:
+    """Return the pages that an index of a folder links to: ``X.md`` is that of the folder ``X``, ``README.md`` of its own."""
+    page = DOCS / f"{name}.md"
+    folder = page.parent if page.stem == "README" else page.with_suffix("")
+    links = dict.fromkeys(_INDEX_LINK.findall(text))
+    return [link for link in links if (page.parent / link).resolve().parent == folder and (page.parent / link) != page]
+
+
 def read_page(_app: Sphinx, name: str, source: list[str]) -> None:
     """Adapt a page to the site: diagrams, anchors, links to source files, and the table of contents of the index."""
     folder = (DOCS / name).parent
@@ -91,10 +100,14 @@ def read_page(_app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = _outside_fences(source[0], adapt)
     if name == root_doc:
         source[0] += "\n" + _table_of_contents(source[0]) + "\n"
+    elif pages := _pages_below(name, source[0]):
+        source[0] += "\n" + "\n".join(["```{toctree}", ":hidden:", "", *pages, "```"]) + "\n"
 
 
 def setup(app: Sphinx) -> None:
     """Register what the pages need."""
+    # Fields of messages are nested lists deeper than the 20 levels of tokens that the parser accepts by default.
+    markdown_it.main._PRESETS["commonmark"]["options"]["maxNesting"] = 100
     for name in _PLAIN_LEXERS:
         app.add_lexer(name, TextLexer)
     app.connect("source-read", read_page)

@@ -161,7 +161,7 @@ def index_page() -> str:
     lines += wrap(
         "This page lists the records that Kafka and Ottla store, for a reader of a data directory. Each page has "
         "the fields of its records, the history of their versions, and annotated bytes. Batches of records are "
-        "explained in [the files of a data directory](../../explanation/what-lies-on-the-disk.md)."
+        "explained in [on-disk format](../../explanation/on-disk-format.md)."
     )
     lines.append("")
     for name, page in PAGES.items():
