@@ -81,7 +81,7 @@ def _table_of_contents(text: str) -> str:
 
 
 def _pages_below(name: str, text: str) -> list[str]:
-    """Return the pages that the index of a folder links to: ``X.md`` for the folder ``X``, ``README.md`` for its own."""
+    """Return the pages that the index of a folder links to; ``X.md`` is the index of ``X``."""
     page = DOCS / f"{name}.md"
     folder = page.parent if page.stem == "README" else page.with_suffix("")
     links = dict.fromkeys(_INDEX_LINK.findall(text))
