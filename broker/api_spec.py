@@ -12,6 +12,11 @@ from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
 
+LARGE_BYTES = 16 * 1024
+"""Below this no request can take memory or time worth counting: 5,000 elements of three bytes take some 10 ms."""
+LARGE_PRODUCE_BYTES = 64 * 1024
+"""The same for Produce, whose requests are long by their records."""
+
 
 class Permission(NamedTuple):
     """Operation on a type of resource that the authorizer is asked about. As a rule: the handler itself asks."""
@@ -216,6 +221,8 @@ class ApiSpec(NamedTuple):
     """The configuration key without which ApiVersions leaves the API out."""
     retains_buffer: bool = False
     """True if parts of the request are kept beyond its answer."""
+    large_bytes: int = LARGE_BYTES
+    """Size from which a request may have so many elements that a job decodes it, within a budget."""
 
     def endpoint(self, *, at_controller: bool) -> Endpoint:
         """Return how a listener of this type serves the API."""

@@ -37,6 +37,8 @@ class RequestFrame(NamedTuple):
     frame: memoryview
     body_position: int
     """Position of the body in the frame."""
+    response_version: int
+    """Version of the response; 0 for ApiVersions in a version that is unknown here."""
 
 
 def parse_frame_size(prefix: bytes | bytearray | memoryview, limit: int = MAX_REQUEST_BYTES) -> int:
@@ -66,17 +68,18 @@ def parse_request(frame: memoryview) -> RequestFrame:
     known = _header_versions.get((key_number, version))
     key, header_version = _resolve_header(key_number, version) if known is None else known
     header, body = compiler.decode(RequestHeader, header_version, frame)
-    return RequestFrame(key, version, correlation_id, header.client_id or "", frame, body)
+    answered = 0 if key is ApiKey.API_VERSIONS and version not in request_spec(key).versions else version
+    return RequestFrame(key, version, correlation_id, header.client_id or "", frame, body, answered)
 
 
 class RequestHeaderCache:
     """The heads of one connection's requests: most are as the one before, but for the correlation id."""
 
-    __slots__ = ("_body", "_client_id", "_key", "_rest", "_start", "_version")
+    __slots__ = ("_answered", "_body", "_client_id", "_key", "_rest", "_start", "_version")
 
     def __init__(self) -> None:
         self._start, self._rest = b"no four bytes", b""
-        self._key, self._version, self._client_id, self._body = ApiKey.PRODUCE, 0, "", 8
+        self._key, self._version, self._client_id, self._body, self._answered = ApiKey.PRODUCE, 0, "", 8, 0
 
     def parse_request(self, frame: memoryview) -> RequestFrame:
         """As `parse_request`.
@@ -86,10 +89,11 @@ class RequestHeaderCache:
         """
         body = self._body
         if frame[:4] == self._start and frame[8:body] == self._rest:
-            return RequestFrame(self._key, self._version, _CORRELATION(frame, 4)[0], self._client_id, frame, body)
+            correlation_id = _CORRELATION(frame, 4)[0]
+            return RequestFrame(self._key, self._version, correlation_id, self._client_id, frame, body, self._answered)
         request = parse_request(frame)
         if request.body_position <= _MAX_CACHED_HEADER_BYTES:
-            self._key, self._version, _, self._client_id, _, self._body = request
+            self._key, self._version, _, self._client_id, _, self._body, self._answered = request
             self._start, self._rest = bytes(frame[:4]), bytes(frame[8 : request.body_position])
         return request
 
@@ -132,9 +136,18 @@ def encode_response(key: ApiKey, version: int, correlation_id: int, body: Messag
 def encode_response_job(
     key: ApiKey, version: int, correlation_id: int, body: Message
 ) -> Generator[None, None, list[compiler.Chunk]]:
-    """As `encode_response`, for answers with many rows: stopping often."""
+    """As `encode_response`; stops often where the response has many elements."""
     chunks = yield from compiler.encode_job(body, version)
     return _frame_response(key, version, correlation_id, chunks)
+
+
+def start_encoding_response(
+    key: ApiKey, version: int, correlation_id: int, body: Message
+) -> list[compiler.Chunk] | Generator[None, None, list[compiler.Chunk]]:
+    """A response frame as chunks, or the job that encodes it where it has many elements."""
+    if compiler.has_more_elements_than(body, compiler.MAX_ELEMENTS_PER_STEP):
+        return encode_response_job(key, version, correlation_id, body)
+    return encode_response(key, version, correlation_id, body)
 
 
 def _frame_response(

@@ -20,7 +20,7 @@ A newer client has few.
 Beyond: the connection is closed; Kafka skips them.
 """
 BUDGET_FREE_BYTES = 16 * 1024 * 1024
-"""Memory of a decoded request of {broker.dispatch.dispatcher.LARGE_BYTES bytes} and more, and {BUDGET_PER_REQUEST_BYTE}
+"""Memory of a decoded request of {broker.api_spec.LARGE_BYTES bytes} and more, and {BUDGET_PER_REQUEST_BYTE}
 bytes more for each of its own; elements of arrays may take another {BUDGET_PER_EARLY_BYTE} for each of its first
 {BUDGET_EARLY_BYTES}.
 

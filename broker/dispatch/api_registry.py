@@ -7,6 +7,7 @@ Source: ``ApiKeys.java``, the schemas' ``listeners``, ``KafkaApis.scala``, ``Con
 from __future__ import annotations
 
 from ottla.broker.api_spec import (
+    LARGE_PRODUCE_BYTES,
     ApiSpec,
     AuthorizationRule,
     ConfigResourceRule,
@@ -81,6 +82,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         oldest_supported=3,
         quota=QuotaKind.PRODUCE,
         partitions=NamedPartitions("topic_data", "name", "topic_id", "partition_data", "index"),
+        large_bytes=LARGE_PRODUCE_BYTES,
     ),
     ApiSpec(
         ApiKey.FETCH,

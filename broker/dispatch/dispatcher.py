@@ -36,12 +36,7 @@ if TYPE_CHECKING:
     from ottla.controller.metadata.image import MetadataImage
 
 LOG_CREATION_TIMEOUT_S = 5.0
-LARGE_BYTES = 16 * 1024
-"""Below this no request can take memory or time worth counting: 5,000 elements of three bytes take some 10 ms."""
-LARGE_PRODUCE_BYTES = 64 * 1024
-"""The same for Produce, whose requests are long by their records."""
 _API_VERSIONS = ApiKey.API_VERSIONS
-_PRODUCE = ApiKey.PRODUCE
 """An enumeration's member by its name costs a fifth of a microsecond; so elsewhere on each request's way."""
 
 ResponseJob = Job[Message | None]
@@ -121,9 +116,18 @@ class RequestContext:
         )
 
 
-def is_large(key: ApiKey, size_bytes: int) -> bool:
-    """Return whether a request of this size may have so many elements that it is decoded in slices, within a budget."""
-    return size_bytes >= (LARGE_PRODUCE_BYTES if key is _PRODUCE else LARGE_BYTES)
+def decode_request_job(spec: ApiSpec, request: RequestFrame) -> Job[Message]:
+    """Decode the body of a request: in steps and within a budget where it may have many elements.
+
+    Raises:
+        WireError: it does not parse, or would take too much memory.
+    """
+    cls, size_bytes = request_class(request.key), len(request.frame)
+    if size_bytes < spec.large_bytes:
+        return compiler.decode(cls, request.version, request.frame, request.body_position)[0]
+    budget = DecodeBudget(size_bytes, keeps=spec.retains_buffer)
+    body, _ = yield from compiler.decode_job(cls, request.version, request.frame, request.body_position, budget)
+    return body
 
 
 @cache
@@ -200,7 +204,7 @@ class Dispatcher:
                 f"{key.name} has no version {version} here, only {route.min_version} to {route.max_version}"
             )
         handler = self._handlers.get(key) or self._handler(key, route)
-        if is_large(key, len(request.frame)):
+        if len(request.frame) >= route.large_bytes:
             return self._decode_large(context, request, handler)
         body, _ = compiler.decode(request_class(key), version, request.frame, request.body_position)
         if self.services.log_creator:
@@ -222,11 +226,8 @@ class Dispatcher:
         return handler(context, body)
 
     def _decode_large(self, context: RequestContext, request: RequestFrame, handler: Handler) -> ResponseJob:
-        """Decode a request that may have many elements within a budget, and handle it."""
-        budget = DecodeBudget(len(request.frame), keeps=self.apis[context.key].retains_buffer)
-        body, _ = yield from compiler.decode_job(
-            request_class(context.key), context.version, request.frame, request.body_position, budget
-        )
+        """Decode a request that may have many elements, and handle it."""
+        body = yield from decode_request_job(context.spec, request)
         return (yield from as_job(self._call_handler(context, handler, body)))
 
     def _handle_after_creation(self, context: RequestContext, handler: Handler, body: Any) -> ResponseJob:
@@ -237,18 +238,12 @@ class Dispatcher:
             context.now_ms = self._env.now_ms()
         return (yield from as_job(handler(context, body)))
 
-    def response_version(self, request: RequestFrame) -> int:
-        """The version an answer is written in: ApiVersions in a version nobody here knows is answered in v0."""
-        key, version = request.key, request.version
-        if key is ApiKey.API_VERSIONS and not self.apis[key].min_version <= version <= self.apis[key].max_version:
-            return 0
-        return version
-
     def _unsupported_api_versions(self) -> Message:
         """Return the response to ApiVersions in an unknown version: the versions of ApiVersions itself (KIP-35)."""
         # lazy: 0.7 ms, 18 kB
         from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
-        key = ApiKey.API_VERSIONS
-        own = self.apis[key]
-        return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(key, own.min_version, own.max_version)])
+        own = self.apis[_API_VERSIONS]
+        return ApiVersionsResponse(
+            ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(own.key, own.min_version, own.max_version)]
+        )

@@ -19,8 +19,6 @@ _TYPE = struct.Struct(">h")
 OFFSET_VALUE_VERSION = 4
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
-MAX_ELEMENTS_AT_ONCE = 1_000
-"""Elements of arrays that are encoded without a pause."""
 MAX_EPOCH = 2**31 - 1 - 2**16
 """A group at the largest int32 could have no next epoch; it would take decades of rebalances to come near it."""
 _GROUP_EPOCH_RECORD_TYPES = frozenset({3, 11, 17})
@@ -96,7 +94,7 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 def encode_job(record: GroupRecord) -> Job[tuple[bytes, bytes | None]]:
     """Return key and value as `encode` does; yield between two steps of a value with many elements."""
-    if record.value is None or not compiler.has_more_elements_than(record.value, MAX_ELEMENTS_AT_ONCE):
+    if record.value is None:
         return encode(record)
     kind, version = _type_and_version(record)
     chunks = yield from compiler.encode_job(record.value, version)

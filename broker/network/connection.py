@@ -8,13 +8,13 @@ itself: a produced batch goes from there to the page cache without being copied.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any
 
 import trio
 
-from ottla.broker.dispatch.dispatcher import Dispatcher, is_large
+from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.requests.peer import Peer
 from ottla.broker.requests.peer_wait import PeerDisconnectedError, wait_while_connected
 from ottla.env.disk import FileReadError, FileTruncatedError
@@ -22,17 +22,16 @@ from ottla.env.env import FOREVER_S, AcceptedStream
 from ottla.jobs.supervision import is_broken_invariant
 from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.codec.compiler import Chunk, has_more_elements_than
+from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.framing import (
     RequestHeaderCache,
     encode_response,
-    encode_response_job,
     parse_frame_size,
+    start_encoding_response,
     total_frame_bytes,
 )
-from ottla.wire.messages.fetch import FetchResponse
 
 logger = logging.getLogger("ottla.connection")
 
@@ -43,11 +42,8 @@ _MAX_GROWTH_BYTES = 4 * 1024 * 1024
 _FLUSH_BYTES = 256 * 1024
 _SEND_GROUP_BYTES = 1024 * 1024
 _MAX_REQUESTS_WITHOUT_YIELD = 64
-_CLOCK_CHECK_INTERVAL = 4
-_FETCH = ApiKey.FETCH
-_LIGHT = frozenset({ApiKey.PRODUCE, _FETCH})
-"""Small requests of these never hold the loop; a fetch may have many rows to answer where it goes on with a session."""
-_MANY_ELEMENTS = 500
+_COUNTED_BY_HANDLERS = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
+"""APIs whose handlers report the error codes of their responses."""
 
 
 class CloseConnection(Exception):
@@ -215,36 +211,36 @@ class Connection:
         while (frame := self._next_frame()) is not None:
             answering = self._handle_request(frame)
             is_timed = self._quota_holder.times_requests and self._may_be_timed
-            is_light = await (self._handle_timed(answering) if is_timed else answering)
+            await (self._handle_timed(answering) if is_timed else answering)
             self._requests_without_yield += 1
-            if self._start == self._end or (is_light and self._requests_without_yield % _CLOCK_CHECK_INTERVAL):
-                continue  # it took microseconds: looking at the clock each time would cost as much
+            if self._start == self._end:
+                continue
             if self._requests_without_yield >= _MAX_REQUESTS_WITHOUT_YIELD or self._time_slice.is_used_up():
                 self._requests_without_yield = 0
                 await self._time_slice.yield_now()
 
-    async def _handle_timed(self, answering: Coroutine[Any, Any, bool]) -> bool:
+    async def _handle_timed(self, answering: Coroutine[Any, Any, None]) -> None:
         """Answer one request, and count how long that takes (KIP-124)."""
         # lazy: 1.1 ms, 24 kB: few nodes have request quotas
         from ottla.broker.quotas.request_timer import RequestTimer
 
         watch = self._peer.request_timer = RequestTimer(self._env.monotonic_ms, self._quota_holder)
         try:
-            return await watch.run(answering)
+            await watch.run(answering)
         finally:
             watch.stop(self._peer)
             self._peer.request_timer = None
 
-    async def _handle_request(self, frame: memoryview) -> bool:
-        """Answer one request; says whether it was one of those that never take long."""
+    async def _handle_request(self, frame: memoryview) -> None:
+        """Answer one request: what a job computes is encoded by a job, too, as it may have many elements."""
         request = self._header_cache.parse_request(frame)
         if self._observer is not None:
             self._peer.request_started_ms = self._time_slice.started_ms  # when it was received, or its turn came
             self._observer.received(self._peer, request)
-        key = request.key
-        is_light = key in _LIGHT and not is_large(key, len(frame))
         result = self._dispatcher.handle_request(self._peer, request)
+        encode: Callable[..., Any] = encode_response
         if result is not None and not isinstance(result, Message):
+            encode = start_encoding_response
             done = self._time_slice.start(result)
             if done is not None and not isinstance(done, Message):
                 try:
@@ -263,18 +259,15 @@ class Connection:
             self._peer.request_waited_ms = 0.0
             if self._peer.throttle_ms:
                 await self._mute()
-            return is_light
+            return
+        key, version, correlation_id = request.key, request.response_version, request.correlation_id
         if self._peer.request_timer is not None:
             self._peer.request_timer.set_throttle_time(self._peer, request, result, self._dispatcher.apis[key].quota)
-        if self._observer is not None and not is_light:
+        if self._observer is not None and key not in _COUNTED_BY_HANDLERS:
             self._observer.completed(self._peer, request, result)
-        version = request.version if is_light else self._dispatcher.response_version(request)
-        if (not is_light or (key is _FETCH and _is_session_fetch(result))) and has_more_elements_than(
-            result, _MANY_ELEMENTS
-        ):
-            chunks = await self._time_slice.run(encode_response_job(key, version, request.correlation_id, result))
-        else:
-            chunks = encode_response(key, version, request.correlation_id, result)
+        chunks = encode(key, version, correlation_id, result)
+        if not isinstance(chunks, list):
+            chunks = await self._time_slice.run(chunks)
         size_bytes = total_frame_bytes(chunks)
         if self._observer is not None:
             self._observer.answered(self._peer, request, chunks, size_bytes)
@@ -284,7 +277,6 @@ class Connection:
             await self._flush()
         if self._peer.throttle_ms:
             await self._mute()
-        return is_light
 
     async def _finish_unanswered(self, waiting: Awaitable[Any]) -> None:
         """Run a job that has begun to its end, although the responses before it could not be sent.
@@ -329,8 +321,3 @@ def _split_chunks(chunks: list[Chunk]) -> Iterator[list[Chunk]]:
             group, size_bytes = [], 0
     if group:
         yield group
-
-
-def _is_session_fetch(answer: Message) -> bool:
-    """Return whether a fetch is answered within a session: then its rows are not bounded by the request's bytes."""
-    return type(answer) is FetchResponse and answer.session_id != 0

@@ -138,15 +138,17 @@ class SecureConnection(Connection):
         if self._security.audit is not None:
             self._security.audit.log_authentication(self._peer, self._peer.listener, way)
 
-    async def _handle_request(self, frame: memoryview) -> bool:
+    async def _handle_request(self, frame: memoryview) -> None:
         gate = self._authenticator
         if gate is None or (gate.state is SaslState.COMPLETE and gate.deadline_ms is None):
-            return await super()._handle_request(frame)
+            await super()._handle_request(frame)
+            return
         now_ms = self._env.monotonic_ms()
         if gate.state is SaslState.COMPLETE:
             lets = gate.check_session(int.from_bytes(frame[:2], "big"), now_ms)
             if lets:
-                return await super()._handle_request(frame)
+                await super()._handle_request(frame)
+                return
             if lets is None:
                 raise CloseConnection
         said = gate.handle(frame, now_ms)
@@ -154,7 +156,6 @@ class SecureConnection(Connection):
             weighed = await self._env.in_thread(partial(gate.evaluate, said.token), ThreadPool.AUTHENTICATION)
             said = gate.complete(said.request, weighed, self._env.monotonic_ms())
         await self._apply_result(gate, said)
-        return False
 
     async def _apply_result(self, gate: SaslAuthenticator, said: AuthResult) -> None:
         """Say what the gate says, and end the connection where it does."""
@@ -170,8 +171,8 @@ class SecureConnection(Connection):
             self._out += [len(said.response).to_bytes(4, "big"), said.response]
         elif said.response is not None:
             request = cast("RequestFrame", said.request)
-            version = self._dispatcher.response_version(request)
-            self._out += encode_response(request.key, version, request.correlation_id, said.response)
+            key, version = request.key, request.response_version
+            self._out += encode_response(key, version, request.correlation_id, said.response)
         self._out_bytes += 1
         await self._flush()
         if said.failure is not None:

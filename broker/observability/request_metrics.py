@@ -20,7 +20,7 @@ class RequestObserver(Protocol):
         """A request came; it may still be refused."""
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """Its response is complete and not encoded yet; not called for small Produce and Fetch requests."""
+        """Its response is complete and not encoded yet; not called for Produce and Fetch."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Its answer, of so many bytes with their length, is ready to leave. Not all requests are answered."""

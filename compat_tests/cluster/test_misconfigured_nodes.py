@@ -84,7 +84,8 @@ def test_a_node_that_does_not_belong_here_says_so_once_and_harms_nobody(
     node_id = {"another cluster": 4, "a broker's id": leader % 3 + 1, "the leader's id": leader}[what]
     wanted = {
         "another cluster": f"belongs to another cluster; this node has cluster id {FOREIGN}",
-        "a broker's id": f"Unable to register broker {node_id}, retrying: the controller returned DUPLICATE_BROKER_REGISTRATION",
+        "a broker's id": f"Unable to register broker {node_id}, retrying: "
+        "the controller returned DUPLICATE_BROKER_REGISTRATION",
         "the leader's id": f"gives node {node_id} no metadata",
     }[what]
     file = settings(cluster, tmp_path, roles, node_id)

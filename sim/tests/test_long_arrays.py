@@ -19,8 +19,8 @@ import pytest
 import trio
 
 from compat_tests.support.long_array_requests import KINDS, RequestArray, find_arrays, long_request
+from ottla.broker.api_spec import ApiSpec
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.dispatch import dispatcher
 from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
 from ottla.broker.handlers.groups import list_groups
 from ottla.broker.handlers.transactions import list_transactions
@@ -192,8 +192,7 @@ class LongArrayFixture:
         init = time_slice.TimeSlice.__init__
         clock = lambda self, env, limit_ms=time_slice.SLICE_MS: init(self, counter, limit_ms)  # noqa: E731
         monkeypatch.setattr(time_slice.TimeSlice, "__init__", clock)
-        for name in ("LARGE_BYTES", "LARGE_PRODUCE_BYTES"):
-            monkeypatch.setattr(dispatcher, name, 2048)
+        monkeypatch.setattr(ApiSpec, "large_bytes", 2048)
         monkeypatch.setattr("sim.engine.network.SimNetwork.piece", lambda self, left: min(left, WINDOW_BYTES))
         self.world = Simulation(1)
         # checks of responses decode whole requests in one step

@@ -37,6 +37,8 @@ _element_encoders: dict[tuple[type[Message], type[Message], int], _Encoder] = {}
 _element_limit_tests: dict[type[Message], Callable[[Any, int], bool]] = {}
 
 _VALUE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError, OverflowError)
+MAX_ELEMENTS_PER_STEP = 500
+"""Elements of a message that are encoded without a stop: about a millisecond of work."""
 _JOIN_CHUNKS = 2048
 _JOIN_BELOW_BYTES = 4096
 
@@ -166,11 +168,13 @@ def encode_element_chunks(whole: type[Message], version: int, part: Message) -> 
 
 
 def encode_job(message: Message, version: int) -> Generator[None, None, list[Chunk]]:
-    """As `encode_chunks`, stopping often; small chunks are joined on the way, as each of them is an object.
+    """As `encode_chunks`; stops often where there are many elements. Small chunks are joined then: each is an object.
 
     Raises:
         WireError: the message holds something that this version cannot carry.
     """
+    if not has_more_elements_than(message, MAX_ELEMENTS_PER_STEP):
+        return encode_chunks(message, version)
     out: list[Chunk] = []
     written = 0
     try:

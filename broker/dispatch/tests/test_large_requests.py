@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.api_spec import LARGE_BYTES
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.dispatch.dispatcher import LARGE_BYTES
 from ottla.broker.network.bound_listeners import BindError, BoundListeners
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time

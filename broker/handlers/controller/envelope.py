@@ -16,14 +16,18 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.broker.api_spec import ApiSpec, Forwarding
-from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob, is_large, load_handler, with_authorization
+from ottla.broker.dispatch.dispatcher import (
+    RequestContext,
+    ResponseJob,
+    decode_request_job,
+    load_handler,
+    with_authorization,
+)
 from ottla.broker.requests.error_responses import contains_error
 from ottla.broker.requests.peer import Peer
 from ottla.env.hosts import canonical_host
 from ottla.jobs.job import Job, as_job
-from ottla.wire.api_keys import request_class
 from ottla.wire.codec import compiler
-from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.framing import RequestFrame, encode_response_job, parse_request
@@ -57,7 +61,7 @@ def _handle_inner_request(context: RequestContext, envelope: EnvelopeRequest) ->
     handler = load_handler(route.endpoint(at_controller=True).handler_module)
     if context.has_authorizer:
         handler = with_authorization(handler, route, at_controller=True)
-    answer = yield from as_job(handler(inner, (yield from _decode_inner_body(request))))
+    answer = yield from as_job(handler(inner, (yield from _decode_inner_body(route, request))))
     assert isinstance(answer, Message), "a request that may be forwarded has an answer"
     if (yield from contains_error(answer, forwarding.moved_error)):
         raise ProtocolError(ErrorCode.NOT_CONTROLLER)
@@ -97,15 +101,9 @@ def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestF
     return request, route, route.forwarding
 
 
-def _decode_inner_body(request: RequestFrame) -> Job[Any]:
-    """The request's body, within a budget and in slices where it is large."""
-    cls, size_bytes = request_class(request.key), len(request.frame)
+def _decode_inner_body(spec: ApiSpec, request: RequestFrame) -> Job[Any]:
+    """The request's body."""
     try:
-        if not is_large(request.key, size_bytes):
-            return compiler.decode(cls, request.version, request.frame, request.body_position)[0]
-        steps = compiler.decode_job(
-            cls, request.version, request.frame, request.body_position, DecodeBudget(size_bytes)
-        )
-        return (yield from steps)[0]
+        return (yield from decode_request_job(spec, request))
     except WireError as error:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None

@@ -223,7 +223,10 @@ def test_who_is_not_taken_in_for_a_minute_gives_up_with_the_reason() -> None:
     house.refusals = [ErrorCode.INCONSISTENT_CLUSTER_ID] * 1000
 
     async def story() -> None:
-        with pytest.raises(RegistrationRejected, match="Unable to register broker 5 with the controller quorum: INCONSISTENT_CLUSTER_ID"):
+        with pytest.raises(
+            RegistrationRejected,
+            match="Unable to register broker 5 with the controller quorum: INCONSISTENT_CLUSTER_ID",
+        ):
             await house.life.register()
         assert trio.current_time() == pytest.approx(60, abs=1)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import trio
 
-from ottla.broker.dispatch.dispatcher import LARGE_BYTES
+from ottla.broker.api_spec import LARGE_BYTES
 from ottla.broker.network.secure_connection import SecureConnection
 from ottla.broker.network.tests.test_secure_connection import CertificateStream, door, login
 from ottla.broker.security.authn.plain_server import PlainSaslServer

@@ -215,7 +215,7 @@ def counted() -> RequestMetrics:
         (ApiKey.PRODUCE, 10, 7),
         (ApiKey.PRODUCE, 20, 0),
     ):
-        request = RequestFrame(key, 3, 1, "me", memoryview(bytes(size_bytes)), 8)
+        request = RequestFrame(key, 3, 1, "me", memoryview(bytes(size_bytes)), 8, 3)
         counts.received(peer, request)
         if answer_bytes:
             counts.answered(peer, request, (), answer_bytes)

@@ -99,7 +99,9 @@ def test_os_error_of_a_listener_is_logged_and_the_others_are_called(caplog: pyte
     source.create_topic("a")
     source.create_topic("b")
     assert source.calls == [(0, ("a",)), (1, ("b",))]
-    assert [r.getMessage() for r in caplog.records] == [f"Error while publishing metadata at offset {n}" for n in (0, 1)]
+    assert [r.getMessage() for r in caplog.records] == [
+        f"Error while publishing metadata at offset {n}" for n in (0, 1)
+    ]
 
 
 def test_other_error_of_a_listener_is_raised() -> None:

@@ -93,7 +93,10 @@ def test_a_check_says_why(tmp_path: Path) -> None:
     assert good.recovery_notes == []
     assert bad.recovery_notes[0].startswith(f"Corruption found in segment {segment}, truncating to offset ")
     assert "bad CRC at" in bad.recovery_notes[0]
-    assert len([n for n in bad.recovery_notes if "Deleting segment" in n]) == len(list(Path(f"{path}/t-1").glob("*.log"))) - 2
+    assert (
+        len([n for n in bad.recovery_notes if "Deleting segment" in n])
+        == len(list(Path(f"{path}/t-1").glob("*.log"))) - 2
+    )
 
 
 def test_a_repair_does_what_the_check_said_and_leaves_nothing_to_do(tmp_path: Path) -> None:
